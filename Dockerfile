@@ -1,4 +1,4 @@
-# The three programs, static, for a user without rights:
+# The three programs, statically linked, run by an unprivileged user:
 #   docker build -t turnkeeper --build-arg VERSION=v0.1.0 --build-arg COMMIT="$(git rev-parse HEAD)" --build-arg DATE="$(date -u +%FT%TZ)" .
 FROM golang:1.26-alpine AS build
 WORKDIR /src
@@ -13,17 +13,17 @@ RUN mkdir /out && CGO_ENABLED=0 go build -trimpath -buildvcs=false \
     -o /out/ ./cmd/worker ./cmd/enqueue ./cmd/turnctl
 
 # Alpine has a shell for tools that are programs, wget for the health check, and certificates.
-# A tool that needs more gets an image of its own: FROM turnkeeper, USER root, RUN apk add ..., USER 10001:10001.
+# For tools that need more, build another image: FROM turnkeeper, USER root, RUN apk add ..., USER 10001:10001.
 FROM alpine:3.22
 RUN addgroup -S -g 10001 turnkeeper && adduser -S -D -H -u 10001 -G turnkeeper turnkeeper \
     && install -d -o turnkeeper -g turnkeeper /srv/turnkeeper
 COPY --from=build /out/ /usr/local/bin/
 WORKDIR /srv/turnkeeper
 USER 10001:10001
-# Reachable from other hosts: every request needs a token (turnctl tokens create), but for /healthz and /readyz.
+# Reachable from other hosts: every request needs a token (turnctl tokens create), except /healthz and /readyz.
 ENV TURNKEEPER_LISTEN=0.0.0.0:8722
 EXPOSE 8722
-# /healthz says that the process is alive; /readyz also asks the database, and would restart workers for its outage.
+# /healthz checks only the process; /readyz also checks the database, and would restart workers during its outages.
 HEALTHCHECK --interval=30s --timeout=5s --start-period=30s CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:8722/healthz"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["/usr/local/bin/worker"]

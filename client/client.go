@@ -19,16 +19,15 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// largest is as much as one value of Postgres may hold. The limit on a message is in the
-// database's settings, and checked there.
+// largest is the size limit checked here, in bytes. The database checks the configured limit on messages.
 const largest = 1 << 29
 
 // Enqueue puts a message into its agent's inbox and returns its id. In a transaction, the message
-// exists when that commits; after an error from the database the transaction has failed, as after any
-// statement that fails.
+// exists once that commits; after an error from the database the transaction has failed, as after any
+// failed statement.
 //
-// With a Key, a repeat of the same message returns the id of the first, so that sending again
-// after a lost answer is safe; another body or conversation under the key is ErrKeyConflict.
+// With a Key, a repeat of the same message returns the id of the first, which makes it safe to retry
+// after an error; another body or conversation with the same key is ErrKeyConflict.
 func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	if err := m.Check(largest); err != nil {
 		return 0, err
@@ -50,23 +49,23 @@ func orNull(text string) *string {
 	return &text
 }
 
-// A Filter picks replies. The zero value picks those of all agents that they wrote to
-// messages from outside.
+// A Filter selects replies. The zero value selects the replies of all agents, except those of sub-agents
+// to other agents.
 type Filter struct {
 	Agent     string // empty: all
-	SubAgents bool   // also what sub-agents wrote for the turns of other agents
+	SubAgents bool   // include replies of sub-agents to other agents
 }
 
-// maxReplies is the largest page.
+// maxReplies is the maximum of Replies' limit.
 const maxReplies = 1000
 
-// Replies reads the replies after an id, in the order of their ids, at most limit: 1 to 1000.
-// Who goes on from the last one misses none: where one with a lower id is still being committed,
-// it is waited for, two seconds at most, and what comes after it is left for later. So db
-// must not be a transaction of an isolation level above read committed.
+// Replies returns the replies with ids above after, ordered by id, at most limit (1 to 1000).
+// Continuing after the last one misses none: if a reply with a lower id is still being committed,
+// Replies waits for it, at most two seconds, and then leaves out the replies after it. So db must not be
+// a transaction with an isolation level above read committed.
 func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f Filter) ([]turnkeeper.Reply, error) {
 	if limit < 1 || limit > maxReplies {
-		return nil, fmt.Errorf("the limit is %d: it must be 1 to %d", limit, maxReplies)
+		return nil, fmt.Errorf("limit is %d: it must be 1 to %d", limit, maxReplies)
 	}
 	rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean) r`,
 		after, limit, f.Agent, !f.SubAgents)
@@ -91,7 +90,7 @@ func scanReply(row pgx.CollectableRow) (r turnkeeper.Reply, err error) {
 	return r, err
 }
 
-// callsOf reads what the function turnkeeper.reply_calls of the database wrote.
+// callsOf decodes the result of the database's function turnkeeper.reply_calls.
 func callsOf(stored []byte) ([]turnkeeper.ReplyCall, error) {
 	var rows []struct {
 		Ordinal  int                  `json:"ordinal"`
@@ -103,7 +102,7 @@ func callsOf(stored []byte) ([]turnkeeper.ReplyCall, error) {
 		Error    string               `json:"error"`
 	}
 	if err := json.Unmarshal(stored, &rows); err != nil {
-		return nil, fmt.Errorf("the calls of a reply: %w", err)
+		return nil, fmt.Errorf("decode the calls of a reply: %w", err)
 	}
 	calls := make([]turnkeeper.ReplyCall, len(rows))
 	for i, r := range rows {
@@ -116,7 +115,7 @@ func callsOf(stored []byte) ([]turnkeeper.ReplyCall, error) {
 	return calls, nil
 }
 
-// conditions are the codes of the errors that the database's functions raise.
+// conditions maps the SQLSTATEs that the database's functions raise to errors.
 var conditions = map[string]error{
 	"TK003": turnkeeper.ErrEmptyMessage,
 	"TK004": turnkeeper.ErrInvalidMessage,
@@ -125,7 +124,7 @@ var conditions = map[string]error{
 	"TK010": turnkeeper.ErrAgentRetired,
 }
 
-// A conditionError has the database's own sentence and matches the condition.
+// A conditionError has the message of the database's error and matches the condition.
 type conditionError struct {
 	condition error
 	server    *pgconn.PgError
@@ -134,8 +133,8 @@ type conditionError struct {
 func (e *conditionError) Error() string { return e.server.Message }
 func (e *conditionError) Unwrap() error { return e.condition }
 
-// plain gives an error of the database the condition that callers branch on, and leaves out the
-// details, which may quote rows.
+// plain converts an error of the database to a conditionError if its code is known. It drops the details,
+// which may quote rows.
 func plain(err error) error {
 	server, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {

@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is far longer than anything takes.
+// patience is the timeout of a test, far longer than anything takes.
 const patience = time.Minute
 
-// A site is a database with the agents clerk, desk and old, which is retired.
+// A site is a database with the agents clerk, desk and the retired agent old.
 type site struct {
 	*testing.T
 	pool   *pgxpool.Pool
-	looked chan struct{} // a look of Wait or Outbox is over that the pool was asked for
+	looked chan struct{} // has a value after a query of Wait or Outbox
 }
 
 func open(t *testing.T) *site {
@@ -53,7 +54,7 @@ func open(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.pool.Close)
-	// answer closes a message without a doorbell.
+	// answer closes a message without ringing the doorbell.
 	s.exec(`create function answer(message bigint) returns void language plpgsql as $$ declare m turnkeeper.messages; turn bigint; begin
 		select * into m from turnkeeper.messages where id = message;
 		insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
@@ -70,7 +71,7 @@ func open(t *testing.T) *site {
 
 type looking struct{}
 
-// TraceQueryStart and TraceQueryEnd tell of looks.
+// TraceQueryStart and TraceQueryEnd report the queries of Wait and Outbox to looked.
 func (s *site) TraceQueryStart(ctx context.Context, _ *pgx.Conn, d pgx.TraceQueryStartData) context.Context {
 	if strings.HasPrefix(d.SQL, "select closed_at") || strings.Contains(d.SQL, "replies_after") {
 		return context.WithValue(ctx, looking{}, true)
@@ -103,13 +104,13 @@ func (s *site) send(db client.DB, agent, body string) turnkeeper.MessageID {
 	return id
 }
 
-// cancel closes a message as an operator does: with a reply and a doorbell.
+// cancel closes a message like an operator: with a reply and a doorbell.
 func (s *site) cancel(id turnkeeper.MessageID) {
 	s.Helper()
 	s.exec("select turnkeeper.cancel_message($1, '')", int64(id))
 }
 
-// cut ends the sessions that listen.
+// cut terminates the sessions that listen.
 func (s *site) cut() {
 	s.Helper()
 	s.exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
@@ -194,7 +195,7 @@ func TestWait(t *testing.T) {
 				defer close(ended)
 				got, err = client.Wait(ctx, s.pool, id)
 			}()
-			<-s.looked // it listens, and has seen the message wait
+			<-s.looked // Wait listens, and has seen that the message waits
 			c.end(id)
 			<-ended
 			if err != nil || got.MessageID != id || got.Outcome != c.want.Outcome || got.Body != c.want.Body {
@@ -232,6 +233,21 @@ func TestWait(t *testing.T) {
 		ctx, stop := context.WithCancelCause(ctx)
 		stop(enough)
 		if _, err := client.Wait(ctx, s.pool, s.send(s.pool, "clerk", "x")); !errors.Is(err, enough) {
+			t.Error(err)
+		}
+	})
+	t.Run("unreachable until the deadline", func(t *testing.T) {
+		config := s.pool.Config()
+		config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route to host") }
+		unreachable, err := pgxpool.NewWithConfig(t.Context(), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unreachable.Close()
+		ctx, stop := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer stop()
+		_, err = client.Wait(ctx, unreachable, 1)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "the database could not be reached") || !strings.Contains(err.Error(), "no route to host") {
 			t.Error(err)
 		}
 	})
@@ -302,7 +318,7 @@ func TestOutbox(t *testing.T) {
 		}
 		got, last = append(got, reply.MessageID), reply.ID
 		switch len(got) {
-		case 150: // it is to listen for the next
+		case 150: // Outbox must listen for the next one
 			next := s.send(s.pool, "clerk", "y")
 			want = append(want, next)
 			go func() {
@@ -341,7 +357,7 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// The examples do what they say.
+// TestExamples runs the examples against a database.
 func TestExamples(t *testing.T) {
 	s := open(t)
 	pool = s.pool

@@ -1,17 +1,16 @@
-// Package client sends messages to agents and reads their replies, from a program of your own
-// that has a connection to the database of Turnkeeper. It needs no worker in the process.
+// Package client sends messages to agents and reads their replies from a program with a connection to
+// Turnkeeper's database. The program needs no worker.
 //
 //   - [Enqueue] puts a message into an agent's inbox, in your own transaction if you like.
 //   - [Wait] waits for the reply to a message.
 //   - [Outbox] follows all replies in order, and [Replies] reads a page of them.
 //
-// The connection's role needs the rights that the README lists. What the worker masks, because its
-// settings name it as a secret, is not known here: a message is kept as it is sent.
+// The README lists the rights that the connection's role needs. The package does not know the secrets in
+// the worker's settings, so messages are stored unmasked.
 //
 // Errors match those of the package turnkeeper: ErrEmptyMessage, ErrInvalidMessage, ErrUnknownAgent,
-// ErrAgentRetired, ErrKeyConflict and ErrNotFound. They hold the database's sentence and none of
-// its rows.
+// ErrAgentRetired, ErrKeyConflict and ErrNotFound. They contain no rows of the database.
 //
-// The package is safe for concurrent use as far as the connection is. It imports pgx and the nouns
-// of the package turnkeeper, and nothing of the worker.
+// All functions are safe for concurrent use if the connection is. The package imports only pgx and the
+// package turnkeeper.
 package client

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/client"
 )
 
-// A program makes it from its connection string, with pgxpool.New.
+// A program creates it with pgxpool.New.
 var pool *pgxpool.Pool
 
 // The order and the message about it are committed together, or neither is.
@@ -31,7 +31,7 @@ func ExampleEnqueue() {
 	}
 }
 
-// A question and its answer.
+// Send a question and wait for the answer.
 func ExampleWait() {
 	ctx := context.Background()
 	id, err := client.Enqueue(ctx, pool, turnkeeper.Submission{Agent: "clerk", Body: "What is in stock?"})
@@ -45,8 +45,7 @@ func ExampleWait() {
 	fmt.Println(reply.Outcome, reply.Body)
 }
 
-// Each reply is handled once: the place in the outbox is kept in the transaction that
-// handles it.
+// Each reply is handled once: the transaction that handles a reply also stores its id.
 func ExampleOutbox() {
 	ctx := context.Background()
 	var place turnkeeper.ReplyID
@@ -67,13 +66,13 @@ func ExampleOutbox() {
 		if err != nil {
 			panic(err)
 		}
-		if reply.Conversation == "last" { // a program goes on
+		if reply.Conversation == "last" { // a real program continues
 			break
 		}
 	}
 }
 
-// One page, for a program that is started now and then.
+// Read one page, for a program that runs periodically.
 func ExampleReplies() {
 	replies, err := client.Replies(context.Background(), pool, 0, 100, client.Filter{})
 	if err != nil {

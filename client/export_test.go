@@ -2,7 +2,7 @@ package client
 
 import "time"
 
-// SetPoll changes how often is looked when no doorbell rings.
+// SetPoll changes the polling interval.
 func SetPoll(d time.Duration) (restore func()) {
 	before := poll
 	poll = d

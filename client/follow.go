@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"time"
@@ -15,16 +16,17 @@ import (
 	"turnkeeper"
 )
 
-// ErrNoReply says that a message was closed and has no reply: a schedule's message whose turn
-// had nothing to say, or one whose reply was purged.
+// ErrNoReply says that a message was closed without a reply: a schedule's message whose turn wrote none,
+// or a message whose reply was purged.
 var ErrNoReply = errors.New("the message was closed without a reply")
 
-// Wait waits for the reply to a message, and returns it. The message may have failed or have been
-// cancelled: the reply's Outcome says so. An unknown message is ErrNotFound. The message must be
-// committed, so call it after the transaction that sent it.
+// Wait waits for the reply to a message. If the message failed or was cancelled, the reply's Outcome says
+// so. An unknown message is ErrNotFound: call Wait after the transaction that sent the message has
+// committed.
 //
-// It waits until ctx ends, and then returns the cause. A database that goes away meanwhile is waited for,
-// half a minute at most. While it waits it holds one connection of the pool.
+// When ctx ends, Wait returns an error that matches the cause. It retries for at most half a minute while
+// the database is unavailable; if ctx ends meanwhile, the error matches the last error of the database
+// too. Wait holds one connection of the pool.
 func Wait(ctx context.Context, pool *pgxpool.Pool, id turnkeeper.MessageID) (reply turnkeeper.Reply, err error) {
 	err = follow(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
 		var closed bool
@@ -48,15 +50,12 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id turnkeeper.MessageID) (rep
 	return reply, err
 }
 
-// Outbox gives the replies after an id, in the order of their ids, and waits for more, until ctx ends
-// or the loop is left. Each is given once. To miss none and handle none twice over restarts,
-// store the id of each reply in the transaction that handles it, and begin after it; 0 begins
-// at the first.
+// Outbox yields the replies with ids above after, ordered by id and each once, and waits for more until
+// ctx ends or the loop breaks. To miss none and handle none twice across restarts, store the id of each
+// reply in the transaction that handles it, and pass it as after; 0 starts at the first reply.
 //
-// The last that it gives is an error: the cause of ctx's end, or what keeps the database from
-// answering. A database that goes away is waited for, half a minute at most. It holds one
-// connection of the pool, also while the loop's body runs: who uses the pool there needs a
-// second one.
+// The last element is an error as of Wait. Outbox holds one connection of the pool, even while the loop's
+// body runs: a body that uses the pool needs a second one.
 func Outbox(ctx context.Context, pool *pgxpool.Pool, after turnkeeper.ReplyID, f Filter) iter.Seq2[turnkeeper.Reply, error] {
 	return func(yield func(turnkeeper.Reply, error) bool) {
 		err := follow(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
@@ -84,24 +83,25 @@ func Outbox(ctx context.Context, pool *pgxpool.Pool, after turnkeeper.ReplyID, f
 
 const pageSize = 100
 
-// The doorbell says "look again" and may be lost, so there is a poll beside it. Tests change it.
+// poll is the polling interval, in case a doorbell is lost. Tests change it.
 var poll = 2 * time.Second
 
 const (
-	patience   = 30 * time.Second       // with a database that is away
-	afterBreak = 500 * time.Millisecond // before it is asked again
-	goodbye    = 5 * time.Second        // for the end of a subscription
+	patience   = 30 * time.Second       // maximum time of retries while the database is unavailable
+	afterBreak = 500 * time.Millisecond // pause before a retry
+	goodbye    = 5 * time.Second        // timeout of unlisten
 )
 
-// follow calls look at once, at each doorbell that rings for the end of a turn, and at each poll,
-// until it is done or fails.
+// follow calls look at once, at each doorbell for an ended turn, and at each poll, until it is done or
+// fails.
 func follow(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, DB) (done bool, err error)) error {
 	answered := time.Now()
+	var lost error // of the last attempt; nil: the database has answered since
 	for {
 		err := listen(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
 			done, err := look(ctx, db)
 			if err == nil {
-				answered = time.Now()
+				answered, lost = time.Now(), nil
 			}
 			return done, err
 		})
@@ -109,10 +109,14 @@ func follow(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, 
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			if _, unreachable := errors.AsType[*pgconn.ConnectError](err); unreachable {
+				lost = err
+			}
+			return ended(ctx, lost)
 		case !passes(err) || time.Since(answered) > patience:
 			return plain(err)
 		}
+		lost = err
 		select {
 		case <-ctx.Done():
 		case <-time.After(afterBreak):
@@ -120,7 +124,15 @@ func follow(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, 
 	}
 }
 
-// listen is follow over one connection.
+// ended returns the cause of ctx's end, with the error that kept the database from answering, if any.
+func ended(ctx context.Context, lost error) error {
+	if lost == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w; the database could not be reached: %w", context.Cause(ctx), plain(lost))
+}
+
+// listen is follow on one connection.
 func listen(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, DB) (done bool, err error)) error {
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
@@ -134,7 +146,7 @@ func listen(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, 
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), goodbye)
 		defer cancel()
 		if _, err := conn.Exec(ctx, "unlisten turnkeeper_turns"); err != nil {
-			_ = conn.Conn().Close(ctx) // nobody else gets it with the subscription
+			_ = conn.Conn().Close(ctx) // the pool must not reuse a connection that listens
 		}
 	}()
 	for {
@@ -148,7 +160,7 @@ func listen(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, 
 	}
 }
 
-// ring waits for the doorbell, or as long as a poll is.
+// ring waits for the doorbell, at most poll.
 func ring(ctx context.Context, conn *pgx.Conn) error {
 	quiet, cancel := context.WithTimeout(ctx, poll)
 	defer cancel()
@@ -162,7 +174,7 @@ func ring(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// passes says of an error that the database is away, or on its way to be, rather than that it refused.
+// passes reports whether an error says that the database is unavailable for now, not that it refused.
 func passes(err error) bool {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		for _, class := range []string{"08", "53", "57P"} { // connection, resources, shutdown

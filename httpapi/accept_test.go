@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// accepts is a listener that returns what it is given, in order; then net.ErrClosed.
+// accepts is a listener that returns the given results in order, then net.ErrClosed.
 type accepts struct {
 	net.Listener
 	errs []error // nil: a connection
@@ -130,7 +130,7 @@ func TestAClosedListenerAdmitsNobody(t *testing.T) {
 	}
 }
 
-// Of those that may give way, connections that wait for a request go before those whose answer is not read yet.
+// Connections that wait for a request are replaced before those whose answer is not read yet.
 func TestWhichConnectionGivesWay(t *testing.T) {
 	t.Parallel()
 	l := newConnections(&accepts{}, 10)
@@ -182,7 +182,7 @@ func TestRequestsKeepTheirConnection(t *testing.T) {
 	}
 }
 
-// A connection that gave way serves nothing, and counts no more.
+// A replaced connection serves no request and is no longer counted.
 func TestAConnectionThatGaveWay(t *testing.T) {
 	t.Parallel()
 	l := newConnections(&accepts{}, 10)

@@ -24,24 +24,24 @@ type TokenStore interface {
 	FindSession(ctx context.Context, session string) (operate.Token, error)
 }
 
-// admission lets requests in: it finds out who sends them, whether they may, and how often.
+// admission authenticates the caller of a request and checks its scope and rate.
 type admission struct {
 	store     TokenStore
 	limits    *limits
-	rate      int      // requests a second of one token
-	needToken bool     // nobody is served without one
-	hosts     []string // names, beside localhost, by which the API may be called
+	rate      int      // requests per second and token
+	needToken bool     // require a token from everybody
+	hosts     []string // allowed host names beside localhost
 	log       *zap.Logger
-	proxied   sync.Once // a request that came through a proxy was warned of
+	proxied   sync.Once // guards the warning about proxied requests
 }
 
-// admit identifies the caller, and checks scope and rate.
+// admit authenticates the caller and checks scope and rate.
 func (a *admission) admit(c *request.Call, route request.Route) error {
 	if route.Scope == "" {
 		return nil
 	}
 	if c.URL.Query().Has("access_token") || c.URL.Query().Has("token") {
-		return request.Refuse(http.StatusBadRequest, "a token does not belong into a URL, where others read it: send it as Authorization: Bearer TOKEN")
+		return request.Refuse(http.StatusBadRequest, "a token in the URL may end up in logs: send it as Authorization: Bearer TOKEN")
 	}
 	secret, given, err := bearer(c.Header)
 	if err != nil {
@@ -52,11 +52,11 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 			return err
 		}
 		if a.needsToken(c) {
-			return a.unknown(c, request.Refuse(http.StatusUnauthorized, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"))
+			return a.unknown(c, request.Refuse(http.StatusUnauthorized, "a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"))
 		}
 		return a.Take(c, "")
 	}
-	// A sender of too many unknown tokens is refused before the database is asked.
+	// An address that sent too many unknown tokens is refused without a query.
 	if from := c.From(); a.limits.blocks(from, secret) {
 		return a.Take(c, from)
 	}
@@ -64,7 +64,7 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		a.limits.forget(secret)
-		return a.unknown(c, request.Refuse(http.StatusUnauthorized, "the token is not known, or has expired"))
+		return a.unknown(c, request.Refuse(http.StatusUnauthorized, "the token is unknown or has expired"))
 	case err != nil:
 		return err
 	}
@@ -72,33 +72,33 @@ func (a *admission) admit(c *request.Call, route request.Route) error {
 	return a.admitToken(c, token, route)
 }
 
-// needsToken reports whether a request needs a token. Without need_token only a request of this machine
-// needs none: it is sent to a local name, and shows no proxy.
+// needsToken reports whether a request needs a token. Without need_token, only a request from this
+// machine needs none: sent to a local host name, and with no sign of a proxy.
 func (a *admission) needsToken(c *request.Call) bool {
 	if a.needToken {
 		return true
 	}
 	why := passedOn(c.Request)
 	if why == "" && !a.isLocalName(nameOf(c.Host)) {
-		why = "its Host is not a name of this machine"
+		why = "its Host header is not a local name"
 	}
 	if why != "" {
 		a.proxied.Do(func() {
-			a.log.Warn("a request did not come straight from this machine, and needs a token. A proxy may send requests that "+
-				"do not show it, and need none: set allowed_hosts to the names by which it is called, and every request needs a token",
+			a.log.Warn("a request came through a proxy or from another host, so it needs a token. A proxy that adds no header would "+
+				"bypass this check: set allowed_hosts to its public names, which makes every request need a token",
 				zap.String("because", why))
 		})
 	}
 	return why != ""
 }
 
-// isLocalName reports whether a client on this machine may use this host.
+// isLocalName reports whether a host is a loopback address, localhost or an allowed name.
 func (a *admission) isLocalName(host string) bool {
 	ip, _ := netip.ParseAddr(strings.Trim(host, "[]")) // the zero address is not a loopback address
 	return ip.Unmap().IsLoopback() || host == "localhost" || slices.Contains(a.hosts, host)
 }
 
-// nameOf returns the host of the header Host in the form in which names are compared.
+// nameOf returns the host name of a Host header: without port and final dot, in lower case.
 func nameOf(host string) string {
 	return strings.ToLower(strings.TrimSuffix(request.HostOf(host), "."))
 }
@@ -112,9 +112,9 @@ func (a *admission) admitToken(c *request.Call, token operate.Token, route reque
 	return a.Take(c, "token "+strconv.FormatInt(token.ID, 10))
 }
 
-// admitSession admits a browser that is signed in. Its session serves the page, and
-// reads of the API: the cookie is sent by pages of this server only (SameSite). Where no token is
-// needed, a session that has ended counts as none.
+// admitSession admits a signed-in browser. A session may use the page, and read the API: only pages
+// of this server send the cookie (SameSite). known is false if the request has no session, or an
+// ended one where no token is needed.
 func (a *admission) admitSession(c *request.Call, route request.Route) (known bool, _ error) {
 	session := page.SessionOf(c.Request)
 	if session == "" || !c.ForPage && c.Method != http.MethodGet && c.Method != http.MethodHead {
@@ -140,21 +140,21 @@ func (a *admission) admitSession(c *request.Call, route request.Route) (known bo
 	return true, a.admitToken(c, token, route)
 }
 
-// passedOn returns how a request shows that it came through a proxy; empty: it does not.
+// passedOn returns the sign that a request came through a proxy; empty: none.
 func passedOn(r *http.Request) string {
-	for name := range r.Header { // in canonical form
+	for name := range r.Header { // canonical form
 		switch {
 		case slices.Contains(proxyHeaders, name), strings.HasPrefix(name, "X-Forwarded-"), strings.HasPrefix(name, "X-Envoy-"):
 			return "it has the header " + name
 		}
 	}
-	if !r.ProtoAtLeast(1, 1) { // nginx speaks so to what is behind it, and may send no header
-		return "it speaks " + r.Proto
+	if !r.ProtoAtLeast(1, 1) { // nginx uses HTTP/1.0 to its backends by default, and may add no header
+		return "its protocol is " + r.Proto
 	}
 	return ""
 }
 
-// proxyHeaders are headers that proxies add, and clients do not.
+// proxyHeaders lists headers that proxies add and clients do not.
 var proxyHeaders = []string{
 	"Cdn-Loop", "Cf-Connecting-Ip", "Cf-Ray", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "Forwarded", "True-Client-Ip", "Via",
 	"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Azure-Clientip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Forwarded", "X-Original-Forwarded-For",
@@ -173,7 +173,7 @@ func bearer(h http.Header) (secret string, given bool, err error) {
 	return secret, true, nil
 }
 
-// unknown refuses a caller who is not identified, and counts the attempt.
+// unknown refuses an unauthenticated caller, and counts the attempt against its address.
 func (a *admission) unknown(c *request.Call, p *request.Problem) error {
 	if err := a.Take(c, c.From()); err != nil {
 		return err
@@ -182,21 +182,21 @@ func (a *admission) unknown(c *request.Call, p *request.Problem) error {
 	return p
 }
 
-// Take takes one request of a sender, or refuses where there were too many.
+// Take counts one request of a sender, or refuses it with 429 if there were too many.
 func (a *admission) Take(c *request.Call, who string) error {
 	if wait := a.limits.take(who); wait > 0 {
 		seconds := int(wait.Seconds()) + 1
 		c.W.Header().Set("Retry-After", strconv.Itoa(seconds))
-		return request.Refuse(http.StatusTooManyRequests, "too many requests: at most %d a second; try again in %d s", a.rate, seconds)
+		return request.Refuse(http.StatusTooManyRequests, "too many requests: the limit is %d per second; try again in %d s", a.rate, seconds)
 	}
 	return nil
 }
 
-// Spent reports whether a sender has no request left, and takes none.
+// Spent reports whether a sender has reached its limit, and counts no request.
 func (a *admission) Spent(who string) bool { return a.limits.exhausted(who) }
 
-// checkHost refuses a host name that is not allowed: a page whose name was made to resolve to this
-// server (DNS rebinding) would send it. An address cannot be such a name.
+// checkHost refuses a host name that is not allowed, against DNS rebinding: a hostile page whose name
+// resolves to this server sends its own name. An IP address cannot be rebound.
 func (a *admission) checkHost(r *http.Request) *request.Problem {
 	host := nameOf(r.Host)
 	_, err := netip.ParseAddr(strings.Trim(host, "[]"))

@@ -35,14 +35,14 @@ func TestTokens(t *testing.T) {
 		status                          int
 		text                            string
 	}{
-		{"no token", "", "GET", "/v1/turns", "", 401, "a token is needed"},
-		{"a false one", "Bearer tk_false", "GET", "/v1/turns", "", 401, "not known"},
+		{"no token", "", "GET", "/v1/turns", "", 401, "a token is required"},
+		{"a false one", "Bearer tk_false", "GET", "/v1/turns", "", 401, "unknown"},
 		{"another scheme", "Basic eDp5", "GET", "/v1/turns", "", 401, "must be: Bearer TOKEN"},
 		{"an expired one", expired, "GET", "/v1/turns", "", 401, "has expired"},
-		{"in the URL", "", "GET", "/v1/turns?access_token=x", "", 400, "does not belong into a URL"},
+		{"in the URL", "", "GET", "/v1/turns?access_token=x", "", 400, "a token in the URL"},
 		{"all", all, "GET", "/v1/turns", "", 200, `"agent":"desk"`},
 		{"send may send", send, "POST", "/v1/messages", hello, 201, "hello"},
-		{"send to another agent", send, "POST", "/v1/messages", toDesk, 403, "not for the agent"},
+		{"send to another agent", send, "POST", "/v1/messages", toDesk, 403, "does not cover the agent"},
 		{"send to an agent that there is not", ghost, "POST", "/v1/messages", `{"agent":"ghost","body":"boo"}`, 422, "unknown agent \\\"ghost\\\"\"}"},
 		{"send may see its message", send, "GET", "/v1/messages/1", "", 200, `"reply":{`},
 		{"send may not see another's", send, "GET", "/v1/messages/2", "", 404, "there is no message 2"},
@@ -51,10 +51,10 @@ func TestTokens(t *testing.T) {
 		{"read sees its turn", read, "GET", "/v1/turns/1", "", 200, `"agent":"clerk"`},
 		{"read sees no other", read, "GET", "/v1/turns/2", "", 404, "there is no turn 2"},
 		{"read sees no other's events", read, "GET", "/v1/turns/2/events", "", 404, "there is no turn 2"},
-		{"read asks for another agent", read, "GET", "/v1/turns?agent=desk", "", 403, "not for the agent"},
-		{"several agents must be named", several, "GET", "/v1/outbox", "", 400, "name one of them"},
+		{"read asks for another agent", read, "GET", "/v1/turns?agent=desk", "", 403, "does not cover the agent"},
+		{"several agents must be named", several, "GET", "/v1/outbox", "", 400, "choose one with agent=NAME"},
 		{"several agents", several, "GET", "/v1/outbox?agent=desk", "", 200, `"body":"b"`},
-		{"the scheduler is for all", several, "POST", "/v1/scheduler/resume", "", 403, "for all agents"},
+		{"the scheduler is for all", several, "POST", "/v1/scheduler/resume", "", 403, "serves all agents"},
 		{"health needs none", "", "GET", "/healthz", "", 200, "ok"},
 	}
 	for _, test := range tests {
@@ -85,19 +85,19 @@ func TestTokens(t *testing.T) {
 	if err := h.RevokeToken(t.Context(), "read"); err != nil {
 		t.Fatal(err)
 	}
-	h.ask("GET", "/v1/turns", "", "Authorization", read).want(t, 401, "not known")
+	h.ask("GET", "/v1/turns", "", "Authorization", read).want(t, 401, "unknown")
 }
 
 func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h := newEnv(t)
 	send := h.token(operate.Token{Name: "send", Scopes: []string{"send"}})
 	h.ask("GET", "/v1/turns", "", "Authorization", send).want(t, 403, "scope")
-	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "not known")
+	h.ask("GET", "/v1/turns", "", "Authorization", "Bearer no").want(t, 401, "unknown")
 	h.ask("GET", "/v1/turns", "").want(t, 200, "items")
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization", send).want(t, 201, "hello")
 }
 
-// Where no token is needed it is for this machine: a request that a proxy passed on needs one.
+// Without need_token, a request through a proxy needs a token.
 func TestOnLoopbackThisMachineNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
@@ -170,8 +170,8 @@ func TestHostsAndOrigins(t *testing.T) {
 		{"a name of the settings", []string{"Host", "Turns.Example:8722"}, 201, "hello"},
 		{"localhost", []string{"Host", "localhost"}, 201, "hello"},
 		{"an address of version 6", []string{"Host", "[::1]:8722"}, 201, "hello"},
-		{"a page of another origin", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403, "another origin"},
-		{"an old browser's", []string{"Origin", "https://evil.example"}, 403, "another origin"},
+		{"a page of another origin", []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"}, 403, "cross-origin requests"},
+		{"an old browser's", []string{"Origin", "https://evil.example"}, 403, "cross-origin requests"},
 		{"a page of ours", []string{"Origin", h.base, "Sec-Fetch-Site", "same-origin"}, 201, "hello"},
 	}
 	for _, test := range tests {
@@ -212,7 +212,7 @@ func (h *env) untilRefused(headers ...string) {
 			for !refused.Load() && ctx.Err() == nil {
 				if a := h.ask("GET", "/v1/agents", "", headers...); a.status == http.StatusTooManyRequests {
 					refused.Store(true)
-					a.want(h.t, 429, "too many requests: at most")
+					a.want(h.t, 429, "too many requests: the limit is")
 					if a.header.Get("Retry-After") == "" {
 						h.t.Error("the answer does not say when to come again")
 					}
@@ -226,8 +226,7 @@ func (h *env) untilRefused(headers ...string) {
 	}
 }
 
-// Those behind one proxy have one address. Who guesses there shuts out nobody whose token
-// is known.
+// Clients behind one proxy share an address. Wrong guesses from it do not block known tokens.
 func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
 	token := h.token(operate.Token{Name: "t", Scopes: []string{"read"}})
@@ -244,7 +243,7 @@ func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	}
 }
 
-// What the API advises is told as it is, and what others wrote without secrets.
+// Constant advice is not masked; other text is.
 func TestAdviceIsNotMasked(t *testing.T) {
 	t.Parallel()
 	handler := httpapi.New(httpapi.Config{Mask: func(string) string { return "[redacted]" }}).Handler()
@@ -253,7 +252,7 @@ func TestAdviceIsNotMasked(t *testing.T) {
 		headers                  []string
 		want                     string
 	}{
-		{"no token", "GET", "/v1/turns", "", []string{"Via", "proxy"}, "a token is needed: send Authorization: Bearer TOKEN; \"turnctl tokens create\" makes one"},
+		{"no token", "GET", "/v1/turns", "", []string{"Via", "proxy"}, "a token is required: send Authorization: Bearer TOKEN; \"turnctl tokens create\" creates one"},
 		{"another scheme", "GET", "/v1/turns", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
 		{"of the Responses API", "GET", "/v1/models", "", []string{"Authorization", "Basic eDp5"}, "the header Authorization must be: Bearer TOKEN"},
 		{"on the page", "GET", "/turns", "", []string{"Authorization", "Basic eDp5", "Accept", "text/html"}, "sign-in"},

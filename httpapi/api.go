@@ -14,8 +14,8 @@ import (
 	"turnkeeper/stream"
 )
 
-// A Store is what the API and the page read and write; a *operate.Store is one. Each group of
-// handlers has only its own part.
+// A Store reads and writes for the API and the page; *operate.Store implements it. Each group of
+// handlers uses only its own part.
 type Store interface {
 	TokenStore
 	MessageStore
@@ -30,41 +30,41 @@ type Store interface {
 	responses.Store
 }
 
-// A Config says what an API serves, and to whom.
+// A Config configures an API.
 type Config struct {
 	Store Store
-	// Rings subscribes to the doorbell of turns that have ended. nil: there is
-	// none, and polling finds them.
+	// Rings subscribes to the doorbell for ended turns. nil: no doorbell; polling finds them.
 	Rings func() (rings <-chan struct{}, cancel func())
 	Log   *zap.Logger         // nil: none
-	Mask  func(string) string // masks secrets in errors; nil: there are none
+	Mask  func(string) string // masks secrets in errors; nil: no masking
 
-	NeedToken       bool     // nobody is served without a token; false: on loopback
-	Hosts           []string // names, beside localhost, by which it may be called
-	MaxMessageBytes int      // of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
-	Rate            int      // requests a second of one token; 0: 100
-	Requests        int      // in progress at the same time, without /healthz and /readyz; 0: 2000
+	NeedToken       bool     // require a token from everybody; false: not on loopback
+	Hosts           []string // allowed host names beside localhost
+	MaxMessageBytes int      // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
+	Rate            int      // requests per second and token; 0: 100
+	Requests        int      // maximum in progress, not counting /healthz and /readyz; 0: 2000
 
-	KeepAlive time.Duration // between comments in a stream; 0: 15 s
-	// ResponseWait is how long the request for a response waits for it, where it is
+	KeepAlive    time.Duration // interval of comments in a stream; 0: 15 s
+	QueryTimeout time.Duration // limit on the queries of a request, without its waits; 0: 20 s
+	// ResponseWait is how long POST /v1/responses waits for the reply when the response is
 	// neither streamed nor in the background; 0: 5 min.
 	ResponseWait time.Duration
 
-	Metrics http.Handler // of GET /metrics; nil: there are none
-	// Observe is called for each request that was answered. route is the path of
-	// its pattern; empty: no route matched. nil: it is not called.
+	Metrics http.Handler // serves GET /metrics; nil: 404
+	// Observe is called after each request. route is the path of the matched pattern, empty if
+	// none matched; status is 499 if the client left before the answer. nil: not called.
 	Observe func(method, route string, status int, took time.Duration)
 }
 
-// An API answers requests. Several goroutines may use it.
+// An API answers requests. It is safe for concurrent use.
 type API struct {
 	cfg        Config
 	mux        *http.ServeMux
 	admission  *admission
 	page       *page.Handler
-	inProgress chan struct{} // a value for each request that is
+	inProgress chan struct{} // holds a value for each request in progress
 
-	// The handlers, by what they serve.
+	// The handlers by subject.
 	messages  *messages
 	turns     *turns
 	events    *events
@@ -93,6 +93,7 @@ func New(cfg Config) *API {
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
 	setDefault(&cfg.KeepAlive, 15*time.Second)
+	setDefault(&cfg.QueryTimeout, 20*time.Second)
 	draining := make(chan struct{})
 	access := access.New(cfg.Store)
 	a := &API{
@@ -100,14 +101,14 @@ func New(cfg Config) *API {
 		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
 		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
 		turns:     &turns{cfg.Store, access},
-		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive},
+		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive, cfg.QueryTimeout},
 		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
 		webhooks:  webhooks{cfg.Store},
 		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},
 	}
 	a.openai = &openai{responses.New(responses.Config{
-		Store: cfg.Store, Rings: cfg.Rings, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
+		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
 		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
 	}), cfg.MaxMessageBytes}
 	a.page = page.New(page.Config{
@@ -128,9 +129,8 @@ func setDefault[T int | time.Duration](v *T, def T) {
 	}
 }
 
-// Drain makes this process not ready, and ends streams and waits, so that their
-// clients go on at another process. Other requests are still
-// answered.
+// Drain makes this process not ready and ends streams and waits; their clients reconnect to
+// another process. Other requests are still answered.
 func (a *API) Drain() { a.drainOnce.Do(func() { close(a.draining) }) }
 
 func isClosed(c <-chan struct{}) bool {

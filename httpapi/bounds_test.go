@@ -9,7 +9,7 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// TestParametersOnEitherSideOfABound asks with parameters that are just good, and just not.
+// TestParametersOnEitherSideOfABound sends parameters just inside and just outside their limits.
 func TestParametersOnEitherSideOfABound(t *testing.T) {
 	h := newEnv(t)
 	d, output := h.work("clerk", "0123456789")
@@ -21,9 +21,9 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		text               string
 		headers            []string
 	}{
-		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path takes agent, conversation, text, state, error_class, since, until, limit, cursor`, nil},
-		{"GET", "/v1/agents?agent=clerk", "", 400, `unknown parameter \"agent\": this path takes none`, nil},
-		{"GET", "/v1/turns?agent=clerk&agent=desk", "", 400, "the parameter agent is given twice", nil},
+		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path has agent, conversation, text, state, error_class, since, until, limit, cursor`, nil},
+		{"GET", "/v1/agents?agent=clerk", "", 400, `unknown parameter \"agent\": this path has no parameters`, nil},
+		{"GET", "/v1/turns?agent=clerk&agent=desk", "", 400, "the parameter agent is repeated", nil},
 		{"POST", "/v1/messages?Wait=1s", "{}", 400, `unknown parameter \"Wait\"`, nil},
 		{"GET", turn + "/events?lastEventId=1", "", 200, `"items"`, nil},
 		{"GET", "/healthz?from=balancer", "", 200, "ok", nil},
@@ -41,8 +41,8 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		{"GET", "/v1/turns?limit=0", "", 400, "limit must be 1 to 100", nil},
 		{"GET", "/v1/turns?limit=x", "", 400, "limit must be 1 to 100", nil},
 		{"GET", "/v1/turns?limit=1", "", 200, `"next":`, nil},
-		{"GET", "/v1/turns?cursor=-1", "", 400, "cursor must be a whole number from 0", nil},
-		{"GET", "/v1/turns?cursor=x", "", 400, "cursor must be a whole number from 0", nil},
+		{"GET", "/v1/turns?cursor=-1", "", 400, "cursor must be an integer of at least 0", nil},
+		{"GET", "/v1/turns?cursor=x", "", 400, "cursor must be an integer of at least 0", nil},
 		{"GET", "/v1/turns?cursor=0", "", 200, `"agent":"clerk"`, nil},
 		{"GET", "/v1/turns?state=done", "", 400, "state must be one of", nil},
 		{"GET", "/v1/turns?agent=desk", "", 200, `"items":[]`, nil},
@@ -72,8 +72,8 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		{"POST", "/v1/messages", `{"agent":"nobody","body":"x"}`, 422, "clerk", nil}, // who sees all is told of them
 		{"POST", turn + "/cancel", `{"reason":"` + long(1000) + `"}`, 409, "", nil},
 		{"POST", turn + "/cancel", `{"reason":"` + long(1001) + `"}`, 422, "1001 bytes", nil},
-		{"POST", "/v1/scheduler/pause", `{"reason":"` + long(1001) + `"}`, 422, "at most 1000 bytes", nil},
-		{"POST", "/v1/scheduler/pause", `{"reason":" "}`, 422, "say in reason", nil},
+		{"POST", "/v1/scheduler/pause", `{"reason":"` + long(1001) + `"}`, 422, "1 to 1000 bytes", nil},
+		{"POST", "/v1/scheduler/pause", `{"reason":" "}`, 422, "reason must say", nil},
 		{"POST", "/v1/scheduler/pause", `{"reason":"` + long(1000) + `"}`, 200, "xxx", nil},
 	} {
 		t.Run(strings.TrimSpace(c.method+" "+c.path+" "+strings.Join(c.headers, " ")), func(t *testing.T) {
@@ -98,7 +98,7 @@ func TestTraceContextIsBounded(t *testing.T) {
 	}
 }
 
-// TestAPartOfBytes reads parts of an output that is no text.
+// TestAPartOfBytes reads parts of a binary output.
 func TestAPartOfBytes(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "x")

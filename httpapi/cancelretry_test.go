@@ -94,7 +94,7 @@ func TestRetry(t *testing.T) {
 	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
 }
 
-// TestRetryOfWhatIsTriedAgain makes a message due now that would be tried again later: it is the same message.
+// TestRetryOfWhatIsTriedAgain makes a message due now that would be retried later: it stays the same message.
 func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")
@@ -105,14 +105,14 @@ func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }
 
-// TestRetryOfWhatWasCancelledInTheInbox needs no leave to repeat effects: there were none.
+// TestRetryOfWhatWasCancelledInTheInbox needs no confirmation, because there were no effects.
 func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 	h := newEnv(t)
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"first"}`).want(t, 201, "")
 	turn := decode[struct {
 		TurnID int64 `json:"turn_id"`
 	}](t, h.ask("POST", "/v1/messages/1/cancel", `{"reason":"never mind"}`)).TurnID
-	if a := h.ask("GET", fmt.Sprintf("/turns/%d", turn), ""); !strings.Contains(string(a.body), "Try the message again") || strings.Contains(string(a.body), `name="anyway"`) {
+	if a := h.ask("GET", fmt.Sprintf("/turns/%d", turn), ""); !strings.Contains(string(a.body), "Retry the message") || strings.Contains(string(a.body), `name="anyway"`) {
 		t.Errorf("the page asks for leave to repeat effects: %s", a.body)
 	}
 	path := fmt.Sprintf("/v1/turns/%d/retry", turn)
@@ -131,10 +131,10 @@ func TestWhoMayCancelAndRetry(t *testing.T) {
 	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"operate"}, Agents: []string{"clerk"}})
 	for _, verb := range []string{"cancel", "retry"} {
 		path := func(d *dispatch) string { return fmt.Sprintf("/v1/turns/%d/%s", d.id, verb) }
-		h.ask("POST", path(mine), "").want(t, 401, "a token is needed")
+		h.ask("POST", path(mine), "").want(t, 401, "a token is required")
 		h.ask("POST", path(mine), "", "Authorization", read).want(t, 403, `the scope \"operate\"`)
 		h.ask("POST", path(other), "", "Authorization", clerk).want(t, 404, fmt.Sprintf("there is no turn %d", other.id))
-		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403, "another origin")
+		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403, "cross-origin requests")
 	}
 	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
 		t.Errorf("%d cancellations were asked for by who may not", n)

@@ -101,7 +101,7 @@ func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64
 	return f.Store.Events(ctx, turn, after, limit)
 }
 
-// TestTheStoreFails is told of, and taken for nothing else, wherever it comes.
+// TestTheStoreFails fails each method of the store in turn; each failure is answered 503.
 func TestTheStoreFails(t *testing.T) {
 	store := &faulty{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -123,7 +123,7 @@ func TestTheStoreFails(t *testing.T) {
 	} {
 		store.from(c.method, c.calls)
 		a := h.ask("GET", c.path, "", "Authorization", c.token)
-		if a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "cannot be answered now") {
+		if a.status != http.StatusServiceUnavailable || !strings.Contains(string(a.body), "the request failed") {
 			t.Errorf("%s fails after %d calls: %s is answered %d %s", c.method, c.calls, c.path, a.status, a.body)
 		}
 	}
@@ -149,7 +149,7 @@ func (h *env) streamFrom(id turnkeeper.TurnID, after int64, meanwhile func()) in
 	return resp.StatusCode
 }
 
-// TestWhereAStreamBegins, and that it ends, is decided by what was read of the turn, and not by what could not be read.
+// TestWhereAStreamBegins checks that a failed read of the turn neither moves a stream's start nor ends it.
 func TestWhereAStreamBegins(t *testing.T) {
 	store := &faulty{once: true, read: make(chan int64, 1)}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -208,7 +208,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		want   string
 	}{
 		{"/v1/nothing", 404, true, ""},
-		{"/v1/nothing", 404, false, "an answer was not read"},
+		{"/v1/nothing", 404, false, "could not write an error response"},
 		{"/v1/models", 200, true, ""},
 		{"/v1/models", 200, false, ""},
 	} {
@@ -265,7 +265,7 @@ func TestHeadersOfAMessage(t *testing.T) {
 	}
 }
 
-// TestWaitingForWhatIsThere ends at once, and says so.
+// TestWaitingForWhatIsThere checks that waiting for an existing reply returns at once.
 func TestWaitingForWhatIsThere(t *testing.T) {
 	h := newEnv(t)
 	const body = `{"agent":"clerk","body":"work"}`
@@ -284,7 +284,7 @@ func TestRefusedAddresses(t *testing.T) {
 	}{
 		{"GET", "/v1/messages/99999999999999999999", "", nil, 404, `there is no message \"99999999999999999999\"`},
 		{"GET", "/v1/messages/7?wait=1s", "", nil, 404, "there is no message 7"},
-		{"GET", "/v1/nothing?x=%zz", "", nil, 400, "what follows the ? cannot be read"},
+		{"GET", "/v1/nothing?x=%zz", "", nil, 400, "the query string is invalid"},
 		{"POST", "/v1/responses", `{"model":"clerk","input":"x"}`, []string{"Content-Type", "text/plain"}, 415, "application/json"},
 	} {
 		h.ask(c.method, c.path, c.body, c.headers...).want(t, c.status, c.detail)

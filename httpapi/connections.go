@@ -10,24 +10,24 @@ import (
 	"syscall"
 )
 
-// reserve is how many connections there may be beyond http_connections while all of those have requests
-// in progress: for probes, and for requests that are answered 503.
+// reserve is the number of connections beyond http_connections that are accepted while all of those
+// have requests in progress: for probes, and for requests that are answered 503.
 const reserve = 16
 
-// connections is a listener that bounds how many connections are open. Where there are too many, a
-// new one takes the place of the one that has waited longest for its client: for a request, for the
-// rest of a header, or for what a client still has to send or to read of one that was answered. No
+// connections is a listener that limits the number of open connections. At the limit, a new
+// connection replaces the one that has waited longest for its client: for a request or the rest of its
+// header, or, after the handler returned, for the client to send its body or read the answer. No
 // connection is closed while its request is being handled.
 type connections struct {
 	net.Listener
-	most int // open ones, without the reserve
+	most int // limit, without the reserve
 
 	mu      sync.Mutex
-	changed *sync.Cond // one was closed, or may be
+	changed *sync.Cond // a connection was closed, or can be closed now
 	closed  bool
 	open    int
-	idle    lists.List // of *conn that wait for a request, or its header; the oldest first
-	ending  lists.List // of *conn whose request was handled, and is not yet done with; the oldest first
+	idle    lists.List // of *conn waiting for a request or its header; oldest first
+	ending  lists.List // of *conn whose handler has returned, but whose request is not finished; oldest first
 }
 
 func newConnections(l net.Listener, most int) *connections {
@@ -36,21 +36,21 @@ func newConnections(l net.Listener, most int) *connections {
 	return c
 }
 
-// Accept is of net.Listener.
+// Accept implements net.Listener.
 func (c *connections) Accept() (net.Conn, error) {
 	for {
 		accepted, err := c.Listener.Accept()
 		if err == nil {
 			return c.admit(accepted)
 		}
-		// The process has no file descriptor left: an idle connection gives one back.
+		// The process is out of file descriptors: closing an idle connection frees one.
 		if !errors.Is(err, syscall.EMFILE) && !errors.Is(err, syscall.ENFILE) || !c.closeIdle() {
 			return nil, err
 		}
 	}
 }
 
-// admit makes room for a connection. It waits where there is none: until a request ends.
+// admit makes room for a connection, waiting for a request to end if necessary.
 func (c *connections) admit(accepted net.Conn) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,14 +73,14 @@ func (c *connections) admit(accepted net.Conn) (net.Conn, error) {
 	return n, nil
 }
 
-// closeIdle closes the oldest connection that is idle, and reports whether there was one.
+// closeIdle closes the oldest idle connection, and reports whether there was one.
 func (c *connections) closeIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closeIdleLocked()
 }
 
-// closeIdleLocked is closeIdle for a caller that holds mu.
+// closeIdleLocked is closeIdle with mu held.
 func (c *connections) closeIdleLocked() bool {
 	for _, l := range []*lists.List{&c.idle, &c.ending} {
 		first := l.Front()
@@ -90,13 +90,13 @@ func (c *connections) closeIdleLocked() bool {
 		n := first.Value.(*conn)
 		n.move(nil)
 		n.leave()
-		_ = n.Conn.Close() // does not wait: nothing is set to linger
+		_ = n.Conn.Close() // does not block: SO_LINGER is not set
 		return true
 	}
 	return false
 }
 
-// Close is of net.Listener.
+// Close implements net.Listener.
 func (c *connections) Close() error {
 	c.mu.Lock()
 	c.closed = true
@@ -105,7 +105,7 @@ func (c *connections) Close() error {
 	return c.Listener.Close()
 }
 
-// state is called by the server when the state of a connection changes.
+// state is the server's ConnState callback.
 func (c *connections) state(of net.Conn, state http.ConnState) {
 	n, ok := of.(*conn)
 	if !ok {
@@ -130,7 +130,7 @@ func (*connections) context(ctx context.Context, of net.Conn) context.Context {
 func (c *connections) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, ok := r.Context().Value(connKey{}).(*conn)
-		if ok && !n.begin() { // it was closed just now to make room
+		if ok && !n.begin() { // closed just now to make room
 			panic(http.ErrAbortHandler)
 		}
 		if ok {
@@ -146,9 +146,9 @@ type conn struct {
 	of *connections
 
 	// Guarded by of.mu.
-	in   *lists.List // one of those of connections; nil: its request is being handled, or it is closed
+	in   *lists.List // idle or ending; nil: its request is being handled, or it is closed
 	at   *lists.Element
-	left bool // it is not counted any more
+	left bool // no longer counted in open
 }
 
 func (n *conn) move(to *lists.List) {
@@ -189,7 +189,7 @@ func (n *conn) end() {
 	}
 }
 
-// Close is of net.Conn.
+// Close implements net.Conn.
 func (n *conn) Close() error {
 	n.of.mu.Lock()
 	n.move(nil)

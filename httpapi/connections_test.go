@@ -133,7 +133,7 @@ func (c *crowdClient) gone() {
 	}
 }
 
-// Whoever has a connection and makes no use of it loses it to who comes, the oldest first.
+// A new connection replaces the oldest idle one.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	const begun = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
 	for name, sent := range map[string]string{
@@ -192,7 +192,7 @@ func TestTheOldestIdleConnectionGivesWay(t *testing.T) {
 	}
 }
 
-// A request in progress keeps its connection. Beside as many as there may be, probes are answered.
+// A request in progress keeps its connection, and probes are answered beyond the limit.
 func TestProbesAmongManyRequests(t *testing.T) {
 	c := newCrowd(t, nil)
 	var busy []*crowdClient

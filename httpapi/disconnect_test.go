@@ -22,8 +22,8 @@ func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.Mes
 	return 0, false, context.Cause(ctx)
 }
 
-// Who has ended what they send counts as gone. They may read on, and are not told that
-// a message was accepted which was not.
+// A client that closed its sending side counts as disconnected. It must not read that a message was
+// accepted if it was not.
 func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
 	told := make(chan int, 1)
 	h := newEnv(t, func(c *httpapi.Config) {

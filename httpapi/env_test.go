@@ -88,14 +88,14 @@ func (h *env) serveUpTo(connections int, changes ...func(*httpapi.Config)) (*htt
 	return s, "http://" + s.Address()
 }
 
-// An answer is one, read whole.
+// An answer is a complete answer.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// ask asks, with headers given as name and value.
+// ask sends a request with headers given as name, value, ...
 func (h *env) ask(method, path, body string, headers ...string) answer {
 	h.t.Helper()
 	return h.askAt(h.base, method, path, body, headers...)
@@ -128,13 +128,13 @@ func (h *env) askAt(base, method, path, body string, headers ...string) answer {
 	return answer{resp.StatusCode, resp.Header, text}
 }
 
-// client keeps no connection: a test's end finds none. It follows no redirect.
+// client keeps no idle connections and follows no redirects.
 var client = &http.Client{
 	Transport:     &http.Transport{DisableKeepAlives: true},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// want fails the test if the answer is another.
+// want fails the test unless the answer has this status and contains this text.
 func (a answer) want(t *testing.T, status int, contains string) {
 	t.Helper()
 	if a.status != status || !strings.Contains(string(a.body), contains) {

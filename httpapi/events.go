@@ -26,7 +26,7 @@ const (
 	maxEvents     = 1000
 )
 
-// An EventStore is what the route of events reads.
+// An EventStore reads for the route of events.
 type EventStore interface {
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
 	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
@@ -39,10 +39,11 @@ type events struct {
 	access    access.Access
 	hub       *stream.Hub
 	draining  <-chan struct{}
-	keepAlive time.Duration // between comments in a stream
+	keepAlive time.Duration // interval of comments in a stream
+	timeout   time.Duration // of one query of a stream
 }
 
-// source is where a hub reads events.
+// source is the hub's source of events.
 type source struct {
 	store EventStore
 	rings func() (<-chan struct{}, func())
@@ -54,8 +55,8 @@ func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
 
 func (s source) Subscribe() (<-chan struct{}, func()) { return s.rings() }
 
-// get gives the events after a number: those that are stored, as a list, or
-// those and all that come, as a stream of server-sent events.
+// get answers with the events after a number: the stored ones as a list, or the stored and all
+// future ones as server-sent events.
 func (s *events) get(c *request.Call) error {
 	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
@@ -75,12 +76,12 @@ func (s *events) get(c *request.Call) error {
 	if _, refused := errors.AsType[*request.Problem](err); refused {
 		return err
 	}
-	// An EventSource gives up for good at any other status: what is temporary is told by an end of the
-	// stream, after which it reconnects.
+	// An EventSource never reconnects after a status other than 200: on a temporary error the stream
+	// starts and ends, and the client reconnects.
 	return s.stream(c, id, after, err == nil)
 }
 
-// wantsStream reports whether the client accepts a stream of events, with a weight above 0.
+// wantsStream reports whether the client accepts text/event-stream with a weight above 0.
 func wantsStream(r *http.Request) bool {
 	if r.Method != http.MethodGet {
 		return false
@@ -95,15 +96,15 @@ func wantsStream(r *http.Request) bool {
 	return false
 }
 
-// retryLater ends a stream before its first event, so that the client reconnects after three seconds: too
-// many connect at once, or the database is away.
+// retryLater ends a stream before its first event, and asks the client to reconnect after three
+// seconds: there are too many requests, or the database does not answer.
 func retryLater(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	_, _ = io.WriteString(w, "retry: 3000\n\n")
 }
 
-// afterOf returns the number of the last event that the client has. A client that reconnects sends it in
-// the header, and the URL of its first request.
+// afterOf returns the number of the last event the client has. Last-Event-ID wins over the query: a
+// client that reconnects repeats the URL of its first request.
 func afterOf(c *request.Call) (int64, error) {
 	text := c.Header.Get("Last-Event-ID")
 	if text == "" {
@@ -139,12 +140,13 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 	if reachable && !isClosed(s.draining) {
 		var over bool
 		if after, over = s.position(c.Context(), id, after); over {
-			// There is nothing after the last event: this is how a client is told not
-			// to come again.
+			// Per the HTML standard, 204 tells an EventSource not to reconnect: the client has the
+			// last event.
 			c.W.WriteHeader(http.StatusNoContent)
 			return nil
 		}
 	}
+	c.PauseTimeout() // a stream lasts as long as its turn
 	w := &eventWriter{w: c.W, control: http.NewResponseController(c.W)}
 	if err := w.write([]byte("retry: 1000\n\n")); err != nil || !reachable {
 		return request.ErrGone
@@ -165,7 +167,7 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 			return request.ErrGone
 		}
 		if err != nil {
-			continue // it is read again
+			continue // Follow reads again
 		}
 		if err := w.event(event); err != nil {
 			return request.ErrGone
@@ -175,16 +177,16 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 }
 
 var (
-	errDraining = errors.New("the process stops")
+	errDraining = errors.New("the process is stopping")
 	errPurged   = errors.New("the turn was purged")
 )
 
-// purgeCheckEvery is the number of comments after which the turn is looked up: one that was purged has no
-// last event.
+// purgeCheckEvery is the number of comments between checks that the turn still exists: a purged turn
+// has no last event.
 const purgeCheckEvery = 4
 
-// comment writes a comment now and then, and ends the stream when the process
-// stops, the client does not read or the turn is purged.
+// comment writes a comment every keepAlive, and ends the stream when the process drains, the client
+// does not read or the turn is purged.
 func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, watched <-chan struct{}, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(s.keepAlive)
 	defer tick.Stop()
@@ -215,15 +217,15 @@ func (s *events) isPurged(ctx context.Context, id turnkeeper.TurnID) bool {
 	return errors.Is(err, turnkeeper.ErrNotFound)
 }
 
-// position returns the number of the last event that a client has, and whether it is the last of the turn.
-// A number beyond the newest event, as after the database was restored from a backup, counts as that of
-// the newest: otherwise the client would get no event and no end.
+// position returns the number of the last event a client has, and whether it is the turn's last event.
+// It lowers a number beyond the newest event, as after the database was restored from a backup, to the
+// newest: otherwise the client would get neither an event nor an end.
 func (s *events) position(ctx context.Context, id turnkeeper.TurnID, after int64) (_ int64, over bool) {
 	event, there, err := s.eventAt(ctx, id, after)
 	if err == nil && !there && after > 0 {
 		if turn, err := s.store.ViewTurn(ctx, id); err == nil {
 			after = min(after, turn.Turn.LastSeq)
-			event, _, _ = s.eventAt(ctx, id, after) // none where it cannot be read: then nothing is known to be over
+			event, _, _ = s.eventAt(ctx, id, after) // on an error, the turn counts as open
 		}
 	}
 	return after, event.Type.Terminal()
@@ -240,10 +242,10 @@ func (s *events) eventAt(ctx context.Context, id turnkeeper.TurnID, seq int64) (
 	return events[0], true, nil
 }
 
-// writeStored writes the events that are stored and ends: the client reconnects to another process.
+// writeStored writes the stored events and ends the stream: the client reconnects to another process.
 func (s *events) writeStored(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
 	for {
-		events, err := s.store.Events(ctx, id, after, defaultEvents)
+		events, err := s.read(ctx, id, after)
 		if err != nil || len(events) == 0 {
 			return request.ErrGone
 		}
@@ -256,7 +258,13 @@ func (s *events) writeStored(ctx context.Context, w *eventWriter, id turnkeeper.
 	}
 }
 
-// An eventWriter writes a stream; two goroutines may use it.
+func (s *events) read(ctx context.Context, id turnkeeper.TurnID, after int64) ([]turnkeeper.Event, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.store.Events(ctx, id, after, defaultEvents)
+}
+
+// An eventWriter writes a stream of server-sent events. It is safe for concurrent use.
 type eventWriter struct {
 	mu      sync.Mutex
 	w       http.ResponseWriter
@@ -266,7 +274,7 @@ type eventWriter struct {
 func (w *eventWriter) event(e turnkeeper.Event) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: ", e.Seq, e.Type)
-	if err := request.Encode(&b, views.OfEvent(e)); err != nil { // one line, with its end
+	if err := request.Encode(&b, views.OfEvent(e)); err != nil { // one line, with its newline
 		return err
 	}
 	b.WriteByte('\n')

@@ -159,8 +159,8 @@ func TestEventsAsAList(t *testing.T) {
 	}
 }
 
-// A number that the turn has not come to is that of a database that was set back, or
-// none. Who sends it is told what is new, and when nothing more comes.
+// A number beyond the newest event, as after a restored backup, counts as the newest: the client gets new
+// events and the end.
 func TestANumberFromTheFuture(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "talk")

@@ -104,7 +104,7 @@ func TestSessionsOfBrowsers(t *testing.T) {
 		"ended":                    {"GET", "ended", true, 401, "the session has ended: sign in again"},
 		"ended, no token needed":   {"GET", "ended", false, 404, ""},
 		"a token as a session":     {"GET", "tk_known", true, 401, "the session has ended"},
-		"no session":               {"GET", "", true, 401, "a token is needed"},
+		"no session":               {"GET", "", true, 401, "a token is required"},
 		"known, no token required": {"GET", "known", false, 404, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,21 +20,20 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Handler returns what answers all requests.
+// Handler returns the handler of all requests.
 func (a *API) Handler() http.Handler {
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a.refuse(w, r, request.Refuse(http.StatusForbidden, "a page of another origin may not do this"))
+		a.refuse(w, r, request.Refuse(http.StatusForbidden, "cross-origin requests are not allowed"))
 	}))
 	return a.observed(withTimeouts(a.checkedHost(origin.Handler(http.HandlerFunc(a.dispatch)))))
 }
 
-// writeTimeout is what a client may take for the whole of an ordinary answer, and
-// for each piece of a stream.
+// writeTimeout is the time a client has to read an ordinary answer, or one piece of a stream.
 const writeTimeout = 30 * time.Second
 
-// withTimeouts bounds the time that a client may take, even for a body that no handler reads: net/http
-// waits for it before it answers.
+// withTimeouts bounds the time for a client to send and read. It covers a body that no handler reads
+// too: net/http reads it before it answers.
 func withTimeouts(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
@@ -46,7 +45,7 @@ func withTimeouts(next http.Handler) http.Handler {
 	})
 }
 
-// checkedHost refuses requests to a host of another name.
+// checkedHost refuses requests to a host name that is not allowed.
 func (a *API) checkedHost(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := a.admission.checkHost(r); p != nil {
@@ -76,21 +75,21 @@ func (a *API) dispatch(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkAddress refuses a path or query that the database would not accept: with NUL, invalid UTF-8 or an
-// invalid escape.
+// checkAddress refuses a path or query that Postgres would refuse as text: with NUL, invalid UTF-8 or
+// an invalid escape.
 func checkAddress(u *url.URL) *request.Problem {
 	query, err := url.QueryUnescape(u.RawQuery)
 	switch {
 	case !request.IsText(u.Path):
-		return request.Refuse(http.StatusNotFound, "there is nothing at this path: it is no text")
+		return request.Refuse(http.StatusNotFound, "the path is not valid UTF-8 text")
 	case err != nil || !request.IsText(query) || strings.Contains(u.RawQuery, ";"):
-		return request.Refuse(http.StatusBadRequest, "what follows the ? cannot be read: write it as name=value, with & between, and escapes of UTF-8")
+		return request.Refuse(http.StatusBadRequest, "the query string is invalid: write name=value pairs separated by &, percent-encoded as UTF-8")
 	default:
 		return nil
 	}
 }
 
-// noRoute refuses a request that no route matches: 404, or 405 where the path has other methods.
+// noRoute refuses a request that no route matches: with 405 if the path has other methods, else with 404.
 func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *request.Problem {
 	other := r.Clone(r.Context())
 	var allowed []string
@@ -105,7 +104,7 @@ func (a *API) noRoute(w http.ResponseWriter, r *http.Request) *request.Problem {
 	}
 	methods := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", methods)
-	return request.Refuse(http.StatusMethodNotAllowed, "this path takes %s", methods)
+	return request.Refuse(http.StatusMethodNotAllowed, "method not allowed: use %s", methods)
 }
 
 // serve handles a route of the API.
@@ -135,7 +134,8 @@ func (a *API) servePage(route request.Route) http.Handler {
 	})
 }
 
-// handle admits a request and answers it.
+// handle admits a request and answers it. If its queries take longer than QueryTimeout, the error matches
+// request.ErrQueryTimeout.
 func (a *API) handle(route Route, c *request.Call) error {
 	if !route.probe {
 		select {
@@ -143,21 +143,23 @@ func (a *API) handle(route Route, c *request.Call) error {
 			defer func() { <-a.inProgress }()
 		default:
 			c.W.Header().Set("Retry-After", "1")
-			return request.Refuse(http.StatusServiceUnavailable, "%d requests are in progress, and there may be no more: try again in 1 s", a.cfg.Requests)
+			return request.Refuse(http.StatusServiceUnavailable, "%d requests are in progress, which is the limit: try again in 1 s", a.cfg.Requests)
 		}
 	}
-	if err := a.admission.admit(c, route.Route); err != nil {
-		return err
-	}
-	if err := route.checkQuery(c.URL.Query()); err != nil {
-		return err
-	}
-	return route.Handle(c)
+	return c.WithinTimeout(a.cfg.QueryTimeout, func() error {
+		if err := a.admission.admit(c, route.Route); err != nil {
+			return err
+		}
+		if err := route.checkQuery(c.URL.Query()); err != nil {
+			return err
+		}
+		return route.Handle(c)
+	})
 }
 
-// checkQuery refuses a parameter that the route does not know, or that is given twice: ignoring it would
-// answer another question. The page, probes and what other programs define (Prometheus, OpenAI's clients,
-// replacements of EventSource) may have more.
+// checkQuery refuses an unknown or repeated parameter: ignoring a filter would answer another question.
+// The page, probes and routes whose clients are defined by others (Prometheus, OpenAI's clients,
+// EventSource polyfills) accept unknown parameters.
 func (r Route) checkQuery(query url.Values) error {
 	if !r.strictQuery {
 		return nil
@@ -171,18 +173,18 @@ func (r Route) checkQuery(query url.Values) error {
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
 		case !slices.Contains(known, name) && len(known) == 0:
-			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path takes none", name)
+			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has no parameters", name)
 		case !slices.Contains(known, name):
-			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path takes %s", name, strings.Join(known, ", "))
+			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has %s", name, strings.Join(known, ", "))
 		case len(query[name]) > 1:
-			return request.Refuse(http.StatusBadRequest, "the parameter %s is given twice", name)
+			return request.Refuse(http.StatusBadRequest, "the parameter %s is repeated", name)
 		}
 	}
 	return nil
 }
 
-// abortIfGone closes the connection of a client that is gone. It may only have closed its sending side: a
-// handler that just returned would answer it 200, whatever has become of the request.
+// abortIfGone closes the connection of a client that has disconnected. The client may have closed only
+// its sending side: if the handler returned normally, it would read status 200.
 func abortIfGone(r *http.Request) {
 	if r.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
@@ -202,11 +204,11 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, p *request.Problem)
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
 	if err := request.Encode(w, p); err != nil {
-		a.cfg.Log.Debug("an answer was not read", zap.Error(err))
+		a.cfg.Log.Debug("could not write an error response", zap.Error(err))
 	}
 }
 
-// refusePage is refuse for what a browser shows.
+// refusePage is refuse for the page: it answers with HTML.
 func (a *API) refusePage(c *request.Call, p *request.Problem) {
 	if p == nil {
 		abortIfGone(c.Request)
@@ -215,7 +217,7 @@ func (a *API) refusePage(c *request.Call, p *request.Problem) {
 	a.page.Refuse(c, p)
 }
 
-// conditions are the errors whose text is for the client.
+// conditions maps errors whose text is for the client to a status.
 var conditions = []struct {
 	err    error
 	status int
@@ -229,7 +231,7 @@ var conditions = []struct {
 	{operate.ErrHeldUp, http.StatusServiceUnavailable},
 }
 
-// problemOf returns the problem that an error is answered with; nil: the client is gone.
+// problemOf returns the problem to answer an error with; nil: the client has disconnected.
 func (a *API) problemOf(r *http.Request, err error) *request.Problem {
 	if p, ok := errors.AsType[*request.Problem](err); ok {
 		return p
@@ -243,12 +245,12 @@ func (a *API) problemOf(r *http.Request, err error) *request.Problem {
 		}
 	}
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return request.Refuse(http.StatusNotFound, "there is nothing with this id")
+		return request.Refuse(http.StatusNotFound, "nothing has this id")
 	}
-	said := "this cannot be answered now; the server's log says why"
-	if storage.Away(err) {
-		said = "the database cannot be reached, or does not answer; try again in a moment. The server's log says more"
+	detail := "the request failed; see the server's log"
+	if storage.Away(err) || errors.Is(err, request.ErrQueryTimeout) {
+		detail = "the database does not answer: try again later; see the server's log"
 	}
-	a.cfg.Log.Error("a request could not be answered", zap.String("pattern", r.Pattern), zap.String("error", a.cfg.Mask(err.Error())))
-	return request.Refuse(http.StatusServiceUnavailable, "%s", said)
+	a.cfg.Log.Error("request failed", zap.String("pattern", r.Pattern), zap.String("error", a.cfg.Mask(err.Error())))
+	return request.Refuse(http.StatusServiceUnavailable, "%s", detail)
 }

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// An OperateStore is what the routes for operators read beside what access does for them.
+// An OperateStore reads for the operators' routes what access does not.
 type OperateStore interface {
 	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
 	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
@@ -39,10 +39,10 @@ func (o *lanes) list(c *request.Call) error {
 	return c.Answer(http.StatusOK, listOf(lanes, views.OfLane, next))
 }
 
-// workers lists processes that run the turns of all agents, and so needs a token for all.
+// workers lists worker processes. They run turns of all agents, so the token must cover all.
 func (o *lanes) workers(c *request.Call) error {
 	if !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusForbidden, "workers are for all agents, and this token is not")
+		return request.Refuse(http.StatusForbidden, "workers serve all agents: use a token that is not restricted to some")
 	}
 	workers, err := o.store.Workers(c.Context())
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// limits bound requests with a token bucket for each sender, which holds what is allowed in a second.
+// limits limits the rate of requests with a token bucket for each sender, with a burst of one second.
 type limits struct {
-	rate float64 // a second
+	rate float64 // requests per second
 
 	mu        sync.Mutex
 	buckets   map[string]bucket
-	confirmed map[[sha256.Size]byte]time.Time // when secrets were last found in the database, by hash
+	confirmed map[[sha256.Size]byte]time.Time // time when a secret was last found in the database, by its hash
 }
 
 type bucket struct {
@@ -20,14 +20,14 @@ type bucket struct {
 	at   time.Time
 }
 
-// maxBuckets bounds the buckets that are kept; from there on full ones are evicted.
+// maxBuckets is the number of buckets from which on full ones are evicted.
 const maxBuckets = 10_000
 
 func newLimits(rate int) *limits {
 	return &limits{rate: float64(rate), buckets: map[string]bucket{}, confirmed: map[[sha256.Size]byte]time.Time{}}
 }
 
-// take takes one request of a sender, or returns how long to wait.
+// take counts one request of a sender, or returns how long the sender must wait.
 func (l *limits) take(who string) time.Duration {
 	now := time.Now()
 	l.mu.Lock()
@@ -47,7 +47,7 @@ func (l *limits) take(who string) time.Duration {
 	return 0
 }
 
-// exhausted reports whether a sender has no request left, and takes none.
+// exhausted reports whether a sender has reached its limit, and counts no request.
 func (l *limits) exhausted(who string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -55,11 +55,11 @@ func (l *limits) exhausted(who string) bool {
 	return known && b.left+l.rate*time.Since(b.at).Seconds() < 1
 }
 
-// confirmedFor is how long a secret that was found is exempt from the limit of its address: all
-// clients behind a proxy have one address.
+// confirmedFor is how long a valid secret is exempt from the limit of unknown secrets per address: all
+// clients behind a proxy share one address.
 const confirmedFor = 10 * time.Minute
 
-// confirm records that a secret was found.
+// confirm records that a secret is valid.
 func (l *limits) confirm(secret string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,15 +69,15 @@ func (l *limits) confirm(secret string) {
 	l.confirmed[sha256.Sum256([]byte(secret))] = time.Now()
 }
 
-// forget removes a secret that is not valid any more.
+// forget removes a secret that is no longer valid.
 func (l *limits) forget(secret string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.confirmed, sha256.Sum256([]byte(secret)))
 }
 
-// blocks reports whether a secret must not be looked up: its sender may be guessing, and has sent too
-// many that are unknown.
+// blocks reports whether a secret must not be looked up, because its sender has sent too many unknown
+// secrets and may be guessing.
 func (l *limits) blocks(who, secret string) bool {
 	l.mu.Lock()
 	at, confirmed := l.confirmed[sha256.Sum256([]byte(secret))]
@@ -85,7 +85,7 @@ func (l *limits) blocks(who, secret string) bool {
 	return (!confirmed || time.Since(at) >= confirmedFor) && l.exhausted(who)
 }
 
-// evict removes full buckets once there are too many.
+// evict removes full buckets if there are too many buckets.
 func (l *limits) evict(now time.Time) {
 	if len(l.buckets) < maxBuckets {
 		return

@@ -2,11 +2,10 @@ package httpapi
 
 import "turnkeeper/internal/views"
 
-// A list is an array in an object. Next is the cursor with which the next page
-// begins; null: there is none.
+// A list is one page of a list.
 type list[V any] struct {
 	Items []V    `json:"items"`
-	Next  *int64 `json:"next" doc:"the cursor of the next page; null: there is none"`
+	Next  *int64 `json:"next" doc:"cursor of the next page; null: this is the last page"`
 }
 
 func listOf[N, V any](nouns []N, view func(N) V, next int64) list[V] {

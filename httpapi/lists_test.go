@@ -66,13 +66,13 @@ func TestWhatIsGoingOn(t *testing.T) {
 	h.ask("GET", turn, "").wantPage(t, 200, streams, "Round 1: p/m", "overloaded")
 	h.ask("GET", turn, "").lacks(t, "in tools", "has been silent")
 	h.ask("GET", "/turns", "").wantPage(t, 200, streams)
-	h.ask("GET", "/", "").wantPage(t, 200, streams, "No worker takes turns")
+	h.ask("GET", "/", "").wantPage(t, 200, streams, "No worker runs turns")
 
 	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Roles: []string{"worker"}, Slots: 5})
 	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "front", Roles: []string{"api"}})
 	overview := h.ask("GET", "/", "")
 	overview.wantPage(t, 200, "serving")
-	overview.lacks(t, "draining", "No worker takes turns")
+	overview.lacks(t, "draining", "No worker runs turns")
 
 	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "next"}); err != nil {
 		t.Fatal(err)
@@ -94,9 +94,9 @@ func TestWhatIsGoingOn(t *testing.T) {
 	if m := decode[message](t, h.ask("GET", "/v1/messages/1", "")); m.Waits == nil || len(m.Waits) != 0 {
 		t.Errorf("of the message whose turn runs: %+v", m)
 	}
-	h.ask("GET", "/inbox/2", "").wantPage(t, 200, "What it waits for", fmt.Sprintf("turn %d of worker worker-1 holds lane clerk", running.id))
+	h.ask("GET", "/inbox/2", "").wantPage(t, 200, "Waits for</h2>", fmt.Sprintf("turn %d of worker worker-1 holds lane clerk", running.id))
 	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
-	h.ask("GET", "/inbox/1", "").lacks(t, "What it waits for")
+	h.ask("GET", "/inbox/1", "").lacks(t, "Waits for</h2>")
 
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '40 s', takeover_after = interval '15 s' where worker_id = 'worker-1'"); err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 	for _, path := range []string{"/", "/turns", "/inbox"} {
 		h.ask("GET", path, "").wantPage(t, 200, "worker silent for ")
 	}
-	h.ask("GET", "/", "").wantPage(t, 200, "No worker takes turns")
+	h.ask("GET", "/", "").wantPage(t, 200, "No worker runs turns")
 
 	if err := h.PauseScheduler(t.Context(), "repairs."); err != nil {
 		t.Fatal(err)
@@ -136,7 +136,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 	h.ask("GET", "/v1/agents", "").want(t, 200, `"paused_schedules":["daily"]`)
 }
 
-// A reply that is not what was asked for does not look like one that is.
+// A degraded or failed reply looks different from a successful one.
 func TestOutcomesOfReplies(t *testing.T) {
 	h := newEnv(t)
 	ends := []struct {
@@ -167,7 +167,7 @@ func TestOutcomesOfReplies(t *testing.T) {
 	h.submit("/turns/4/retry", url.Values{"anyway": {"yes"}}).wantRedirect(t, "/inbox/5?done=retried")
 }
 
-// Who may only send is told why a message waits, and nothing that is for operators.
+// A token with only the scope send sees why a message waits, but nothing for operators.
 func TestWhatSendersAreTold(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "work")

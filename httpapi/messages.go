@@ -15,7 +15,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A MessageStore is what the routes of messages read and write beside what access does for them.
+// A MessageStore reads and writes for the message routes what access does not.
 type MessageStore interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
@@ -24,13 +24,13 @@ type MessageStore interface {
 	Replies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 }
 
-// messages serves what is sent, and what becomes of it.
+// messages serves the inbox and the outbox.
 type messages struct {
 	store    MessageStore
 	access   access.Access
 	rings    func() (<-chan struct{}, func())
 	draining <-chan struct{}
-	maxBytes int // of a body
+	maxBytes int // limit of a message's body
 }
 
 // A submission is the body of POST /v1/messages.
@@ -39,7 +39,7 @@ type submission struct {
 	Body         string `json:"body" schema:"minLength=1"`
 	Conversation string `json:"conversation,omitempty" doc:"empty: main"`
 	Priority     int    `json:"priority,omitempty" schema:"minimum=-1000,maximum=1000,default=0"`
-	DueAt        string `json:"due_at,omitempty" schema:"format=date-time" doc:"it is not run before; empty or past: at once; at most ten years ahead"`
+	DueAt        string `json:"due_at,omitempty" schema:"format=date-time" doc:"earliest time to run; empty or past: at once; at most ten years ahead"`
 }
 
 // post accepts a message.
@@ -59,7 +59,7 @@ func (m *messages) post(c *request.Call) error {
 		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(s.Body), m.maxBytes)
 	}
 	if !c.Caller.Sees(s.Agent) {
-		return request.Refuse(http.StatusForbidden, "this token is not for the agent %q", s.Agent)
+		return request.Refuse(http.StatusForbidden, "this token does not cover the agent %q", s.Agent)
 	}
 	due, err := parseDue(s.DueAt)
 	if err != nil {
@@ -70,14 +70,14 @@ func (m *messages) post(c *request.Call) error {
 		Key: c.Header.Get(request.IdempotencyKey), TraceParent: c.TraceParent(),
 	})
 	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusUnprocessableEntity, "unknown agent %q", s.Agent) // the sentence of the database names the others
+		return request.Refuse(http.StatusUnprocessableEntity, "unknown agent %q", s.Agent) // the error of the database lists the other agents
 	}
 	if err != nil {
 		return err
 	}
 	answered := true
 	if wait > 0 {
-		if answered, err = m.await(c.Context(), id, wait); err != nil {
+		if answered, err = m.await(c, id, wait); err != nil {
 			return err
 		}
 	}
@@ -98,14 +98,14 @@ func (m *messages) post(c *request.Call) error {
 
 func messagePath(id turnkeeper.MessageID) string { return fmt.Sprintf("/v1/messages/%d", id) }
 
-// parseDue reads due_at. The zero time is at once.
+// parseDue parses due_at. Empty is the zero time: at once.
 func parseDue(text string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	due, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at must be a time with its offset, such as 2006-01-02T15:04:05Z (RFC 3339), or be left out")
+		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z")
 	}
 	return due, nil
 }
@@ -117,7 +117,7 @@ func (m *messages) get(c *request.Call) error {
 	}
 	message, err := m.access.Message(c)
 	if err == nil && wait > 0 {
-		_, err = m.await(c.Context(), message.ID, wait)
+		_, err = m.await(c, message.ID, wait)
 	}
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ type answeredMessage struct {
 	Reply *views.Reply `json:"reply"`
 }
 
-// view shows a message with its reply, if there is one. Who may only send is told why it waits, and not what
-// is for operators: workers, errors, the reason of a pause.
+// view returns a message with its reply, if it has one. A caller without the scope read sees why the
+// message waits, but no workers, errors or reason of a pause, which are for operators.
 func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessage, error) {
 	message, reply, err := m.access.Answered(c.Context(), id)
 	if err != nil {
@@ -155,9 +155,9 @@ func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessa
 	return view, nil
 }
 
-// await waits until a message has its reply, or is closed without one, and returns
-// false when the time is over first or the process stops.
-func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
+// await waits until a message is closed. It returns false if the time is over first or the process
+// stops.
+func (m *messages) await(c *request.Call, id turnkeeper.MessageID, wait time.Duration) (answered bool, err error) {
 	rings, cancel := m.rings()
 	defer cancel()
 	timeout := time.NewTimer(wait)
@@ -165,10 +165,11 @@ func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
 	for {
-		message, err := m.store.Message(ctx, id)
+		message, err := m.store.Message(c.Context(), id)
 		if err != nil || !message.ClosedAt.IsZero() {
 			return true, err
 		}
+		resume := c.PauseTimeout()
 		select {
 		case <-rings:
 		case <-poll.C:
@@ -176,9 +177,10 @@ func (m *messages) await(ctx context.Context, id turnkeeper.MessageID, wait time
 			return false, nil
 		case <-m.draining:
 			return false, nil
-		case <-ctx.Done():
-			return false, request.ErrGone
+		case <-c.Context().Done():
+			return false, c.Context().Err()
 		}
+		resume()
 	}
 }
 
@@ -206,27 +208,27 @@ func (m *messages) transcript(c *request.Call) error {
 	return c.Answer(http.StatusOK, listOf(exchanges, views.OfExchange, next))
 }
 
-// cancel cancels a message that waits at once, and else its turn.
+// cancel cancels a waiting message at once, else its turn.
 func (m *messages) cancel(c *request.Call) error {
 	return cancelWith(c, func(reason string) (operate.Cancelled, error) { return m.access.CancelMessage(c, reason) })
 }
 
-// A failedMessages is the body of POST /v1/messages/retry: which messages are tried again.
+// A failedMessages is the body of POST /v1/messages/retry: it selects the messages to retry.
 type failedMessages struct {
 	State      string `json:"state" schema:"enum=failed"`
-	Since      string `json:"since,omitempty" doc:"only those that failed within this duration, such as 90m; empty: at any time"`
-	Agent      string `json:"agent,omitempty" doc:"only of this agent; empty: of all"`
-	ErrorClass string `json:"error_class,omitempty" doc:"only those whose last turn failed by this; empty: by any"`
+	Since      string `json:"since,omitempty" doc:"only messages that failed within this duration, such as 90m; empty: at any time"`
+	Agent      string `json:"agent,omitempty" doc:"only messages of this agent; empty: of all"`
+	ErrorClass string `json:"error_class,omitempty" doc:"only messages whose last turn failed with this error class; empty: any"`
 }
 
-// retryFailed puts messages that failed for good into the inbox again.
+// retryFailed puts failed messages into the inbox again.
 func (m *messages) retryFailed(c *request.Call) error {
 	var body failedMessages
 	if err := c.Read(request.BodyOverhead, &body); err != nil {
 		return err
 	}
 	if body.State != string(turnkeeper.MessageFailed) {
-		return request.Refuse(http.StatusUnprocessableEntity, `state is %q: only "failed" messages are tried again all at once`, body.State)
+		return request.Refuse(http.StatusUnprocessableEntity, `state is %q: only "failed" messages can be retried in bulk`, body.State)
 	}
 	scope := operate.FailedScope{ErrorClass: body.ErrorClass}
 	if body.Since != "" {

@@ -90,17 +90,17 @@ func TestRefusedMessages(t *testing.T) {
 		{"retired agent", `{"agent":"desk","body":"x"}`, nil, 409, "agent 'desk' is retired and takes no new messages"},
 		{"unknown field", `{"agent":"clerk","body":"x","prio":1}`, nil, 400, `unknown field \"prio\"`},
 		{"wrong type", `{"agent":"clerk","body":1}`, nil, 400, `\"body\" cannot be a number`},
-		{"half", `{"agent":"clerk"`, nil, 400, "ends too soon"},
-		{"two", `{"agent":"clerk","body":"x"}{}`, nil, 400, "goes on after"},
-		{"half a pair", `{"agent":"clerk","body":"\ud83d"}`, nil, 400, `half a surrogate pair, \\ud83d`},
-		{"the other half", `{"agent":"clerk","body":"a\uDE00b"}`, nil, 400, `half a surrogate pair, \\uDE00`},
-		{"two first halves", `{"agent":"clerk","body":"\ud83d\ud83d\ude00"}`, nil, 400, "half a surrogate pair"},
-		{"halves apart", `{"agent":"clerk","body":"\ud83dx\ude00"}`, nil, 400, "half a surrogate pair"},
-		{"half a pair in a name", `{"agent":"clerk","body":"x","conversation":"\\\ud83d"}`, nil, 400, "half a surrogate pair"},
-		{"an escape cut short", `{"agent":"clerk","body":"\ud83`, nil, 400, "ends too soon"},
+		{"half", `{"agent":"clerk"`, nil, 400, "unexpected end"},
+		{"two", `{"agent":"clerk","body":"x"}{}`, nil, 400, "data after its JSON object"},
+		{"half a pair", `{"agent":"clerk","body":"\ud83d"}`, nil, 400, `an unpaired surrogate, \\ud83d`},
+		{"the other half", `{"agent":"clerk","body":"a\uDE00b"}`, nil, 400, `an unpaired surrogate, \\uDE00`},
+		{"two first halves", `{"agent":"clerk","body":"\ud83d\ud83d\ude00"}`, nil, 400, "an unpaired surrogate"},
+		{"halves apart", `{"agent":"clerk","body":"\ud83dx\ude00"}`, nil, 400, "an unpaired surrogate"},
+		{"half a pair in a name", `{"agent":"clerk","body":"x","conversation":"\\\ud83d"}`, nil, 400, "an unpaired surrogate"},
+		{"an escape cut short", `{"agent":"clerk","body":"\ud83`, nil, 400, "unexpected end"},
 		{"not UTF-8", "{\"agent\":\"clerk\",\"body\":\"\xff\"}", nil, 400, "UTF-8"},
-		{"a name twice", `{"agent":"clerk","body":"x","body":"y"}`, nil, 400, `has \"body\" twice`},
-		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400, `has \"AGENT\" twice`},
+		{"a name twice", `{"agent":"clerk","body":"x","body":"y"}`, nil, 400, `repeats the name \"body\"`},
+		{"a name in another case", `{"agent":"clerk","body":"x","AGENT":"desk"}`, nil, 400, `repeats the name \"AGENT\"`},
 		{"an empty key", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", ""}, 400, "must hold one key"},
 		{"a key that is no text", `{"agent":"clerk","body":"x"}`, []string{"Idempotency-Key", "\xff"}, 422, "not valid UTF-8"},
 		{"a form", `agent=clerk`, []string{"Content-Type", "application/x-www-form-urlencoded"}, 415, "application/json"},
@@ -110,7 +110,7 @@ func TestRefusedMessages(t *testing.T) {
 			h.ask("POST", "/v1/messages", test.body, test.headers...).want(t, test.status, test.detail)
 		})
 	}
-	h.ask("POST", "/v1/scheduler/pause", `{"reason":"a","reason":"b"}`).want(t, 400, "twice")
+	h.ask("POST", "/v1/scheduler/pause", `{"reason":"a","reason":"b"}`).want(t, 400, "repeats the name")
 	h.ask("POST", "/v1/messages?wait=2h", `{"agent":"clerk","body":"x"}`).want(t, 400, "wait must be")
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were written", n)
@@ -135,17 +135,17 @@ func TestUnknownIds(t *testing.T) {
 	h := newEnv(t)
 	for path, detail := range map[string]string{
 		"/v1/messages/7": "there is no message 7", "/v1/messages/x": `there is no message \"x\"`, "/v1/turns/7": "there is no turn 7",
-		"/v1/turns/7/events": "there is no turn 7", "/v1/outputs/none": `there is no output \"none\"`, "/v1/nothing": "there is nothing at this path",
+		"/v1/turns/7/events": "there is no turn 7", "/v1/outputs/none": `there is no output \"none\"`, "/v1/nothing": "unknown path: GET /openapi.json",
 	} {
 		h.ask("GET", path, "").want(t, http.StatusNotFound, detail)
 	}
-	h.ask("POST", "/v1/chat/completions", `{"model":"clerk","messages":[]}`).want(t, http.StatusNotFound, `{"error":{"message":"this server has OpenAI's Responses API`)
+	h.ask("POST", "/v1/chat/completions", `{"model":"clerk","messages":[]}`).want(t, http.StatusNotFound, `{"error":{"message":"chat completions are not supported`)
 	both := h.ask("DELETE", "/v1/messages", "")
-	both.want(t, http.StatusMethodNotAllowed, "this path takes GET, POST")
+	both.want(t, http.StatusMethodNotAllowed, "method not allowed: use GET, POST")
 	if got := both.header.Values("Allow"); len(got) != 1 || got[0] != "GET, POST" {
 		t.Errorf("Allow is %q", got)
 	}
-	h.ask("DELETE", "/v1/turns", "").want(t, http.StatusMethodNotAllowed, "this path takes GET")
+	h.ask("DELETE", "/v1/turns", "").want(t, http.StatusMethodNotAllowed, "method not allowed: use GET")
 	h.ask("GET", "/v1/turns?limit=101", "").want(t, 400, "limit must be 1 to 100")
 	h.ask("GET", "/v1/turns?state=odd", "").want(t, 400, "state must be one of")
 }

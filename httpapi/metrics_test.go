@@ -26,15 +26,15 @@ func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
 		made++
 		return h.token(operate.Token{Name: fmt.Sprint("token-", made), Scopes: scopes, Agents: agents})
 	}
-	h.ask("GET", "/metrics", "").want(t, 401, "a token is needed")
+	h.ask("GET", "/metrics", "").want(t, 401, "a token is required")
 	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"send"}, nil)).want(t, 403, `needs a token with the scope`)
 	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"read"}, []string{"clerk"})).want(t, 403, "all agents")
 	h.ask("GET", "/metrics", "", "Authorization", bearer([]string{"read"}, nil)).want(t, 200, "up 1")
 	_, base := h.serve()
-	h.askAt(base, "GET", "/metrics", "").want(t, 404, "keeps no metrics")
+	h.askAt(base, "GET", "/metrics", "").want(t, 404, "has no metrics")
 }
 
-// What is told of requests has few values, whatever is asked for.
+// Labels of request metrics have few values for any request.
 func TestEveryRequestIsToldOf(t *testing.T) {
 	var mu sync.Mutex
 	var told []string

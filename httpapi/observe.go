@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// Watchers returns how many clients follow a turn's events.
+// Watchers returns the number of clients that follow the events of a turn.
 func (a *API) Watchers() int { return a.events.hub.Watchers() }
 
-// statusNone is the status of a request whose client was gone before the answer, as proxies log it.
+// statusNone is the status reported when the client disconnected before the answer; nginx logs 499 too.
 const statusNone = 499
 
-// observed reports every request and its answer to Observe.
+// observed calls Observe after every request.
 func (a *API) observed(next http.Handler) http.Handler {
 	if a.cfg.Observe == nil {
 		return next
@@ -26,8 +26,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 	})
 }
 
-// routeOf returns the method and path of the route that a request matches: those of the request itself
-// can be anything.
+// routeOf returns the method and path of the route that a request matches. Those of the request itself
+// have no bounded set of values, as metric labels need.
 func (a *API) routeOf(r *http.Request) (method, route string) {
 	_, pattern := a.mux.Handler(r)
 	if method, route, ok := strings.Cut(pattern, " "); ok {
@@ -36,13 +36,13 @@ func (a *API) routeOf(r *http.Request) (method, route string) {
 	return "_OTHER", ""
 }
 
-// A recorded answer keeps its status.
+// recorded is a ResponseWriter that records the status.
 type recorded struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader is of http.ResponseWriter.
+// WriteHeader implements http.ResponseWriter.
 func (a *recorded) WriteHeader(status int) {
 	if a.status == 0 && status >= http.StatusOK { // 1xx comes before the final status
 		a.status = status
@@ -50,7 +50,7 @@ func (a *recorded) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write is of http.ResponseWriter.
+// Write implements http.ResponseWriter.
 func (a *recorded) Write(b []byte) (int, error) {
 	a.status = cmp.Or(a.status, http.StatusOK)
 	return a.ResponseWriter.Write(b)

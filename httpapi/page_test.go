@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// wantPage fails the test if the answer is no page that says this.
+// wantPage fails the test unless the answer is a page with this status and these texts.
 func (a answer) wantPage(t *testing.T, status int, says ...string) {
 	t.Helper()
 	body := string(a.body)
@@ -59,11 +59,11 @@ func (h *env) signIn(token string, headers ...string) (cookie string) {
 
 func TestPages(t *testing.T) {
 	h := newEnv(t)
-	h.ask("GET", "/", "").wantPage(t, 200, "Nothing runs", `enqueue --agent clerk`, "No worker lives")
-	h.ask("GET", "/turns", "").wantPage(t, 200, "There is no turn yet")
+	h.ask("GET", "/", "").wantPage(t, 200, "No open turn", `enqueue --agent clerk`, "No live worker")
+	h.ask("GET", "/turns", "").wantPage(t, 200, "No turn yet")
 	h.ask("GET", "/inbox", "").wantPage(t, 200, "The inbox is empty")
-	h.ask("GET", "/replies", "").wantPage(t, 200, "There is no reply yet")
-	h.ask("GET", "/lanes", "").wantPage(t, 200, "There is no lane yet")
+	h.ask("GET", "/replies", "").wantPage(t, 200, "No reply yet")
+	h.ask("GET", "/lanes", "").wantPage(t, 200, "No lane yet")
 	running := h.turn("clerk", "work")
 	running.say("I begin.")
 	done := h.turn("desk", "say hello")
@@ -71,7 +71,7 @@ func TestPages(t *testing.T) {
 	h.ask("GET", "/", "").wantPage(t, 200, fmt.Sprintf("/turns/%d", running.id), "running", fmt.Sprintf("/turns/%d", done.id), "succeeded")
 	h.ask("GET", "/turns?agent=desk", "").wantPage(t, 200, "desk")
 	h.ask("GET", fmt.Sprintf("/turns/%d", running.id), "").wantPage(t, 200, "Cancel the turn", fmt.Sprintf(`data-events="/v1/turns/%d/events"`, running.id))
-	h.ask("GET", fmt.Sprintf("/turns/%d", done.id), "").wantPage(t, 200, "Hello.", "say hello", "Who held it")
+	h.ask("GET", fmt.Sprintf("/turns/%d", done.id), "").wantPage(t, 200, "Hello.", "say hello", "Dispatches")
 	h.ask("GET", "/inbox/1", "").wantPage(t, 200, "Message 1", "work", "Cancel the message")
 	h.ask("GET", "/replies", "").wantPage(t, 200, "Hello.")
 	h.ask("GET", "/agents", "").wantPage(t, 200, "clerk", "desk")
@@ -79,8 +79,8 @@ func TestPages(t *testing.T) {
 	h.ask("GET", "/schedules", "").wantPage(t, 200, "@daily", "Pause clerk / daily")
 	h.ask("GET", "/turns/77", "").wantPage(t, 404, "There is no turn 77.")
 	h.ask("GET", "/turns?state=odd", "").wantPage(t, 400, "State must be one of")
-	h.ask("GET", "/nothing", "", "Accept", "text/html").wantPage(t, 404, "There is nothing at this path")
-	h.ask("GET", "/nothing", "").want(t, 404, "there is nothing at this path")
+	h.ask("GET", "/nothing", "", "Accept", "text/html").wantPage(t, 404, "Unknown path: GET /openapi.json")
+	h.ask("GET", "/nothing", "").want(t, 404, "unknown path: GET /openapi.json")
 }
 
 func TestAnOutageOnThePage(t *testing.T) {
@@ -148,7 +148,7 @@ func TestSignIn(t *testing.T) {
 	for _, next := range []string{"https://evil.example/", "//evil.example", `/\evil.example`, "javascript:alert(1)", ""} {
 		h.ask("GET", "/sign-in?next="+url.QueryEscape(next), "").wantPage(t, 200, `name="next" value="/"`)
 	}
-	h.submit("/sign-in", url.Values{"token": {"tk_wrong"}}).wantPage(t, 401, "The token is not known")
+	h.submit("/sign-in", url.Values{"token": {"tk_wrong"}}).wantPage(t, 401, "The token is unknown")
 	h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(send, "Bearer ")}}).wantPage(t, 403, "the scope read")
 
 	a := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(full, "Bearer ")}, "next": {turn}})
@@ -170,17 +170,17 @@ func TestSignIn(t *testing.T) {
 	h.ask("GET", turn, "", "Cookie", cookie).wantPage(t, 200, "work", "Cancel the turn", "Sign out")
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Cookie", cookie).want(t, 200, "items")
 	// The session is for the page and for reads: the API is written to with a token.
-	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", d.id), "", "Cookie", cookie, "Origin", h.base, "Sec-Fetch-Site", "same-origin").want(t, 401, "a token is needed")
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", d.id), "", "Cookie", cookie, "Origin", h.base, "Sec-Fetch-Site", "same-origin").want(t, 401, "a token is required")
 	h.ask("GET", "/", "", "Cookie", "turnkeeper_session=ts_guess").wantRedirect(t, "/sign-in")
 	h.ask("GET", "/", "", "Cookie", "turnkeeper_session="+strings.TrimPrefix(full, "Bearer ")).wantRedirect(t, "/sign-in")
 
 	limited := h.signIn(some)
-	h.ask("GET", turn, "", "Cookie", limited).wantPage(t, 200, "reads only")
+	h.ask("GET", turn, "", "Cookie", limited).wantPage(t, 200, "read only")
 	if got := h.ask("GET", turn, "", "Cookie", limited); strings.Contains(string(got.body), "Cancel the turn") {
 		t.Error("who only reads is offered a cancellation")
 	}
 	h.ask("GET", fmt.Sprintf("/turns/%d", other.id), "", "Cookie", limited).wantPage(t, 404, "There is no turn")
-	h.ask("GET", "/turns?agent=desk", "", "Cookie", limited).wantPage(t, 403, "not for the agent")
+	h.ask("GET", "/turns?agent=desk", "", "Cookie", limited).wantPage(t, 403, "does not cover the agent")
 	for _, path := range []string{"/", "/turns", "/inbox", "/replies", "/agents", "/lanes", "/schedules"} {
 		got := h.ask("GET", path, "", "Cookie", limited)
 		got.wantPage(t, 200, "clerk")
@@ -213,18 +213,18 @@ func TestForms(t *testing.T) {
 		h.submit(path, reason).wantRedirect(t, "/sign-in")
 		h.submit(path, reason, "Cookie", reader).wantPage(t, 403, "the scope &#34;operate&#34;")
 		h.ask("POST", path, reason.Encode(), "Cookie", full, "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
-			want(t, 403, "another origin")
+			want(t, 403, "cross-origin requests")
 		h.ask("POST", path, reason.Encode(), "Cookie", full, "Content-Type", "application/x-www-form-urlencoded").wantPage(t, 403, "programs use the API")
 	}
-	h.submit("/scheduler/pause", reason, "Cookie", clerk).wantPage(t, 403, "The scheduler is for all agents")
-	h.submit("/schedules/desk/daily/pause", nil, "Cookie", clerk).wantPage(t, 404, "There is no schedule")
+	h.submit("/scheduler/pause", reason, "Cookie", clerk).wantPage(t, 403, "The scheduler serves all agents")
+	h.submit("/schedules/desk/daily/pause", nil, "Cookie", clerk).wantPage(t, 404, "has no schedule")
 	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
 		t.Fatalf("%d cancellations were asked for by who may not", n)
 	}
 
-	h.submit("/scheduler/pause", nil, "Cookie", full).wantPage(t, 422, "Say in reason why")
+	h.submit("/scheduler/pause", nil, "Cookie", full).wantPage(t, 422, "Reason must say why")
 	h.submit("/scheduler/pause", reason, "Cookie", full).wantRedirect(t, "/?done=paused")
-	h.ask("GET", "/?done=paused", "", "Cookie", full).wantPage(t, 200, "asked &lt;b&gt;by&lt;/b&gt; the sender", "no turn is handed out", "Resume")
+	h.ask("GET", "/?done=paused", "", "Cookie", full).wantPage(t, 200, "asked &lt;b&gt;by&lt;/b&gt; the sender", "no turn is dispatched", "Resume")
 	h.submit("/scheduler/resume", nil, "Cookie", full).wantRedirect(t, "/?done=resumed")
 	h.submit("/schedules/desk/daily/pause", nil, "Cookie", full).wantRedirect(t, "/schedules?done=schedule")
 	if !one[bool](h, "select paused_at is not null from turnkeeper.schedules where agent = 'desk'") {
@@ -233,10 +233,10 @@ func TestForms(t *testing.T) {
 	h.submit("/schedules/desk/daily/resume", nil, "Cookie", full).wantRedirect(t, "/schedules?done=schedule")
 
 	h.submit(cancel, reason, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=told", d.id))
-	h.ask("GET", fmt.Sprintf("/turns/%d?done=told", d.id), "", "Cookie", clerk).wantPage(t, 200, "The worker has been told", "asked &lt;b&gt;by&lt;/b&gt;")
+	h.ask("GET", fmt.Sprintf("/turns/%d?done=told", d.id), "", "Cookie", clerk).wantPage(t, 200, "the worker will end the turn", "asked &lt;b&gt;by&lt;/b&gt;")
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
-	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "", "Cookie", clerk).wantPage(t, 200, "Try the message again", `name="anyway"`)
-	h.submit(retry, nil, "Cookie", clerk).wantPage(t, 409, "say in the form that this does no harm")
+	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "", "Cookie", clerk).wantPage(t, 200, "Retry the message", `name="anyway"`)
+	h.submit(retry, nil, "Cookie", clerk).wantPage(t, 409, "confirm in the form that this does no harm")
 	h.submit(retry, url.Values{"anyway": {"yes"}}, "Cookie", clerk).wantRedirect(t, "/inbox/2?done=retried")
 	h.submit("/inbox/2/cancel", nil, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=cancelled", d.id+1))
 	h.submit("/inbox/2/cancel", url.Values{"reason": {strings.Repeat("x", 1001)}}, "Cookie", clerk).wantPage(t, 422, "the limit is 1000")
@@ -256,8 +256,8 @@ func TestSendingFromThePage(t *testing.T) {
 	h.ask("GET", "/inbox?agent=clerk&conversation=shop", "", "Cookie", clerk).wantPage(t, 200, "<textarea", `value="shop"`, `name="number"`)
 	h.submit("/inbox", said("clerk", "hello", "1"), "Cookie", reader).wantPage(t, 403, "the scope &#34;send&#34;")
 	h.ask("POST", "/inbox", said("clerk", "hello", "1").Encode(), "Cookie", clerk, "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
-		want(t, 403, "another origin")
-	h.submit("/inbox", said("desk", "hello", "1"), "Cookie", clerk).wantPage(t, 403, "This token is not for the agent &#34;desk&#34;")
+		want(t, 403, "cross-origin requests")
+	h.submit("/inbox", said("desk", "hello", "1"), "Cookie", clerk).wantPage(t, 403, "This token does not cover the agent &#34;desk&#34;")
 	h.submit("/inbox", said("clerk", " ", "1"), "Cookie", clerk).wantPage(t, 422, "cannot be empty")
 	h.submit("/inbox", said("clerk", strings.Repeat("x", 1001), "1"), "Cookie", clerk).wantPage(t, 413, "1001 bytes")
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
@@ -269,7 +269,7 @@ func TestSendingFromThePage(t *testing.T) {
 		t.Errorf("the message is %q", body)
 	}
 	h.submit("/inbox", said("clerk", "hello\r\nthere", "1"), "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/inbox/%d?done=sent", one[int](h, "select max(id) from turnkeeper.messages")))
-	h.submit("/schedules/desk/daily/run", nil, "Cookie", clerk).wantPage(t, 404, "There is no schedule")
+	h.submit("/schedules/desk/daily/run", nil, "Cookie", clerk).wantPage(t, 404, "has no schedule")
 	a := h.submit("/schedules/clerk/daily/run", nil, "Cookie", clerk)
 	id := one[int](h, "select id from turnkeeper.messages where schedule = 'daily' and state = 'waiting' and body = 'look'")
 	a.wantRedirect(t, fmt.Sprintf("/inbox/%d?done=ran", id))
@@ -290,10 +290,10 @@ func TestListsAreSearched(t *testing.T) {
 			t.Errorf("%s shows what was not asked for", path)
 		}
 	}
-	h.ask("GET", "/inbox?text=nothing", "").wantPage(t, 200, "No message is like that")
+	h.ask("GET", "/inbox?text=nothing", "").wantPage(t, 200, "No message matches")
 	h.ask("GET", "/turns?text=message&limit=1", "").wantPage(t, 200, fmt.Sprintf(`href="/turns?cursor=%d&amp;limit=1&amp;text=message"`, second.id))
 	h.ask("GET", "/v1/turns?state=failed", "").want(t, 200, `{"items":[],"next":null}`)
-	h.ask("GET", "/conversation?agent=clerk&conversation=main&limit=1", "").wantPage(t, 200, "reply second", "What was before", "cursor=2", "<code>tool</code>")
+	h.ask("GET", "/conversation?agent=clerk&conversation=main&limit=1", "").wantPage(t, 200, "reply second", "Earlier messages", "cursor=2", "<code>tool</code>")
 	h.ask("GET", "/conversation?agent=clerk&conversation=main&cursor=2", "").wantPage(t, 200, "reply first", "Newest")
 	for query, said := range map[string]string{"since=yesterday": "since must be a time", "until=0000-01-01": "until must be a time", "text=" + strings.Repeat("x", 1001): "text has 1001 bytes"} {
 		h.ask("GET", "/v1/messages?"+query, "").want(t, 400, said)
@@ -303,15 +303,14 @@ func TestListsAreSearched(t *testing.T) {
 	h.ask("GET", "/v1/messages?since=2026-01-01T00:00:00+02:00&until=2100-01-01", "").want(t, 200, `"id":2`)
 }
 
-// On loopback nobody signs in, and a cookie of another server of this machine does
-// no harm.
+// On loopback no sign-in is needed, and a cookie of another local server does no harm.
 func TestThePageOnLoopback(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")
 	h.ask("GET", "/turns", "", "Cookie", "turnkeeper_session=ts_of_another").wantPage(t, 200, "clerk")
 	h.submit(fmt.Sprintf("/turns/%d/cancel", d.id), nil, "Cookie", "turnkeeper_session=ts_of_another").wantRedirect(t, fmt.Sprintf("/turns/%d?done=told", d.id))
 	h.ask("GET", "/turns", "", "X-Forwarded-For", "203.0.113.7").wantRedirect(t, "/sign-in?next=%2Fturns")
-	h.ask("GET", "/turns?token=x", "").wantPage(t, 400, "A token does not belong into a URL")
+	h.ask("GET", "/turns?token=x", "").wantPage(t, 400, "A token in the URL")
 }
 
 func TestAssets(t *testing.T) {

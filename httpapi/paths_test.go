@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What no name here can be is answered as such, and is no failure of the server.
+// Paths and queries that are not valid text get a client error, not a server error.
 func TestAddressesThatAreNoText(t *testing.T) {
 	h := newEnv(t)
 	for path, status := range map[string]int{
@@ -24,5 +24,5 @@ func TestAddressesThatAreNoText(t *testing.T) {
 	for path, status := range map[string]int{"/turns?agent=%00": 400, "/inbox?agent=%ff": 400, "/outputs/%00": 404} {
 		h.ask("GET", path, "", "Accept", "text/html").wantPage(t, status)
 	}
-	h.submit("/scheduler/pause", url.Values{"reason": {"\xff"}}).wantPage(t, http.StatusUnprocessableEntity, "Say in reason")
+	h.submit("/scheduler/pause", url.Values{"reason": {"\xff"}}).wantPage(t, http.StatusUnprocessableEntity, "Reason must say")
 }

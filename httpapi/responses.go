@@ -1,18 +1,22 @@
 package httpapi
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
+	"time"
 
+	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/storage/operate"
 )
 
-// openai serves the Responses API, which is a package of its own: here is what it shares with the rest.
+// openai serves the Responses API: it reads requests like the rest of the API and calls package responses.
 type openai struct {
 	api      *responses.API
-	maxBytes int // of a message's body
+	maxBytes int // limit of a message's body
 }
 
 func (o *openai) post(c *request.Call) error {
@@ -21,7 +25,7 @@ func (o *openai) post(c *request.Call) error {
 	}
 	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
 	if err == nil {
-		err = request.NoRepeats(body, func(name string) string { return name }) // metadata may have an A and an a
+		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
 	}
 	if err != nil {
 		return err
@@ -33,19 +37,20 @@ func (o *openai) get(c *request.Call) error {
 	var body []byte
 	if c.ContentLength != 0 {
 		var err error
-		if body, err = c.Bytes(request.BodyOverhead); err != nil { // openai-go sends it with no type
+		if body, err = c.Bytes(request.BodyOverhead); err != nil { // openai-go sends it without a content type
 			return err
 		}
 	}
 	return o.answer(c, body, (*responses.API).Get)
 }
 
-// with serves a request without a body.
+// with returns a handler of requests without a body.
 func (o *openai) with(handle func(*responses.API, responses.Call) error) func(*request.Call) error {
 	return func(c *request.Call) error { return o.answer(c, nil, handle) }
 }
 
 func (o *openai) answer(c *request.Call, body []byte, handle func(*responses.API, responses.Call) error) error {
+	c.PauseTimeout() // the API waits for replies: boundedResponses limits each query
 	err := handle(o.api, responses.Call{
 		W: c.W, Request: c.Request, Caller: responsesCaller(c.Caller), Body: body, TraceParent: c.TraceParent(),
 	})
@@ -67,7 +72,45 @@ func responsesCaller(c request.Caller) responses.Caller {
 	return responses.Caller{TokenID: c.Token.ID, Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
 }
 
-// refuseResponse tells a problem in the shape of the Responses API.
+// boundedResponses limits the time of each query of the Responses API.
+type boundedResponses struct {
+	responses.Store
+	timeout time.Duration
+}
+
+func (b boundedResponses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, repeated bool, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		id, repeated, err = b.Store.AcceptResponse(ctx, m, r)
+		return err
+	})
+	return id, repeated, err
+}
+
+func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID) (r operate.Response, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		r, err = b.Store.Response(ctx, id)
+		return err
+	})
+	return r, err
+}
+
+func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (c operate.Cancelled, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		c, err = b.Store.CancelMessage(ctx, id, reason)
+		return err
+	})
+	return c, err
+}
+
+func (b boundedResponses) Agents(ctx context.Context) (agents []turnkeeper.AgentRegistration, err error) {
+	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
+		agents, err = b.Store.Agents(ctx)
+		return err
+	})
+	return agents, err
+}
+
+// refuseResponse writes a problem in the error format of the Responses API.
 func refuseResponse(w http.ResponseWriter, r *http.Request, p *request.Problem) {
 	_ = (&responses.Error{Status: p.Status, Message: p.Detail, Param: p.Param, Code: p.Code}).Refuse(w, r)
 }

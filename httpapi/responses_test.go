@@ -238,7 +238,7 @@ func TestRefusedResponses(t *testing.T) {
 	for _, id := range []string{"resp_7", "resp_07", "resp_", "7", "resp_x", "resp_-1", "resp_99999999999999999999"} {
 		h.ask("GET", "/v1/responses/"+id, "").want(t, http.StatusNotFound, "there is no response")
 	}
-	h.ask("DELETE", "/v1/responses/resp_1", "").want(t, http.StatusMethodNotAllowed, `{"error":{"message":"this path takes GET"`)
+	h.ask("DELETE", "/v1/responses/resp_1", "").want(t, http.StatusMethodNotAllowed, `{"error":{"message":"method not allowed: use GET"`)
 	h.ask("GET", "/v1/models/nobody", "").want(t, http.StatusNotFound, "model_not_found")
 	h.ask("GET", "/v1/responses/resp_1", "", "Host", "evil.example").want(t, http.StatusMisdirectedRequest, `{"error":{`)
 }
@@ -265,7 +265,7 @@ func TestTheEventsOfAResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.ask("GET", path+"&starting_after=2", "").want(t, http.StatusBadRequest, "which has the number 1")
+	h.ask("GET", path+"&starting_after=2", "").want(t, http.StatusBadRequest, "which is 1")
 	d := h.dispatch("clerk")
 	live := make(chan []sent, 1)
 	go func() {
@@ -311,7 +311,7 @@ func TestTheEventsOfAResponse(t *testing.T) {
 	}
 	for _, after := range []string{fmt.Sprint(len(all)), "9223372036854775807"} {
 		a := h.ask("GET", path+"&starting_after="+after, "")
-		a.want(t, http.StatusBadRequest, fmt.Sprintf("which has the number %d", len(all)-1))
+		a.want(t, http.StatusBadRequest, fmt.Sprintf("which is %d", len(all)-1))
 		a.want(t, http.StatusBadRequest, `"param":"starting_after"`)
 	}
 }
@@ -458,7 +458,7 @@ func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
 			headers = []string{"Idempotency-Key", key}
 		}
 		a := h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x"}`, headers...)
-		a.want(t, http.StatusServiceUnavailable, "cannot be answered now")
+		a.want(t, http.StatusServiceUnavailable, "the request failed")
 		if got := a.header.Get("X-Should-Retry"); got != retry {
 			t.Errorf("with the key %q X-Should-Retry is %q", key, got)
 		}

@@ -10,55 +10,55 @@ import (
 	"turnkeeper/internal/views"
 )
 
-// The table of routes is what requests are dispatched by, what tokens are held to, and what
-// openapi.json is generated from: run "make generate" after a change.
+// The table of routes dispatches requests and says which scopes they need, and openapi.json is generated
+// from it: run "make generate" after a change.
 
 // A Route is one method of one path, with its description.
 type Route struct {
 	request.Route
 	ID           string // of the operation
-	Tag          string // the group that it is listed in
+	Tag          string // group in the description
 	Summary      string
-	Note         string // more of it; empty: none
+	Note         string // further description
 	Parameters   []Parameter
-	Body         any // a value of the Go type that the request's body is read into; nil: it has none
+	Body         any // value of the Go type of the request's body; nil: no body
 	BodyRequired bool
-	Answers      []Answer // beside problems
+	Answers      []Answer // answers other than problems
 
-	probe       bool // it is answered however many requests are in progress
-	eventSource bool // browsers follow it: what is temporary is told by an end of the stream
-	strictQuery bool // parameters that are not known are refused
+	probe       bool // exempt from the limit of requests in progress
+	eventSource bool // on a temporary error, a stream starts and ends, so that an EventSource reconnects
+	strictQuery bool // refuse unknown query parameters
 }
 
-// A Parameter is one of a request.
+// A Parameter is a parameter of a request.
 type Parameter struct {
-	Name, In string // In: path, query or header
-	Type     any    // a value of its Go type
-	Schema   string // what the type does not say, as the struct tag schema would
+	Name, In string // In is path, query or header
+	Type     any    // value of its Go type
+	Schema   string // further constraints, in the syntax of the struct tag schema
 	Doc      string
 	Required bool
 }
 
-// An Answer is a status that a request is answered with.
+// An Answer describes the answer to a request with one status.
 type Answer struct {
 	Status  int
 	Doc     string
-	Type    any     // a value of the Go type that is written as JSON; nil: it is not JSON
-	Other   []Media // what it may be instead
+	Type    any     // value of the Go type written as JSON; nil: not JSON
+	Other   []Media // alternatives to JSON
 	Headers []Header
 }
 
-// A Media is a type of content that is not JSON.
+// A Media is a media type other than JSON.
 type Media struct {
-	Type   string // such as text/plain
-	Binary bool   // and else text
+	Type   string // for example text/plain
+	Binary bool   // bytes, not text
 	Doc    string
 }
 
-// A Header is one of an answer.
+// A Header is a header of an answer.
 type Header struct {
 	Name string
-	Type any // a value of its Go type
+	Type any // value of its Go type
 	Doc  string
 }
 
@@ -80,27 +80,27 @@ const (
 	forRead    = request.ScopeRead
 	forOperate = request.ScopeOperate
 
-	allAgents = "For tokens of all agents."
-	foundPage = "a page; it may hold fewer entries than the limit, even none, while next is not null: a search looks at 10,000 at a time"
+	allAgents = "Requires a token that covers all agents."
+	foundPage = "a page; it may have fewer entries than the limit, or none, while next is not null: each request searches 10,000 entries"
 )
 
-// Scopes lists what a token can be for.
+// Scopes lists the scopes of tokens.
 func Scopes() []string { return views.Scopes() }
 
-// What several routes have.
+// Parameters, headers and answers of several routes.
 var (
 	number      = Parameter{Name: "id", In: "path", Type: int64(0), Schema: "minimum=1"}
-	wait        = Parameter{Name: "wait", In: "query", Type: "", Doc: "how long to wait for the reply, 0s to 60s, such as 30s"}
-	ofAgent     = Parameter{Name: "agent", In: "query", Type: "", Doc: "only of this agent"}
-	limit       = Parameter{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=100,default=25", Doc: "entries"}
-	cursor      = Parameter{Name: "cursor", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "next of the page before"}
-	traceparent = Parameter{Name: "traceparent", In: "header", Type: "", Doc: "W3C trace context, kept with the message"}
+	wait        = Parameter{Name: "wait", In: "query", Type: "", Doc: "time to wait for the reply, 0s to 60s, such as 30s"}
+	ofAgent     = Parameter{Name: "agent", In: "query", Type: "", Doc: "only this agent"}
+	limit       = Parameter{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=100,default=25", Doc: "maximum number of entries"}
+	cursor      = Parameter{Name: "cursor", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "next of the previous page"}
+	traceparent = Parameter{Name: "traceparent", In: "header", Type: "", Doc: "W3C trace context, stored with the message; ignored if invalid"}
 
 	location = Header{"Location", "", "the path of the message"}
 
 	cancelled = []Answer{
-		answer(200, "it is cancelled, now or before", views.Cancelled{}),
-		answer(202, "its worker is told, and ends it", views.Cancelled{}),
+		answer(200, "cancelled now or before", views.Cancelled{}),
+		answer(202, "cancellation requested; its worker will end it", views.Cancelled{}),
 	}
 )
 
@@ -108,22 +108,22 @@ func idempotencyKey(doc string) Parameter {
 	return Parameter{Name: request.IdempotencyKey, In: "header", Type: "", Schema: "maxLength=200", Doc: doc}
 }
 
-// searched lists the parameters of a list that can be searched.
+// searched returns the parameters of a list with a search.
 func searched(state any, message, turn, when string) []Parameter {
 	return []Parameter{
 		ofAgent,
-		{Name: "conversation", In: "query", Type: "", Doc: "only of this conversation; with agent"},
+		{Name: "conversation", In: "query", Type: "", Doc: "only this conversation; requires agent"},
 		{Name: "text", In: "query", Type: "", Schema: "maxLength=1000", Doc: "only with these words in the first 20,000 characters of " + message +
-			`: all of them in any order, "a phrase", -without, this or that`},
+			`: all words in any order, "a phrase", -without, this or that`},
 		{Name: "state", In: "query", Type: state, Doc: "only in this state"},
-		{Name: "error_class", In: "query", Type: "", Doc: "only where the " + turn + " ended by this error"},
+		{Name: "error_class", In: "query", Type: "", Doc: "only where the " + turn + " ended with this error class"},
 		{Name: "since", In: "query", Type: "", Doc: "only " + when + " at this time or after it: RFC 3339, or a date; without an offset it is UTC"},
 		{Name: "until", In: "query", Type: "", Doc: "only " + when + " before this time"},
 		limit, cursor,
 	}
 }
 
-// Routes lists the routes of the API. The page has others.
+// Routes lists the routes of the API, without those of the page.
 func (a *API) Routes() []Route {
 	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.lanes.routes(), a.schedules.routes(), a.webhooks.routes())
 	for i := range strict {
@@ -138,15 +138,15 @@ func (m *messages) routes() []Route {
 		{
 			Route: post("/v1/messages", forSend, m.post), ID: "postMessage", Tag: tag, Summary: "Put a message into an agent's inbox",
 			Parameters: []Parameter{
-				idempotencyKey("a key belongs to its agent: a repeat with the same key gives the first message, whose time and priority stay; " +
+				idempotencyKey("valid per agent: a repeat with the same key returns the first message, and changes neither its time nor its priority; " +
 					"with another body or conversation it is refused (409)"),
 				traceparent, wait,
 			},
 			Body: submission{}, BodyRequired: true,
 			Answers: []Answer{
-				answer(201, "accepted; with wait, it has its reply", answeredMessage{}, location),
+				answer(201, "accepted; with wait, answered too", answeredMessage{}, location),
 				answer(200, "accepted before, with the same key", answeredMessage{}, location),
-				answer(202, "accepted; the reply did not come in time", answeredMessage{}, location),
+				answer(202, "accepted; not answered within wait", answeredMessage{}, location),
 			},
 		},
 		{
@@ -161,31 +161,31 @@ func (m *messages) routes() []Route {
 		},
 		{
 			Route: post("/v1/messages/{id}/cancel", forOperate, m.cancel), ID: "cancelMessage", Tag: tag, Summary: "Cancel a message",
-			Note: "409: it is closed already.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
+			Note: "409: the message is already closed.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
 		},
 		{
-			Route: post("/v1/messages/retry", forOperate, m.retryFailed), ID: "retryMessages", Tag: tag, Summary: "Try all messages that failed again",
-			Note: "A repeat goes on after an error.", Body: failedMessages{}, BodyRequired: true,
-			Answers: []Answer{answer(200, "they are in the inbox again, as new messages; those that were before are left out", views.BulkRetried{})},
+			Route: post("/v1/messages/retry", forOperate, m.retryFailed), ID: "retryMessages", Tag: tag, Summary: "Retry all failed messages",
+			Note: "After an error, repeat the request to retry the rest.", Body: failedMessages{}, BodyRequired: true,
+			Answers: []Answer{answer(200, "they are in the inbox again as new messages; messages retried before are left out", views.BulkRetried{})},
 		},
 		{
 			Route: get("/v1/transcript", forRead, m.transcript), ID: "getTranscript", Tag: tag, Summary: "A conversation, newest first: messages, replies, and calls by name",
 			Parameters: []Parameter{
-				{Name: "agent", In: "query", Type: "", Doc: "whose conversation", Required: true},
-				{Name: "conversation", In: "query", Type: "", Schema: "minLength=1", Doc: "its name", Required: true},
+				{Name: "agent", In: "query", Type: "", Doc: "the agent", Required: true},
+				{Name: "conversation", In: "query", Type: "", Schema: "minLength=1", Doc: "name of the conversation", Required: true},
 				limit, cursor,
 			},
 			Answers: []Answer{answer(200, "a page", list[views.Exchange]{})},
 		},
 		{
-			Route: get("/v1/outbox", forRead, m.replies), ID: "listReplies", Tag: tag, Summary: "Replies, in the order they were written",
+			Route: get("/v1/outbox", forRead, m.replies), ID: "listReplies", Tag: tag, Summary: "Replies, oldest first",
 			Parameters: []Parameter{
 				ofAgent,
 				{Name: "after", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "only replies with ids above this one"},
-				{Name: "sub_agents", In: "query", Type: false, Schema: "default=true", Doc: "false: without the replies that sub-agents wrote for other agents"},
+				{Name: "sub_agents", In: "query", Type: false, Schema: "default=true", Doc: "false: leave out replies of sub-agents to other agents"},
 				limit,
 			},
-			Answers: []Answer{answer(200, "a page; next is there as long as the page is not empty", list[views.Reply]{})},
+			Answers: []Answer{answer(200, "a page; next is null only if the page is empty", list[views.Reply]{})},
 		},
 	}
 }
@@ -199,32 +199,32 @@ func (t *turns) routes() []Route {
 			Answers:    []Answer{answer(200, foundPage, list[views.Turn]{})},
 		},
 		{
-			Route: get("/v1/turns/{id}", forRead, t.get), ID: "getTurn", Tag: tag, Summary: "All about one turn",
+			Route: get("/v1/turns/{id}", forRead, t.get), ID: "getTurn", Tag: tag, Summary: "A turn in detail",
 			Parameters: []Parameter{number},
 			Answers:    []Answer{answer(200, "the turn", views.WholeTurn{})},
 		},
 		{
 			Route: post("/v1/turns/{id}/cancel", forOperate, t.cancel), ID: "cancelTurn", Tag: tag, Summary: "Cancel a turn",
-			Note: "409: not possible as things stand.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
+			Note: "409: not possible in its state.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
 		},
 		{
-			Route: post("/v1/turns/{id}/retry", forOperate, t.retry), ID: "retryTurn", Tag: tag, Summary: "Try a turn's message again",
-			Note: "409: not possible as things stand.", Parameters: []Parameter{number}, Body: retryBody{},
+			Route: post("/v1/turns/{id}/retry", forOperate, t.retry), ID: "retryTurn", Tag: tag, Summary: "Retry a turn's message",
+			Note: "409: not possible in its state.", Parameters: []Parameter{number}, Body: retryBody{},
 			Answers: []Answer{
-				answer(201, "it is in the inbox again, as a new message", views.Retried{}, location),
-				answer(200, "it is due now, or was put into the inbox again before", views.Retried{}, location),
+				answer(201, "it is in the inbox again as a new message", views.Retried{}, location),
+				answer(200, "the message is due now, or was retried before", views.Retried{}, location),
 			},
 		},
 		{
-			Route: get("/v1/outputs/{id}", forRead, t.output), ID: "getOutput", Tag: tag, Summary: "The full text, or the bytes, of a tool's result",
+			Route: get("/v1/outputs/{id}", forRead, t.output), ID: "getOutput", Tag: tag, Summary: "The full text or bytes of a tool's result",
 			Parameters: []Parameter{
 				{Name: "id", In: "path", Type: ""},
-				{Name: "from", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "first character; of binary content, byte"},
-				{Name: "to", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "the one after the last"},
+				{Name: "from", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "first character, or first byte of binary content"},
+				{Name: "to", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "end, exclusive"},
 			},
 			Answers: []Answer{{
 				Status: 200, Doc: "the content", Other: []Media{{Type: "text/plain"}, {Type: "application/octet-stream", Binary: true}},
-				Headers: []Header{{"Content-Disposition", "", "attachment, where the content is binary"}},
+				Headers: []Header{{"Content-Disposition", "", "attachment, if the content is binary"}},
 			}},
 		},
 	}
@@ -233,20 +233,20 @@ func (t *turns) routes() []Route {
 func (s *events) routes() []Route {
 	return []Route{{
 		Route: get("/v1/turns/{id}/events", forRead, s.get), eventSource: true,
-		ID: "getEvents", Tag: "turns", Summary: "The events of a turn: those stored, or, with Accept: text/event-stream, those and all that come",
+		ID: "getEvents", Tag: "turns", Summary: "The stored events of a turn, or, with Accept: text/event-stream, the stored and all future ones",
 		Parameters: []Parameter{
 			number,
 			{Name: "after", In: "query", Type: int64(0), Schema: "minimum=0,default=0", Doc: "only events with numbers above this one"},
-			{Name: "Last-Event-ID", In: "header", Type: "", Doc: "the same, and wins"},
-			{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=1000,default=500", Doc: "events; not for streams"},
+			{Name: "Last-Event-ID", In: "header", Type: "", Doc: "like after, and takes precedence"},
+			{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=1000,default=500", Doc: "maximum number of events; ignored for streams"},
 		},
 		Answers: []Answer{
 			{
 				Status: 200, Type: list[views.Event]{}, Other: []Media{{Type: "text/event-stream"}},
 				Doc: "a page of events, or a stream: id is the event's number, event its type, data an Event. The stream ends after the turn's last event. " +
-					"Where it ends before, the client comes again with Last-Event-ID.",
+					"If it ends earlier, reconnect with Last-Event-ID.",
 			},
-			{Status: 204, Doc: "streams: the client has the turn's last event, nothing follows"},
+			{Status: 204, Doc: "streams: the client has the turn's last event; do not reconnect"},
 		},
 	}}
 }
@@ -255,20 +255,20 @@ func (o *lanes) routes() []Route {
 	const tag = "operate"
 	return []Route{
 		{
-			Route: get("/v1/lanes", forRead, o.list), ID: "listLanes", Tag: tag, Summary: "Lanes, held ones first",
+			Route: get("/v1/lanes", forRead, o.list), ID: "listLanes", Tag: tag, Summary: "Lanes, held lanes first",
 			Parameters: []Parameter{ofAgent, limit, cursor},
-			Answers:    []Answer{answer(200, "lanes", list[views.Lane]{})},
+			Answers:    []Answer{answer(200, "a page", list[views.Lane]{})},
 		},
 		{
-			Route: get("/v1/workers", forRead, o.workers), ID: "listWorkers", Tag: tag, Summary: "Worker processes, without those that ended an hour ago",
+			Route: get("/v1/workers", forRead, o.workers), ID: "listWorkers", Tag: tag, Summary: "Worker processes, without those stopped for more than an hour",
 			Note: allAgents, Answers: []Answer{answer(200, "workers", list[views.Worker]{})},
 		},
 		{
 			Route: get("/v1/agents", forRead, o.agents), ID: "listAgents", Tag: tag, Summary: "Registered agents",
-			Answers: []Answer{answer(200, "all", list[views.Agent]{})},
+			Answers: []Answer{answer(200, "all agents", list[views.Agent]{})},
 		},
 		{
-			Route: get("/v1/model-health", forRead, o.models), ID: "listModelHealth", Tag: tag, Summary: "The models that agents ask, and which are down",
+			Route: get("/v1/model-health", forRead, o.models), ID: "listModelHealth", Tag: tag, Summary: "The models that agents use, and whether they are down",
 			Answers: []Answer{answer(200, "models", list[views.Model]{})},
 		},
 	}
@@ -279,14 +279,14 @@ func (s *schedules) routes() []Route {
 	return []Route{
 		{
 			Route: get("/v1/schedules", forRead, s.list), ID: "listSchedules", Tag: tag, Summary: "Schedules",
-			Answers: []Answer{answer(200, "all", list[views.Schedule]{})},
+			Answers: []Answer{answer(200, "all schedules", list[views.Schedule]{})},
 		},
 		{
-			Route: post("/v1/schedules/{agent}/{name}/run", forOperate, s.run), ID: "runSchedule", Tag: tag, Summary: "Run a schedule now, beside its slots",
-			Note: "Also where the schedule is paused.", Parameters: []Parameter{{Name: "agent", In: "path", Type: ""}, {Name: "name", In: "path", Type: ""}},
+			Route: post("/v1/schedules/{agent}/{name}/run", forOperate, s.run), ID: "runSchedule", Tag: tag, Summary: "Run a schedule now, in addition to its slots",
+			Note: "Also runs a paused schedule.", Parameters: []Parameter{{Name: "agent", In: "path", Type: ""}, {Name: "name", In: "path", Type: ""}},
 			Answers: []Answer{
 				answer(201, "its message is in the inbox", views.ScheduleRun{}, location),
-				answer(200, "a message of the schedule waits already, and is the run", views.ScheduleRun{}, location),
+				answer(200, "a message of the schedule was already waiting; no other is added", views.ScheduleRun{}, location),
 			},
 		},
 		{
@@ -294,12 +294,12 @@ func (s *schedules) routes() []Route {
 			Answers: []Answer{answer(200, "the scheduler", views.Scheduler{})},
 		},
 		{
-			Route: post("/v1/scheduler/pause", forOperate, s.pauseScheduler), ID: "pauseScheduler", Tag: tag, Summary: "Hand out no more turns; what runs goes on",
+			Route: post("/v1/scheduler/pause", forOperate, s.pauseScheduler), ID: "pauseScheduler", Tag: tag, Summary: "Dispatch no more turns; running turns continue",
 			Note: allAgents, Body: pause{}, BodyRequired: true,
 			Answers: []Answer{answer(200, "the scheduler", views.Scheduler{})},
 		},
 		{
-			Route: post("/v1/scheduler/resume", forOperate, s.resumeScheduler), ID: "resumeScheduler", Tag: tag, Summary: "Hand out turns again",
+			Route: post("/v1/scheduler/resume", forOperate, s.resumeScheduler), ID: "resumeScheduler", Tag: tag, Summary: "Dispatch turns again",
 			Note: allAgents, Answers: []Answer{answer(200, "the scheduler", views.Scheduler{})},
 		},
 	}
@@ -310,12 +310,12 @@ func (h webhooks) routes() []Route {
 	return []Route{
 		{
 			Route: get("/v1/webhooks", forRead, h.list), ID: "listWebhooks", Tag: tag, Summary: "Endpoints that replies are pushed to",
-			Note: allAgents, Answers: []Answer{answer(200, "all", list[views.Webhook]{})},
+			Note: allAgents, Answers: []Answer{answer(200, "all webhooks", list[views.Webhook]{})},
 		},
 		{
-			Route: get("/v1/webhooks/{name}/deliveries", forRead, h.deliveries), ID: "listDeliveries", Tag: tag, Summary: "Deliveries to a webhook, of the newest reply first",
+			Route: get("/v1/webhooks/{name}/deliveries", forRead, h.deliveries), ID: "listDeliveries", Tag: tag, Summary: "Deliveries to a webhook, newest reply first",
 			Parameters: []Parameter{
-				{Name: "name", In: "path", Type: "", Doc: "of the webhook"},
+				{Name: "name", In: "path", Type: "", Doc: "name of the webhook"},
 				ofAgent,
 				{Name: "state", In: "query", Type: turnkeeper.DeliveryState(""), Doc: "only in this state"},
 				limit, cursor,
@@ -328,39 +328,39 @@ func (h webhooks) routes() []Route {
 func (o *openai) routes() []Route {
 	const tag = "openai"
 	id := Parameter{Name: "id", In: "path", Type: "", Schema: "pattern=^resp_[1-9][0-9]*$"}
-	stream := []Media{{Type: "text/event-stream", Doc: "with stream: the events of the Responses API, numbered by sequence_number from 0"}}
+	stream := []Media{{Type: "text/event-stream", Doc: "with stream: the events of the Responses API; sequence_number starts at 0"}}
 	return []Route{
 		{
-			Route: post("/v1/responses", forSend, o.post), ID: "createResponse", Tag: tag, Summary: "Send a message by OpenAI's Responses API",
-			Note:       "Parameters that only tune the model are read over; those that would change the answer and cannot be had are refused.",
-			Parameters: []Parameter{idempotencyKey("a repeat with the same key is the same response; another request with it is refused (409)"), traceparent},
+			Route: post("/v1/responses", forSend, o.post), ID: "createResponse", Tag: tag, Summary: "Send a message through OpenAI's Responses API",
+			Note:       "Parameters that only tune the model are ignored; unsupported parameters that would change the answer are refused.",
+			Parameters: []Parameter{idempotencyKey("a repeat with the same key returns the same response; a different request with it is refused (409)"), traceparent},
 			Body:       responses.Request{}, BodyRequired: true,
 			Answers: []Answer{{
 				Status: 200, Type: responses.Response{}, Other: stream,
-				Doc: "the response: at once with background, else when it is done, or as it stands after 5 minutes",
+				Doc: "the response: at once with background, else when it is complete, or in its current state after 5 minutes",
 			}},
 		},
 		{
-			Route: get("/v1/responses/{id}", forSend, o.get), ID: "getResponse", Tag: tag, Summary: "A response as it stands, or its events",
+			Route: get("/v1/responses/{id}", forSend, o.get), ID: "getResponse", Tag: tag, Summary: "A response in its current state, or its events",
 			Parameters: []Parameter{
 				id,
-				{Name: "stream", In: "query", Type: false, Doc: "its events, from the first or after starting_after"},
-				{Name: "starting_after", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "sequence_number of the last event that the client has; with stream"},
+				{Name: "stream", In: "query", Type: false, Doc: "true: stream its events, from the first or after starting_after"},
+				{Name: "starting_after", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "sequence_number of the last event the client has; requires stream"},
 			},
 			Answers: []Answer{{Status: 200, Doc: "the response", Type: responses.Response{}, Other: stream}},
 		},
 		{
-			Route: get("/v1/responses/{id}/input_items", forSend, o.with((*responses.API).Input)), ID: "listResponseInput", Tag: tag, Summary: "What was sent",
+			Route: get("/v1/responses/{id}/input_items", forSend, o.with((*responses.API).Input)), ID: "listResponseInput", Tag: tag, Summary: "The input of a response",
 			Parameters: []Parameter{id}, Answers: []Answer{answer(200, "one message", responses.InputList{})},
 		},
 		{
 			Route: post("/v1/responses/{id}/cancel", forSend, o.with((*responses.API).Cancel)), ID: "cancelResponse", Tag: tag, Summary: "Cancel a response",
-			Note: "For a response that another token made, operate is needed too.", Parameters: []Parameter{id},
-			Answers: []Answer{answer(200, "the response: cancelled, or done already, or still in progress where its worker has not ended it within 10 s", responses.Response{})},
+			Note: "A response created with another token also requires operate.", Parameters: []Parameter{id},
+			Answers: []Answer{answer(200, "the response: cancelled, or already complete, or still in progress if its worker has not ended it within 10 s", responses.Response{})},
 		},
 		{
 			Route: get("/v1/models", forSend, o.with((*responses.API).Models)), ID: "listModels", Tag: tag, Summary: "The agents, as models",
-			Answers: []Answer{answer(200, "all that the token is for", responses.ModelList{})},
+			Answers: []Answer{answer(200, "the agents that the token covers", responses.ModelList{})},
 		},
 		{
 			Route: get("/v1/models/{id}", forSend, o.with((*responses.API).Model)), ID: "getModel", Tag: tag, Summary: "An agent, as a model",
@@ -373,7 +373,7 @@ func (s *service) routes() []Route {
 	const tag = "service"
 	return []Route{
 		{
-			Route: get("/metrics", forRead, s.prometheus), ID: "getMetrics", Tag: tag, Summary: "The process's metrics, as Prometheus reads them",
+			Route: get("/metrics", forRead, s.prometheus), ID: "getMetrics", Tag: tag, Summary: "Metrics of the process, in Prometheus format",
 			Note: allAgents, Answers: []Answer{{Status: 200, Doc: "metrics", Other: []Media{{Type: "text/plain"}}}},
 		},
 		{
@@ -381,12 +381,12 @@ func (s *service) routes() []Route {
 			Answers: []Answer{answer(200, "OpenAPI", map[string]any{})},
 		},
 		{
-			Route: get("/healthz", forAll, s.alive), probe: true, ID: "getHealth", Tag: tag, Summary: "Whether the process answers",
-			Answers: []Answer{answer(200, "it does", health{})},
+			Route: get("/healthz", forAll, s.alive), probe: true, ID: "getHealth", Tag: tag, Summary: "Liveness of the process",
+			Answers: []Answer{answer(200, "alive", health{})},
 		},
 		{
 			Route: get("/readyz", forAll, s.ready), probe: true, ID: "getReadiness", Tag: tag,
-			Summary: "Whether to send requests here: not while the process stops or the database is away",
+			Summary: "Readiness for requests: 503 while the process stops or the database does not answer",
 			Answers: []Answer{answer(200, "ready", health{})},
 		},
 	}

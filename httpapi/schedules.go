@@ -31,7 +31,7 @@ func (s *schedules) list(c *request.Call) error {
 	return c.Answer(http.StatusOK, listOf(all, views.OfSchedule, 0))
 }
 
-// run answers 201 for a new message, and 200 when one of the schedule waits already.
+// run answers 201 for a new message, and 200 if a message of the schedule was already waiting.
 func (s *schedules) run(c *request.Call) error {
 	id, waiting, err := s.access.RunSchedule(c)
 	if err != nil {

@@ -18,27 +18,27 @@ type Server struct {
 	served   chan error
 }
 
-// Bounds of a connection. There is none on the time of a whole answer: a stream
-// lasts as long as its turn, and each of its pieces has its own.
+// Limits of a connection. The server sets no write timeout: a stream lasts as long as its turn, and
+// each of its writes has a deadline.
 const (
 	headerTime = 10 * time.Second
 	idleTime   = 2 * time.Minute
 	maxHeader  = 32 << 10
 )
 
-// Listen listens on an address, host:port; port 0 is any that is free.
+// Listen listens on a TCP address, host:port; port 0 chooses a free port.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	return config.Listen(ctx, "tcp", address)
 }
 
-// Serve begins to serve the API, to at most maxConns connections at the same time: a further
-// one takes the place of the one that has been idle for longest. Where all of them have requests in
-// progress, there are a few more, for probes.
+// Serve starts serving the API in the background, on at most maxConns connections: a further one
+// replaces the connection that has been idle longest. While all of them have requests in progress, 16
+// more are accepted, for probes.
 func Serve(api *API, listener net.Listener, maxConns int) *Server {
 	s := &Server{api: api, listener: listener, served: make(chan error, 1)}
 	conns := newConnections(listener, maxConns)
-	errorLog, _ := zap.NewStdLogAt(api.cfg.Log, zap.DebugLevel) // only what clients did to their connections
+	errorLog, _ := zap.NewStdLogAt(api.cfg.Log, zap.DebugLevel) // net/http logs faults of clients here
 	s.http = &http.Server{
 		Handler: conns.handler(api.Handler()), ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader, ErrorLog: errorLog,
 		ConnState: conns.state, ConnContext: conns.context,
@@ -47,13 +47,13 @@ func Serve(api *API, listener net.Listener, maxConns int) *Server {
 	return s
 }
 
-// Address returns where it listens, host:port.
+// Address returns the listener's address, host:port.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Drain ends streams and waits, and makes the process not ready.
+// Drain calls API.Drain.
 func (s *Server) Drain() { s.api.Drain() }
 
-// Close stops the server: requests in progress may end until ctx does, and are then aborted.
+// Close drains and stops the server. Requests in progress may finish until ctx ends, and are then aborted.
 func (s *Server) Close(ctx context.Context) error {
 	s.Drain()
 	err := s.http.Shutdown(ctx)

@@ -13,15 +13,15 @@ import (
 //go:embed openapi.json
 var description []byte
 
-// A ServiceStore tells whether the database answers.
+// A ServiceStore checks that the database answers.
 type ServiceStore interface {
 	Ping(ctx context.Context) error
 }
 
-// service serves the state of this process.
+// service serves probes, metrics and the description of the API.
 type service struct {
 	store    ServiceStore
-	metrics  http.Handler // nil: there are none
+	metrics  http.Handler // nil: no metrics
 	draining <-chan struct{}
 	pings    pings
 }
@@ -34,12 +34,12 @@ type health struct {
 	Status string `json:"status"`
 }
 
-// alive answers as long as the process runs.
+// alive always answers 200.
 func (s *service) alive(c *request.Call) error {
 	return c.Answer(http.StatusOK, health{Status: "ok"})
 }
 
-// pingTimeout is how long the database may take to answer.
+// pingTimeout is the time the database has to answer a probe.
 const pingTimeout = 2 * time.Second
 
 func (s *service) ready(c *request.Call) error {
@@ -52,22 +52,22 @@ func (s *service) ready(c *request.Call) error {
 	return c.Answer(http.StatusOK, health{Status: "ready"})
 }
 
-// prometheus answers the metrics, which are of all agents.
+// prometheus serves the metrics. They cover all agents, so the token must too.
 func (s *service) prometheus(c *request.Call) error {
 	if !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusForbidden, "the metrics are of all agents, and this token is not")
+		return request.Refuse(http.StatusForbidden, "the metrics cover all agents: use a token that is not restricted to some")
 	}
 	if s.metrics == nil {
-		return request.Refuse(http.StatusNotFound, "this process keeps no metrics")
+		return request.Refuse(http.StatusNotFound, "this process has no metrics")
 	}
 	s.metrics.ServeHTTP(c.W, c.Request)
 	return nil
 }
 
-// pings share one ping of the database: anybody may ask for /readyz, and connections are few.
+// pings shares one ping of the database among concurrent requests: /readyz needs no token, and connections are few.
 type pings struct {
 	mu      sync.Mutex
-	running *ping // nil: none
+	running *ping // nil: no ping in progress
 }
 
 type ping struct {
@@ -75,7 +75,7 @@ type ping struct {
 	err  error
 }
 
-// ask pings, or waits for the ping that runs.
+// ask starts a ping, or joins the one in progress, and returns its error.
 func (p *pings) ask(ctx context.Context, do func(context.Context) error) error {
 	p.mu.Lock()
 	one := p.running

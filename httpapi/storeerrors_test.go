@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
@@ -37,7 +38,7 @@ func (u unreachable) SchedulerSettings(context.Context) (operate.SchedulerSettin
 	return operate.SchedulerSettings{}, u.err
 }
 
-// Whoever asks while the database is away is told that, and not where it is.
+// Errors about an unreachable database do not reveal its address.
 func TestTheDatabaseCannotBeReached(t *testing.T) {
 	folder := t.TempDir() // in which there is no socket
 	_, err := operate.Open(t.Context(), storage.Options{URL: "postgres://somebody:hunter2@/db?host=" + folder})
@@ -46,8 +47,8 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	}
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = unreachable{c.Store, err} })
 	page, program := h.ask("GET", "/", ""), h.ask("GET", "/v1/scheduler", "")
-	page.wantPage(t, http.StatusServiceUnavailable, "The database cannot be reached")
-	program.want(t, http.StatusServiceUnavailable, "the database cannot be reached")
+	page.wantPage(t, http.StatusServiceUnavailable, "The database does not answer")
+	program.want(t, http.StatusServiceUnavailable, "the database does not answer")
 	for _, a := range []answer{page, program} {
 		for _, secret := range []string{"hunter2", "somebody", folder} {
 			if strings.Contains(string(a.body), secret) {
@@ -57,11 +58,10 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	}
 }
 
-// Nothing of what is inside is told; and an EventSource, which gives up at any
-// status but 200, is made to come again.
+// Internal errors are not revealed, and an EventSource, which gives up at any status but 200, reconnects.
 func TestTheDatabaseIsAway(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
-	for path, want := range map[string]string{"/v1/turns/1": "cannot be answered now", "/v1/turns/1/events": "cannot be answered now", "/readyz": "does not answer"} {
+	for path, want := range map[string]string{"/v1/turns/1": "the request failed", "/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
 		a := h.ask("GET", path, "")
 		a.want(t, http.StatusServiceUnavailable, want)
 		if strings.Contains(string(a.body), "10.1.2.3") || strings.Contains(string(a.body), "hunter2") {
@@ -73,11 +73,62 @@ func TestTheDatabaseIsAway(t *testing.T) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	for name, value := range map[string]string{"Authorization": "Bearer tk_some", "Cookie": "turnkeeper_session=ts_some"} {
-		h.ask("GET", "/v1/turns/1/events", "", name, value).want(t, http.StatusServiceUnavailable, "cannot be answered now")
+		h.ask("GET", "/v1/turns/1/events", "", name, value).want(t, http.StatusServiceUnavailable, "the request failed")
 		h.ask("GET", "/readyz", "", name, value, "Accept", "text/event-stream").want(t, http.StatusServiceUnavailable, "does not answer")
 		a := h.ask("GET", "/v1/turns/1/events", "", name, value, "Accept", "text/event-stream")
 		if a.status != http.StatusOK || a.header.Get("Content-Type") != "text/event-stream" || strings.Contains(string(a.body), "data") {
 			t.Errorf("with %s an EventSource was answered %d %s, and gives up", name, a.status, a.body)
 		}
 	}
+}
+
+// hanging is a store whose database accepts queries and never answers.
+type hanging struct{ httpapi.Store }
+
+func (hanging) AgentOfTurn(ctx context.Context, _ turnkeeper.TurnID) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+func (hanging) FindToken(ctx context.Context, _ string) (operate.Token, error) {
+	<-ctx.Done()
+	return operate.Token{}, ctx.Err()
+}
+
+func (hanging) Message(ctx context.Context, _ turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
+	<-ctx.Done()
+	return turnkeeper.WaitingMessage{}, ctx.Err()
+}
+
+func (hanging) SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error) {
+	<-ctx.Done()
+	return operate.SchedulerSettings{}, ctx.Err()
+}
+
+func (hanging) Response(ctx context.Context, _ turnkeeper.MessageID) (operate.Response, error) {
+	<-ctx.Done()
+	return operate.Response{}, ctx.Err()
+}
+
+func TestTheDatabaseHangs(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.Store, c.QueryTimeout = hanging{c.Store}, 50*time.Millisecond })
+	const detail = "the database does not answer: try again later"
+	for _, path := range []string{"/v1/turns/1", "/v1/messages/1", "/v1/messages/1?wait=1s", "/v1/scheduler", "/v1/turns/1/events", "/v1/responses/resp_1"} {
+		h.ask("GET", path, "").want(t, http.StatusServiceUnavailable, detail)
+	}
+	h.ask("GET", "/", "").wantPage(t, http.StatusServiceUnavailable, "The database does not answer")
+	h.ask("GET", "/v1/agents", "", "Authorization", "Bearer tk_some").want(t, http.StatusServiceUnavailable, detail)
+	h.ask("GET", "/v1/agents", "").want(t, http.StatusOK, "clerk")
+	if a := h.ask("POST", "/v1/messages?wait=1s", `{"agent":"clerk","body":"x"}`); a.status != http.StatusServiceUnavailable {
+		t.Errorf("a wait is answered %d %s", a.status, a.body)
+	}
+}
+
+// A wait for a reply does not count as a query.
+func TestAWaitIsLongerThanTheQueryTimeout(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for more than a second")
+	}
+	h := newEnv(t, func(c *httpapi.Config) { c.QueryTimeout = 2 * time.Second })
+	h.ask("POST", "/v1/messages?wait=3s", `{"agent":"clerk","body":"x"}`).want(t, http.StatusAccepted, "waiting")
 }

@@ -13,13 +13,13 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A TurnStore is what the routes of turns and outputs read beside what access does for them.
+// A TurnStore reads for the routes of turns and outputs what access does not.
 type TurnStore interface {
 	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
 	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 }
 
-// turns serves how messages are handled, but for the events: they are served by events.
+// turns serves turns and outputs; events serves their events.
 type turns struct {
 	store  TurnStore
 	access access.Access
@@ -45,8 +45,7 @@ func (t *turns) get(c *request.Call) error {
 	return c.Answer(http.StatusOK, views.OfWholeTurn(v))
 }
 
-// cancel answers 200 when the turn is closed, and 202 when its worker has been
-// told and will close it.
+// cancel answers 200 if the turn is closed, and 202 if its worker was asked to close it.
 func (t *turns) cancel(c *request.Call) error {
 	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
@@ -55,12 +54,12 @@ func (t *turns) cancel(c *request.Call) error {
 	return cancelWith(c, func(reason string) (operate.Cancelled, error) { return t.access.CancelTurn(c, id, reason) })
 }
 
-// A cancellation is the body of a request that cancels.
+// A cancellation is the body of a request to cancel.
 type cancellation struct {
-	Reason string `json:"reason,omitempty" schema:"maxLength=1000" doc:"for operators"`
+	Reason string `json:"reason,omitempty" schema:"maxLength=1000" doc:"shown to operators"`
 }
 
-// cancelWith reads the reason, cancels, and tells what came of it.
+// cancelWith reads the reason, calls cancel, and answers with its result.
 func cancelWith(c *request.Call, cancel func(reason string) (operate.Cancelled, error)) error {
 	var body cancellation
 	if err := c.ReadOptional(&body); err != nil {
@@ -82,11 +81,11 @@ func cancelWith(c *request.Call, cancel func(reason string) (operate.Cancelled, 
 
 // A retryBody is the body of POST /v1/turns/{id}/retry.
 type retryBody struct {
-	Anyway bool `json:"anyway,omitempty" schema:"default=false" doc:"also where effects may happen twice: after a degraded turn, or one that was cancelled after it had begun"`
+	Anyway bool `json:"anyway,omitempty" schema:"default=false" doc:"retry even if effects may happen twice: after a degraded turn, or one cancelled after it had begun"`
 }
 
-// retry tries the message of a turn again: 201 when that is a new message, 200
-// when it is the same one or has been put into the inbox again before.
+// retry retries the message of a turn. It answers 201 if that made a new message, and 200 if the same
+// message is due now or was already retried.
 func (t *turns) retry(c *request.Call) error {
 	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
@@ -110,7 +109,7 @@ func (t *turns) retry(c *request.Call) error {
 	return c.Answer(http.StatusCreated, views.OfRetried(of, done))
 }
 
-// output gives a stored result as it is: never as something that a browser would run.
+// output serves a stored result as plain text or bytes, which no browser executes.
 func (t *turns) output(c *request.Call) error {
 	o, err := t.access.Output(c)
 	if err != nil {
@@ -151,7 +150,7 @@ func (t *turns) outputBytes(c *request.Call, id turnkeeper.OutputID) error {
 	return c.Content("application/octet-stream", o.Bytes[from:to])
 }
 
-// span reads from and to, which is size by default.
+// span reads the parameters from (default 0) and to (default size).
 func span(c *request.Call, size int64) (from, to int64, err error) {
 	if from, err = c.Number("from", 0); err != nil {
 		return 0, 0, err

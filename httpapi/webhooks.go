@@ -13,20 +13,20 @@ import (
 
 var deliveryStates = []string{string(turnkeeper.DeliveryPending), string(turnkeeper.DeliveryDelivered), string(turnkeeper.DeliveryDead)}
 
-// A WebhookStore is what the routes of webhooks read.
+// A WebhookStore reads for the routes of webhooks.
 type WebhookStore interface {
 	Webhooks(ctx context.Context) ([]operate.WebhookView, error)
 	Webhook(ctx context.Context, name string) (operate.WebhookView, error)
 	Deliveries(ctx context.Context, webhook string, p operate.Page) ([]turnkeeper.Delivery, error)
 }
 
-// webhooks serves where replies are pushed to.
+// webhooks serves webhooks and their deliveries.
 type webhooks struct{ store WebhookStore }
 
-// list counts deliveries of all agents together, and so needs a token for all.
+// list counts deliveries of all agents, so the token must cover all.
 func (h webhooks) list(c *request.Call) error {
 	if !c.Caller.SeesAll() {
-		return request.Refuse(http.StatusForbidden, "webhooks are for all agents, and this token is not")
+		return request.Refuse(http.StatusForbidden, "webhooks serve all agents: use a token that is not restricted to some")
 	}
 	all, err := h.store.Webhooks(c.Context())
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 //go:embed assets/*
 var assetFiles embed.FS
 
-// An asset is a file that pages refer to.
+// An asset is a static file.
 type asset struct {
 	mediaType string
-	tag       string // changes with the content
+	tag       string // ETag, a hash of the content
 	content   []byte
 }
 
-// assets are all of them, by their path.
+// assets maps paths to assets.
 var assets = readAssets()
 
 func readAssets() map[string]asset {

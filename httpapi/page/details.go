@@ -39,7 +39,7 @@ func (h *Handler) showMessage(c *request.Call) error {
 	return h.show(c, http.StatusOK, v)
 }
 
-// outputStep is how much of an output's text a page shows, in characters.
+// outputStep is the number of characters of an output that a page shows.
 const outputStep = 20_000
 
 func (h *Handler) showOutput(c *request.Call) error {

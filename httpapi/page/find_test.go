@@ -13,7 +13,7 @@ func TestASearchThatLookedAtAPart(t *testing.T) {
 		if err := Write(&b, Frame{Now: time.Unix(0, 0)}, p); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(b.String(), `<a href="/on?cursor=7">Look further</a>`) {
+		if !strings.Contains(b.String(), `<a href="/on?cursor=7">Search further</a>`) {
 			t.Errorf("%s: %s", p.title(), b.String())
 		}
 	}

@@ -17,14 +17,14 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// readForm reads the form that a page of this server sent. A request without the headers by
-// which a browser tells its origin is not a browser's: programs use the API.
+// readForm reads a form sent by a page of this server. It refuses a request without the headers by
+// which a browser states its origin (CSRF): programs use the API.
 func readForm(c *request.Call) error { return readFormUpTo(c, request.BodyOverhead) }
 
 // readFormUpTo is readForm for a form of at most limit bytes.
 func readFormUpTo(c *request.Call, limit int64) error {
 	if c.Header.Get("Sec-Fetch-Site") == "" && c.Header.Get("Origin") == "" {
-		return request.Refuse(http.StatusForbidden, "forms are for the page in a browser; programs use the API under /v1")
+		return request.Refuse(http.StatusForbidden, "forms can only be sent by a browser: programs use the API under /v1")
 	}
 	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
 		return request.Refuse(http.StatusUnsupportedMediaType, "the form must be application/x-www-form-urlencoded")
@@ -32,12 +32,14 @@ func readFormUpTo(c *request.Call, limit int64) error {
 	control := http.NewResponseController(c.W)
 	_ = control.SetReadDeadline(time.Now().Add(request.BodyTimeout))
 	c.Body = http.MaxBytesReader(c.W, c.Body, limit)
+	resume := c.PauseTimeout()
 	err := c.ParseForm()
+	resume()
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return request.Refuse(http.StatusRequestEntityTooLarge, "the form is longer than %d bytes", limit)
 	}
 	if err != nil {
-		return request.Refuse(http.StatusBadRequest, "the form cannot be read")
+		return request.Refuse(http.StatusBadRequest, "the form is malformed")
 	}
 	_ = control.SetReadDeadline(time.Time{})
 	return nil
@@ -84,11 +86,11 @@ func (h *Handler) cancelMessage(c *request.Call) error {
 }
 
 func goToCancelled(c *request.Call, done operate.Cancelled) error {
-	said := "told"
+	notice := "told"
 	if done.Closed {
-		said = "cancelled"
+		notice = "cancelled"
 	}
-	return c.GoTo(fmt.Sprintf("/turns/%d?done=%s", done.Turn, said))
+	return c.GoTo(fmt.Sprintf("/turns/%d?done=%s", done.Turn, notice))
 }
 
 func (h *Handler) retryTurn(c *request.Call) error {
@@ -101,19 +103,19 @@ func (h *Handler) retryTurn(c *request.Call) error {
 	}
 	done, _, err := h.access.RetryTurn(c, id, c.PostForm.Get("anyway") == "yes")
 	if errors.Is(err, operate.ErrMayRepeatEffects) {
-		return request.Refuse(http.StatusConflict, "%s; say in the form that this does no harm", err)
+		return request.Refuse(http.StatusConflict, "%s; confirm in the form that this does no harm", err)
 	}
 	if err != nil {
 		return err
 	}
-	said := "retried"
+	notice := "retried"
 	switch {
 	case done.DueNow:
-		said = "due"
+		notice = "due"
 	case done.Repeat:
-		said = "repeated"
+		notice = "repeated"
 	}
-	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", done.Message, said))
+	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", done.Message, notice))
 }
 
 func (h *Handler) pauseScheduler(c *request.Call) error {
@@ -168,20 +170,20 @@ func (h *Handler) runSchedule(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	said := "ran"
+	notice := "ran"
 	if waiting {
-		said = "waits"
+		notice = "waits"
 	}
-	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", id, said))
+	return c.GoTo(fmt.Sprintf("/inbox/%d?done=%s", id, notice))
 }
 
-// bytesFormEscape is how many bytes a byte may be written as in a form.
+// bytesFormEscape is the maximum size of one escaped byte in a form (%0A).
 const bytesFormEscape = 3
 
-// send puts a message into an inbox. A form that is sent twice is one message: each form
-// that is shown has its own number.
+// send puts a message into an inbox. Each displayed form has its own number, which makes a form that is
+// sent twice one message.
 func (h *Handler) send(c *request.Call) error {
-	if err := readFormUpTo(c, int64(h.cfg.MaxMessageBytes)*2*bytesFormEscape+request.BodyOverhead); err != nil { // a browser ends lines with two bytes
+	if err := readFormUpTo(c, int64(h.cfg.MaxMessageBytes)*2*bytesFormEscape+request.BodyOverhead); err != nil { // browsers send a newline as CRLF
 		return err
 	}
 	m := turnkeeper.Submission{
@@ -192,7 +194,7 @@ func (h *Handler) send(c *request.Call) error {
 		return request.Refuse(http.StatusRequestEntityTooLarge, "the message has %d bytes, the limit is %d", len(m.Body), h.cfg.MaxMessageBytes)
 	}
 	if !c.Caller.Sees(m.Agent) {
-		return request.Refuse(http.StatusForbidden, "this token is not for the agent %q", m.Agent)
+		return request.Refuse(http.StatusForbidden, "this token does not cover the agent %q", m.Agent)
 	}
 	if number := c.PostForm.Get("number"); number != "" {
 		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.Conversation, m.Body}, "\x00")))
@@ -205,7 +207,7 @@ func (h *Handler) send(c *request.Call) error {
 	return c.GoTo(fmt.Sprintf("/inbox/%d?done=sent", id))
 }
 
-// retryFailed puts all messages that failed into the inbox again.
+// retryFailed puts all failed messages into the inbox again.
 func (h *Handler) retryFailed(c *request.Call) error {
 	if err := readForm(c); err != nil {
 		return err

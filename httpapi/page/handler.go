@@ -18,7 +18,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Store is what the page reads and writes beside what access does for it.
+// A Store reads and writes for the page what access does not.
 type Store interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.WaitingMessage, next int64, err error)
@@ -41,15 +41,15 @@ type Store interface {
 	SignOut(ctx context.Context, session string) error
 }
 
-// Limits bound how often a sender may try to sign in.
+// Limits limits attempts to sign in.
 type Limits interface {
-	// Spent reports whether a sender has no request left, and takes none.
+	// Spent reports whether a sender has reached its limit, and counts no request.
 	Spent(who string) bool
-	// Take takes one request, or refuses.
+	// Take counts one request of a sender, or returns a problem.
 	Take(c *request.Call, who string) error
 }
 
-// A Config says what the page shows.
+// A Config configures a Handler.
 type Config struct {
 	Store           Store
 	Access          access.Access
@@ -59,7 +59,7 @@ type Config struct {
 	Log             *zap.Logger
 }
 
-// A Handler answers what browsers ask of the page: with HTML, problems too.
+// A Handler serves the page: HTML, also for problems.
 type Handler struct {
 	cfg    Config
 	access access.Access
@@ -111,28 +111,28 @@ func (h *Handler) Routes() []request.Route {
 	return routes
 }
 
-// policy is the Content-Security-Policy: a page loads what this server has, and nothing else.
+// policy is the Content-Security-Policy: pages load resources from this server only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // SetHeaders sets the headers of every answer of the page.
 func SetHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", policy)
-	h.Set("Referrer-Policy", "same-origin") // without one a form's origin would be null
+	h.Set("Referrer-Policy", "same-origin") // no-referrer would make browsers send "Origin: null" with forms
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// Wanted reports whether a browser asks for something to show.
+// Wanted reports whether a request prefers HTML, as a browser's does.
 func Wanted(r *http.Request) bool {
 	return !strings.HasPrefix(r.URL.Path, "/v1/") && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// Refuse shows a problem; a viewer who is not signed in is asked to.
+// Refuse shows a problem. A viewer who is not signed in is redirected to the sign-in page.
 func (h *Handler) Refuse(c *request.Call, p *request.Problem) {
 	SetHeaders(c.W.Header())
 	if p.Status == http.StatusUnauthorized {
-		c.W.Header().Del("WWW-Authenticate") // it is for programs
+		c.W.Header().Del("WWW-Authenticate") // for programs only
 		next := ""
 		if c.Method == http.MethodGet && c.URL.Path != "/" {
 			next = "?next=" + url.QueryEscape(c.URL.RequestURI())
@@ -146,11 +146,11 @@ func (h *Handler) Refuse(c *request.Call, p *request.Problem) {
 	}
 	view := Problem{Status: p.Title, Detail: upper(p.Masked(h.cfg.Mask)), Back: back}
 	if err := h.show(c, p.Status, view); err != nil && !errors.Is(err, request.ErrGone) {
-		h.cfg.Log.Error("a page could not be made", zap.Error(err))
+		h.cfg.Log.Error("could not render a page", zap.Error(err))
 	}
 }
 
-// pathOf returns the path of the page that a form was on.
+// pathOf returns the path in a Referer header.
 func pathOf(referrer string) string {
 	u, err := url.Parse(referrer)
 	if err != nil || referrer == "" {
@@ -159,7 +159,7 @@ func pathOf(referrer string) string {
 	return localPath(u.RequestURI())
 }
 
-// upper writes a problem's sentence with a capital and a full stop.
+// upper adds a capital and a full stop to a problem's sentence.
 func upper(sentence string) string {
 	if sentence == "" {
 		return ""
@@ -185,8 +185,7 @@ func (h *Handler) show(c *request.Call, status int, view Page) error {
 	return nil
 }
 
-// asset serves a file of the page. A browser asks each time, and is answered 304 when it
-// has the file.
+// asset serves a static file. Browsers revalidate it on each use and get 304 if it is unchanged.
 func (h *Handler) asset(c *request.Call) error {
 	file := assets[c.URL.Path]
 	header := c.W.Header()

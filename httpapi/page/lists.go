@@ -21,7 +21,7 @@ const (
 	endedShown    = 10
 )
 
-// showOverview shows what runs. A viewer of some agents sees nothing that is about all.
+// showOverview shows the overview. A viewer restricted to some agents sees no figures and workers.
 func (h *Handler) showOverview(c *request.Call) (err error) {
 	ctx, store := c.Context(), h.cfg.Store
 	var v Overview
@@ -105,8 +105,8 @@ func ended(newest []turnkeeper.Turn) (turns []turnkeeper.Turn) {
 	return turns
 }
 
-// listing reads what a page's list is asked for. A token for several agents begins
-// with its first.
+// listing reads the parameters of a list. Without the parameter agent, a token restricted to some
+// agents lists its first one.
 func (h *Handler) listing(c *request.Call, states ...string) (operate.Page, Listing, error) {
 	query := c.URL.Query()
 	if query.Get("agent") == "" && !c.Caller.SeesAll() {
@@ -125,7 +125,7 @@ func (h *Handler) listing(c *request.Call, states ...string) (operate.Page, List
 	return p, l, err
 }
 
-// listPath returns the address of the list's page after a cursor.
+// listPath returns the path of the list's page at a cursor.
 func listPath(c *request.Call, p operate.Page, cursor int64) string {
 	query := url.Values{}
 	set := func(name, value string) {
@@ -147,8 +147,7 @@ func listPath(c *request.Call, p operate.Page, cursor int64) string {
 	return c.URL.Path + "?" + query.Encode()
 }
 
-// showList shows a page of a list that the store pages. cursor returns the cursor of the page
-// after these entries.
+// showList shows a page of a list. cursor returns the cursor of the page after the entries found.
 func showList[N any](h *Handler, c *request.Call, states []string, read func(context.Context, operate.Page) ([]N, error),
 	cursor func(operate.Page, []N) int64, view func(Listing, []N) Page) error {
 	p, l, err := h.listing(c, states...)
@@ -165,7 +164,7 @@ func showList[N any](h *Handler, c *request.Call, states []string, read func(con
 	return h.show(c, http.StatusOK, view(l, found))
 }
 
-// showFound shows a page of what a search finds.
+// showFound shows a page of search results.
 func showFound[N any](h *Handler, c *request.Call, states []string, find func(context.Context, operate.Search) ([]N, int64, error),
 	view func(Listing, []N) Page) error {
 	_, l, err := h.listing(c, states...)
@@ -192,7 +191,7 @@ func showFound[N any](h *Handler, c *request.Call, states []string, find func(co
 	return h.show(c, http.StatusOK, view(l, found))
 }
 
-// pathAt returns the address of a list from a cursor on.
+// pathAt returns the path of a list at a cursor.
 func pathAt(u *url.URL, cursor int64) string {
 	query := u.Query()
 	for _, name := range []string{"cursor", "done"} {
@@ -286,10 +285,10 @@ func (h *Handler) showSchedules(c *request.Call) error {
 		})
 }
 
-// passed returns the cursor of lists whose cursor counts entries.
+// passed returns the next cursor of lists whose cursor counts entries.
 func passed[N any](p operate.Page, found []N) int64 { return p.Cursor + int64(len(found)) }
 
-// part returns a page of a list that was read whole.
+// part returns a page of a complete list.
 func part[N any](all []N, p operate.Page) []N {
 	from := min(p.Cursor, int64(len(all)))
 	return all[from:min(from+int64(p.Limit), int64(len(all)))]

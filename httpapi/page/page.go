@@ -1,11 +1,10 @@
-// Package page serves the page that an operator sees in a browser: handlers read what
-// is shown and do what forms ask for, and templates make HTML of it.
+// Package page serves the page for operators: handlers read the store and process forms, and templates
+// render HTML.
 //
-// All text of models, tools and senders is text: the templates escape it, and what
-// changes the direction of a line or controls a terminal is written as an escape. No
-// page has a script or a style of its own, so that the strictest
-// Content-Security-Policy holds; it works without script, which only refreshes it,
-// follows a turn and counts times on.
+// Text of models, tools and senders is untrusted: the templates escape it, and control characters and
+// those that change the direction of text are written as escapes. Pages have no inline script or style,
+// as the Content-Security-Policy requires. They work without script, which only refreshes lists,
+// follows a turn and updates times.
 package page
 
 import (
@@ -24,40 +23,40 @@ import (
 //go:embed templates/*.html
 var files embed.FS
 
-// A Viewer is the person who looks at a page.
+// A Viewer is the user of a page, and what the user may see and do.
 type Viewer struct {
-	Token      string   // name of the token; empty: none, on loopback
-	SignedIn   bool     // through the page, and may sign out
-	MayOperate bool     // on what is shown
-	MaySend    bool     // messages to the agents that are shown
-	Agents     []string // that are shown; nil: all
+	Token      string   // name of the token; empty: a local request without a token
+	SignedIn   bool     // has a session, and may sign out
+	MayOperate bool     // has the scope operate
+	MaySend    bool     // has the scope send
+	Agents     []string // visible agents; nil: all
 }
 
-// All reports whether the viewer sees everything, and may change what is everybody's.
+// All reports whether the viewer sees all agents.
 func (v Viewer) All() bool { return v.Agents == nil }
 
-// A Frame is what is around every page.
+// A Frame is the data around the content of every page.
 type Frame struct {
 	Viewer Viewer
 	Now    time.Time
-	Path   string // of the page, with its query
-	Done   string // what was just done: a key of the sentences that the page has; others say nothing
+	Path   string // path of the page, with its query
+	Done   string // key of a notice about the last action; unknown keys show none
 }
 
 // A Page is one of the pages of this package.
 type Page interface {
 	file() string
 	title() string
-	section() string // of the navigation; empty: none
+	section() string // path of its entry in the navigation; empty: none
 }
 
-// data is what a template gets.
+// data is the input of a template.
 type data struct {
 	Frame
 	Page Page
 }
 
-// Write writes a page, whole or not at all.
+// Write renders a page. On an error of the template it writes nothing.
 func Write(w io.Writer, f Frame, p Page) error {
 	t := templates()[p.file()]
 	if t == nil {
@@ -71,7 +70,7 @@ func Write(w io.Writer, f Frame, p Page) error {
 	return err
 }
 
-// They are parsed when a page is first requested: turnctl links this package too.
+// templates parses the templates at their first use: turnctl links this package too.
 var templates = sync.OnceValue(parse)
 
 func parse() map[string]*template.Template {
@@ -101,7 +100,7 @@ var functions = template.FuncMap{
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
 }
 
-// sign returns the sign of a state: that of the terminal, and others for what is open or lasts.
+// sign returns the symbol of a state: that of the terminal, with additions for open and lasting states.
 func sign(state any) string {
 	switch text := fmt.Sprint(state); text {
 	case "running", "started", "held":
@@ -121,7 +120,7 @@ func sign(state any) string {
 	}
 }
 
-// tone returns the colour of a state, which only repeats what the sign and the word say.
+// tone returns the colour of a state. It adds nothing to the symbol and the word.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "succeeded", "answered", "alive", "serving", "finished", "on":
@@ -137,19 +136,19 @@ func tone(state any) string {
 	}
 }
 
-// A messageState is the state of a message, and what holds it up.
+// A messageState is the state of a message, and why it waits.
 type messageState struct{ State, Note string }
 
 func agoFrom(now time.Time) func(time.Time) string {
 	return func(t time.Time) string { return words.Ago(now, t) }
 }
 
-// silence says that the worker of a turn is silent.
+// silence returns a clause about a worker's silence.
 func silence(worker turnkeeper.WorkerID, s *turnkeeper.Silence, turn string, now time.Time) string {
 	return words.Silence(worker, *s, turn, momentAt(now))
 }
 
-// stoppedBy returns why a turn ended, if there is anything to say.
+// stoppedBy returns a turn's stop reason, else its error class; empty: neither.
 func stoppedBy(t turnkeeper.Turn) string {
 	if t.StopReason != "" && t.StopReason != turnkeeper.StopNone {
 		return string(t.StopReason)
@@ -180,7 +179,7 @@ func (d data) At(t time.Time) moment {
 	return moment{t.Format(time.RFC3339Nano), t.Format("2006-01-02 15:04:05 UTC"), words.Ago(d.Now, t)}
 }
 
-// Title returns the page's, for the window.
+// Title returns the title of the window.
 func (d data) Title() string { return words.Plain(d.Page.title()) }
 
 // A link of the navigation.
@@ -201,22 +200,22 @@ func (d data) Nav() []link {
 	return links
 }
 
-// notices say what was just done, by the query parameter done.
+// notices maps values of the query parameter done to sentences about the last action.
 var notices = map[string]string{
 	"cancelled": "The turn is cancelled.",
-	"told":      "The worker has been told, and ends the turn.",
-	"retried":   "The message was put into the inbox again: this is the new one.",
-	"repeated":  "The message had been put into the inbox again before: this is the new one.",
+	"told":      "Cancellation requested: the worker will end the turn.",
+	"retried":   "The message was retried as this new message.",
+	"repeated":  "The message had already been retried as this one.",
 	"due":       "The message is due now.",
-	"paused":    "The scheduler is paused: no turn is handed out, and what runs goes on.",
-	"resumed":   "The scheduler hands out turns again.",
-	"schedule":  "The schedule is changed.",
+	"paused":    "The scheduler is paused: no turn is dispatched; running turns continue.",
+	"resumed":   "The scheduler dispatches turns again.",
+	"schedule":  "The schedule was changed.",
 	"sent":      "The message is in the inbox.",
-	"ran":       "The schedule runs now: this is its message.",
-	"waits":     "A message of the schedule waits already: this is the run.",
+	"ran":       "The schedule runs now, with this message.",
+	"waits":     "This message of the schedule was already waiting; no other was added.",
 }
 
-// Notice returns what was just done, in a sentence; empty: nothing.
+// Notice returns a sentence about the last action; empty: none.
 func (d data) Notice() string { return notices[d.Done] }
 
 // Bare reports whether a page has no navigation.

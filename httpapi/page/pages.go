@@ -9,51 +9,51 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Listing is what lists have in common.
+// A Listing is the common data of lists.
 type Listing struct {
-	Agents []string // to choose from
-	States []string // to choose from; nil: none
-	Agent  string   // that was chosen; empty: all
-	State  string   // that was chosen; empty: all
-	Newer  bool     // there is a first page before this one
-	First  string   // its address
-	Next   string   // address of the next page; empty: there is none
-	Find   *Find    // nil: the list cannot be searched
+	Agents []string // options of the filter
+	States []string // options of the filter; nil: no filter by state
+	Agent  string   // chosen agent; empty: all
+	State  string   // chosen state; empty: all
+	Newer  bool     // this is not the first page
+	First  string   // path of the first page
+	Next   string   // path of the next page; empty: none
+	Find   *Find    // nil: the list has no search
 }
 
-// A Find is what a list was searched for; empty: not for that.
+// A Find holds the terms of a search; empty: no such term.
 type Find struct {
 	Conversation, Text, ErrorClass, Since, Until string
-	Further                                      bool // not all was looked at, and the next page looks on
+	Further                                      bool // the search was cut short; the next page continues it
 }
 
-// Asked reports whether anything was asked for.
+// Asked reports whether there is a search term.
 func (f Find) Asked() bool {
 	return f.Conversation+f.Text+f.ErrorClass+f.Since+f.Until != ""
 }
 
-// Narrowed reports whether the list shows a part of what there is.
+// Narrowed reports whether the list is filtered, searched or not at its first page.
 func (l Listing) Narrowed() bool {
 	return l.Agent != "" || l.State != "" || l.Newer || l.Find != nil && (l.Find.Asked() || l.Find.Further)
 }
 
 // Overview is the first page.
 type Overview struct {
-	Figures   *operate.Figures // nil: not for this viewer
+	Figures   *operate.Figures // nil: not visible to this viewer
 	Scheduler operate.SchedulerSettings
-	Workers   []turnkeeper.Heartbeat // nil: not for this viewer
+	Workers   []turnkeeper.Heartbeat // nil: not visible to this viewer
 	Open      []turnkeeper.Turn
-	Ended     []turnkeeper.Turn        // the newest
-	Agents    []string                 // by name
+	Ended     []turnkeeper.Turn        // newest first
+	Agents    []string                 // names
 	Down      []turnkeeper.ModelHealth // models that are down
-	NoWorker  bool                     // nobody takes turns
+	NoWorker  bool                     // no live worker runs turns
 }
 
 func (Overview) file() string    { return "overview" }
 func (Overview) title() string   { return "Overview" }
 func (Overview) section() string { return "/" }
 
-// Slots counts the live workers, and the turns that they take at once.
+// Slots returns the number of live workers and of their slots.
 func (p Overview) Slots() (s struct{ Slots, Workers int }) {
 	for _, w := range p.Workers {
 		if w.State() == turnkeeper.WorkerAlive {
@@ -78,14 +78,14 @@ func (Turns) section() string { return "/turns" }
 type Inbox struct {
 	Listing
 	Messages []turnkeeper.WaitingMessage
-	Number   string // of the form that sends a message: no other page has it
+	Number   string // unique number of the form that sends a message
 }
 
 func (Inbox) file() string    { return "inbox" }
 func (Inbox) title() string   { return "Inbox" }
 func (Inbox) section() string { return "/inbox" }
 
-// Transcript is a part of a conversation, oldest first. Next is the address of what was before.
+// Transcript is a part of a conversation, oldest first. Next is the path of the part before.
 type Transcript struct {
 	Listing
 	Conversation string
@@ -101,27 +101,27 @@ type Message struct {
 	Message turnkeeper.WaitingMessage
 	Reply   *turnkeeper.Reply // nil: none yet
 	Turns   []turnkeeper.Turn
-	As, Of  turnkeeper.MessageID // it was tried again as, and is a retry of; 0: none
+	As, Of  turnkeeper.MessageID // its retry, and the message it is a retry of; 0: none
 }
 
 func (Message) file() string    { return "message" }
 func (p Message) title() string { return fmt.Sprintf("Message %d", p.Message.ID) }
 func (Message) section() string { return "/inbox" }
 
-// Waits returns what it waits for, in words.
-func (p Message) Waits(now time.Time) (said []string) {
+// Waits returns the reasons why the message waits, as sentences.
+func (p Message) Waits(now time.Time) (sentences []string) {
 	for _, w := range p.Message.Waits {
-		said = append(said, words.Sentence(words.Wait(w, momentAt(now))))
+		sentences = append(sentences, words.Sentence(words.Wait(w, momentAt(now))))
 	}
-	return said
+	return sentences
 }
 
-// momentAt writes times with how far they are from now.
+// momentAt formats a time with its distance from now.
 func momentAt(now time.Time) func(time.Time) string {
 	return func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") + " (" + words.Ago(now, t) + ")" }
 }
 
-// Open reports whether it can be cancelled.
+// Open reports whether the message is open.
 func (p Message) Open() bool { return p.Message.ClosedAt.IsZero() }
 
 // Replies is a list of replies.
@@ -166,22 +166,22 @@ func (Schedules) file() string    { return "schedules" }
 func (Schedules) title() string   { return "Schedules" }
 func (Schedules) section() string { return "/schedules" }
 
-// Output is a stored result, or a part of its text.
+// Output is a stored result with a part of its text.
 type Output struct {
 	Output   turnkeeper.Output
-	Text     string // from character From to To
+	Text     string // characters From to To, exclusive
 	From, To int64
-	Step     int64 // characters of a part
+	Step     int64 // length of a part in characters
 }
 
 func (Output) file() string    { return "output" }
 func (p Output) title() string { return "Output " + string(p.Output.ID) }
 func (Output) section() string { return "/turns" }
 
-// Binary reports whether there is no text.
+// Binary reports whether the output is binary.
 func (p Output) Binary() bool { return p.Output.Bytes != nil }
 
-// Prev and Next begin the parts before and after; -1: there is none.
+// Prev returns the start of the previous part; -1: none.
 func (p Output) Prev() int64 {
 	if p.From == 0 {
 		return -1
@@ -189,7 +189,7 @@ func (p Output) Prev() int64 {
 	return max(p.From-p.Step, 0)
 }
 
-// Next begins the part after this one; -1: there is none.
+// Next returns the start of the next part; -1: none.
 func (p Output) Next() int64 {
 	if p.To >= p.Output.Chars {
 		return -1
@@ -197,21 +197,21 @@ func (p Output) Next() int64 {
 	return p.To
 }
 
-// SignIn asks for a token.
+// SignIn is the sign-in form.
 type SignIn struct {
-	Next  string // where to go then: a path
-	Wrong string // what is wrong with the one that was given; empty: nothing
+	Next  string // path to redirect to after signing in
+	Wrong string // error about the given token; empty: none
 }
 
 func (SignIn) file() string    { return "signin" }
 func (SignIn) title() string   { return "Sign in" }
 func (SignIn) section() string { return "" }
 
-// Problem says what is wrong.
+// Problem shows an error.
 type Problem struct {
 	Status string
 	Detail string
-	Back   string // a path; empty: the overview
+	Back   string // path of the page before; empty: the overview
 }
 
 func (Problem) file() string    { return "problem" }

@@ -15,11 +15,11 @@ import (
 
 const (
 	sessionCookie = "turnkeeper_session"
-	// sessionTime is how long a browser stays signed in.
+	// sessionTime is the lifetime of a session.
 	sessionTime = 12 * time.Hour
 )
 
-// SessionOf returns the session that a browser sends; empty: none.
+// SessionOf returns the session in a request's cookie; empty: none.
 func SessionOf(r *http.Request) string {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
@@ -32,7 +32,7 @@ func (h *Handler) askSignIn(c *request.Call) error {
 	return h.show(c, http.StatusOK, SignIn{Next: localPath(c.URL.Query().Get("next"))})
 }
 
-// signIn exchanges a token for a session of the browser.
+// signIn exchanges a token for a session.
 func (h *Handler) signIn(c *request.Call) error {
 	if err := readForm(c); err != nil {
 		return err
@@ -47,7 +47,7 @@ func (h *Handler) signIn(c *request.Call) error {
 		if err := h.cfg.Limits.Take(c, from); err != nil {
 			return err
 		}
-		return h.show(c, http.StatusUnauthorized, SignIn{Next: next, Wrong: "The token is not known, or has expired."})
+		return h.show(c, http.StatusUnauthorized, SignIn{Next: next, Wrong: "The token is unknown or has expired."})
 	}
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func (h *Handler) signIn(c *request.Call) error {
 		if err := h.cfg.Store.SignOut(c.Context(), session); err != nil {
 			return err
 		}
-		return h.show(c, http.StatusForbidden, SignIn{Next: next, Wrong: "The page needs a token with the scope read; this one has " + strings.Join(token.Scopes, ", ") + "."})
+		return h.show(c, http.StatusForbidden, SignIn{Next: next, Wrong: "The page requires a token with the scope read; this one has " + strings.Join(token.Scopes, ", ") + "."})
 	}
 	setSession(c, session, int(sessionTime/time.Second))
 	return c.GoTo(next)
@@ -79,13 +79,13 @@ func setSession(c *request.Call, value string, seconds int) {
 	})
 }
 
-// behindTLS reports whether the browser came by TLS, to the proxy before us.
+// behindTLS reports whether the browser used TLS, to this server or to a proxy in front of it.
 func behindTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") ||
 		strings.Contains(strings.ToLower(r.Header.Get("Forwarded")), "proto=https") || strings.HasPrefix(r.Header.Get("Origin"), "https://")
 }
 
-// localPath returns where a browser may be redirected to: a path of this server, or else the overview.
+// localPath returns next if it is a path of this server other than the sign-in page, else "/". It prevents open redirects.
 func localPath(next string) string {
 	u, err := url.Parse(next)
 	if err != nil || !strings.HasPrefix(next, "/") || strings.HasPrefix(next, "//") || strings.ContainsAny(next, "\\\r\n\t") ||

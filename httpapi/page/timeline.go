@@ -10,46 +10,46 @@ import (
 	"turnkeeper/internal/words"
 )
 
-// A Span is a stretch of a turn's time: what was done, or waited for.
+// A Span is a bar of the timeline: a wait, a dispatch, a model call or a tool call.
 type Span struct {
-	Kind   string // waited, held, model or tool: what a bar's colour says too
+	Kind   string // waited, held, model or tool; sets the bar's colour
 	What   string
 	Note   string
 	State  string // empty: none
 	Tokens int64
 	Start  time.Time
-	End    time.Time // zero: it goes on
-	Anchor string    // where on the page there is more; empty: nowhere
+	End    time.Time // zero: not ended
+	Anchor string    // id of the element with details; empty: none
 
-	Left, Width int // of the bar, in thousandths of the time line
+	Left, Width int // of the bar, in thousandths of the timeline
 }
 
-// Took returns the time of a span that has ended.
+// Took returns the duration of an ended span.
 func (s Span) Took() time.Duration { return max(s.End.Sub(s.Start), 0) }
 
-// Timeline returns what happened when, in order.
+// Timeline returns all spans, ordered by start.
 func (p Turn) Timeline() []Span {
 	spans := append(p.held(), p.done()...)
 	slices.SortStableFunc(spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
 	return p.draw(spans)
 }
 
-// dispatchEnds say how a grant ended.
+// dispatchEnds maps outcomes of dispatches to notes.
 var dispatchEnds = map[string]string{
-	"finished": "to the end", "lost": "and was lost", "handed_back": "and handed it back", "deferred": "and put it off",
-	"unclaimed": "and never took it", "waiting": "until it waited",
+	"finished": "finished", "lost": "worker lost", "handed_back": "handed back", "deferred": "deferred",
+	"unclaimed": "never begun", "waiting": "until the turn waited",
 }
 
-// gaps say what a turn waited for after a grant had ended like this.
+// gaps maps outcomes of dispatches to the reason of the wait that follows.
 var gaps = map[string]string{
-	"lost": "Waits for another worker: the one before was lost", "handed_back": "Waits for a worker: the one before stopped",
-	"deferred": "Put off", "unclaimed": "Waits for a worker: nobody had taken it", "waiting": "Waits for detached calls",
+	"lost": "Waits for another worker: the last one was lost", "handed_back": "Waits for a worker: the last one stopped",
+	"deferred": "Deferred", "unclaimed": "Waits for a worker: none had begun it", "waiting": "Waits for detached calls",
 }
 
-// held returns who held the turn when, and what it waited for between.
+// held returns a span for each dispatch, and for the waits before, between and after them.
 func (p Turn) held() (spans []Span) {
 	waited := Span{Kind: "waited", What: "Waits in the inbox", Start: latest(p.Message.AcceptedAt, p.Message.DueAt)}
-	if p.Turn.Attempt > 1 || waited.Start.After(p.Turn.CreatedAt) { // what went before belongs to earlier attempts
+	if p.Turn.Attempt > 1 || waited.Start.After(p.Turn.CreatedAt) { // earlier time belongs to earlier attempts
 		waited.Start = p.Turn.CreatedAt
 	}
 	for i, d := range p.Dispatches {
@@ -81,7 +81,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// done returns what models and tools did.
+// done returns the spans of model and tool calls.
 func (p Turn) done() (spans []Span) {
 	for _, f := range p.Failed {
 		what := fmt.Sprintf("Round %d", f.Round)
@@ -100,7 +100,7 @@ func (p Turn) done() (spans []Span) {
 			Start: r.EndedAt.Add(-r.Latency), End: r.EndedAt, Anchor: fmt.Sprintf("round-%d", r.Number),
 		}
 		if r.Attempts > 1 {
-			span.Note = "asked again " + words.Plural(r.Attempts-1, "time")
+			span.Note = "retried " + words.Plural(r.Attempts-1, "time")
 		}
 		spans = append(spans, span)
 		for _, c := range r.Calls {
@@ -110,13 +110,13 @@ func (p Turn) done() (spans []Span) {
 	return spans
 }
 
-// openRound returns the model call of a turn that runs.
+// openRound returns the current model call of a running turn.
 func (p Turn) openRound() []Span {
 	u := p.Turn.UnderWay
 	if u == nil || len(u.Calls) > 0 {
 		return nil
 	}
-	return []Span{{Kind: "model", What: fmt.Sprintf("Round %d", u.Round), Note: "under way", Tokens: u.OutputTokens, Start: u.Since}}
+	return []Span{{Kind: "model", What: fmt.Sprintf("Round %d", u.Round), Note: "in progress", Tokens: u.OutputTokens, Start: u.Since}}
 }
 
 func (p Turn) call(r turnkeeper.Round, c turnkeeper.ToolCall) Span {
@@ -131,7 +131,7 @@ func (p Turn) call(r turnkeeper.Round, c turnkeeper.ToolCall) Span {
 	case c.Starts > 1:
 		span.Note = fmt.Sprintf("started %d times", c.Starts)
 	}
-	if span.Start.IsZero() && !c.EndedAt.IsZero() { // a call that needs no start on record
+	if span.Start.IsZero() && !c.EndedAt.IsZero() { // a call without a recorded start
 		span.Start = latest(c.EndedAt.Add(-c.Duration), r.EndedAt)
 	}
 	if span.Start.IsZero() {
@@ -140,7 +140,7 @@ func (p Turn) call(r turnkeeper.Round, c turnkeeper.ToolCall) Span {
 	return span
 }
 
-// draw gives each span its place between the first beginning and the last end.
+// draw sets Left and Width, between the first start and the last end.
 func (p Turn) draw(spans []Span) []Span {
 	if len(spans) == 0 {
 		return nil
@@ -153,7 +153,7 @@ func (p Turn) draw(spans []Span) []Span {
 		to = latest(to, s.End)
 	}
 	whole := max(to.Sub(from), time.Millisecond)
-	const least = 4 // of a bar that can be seen
+	const least = 4 // minimum width of a visible bar
 	for i := range spans {
 		end := spans[i].End
 		if end.IsZero() {
@@ -167,5 +167,5 @@ func (p Turn) draw(spans []Span) []Span {
 	return spans
 }
 
-// Since returns how long after the first span another begins.
+// Since returns the time from the start of the first span to the start of s.
 func (p Turn) Since(first, s Span) string { return words.Exact(max(s.Start.Sub(first.Start), 0)) }

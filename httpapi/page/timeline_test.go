@@ -34,11 +34,11 @@ func TestTimeline(t *testing.T) {
 	}}
 	want := []page.Span{
 		{Kind: "waited", What: "Waits in the inbox", Start: at(5), End: at(10)},
-		{Kind: "held", What: "Held by one", Note: "dispatch 1, and was lost", State: "lost", Start: at(10), End: at(30)},
-		{Kind: "model", What: "Round 1: p/m", Note: "asked again 2 times", Tokens: 9, Start: at(15), End: at(20), Anchor: "round-1"},
+		{Kind: "held", What: "Held by one", Note: "dispatch 1, worker lost", State: "lost", Start: at(10), End: at(30)},
+		{Kind: "model", What: "Round 1: p/m", Note: "retried 2 times", Tokens: 9, Start: at(15), End: at(20), Anchor: "round-1"},
 		{Kind: "tool", What: "read", State: "succeeded", Start: at(21), End: at(22), Anchor: "round-1-tool-1"},
-		{Kind: "waited", What: "Waits for another worker: the one before was lost", Start: at(30), End: at(45)},
-		{Kind: "held", What: "Held by two", Note: "dispatch 2, until it waited", Start: at(45), End: at(60)},
+		{Kind: "waited", What: "Waits for another worker: the last one was lost", Start: at(30), End: at(45)},
+		{Kind: "held", What: "Held by two", Note: "dispatch 2, until the turn waited", Start: at(45), End: at(60)},
 		{Kind: "tool", What: "send", State: "running", Note: "detached", Start: at(50), Anchor: "round-1-tool-2"},
 		{Kind: "waited", What: "Waits for detached calls", Start: at(60)},
 	}
@@ -60,7 +60,7 @@ func TestTimeline(t *testing.T) {
 	}
 	turn.Turn.State, turn.Turn.UnderWay = turnkeeper.TurnRunning, &turnkeeper.UnderWay{Round: 2, OutputTokens: 30, Since: at(90)}
 	open := turn.Timeline()
-	if diff := cmp.Diff(page.Span{Kind: "model", What: "Round 2", Note: "under way", Tokens: 30, Start: at(90)}, open[len(open)-1],
+	if diff := cmp.Diff(page.Span{Kind: "model", What: "Round 2", Note: "in progress", Tokens: 30, Start: at(90)}, open[len(open)-1],
 		cmpopts.IgnoreFields(page.Span{}, "Left", "Width")); diff != "" {
 		t.Error(diff)
 	}

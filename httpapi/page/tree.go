@@ -10,20 +10,20 @@ import (
 	"turnkeeper/internal/words"
 )
 
-// A Branch is one agent of a tree, with those that work for it.
+// A Branch is an agent in a tree, with its sub-agents.
 type Branch struct {
 	Agent   string
-	Turn    turnkeeper.TurnID    // 0: there is none, or none yet
-	Message turnkeeper.MessageID // of a sub-agent; 0: it was refused, or it is the root
-	State   string               // of the turn, else of the message; empty: its records are gone
-	Call    turnkeeper.CallKey   // of the turn above; zero: it is the root
-	Note    string               // what else is to be said
+	Turn    turnkeeper.TurnID    // 0: none yet, or refused
+	Message turnkeeper.MessageID // message to the sub-agent; 0: the root, or refused
+	State   string               // state of the turn, else of the message; empty: purged
+	Call    turnkeeper.CallKey   // call of the parent turn; zero: the root
+	Note    string               // further remark
 	Tokens  int64
-	Here    bool // it is the turn of this page
+	Here    bool // the turn of this page
 	Below   []Branch
 }
 
-// Branches returns the tree that the turn is in, from its root. It must be in one.
+// Branches returns the turn's tree from its root. Tree must not be nil.
 func (p Turn) Branches() Branch {
 	tree := p.Tree
 	root := Branch{
@@ -65,15 +65,15 @@ func noteOn(a turnkeeper.SubAgent) string {
 	case a.Trouble != "":
 		return "given up: " + string(a.Trouble)
 	case a.Dropped && a.EndedAt.IsZero():
-		return "nobody waits for it any more"
+		return "no longer waited for"
 	}
 	return ""
 }
 
-// TreeFacts returns what the whole tree has taken.
+// TreeFacts returns the usage of the whole tree.
 func (p Turn) TreeFacts() string {
 	tree := p.Tree
-	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) + " tokens in all"}
+	facts := []string{words.Plural(len(tree.SubAgents), "sub-agent"), words.Thousands(tree.Usage.Total()) + " tokens in total"}
 	if most := tree.Limits.Tokens; most > 0 {
 		facts = append(facts, fmt.Sprintf("%s of %s tokens of the budget", words.Thousands(tree.UsedTokens), words.Thousands(most)))
 	}
@@ -83,5 +83,5 @@ func (p Turn) TreeFacts() string {
 	return strings.Join(facts, ", ")
 }
 
-// May reports whether the viewer sees what is the agent's.
+// May reports whether the viewer sees an agent.
 func (v Viewer) May(agent string) bool { return v.All() || slices.Contains(v.Agents, agent) }

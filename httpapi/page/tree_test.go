@@ -51,7 +51,7 @@ func TestTree(t *testing.T) {
 	}
 	tree := written(t, page.Viewer{})
 	for _, want := range []string{
-		`4 sub-agents, 1,200 tokens in all, 1,300 of 9,000 tokens of the budget, 7 of 40 model calls of the budget`,
+		`4 sub-agents, 1,200 tokens in total, 1,300 of 9,000 tokens of the budget, 7 of 40 model calls of the budget`,
 		`href="/turns/1"`, `<a href="/turns/2" aria-current="page">turn 2</a>, this one`, `href="/turns/3"`, `href="/inbox/40"`, `not spawned: unknown_agent`, "round-1-tool-1",
 	} {
 		if !strings.Contains(tree, want) {
@@ -69,7 +69,7 @@ func TestATreeOfWhichAPartMayBeSeen(t *testing.T) {
 			t.Errorf("%q is in %s", hidden, tree)
 		}
 	}
-	if !strings.Contains(tree, `href="/turns/2"`) || strings.Count(tree, "not yours to see") != 4 {
+	if !strings.Contains(tree, `href="/turns/2"`) || strings.Count(tree, "not visible with this token") != 4 {
 		t.Errorf("%s", tree)
 	}
 }

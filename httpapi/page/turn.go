@@ -11,11 +11,11 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Turn is all about one turn.
+// Turn is one turn in detail.
 type Turn struct {
 	operate.TurnView
 	Attempts []turnkeeper.Turn    // all turns of the message
-	As, Of   turnkeeper.MessageID // the message was tried again as, and is a retry of; 0: none
+	As, Of   turnkeeper.MessageID // the message's retry, and the message it is a retry of; 0: none
 	Now      time.Time
 }
 
@@ -23,26 +23,26 @@ func (Turn) file() string    { return "turn" }
 func (p Turn) title() string { return fmt.Sprintf("Turn %d", p.Turn.ID) }
 func (Turn) section() string { return "/turns" }
 
-// Open reports whether the turn goes on.
+// Open reports whether the turn is open.
 func (p Turn) Open() bool { return !p.Turn.State.Terminal() }
 
-// CanRetry reports whether trying the message again may be allowed.
+// CanRetry reports whether to offer a retry of the message; the store decides.
 func (p Turn) CanRetry() bool {
 	return !p.Open() && p.As == 0 && p.Turn.State != turnkeeper.TurnSucceeded &&
 		(p.Message.TurnID == p.Turn.ID || p.Message.State == turnkeeper.MessageWaiting)
 }
 
-// Risky reports whether trying again may repeat effects.
+// Risky reports whether a retry may repeat effects.
 func (p Turn) Risky() bool {
 	return p.Turn.State == turnkeeper.TurnDegraded || p.Turn.State == turnkeeper.TurnCancelled && p.Turn.Dispatches > 0
 }
 
-// MayHaveActed reports whether a call may have changed something outside.
+// MayHaveActed reports whether a call may have had an effect.
 func (p Turn) MayHaveActed() bool {
 	return slices.ContainsFunc(p.Rounds, func(r turnkeeper.Round) bool { return slices.ContainsFunc(r.Calls, p.Turn.MayHaveActed) })
 }
 
-// Took returns the time of the turn, so far.
+// Took returns the duration of the turn so far.
 func (p Turn) Took() time.Duration {
 	if p.Open() {
 		return max(p.Now.Sub(p.Turn.CreatedAt), 0)
@@ -50,7 +50,7 @@ func (p Turn) Took() time.Duration {
 	return p.Turn.Duration()
 }
 
-// Spent returns where the time went.
+// Spent returns the total time of model calls and of tool calls.
 func (p Turn) Spent() (s struct{ Models, Tools time.Duration }) {
 	for _, r := range p.Rounds {
 		s.Models += r.Latency
@@ -61,7 +61,7 @@ func (p Turn) Spent() (s struct{ Models, Tools time.Duration }) {
 	return s
 }
 
-// Retries returns the model calls that had to be made again.
+// Retries returns the number of retried model calls.
 func (p Turn) Retries() (n int) {
 	for _, r := range p.Rounds {
 		n += max(r.Attempts-1, 0)
@@ -69,7 +69,7 @@ func (p Turn) Retries() (n int) {
 	return n
 }
 
-// FailedFor returns the model calls for a round that gave no answer.
+// FailedFor returns the failed model calls of a round.
 func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
 	for _, f := range p.Failed {
 		if f.Round == round {
@@ -79,7 +79,7 @@ func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
 	return failed
 }
 
-// FailedAfter returns those for a round that has no answer.
+// FailedAfter returns the failed model calls of a round without an answer.
 func (p Turn) FailedAfter() (failed []turnkeeper.FailedAttempt) {
 	for _, f := range p.Failed {
 		if f.Round > len(p.Rounds) {
@@ -94,10 +94,10 @@ func (p Turn) IsReply(r turnkeeper.Round) bool {
 	return p.Reply != nil && r.Text != "" && r.Text == p.Reply.Body
 }
 
-// Background reports whether a call went on while the turn did.
+// Background reports whether a call ran in the background.
 func (Turn) Background(c turnkeeper.ToolCall) bool { return prompt.WentOn(c) }
 
-// Holder returns the worker of a dispatch: of one that goes on, who holds the turn.
+// Holder returns the worker of a dispatch. An open one may not name it yet: then it is the turn's.
 func (p Turn) Holder(d turnkeeper.Dispatch) turnkeeper.WorkerID {
 	if d.EndedAt.IsZero() {
 		return cmp.Or(d.WorkerID, p.Turn.WorkerID)
@@ -105,7 +105,7 @@ func (p Turn) Holder(d turnkeeper.Dispatch) turnkeeper.WorkerID {
 	return d.WorkerID
 }
 
-// OutputOf returns the stored result of a call; nil: there is none.
+// OutputOf returns the stored result of a call; nil: none.
 func (p Turn) OutputOf(c turnkeeper.ToolCall) *turnkeeper.Output {
 	for i := range p.Outputs {
 		if p.Outputs[i].ID == c.OutputID {

@@ -3,23 +3,23 @@ package main
 import tk "turnkeeper"
 
 const (
-	about = "Durable turns of AI agents. Times are RFC 3339; durations end in _ms; what does not exist (yet) is null. " +
-		"New fields may be added. On loopback no token is needed; one that is sent is held to its scopes."
-	server   = "the address of the worker that gives this document: http://127.0.0.1:8722 unless the setting listen says otherwise"
-	security = "made by turnctl tokens create; scopes send, read (which includes reading messages) and operate"
+	about = "Durable turns of AI agents. Times are RFC 3339; names of durations end in _ms; a missing value is null. " +
+		"New fields may be added. On loopback no token is required; the scopes of a token that is sent apply."
+	server   = "the worker that serves this document; the setting listen is http://127.0.0.1:8722 by default"
+	security = "created by \"turnctl tokens create\"; scopes: send, read (includes reading messages), operate"
 )
 
-// tags are the groups of routes, with what they are.
+// tags are the groups of routes with their descriptions.
 var tags = object{
-	{"messages", "what is sent, and what becomes of it"},
-	{"turns", "how messages are handled"},
-	{"operate", "what runs, what waits, and what is due next"},
-	{"webhooks", "where replies are pushed to"},
+	{"messages", "the inbox and the outbox"},
+	{"turns", "the handling of messages"},
+	{"operate", "agents, lanes, workers and schedules"},
+	{"webhooks", "delivery of replies to HTTP endpoints"},
 	{"openai", "OpenAI's Responses API"},
-	{"service", "this process"},
+	{"service", "probes, metrics and this document"},
 }
 
-// names are those of components whose Go type has another name.
+// names maps Go types to the names of components, where they differ.
 var names = map[string]string{
 	"httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry", "httpapi.failedMessages": "RetryFailed",
 	"views.Silence": "WorkerSilence", "views.Call": "ToolCall", "views.Model": "ModelHealth",
@@ -28,18 +28,18 @@ var names = map[string]string{
 	"responses.part": "ResponseText", "responses.InputList": "ResponseInput", "responses.ErrorBody": "ResponseError",
 }
 
-// docs are the descriptions of components.
+// docs maps components to descriptions.
 var docs = map[string]string{
-	"Event": "A reader skips types and fields that it does not know. round_rollback voids what its round had streamed before; " +
+	"Event": "Ignore unknown types and fields. round_rollback voids everything streamed for its round before; " +
 		"turn_complete and turn_error are the last event of a turn.",
-	"Request": "how the request of a round stood against the context window; parts are estimates in tokens before correction",
+	"Request": "the size of a round's request in relation to the context window; the parts are estimates in tokens, before correction",
 }
 
-// fieldSchemas are what neither the type nor the tag of a field says.
+// fieldSchemas adds to fields what their types and tags cannot say.
 var fieldSchemas = map[string]object{
-	"ReplyList.next": {{"description", "after for the next page; null: the page is empty, so keep the last one"}},
-	"EventList.next": {{"description", "after for the next page: the number of the last event, or what was asked for where the page is empty. " +
-		"It is never null: a turn that is open has more later"}},
+	"ReplyList.next": {{"description", "after for the next page; null: the page is empty, keep the last value"}},
+	"EventList.next": {{"description", "after for the next page: the number of the last event, or the given after if the page is empty. " +
+		"Never null: an open turn will have more events"}},
 	"ResponseRequest.input": {{"oneOf", []object{{{"type", "string"}}, {{"type", "array"}, {"items", object{{"type", "object"}}}}}}},
 	"ResponseRequest.conversation": {{"oneOf", []object{
 		{{"type", "string"}},
@@ -48,7 +48,7 @@ var fieldSchemas = map[string]object{
 	}}},
 }
 
-// An enum is the values of a named string.
+// An enum lists the values of a named string type.
 type enum struct {
 	doc    string
 	values []string
@@ -62,28 +62,28 @@ func values[S ~string](doc string, all ...S) enum {
 	return e
 }
 
-// enums are by the names of their Go types, or by those that the tag schema has.
+// enums maps names of Go types, and names used by the struct tag schema, to their values.
 var enums = map[string]enum{
-	"TurnState": values("queued, running and waiting turns are open; degraded: answered, but not as asked",
+	"TurnState": values("queued, running and waiting turns are open; degraded: answered, but not as planned",
 		tk.TurnQueued, tk.TurnRunning, tk.TurnWaiting, tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed, tk.TurnCancelled),
-	"Outcome": values("how a turn ended; degraded: answered, but not as asked",
+	"Outcome": values("how a turn ended; degraded: answered, but not as planned",
 		tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed, tk.TurnCancelled),
 	"MessageState": values("waiting and running messages are open",
 		tk.MessageWaiting, tk.MessageRunning, tk.MessageAnswered, tk.MessageFailed, tk.MessageCancelled),
-	"StopReason": values("why a turn ended; none: the model had nothing more to ask",
+	"StopReason": values("why a turn ended; none: the model finished",
 		tk.StopNone, tk.StopMaxRounds, tk.StopMaxDuration, tk.StopMaxToolCalls, tk.StopInferenceError, tk.StopBudget, tk.StopCancelled, tk.StopWorkerLost),
-	"Effect": values("none: reads only; keyed: may run again with the same key; once: is never started twice",
+	"Effect": values("none: reads only; keyed: may run again with the same key; once: never started twice",
 		tk.EffectNone, tk.EffectKeyed, tk.EffectOnce),
-	"CallState": values("unknown: started by a lost worker, and nobody knows what happened",
+	"CallState": values("unknown: started by a lost worker, without a result",
 		tk.CallPlanned, tk.CallStarted, tk.CallRunning, tk.CallSucceeded, tk.CallFailed, tk.CallSkipped, tk.CallDenied, tk.CallUnknown, tk.CallCancelled),
-	"Trigger":       values("what the message came by", tk.TriggerMessage, tk.TriggerSchedule),
+	"Trigger":       values("source of the message", tk.TriggerMessage, tk.TriggerSchedule),
 	"DeliveryState": values("dead: given up", tk.DeliveryPending, tk.DeliveryDelivered, tk.DeliveryDead),
-	"WorkerState": values("serving: it takes no turns, for it does not have the role worker; silent: for longer than a live worker is",
+	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		tk.WorkerAlive, tk.WorkerServing, tk.WorkerDraining, tk.WorkerSilent, tk.WorkerStopped),
-	"WaitReason": values("why a message waits; more may be added",
+	"WaitReason": values("why a message waits; values may be added",
 		tk.WaitUnknownAgent, tk.WaitRetired, tk.WaitNotDue, tk.WaitEarlier, tk.WaitLaneHeld, tk.WaitBackoff, tk.WaitCalls, tk.WaitBudget, tk.WaitDeferred,
 		tk.WaitNotTaken, tk.WaitSilent, tk.WaitPaused, tk.WaitHoldOff, tk.WaitScheduler, tk.WaitNoWorker, tk.WaitNoSlot, tk.WaitModel, tk.WaitTick),
-	"ModelState": values("probing: it is down, and a turn tries it; unknown: nothing tells that it was ever asked; unused: no agent asks it any more",
+	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),
 	"DispatchOutcome": values("how a grant ended", "finished", "lost", "handed_back", "deferred", "unclaimed", "waiting"),
 	"LaneKind":        values("one lane for the agent, or one for each of its conversations", "agent", "conversation"),

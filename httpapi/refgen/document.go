@@ -23,8 +23,8 @@ func document() object {
 		paths[i].value = paths[i].value.(object).add(strings.ToLower(r.Method), operation(s, r))
 	}
 	problems := object{
-		{"Problem", problem("what is wrong, in a plain sentence", "application/problem+json", s.of(request.Problem{}), retryAfter, authenticate)},
-		{"ResponseProblem", problem("what is wrong, in the shape of OpenAI's API", "application/json", s.of(responses.ErrorBody{}), retryAfter, authenticate, shouldRetry)},
+		{"Problem", problem("an error with a plain sentence", "application/problem+json", s.of(request.Problem{}), retryAfter, authenticate)},
+		{"ResponseProblem", problem("an error in the format of OpenAI's API", "application/json", s.of(responses.ErrorBody{}), retryAfter, authenticate, shouldRetry)},
 	}
 	var listed []object
 	for _, tag := range tags {
@@ -49,9 +49,9 @@ func document() object {
 
 // Headers of problems.
 var (
-	retryAfter   = httpapi.Header{Name: "Retry-After", Type: 0, Doc: "with 429, and with 503 where too many requests are in progress or the process stops: seconds until the request may be sent again"}
-	authenticate = httpapi.Header{Name: "WWW-Authenticate", Type: "", Doc: "with 401, where no valid token was sent"}
-	shouldRetry  = httpapi.Header{Name: "X-Should-Retry", Type: "", Doc: "false: the client must not repeat the request by itself"}
+	retryAfter   = httpapi.Header{Name: "Retry-After", Type: 0, Doc: "with 429, and with 503 if too many requests are in progress or the process stops: seconds to wait before a retry"}
+	authenticate = httpapi.Header{Name: "WWW-Authenticate", Type: "", Doc: "with 401 if no valid token was sent"}
+	shouldRetry  = httpapi.Header{Name: "X-Should-Retry", Type: "", Doc: "false: the client must not retry by itself"}
 )
 
 func operation(s *schemas, r httpapi.Route) object {

@@ -1,6 +1,6 @@
-// Command refgen writes openapi.json, the description of the HTTP API, from the table of
-// routes and the Go types of what is sent and answered. It is run by go generate in httpapi;
-// a test fails while the file is not what it would write.
+// Command refgen writes openapi.json, the description of the HTTP API, from the table of routes and the
+// Go types of bodies and answers. "go generate" runs it in httpapi; a test fails while the file is out of
+// date.
 package main
 
 import (
@@ -26,12 +26,12 @@ func description() []byte {
 	e.SetEscapeHTML(false)
 	e.SetIndent("", " ")
 	if err := e.Encode(document()); err != nil {
-		panic(err) // it is made of texts and numbers
+		panic(err) // the document holds only strings, numbers, lists and objects
 	}
 	return b.Bytes()
 }
 
-// An object is a JSON object whose members keep their order.
+// An object is a JSON object with ordered members.
 type object []member
 
 type member struct {
@@ -39,10 +39,10 @@ type member struct {
 	value any
 }
 
-// add returns the object with one member more.
+// add returns the object with a member added.
 func (o object) add(name string, value any) object { return append(o, member{name, value}) }
 
-// MarshalJSON is of json.Marshaler.
+// MarshalJSON implements json.Marshaler.
 func (o object) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -12,15 +12,15 @@ import (
 	"time"
 )
 
-// schemas are those of Go types. A named struct, and a named string with few values, is a component.
+// schemas builds JSON schemas of Go types. A named struct or an enum is a component.
 //
-// A field's tag doc is its description; schema has what its type does not say, as
-// name=value,name=value with | between the values of a list. The names are those of JSON Schema, and
+// A field's tag doc is its description. Its tag schema adds what the type does not say, as
+// name=value,name=value with | between the values of a list. The names are keywords of JSON Schema, and
 //
-//	ref=Name   it is this component
-//	orEmpty    a named string may be empty too, and is no component then
+//	ref=Name   use this component
+//	orEmpty    an enum may be empty too; it is inlined
 //	nullable   a list or map may be null
-//	inline     a struct is no component
+//	inline     inline a struct
 //
 // A field is required unless it may be left out (omitempty, omitzero).
 type schemas struct {
@@ -30,7 +30,7 @@ type schemas struct {
 // of returns the schema of a value's type.
 func (s *schemas) of(value any) object { return s.tagged(value, "") }
 
-// tagged is of for what has a tag as well.
+// tagged is of for a value with a tag schema.
 func (s *schemas) tagged(value any, tag string) object {
 	return s.field(reflect.TypeOf(value), parseTag(tag))
 }
@@ -49,7 +49,7 @@ func (s *schemas) add(name string, o object) {
 	s.byName[name] = o
 }
 
-// strict says that a body of this type may have nothing else.
+// strict forbids additional properties in a body's schema.
 func (s *schemas) strict(body any) {
 	name := nameOf(reflect.TypeOf(body))
 	for _, m := range s.byName[name] {
@@ -146,7 +146,7 @@ func set(o object, option option) object {
 	return o.add(option.name, value)
 }
 
-// plain returns the schema of a type that is no pointer and has no options.
+// plain returns the schema of a type without options, which is not a pointer.
 func (s *schemas) plain(t reflect.Type) object {
 	switch t {
 	case reflect.TypeFor[time.Time]():
@@ -188,16 +188,16 @@ func (s *schemas) plain(t reflect.Type) object {
 		}
 		name := nameOf(t)
 		if _, known := s.byName[name]; !known {
-			s.add(name, nil) // it may have itself
+			s.add(name, nil) // the type may be recursive
 			s.add(name, s.described(name, s.structure(t)))
 		}
 		return ref("schemas", name)
 	default:
-		panic(fmt.Sprintf("say here what the schema of %s is", t))
+		panic(fmt.Sprintf("no schema for the type %s: add it here", t))
 	}
 }
 
-// described gives a component what its Go type does not say.
+// described adds fieldSchemas and docs to a component.
 func (s *schemas) described(name string, o object) object {
 	properties := o[len(o)-1].value.(object)
 	for i, p := range properties {
@@ -238,7 +238,7 @@ func (s *schemas) structure(t reflect.Type) object {
 				continue
 			}
 			kind, optional := f.Type, strings.Contains(options, "omit")
-			if optional && kind.Kind() == reflect.Pointer { // left out where it would be null
+			if optional && kind.Kind() == reflect.Pointer { // left out instead of null
 				kind = kind.Elem()
 			}
 			schema := s.field(kind, parseTag(f.Tag.Get("schema")))

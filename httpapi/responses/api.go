@@ -16,7 +16,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Store is what the API reads and writes; a *operate.Store is one.
+// A Store reads and writes responses; *operate.Store implements it.
 type Store interface {
 	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, repeated bool, err error)
 	Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error)
@@ -24,19 +24,19 @@ type Store interface {
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
 }
 
-// A Config says what an API serves.
+// A Config configures an API.
 type Config struct {
 	Store Store
-	// Rings subscribes to the doorbell of turns that have ended.
+	// Rings subscribes to the doorbell for ended turns.
 	Rings func() (rings <-chan struct{}, cancel func())
-	// Draining is closed when the process stops: streams and waits end then.
+	// Draining is closed when the process stops, which ends streams and waits.
 	Draining        <-chan struct{}
 	MaxMessageBytes int
-	KeepAlive       time.Duration // between comments in a stream
-	Wait            time.Duration // for a reply, where the client waits for it; 0: 5 min
+	KeepAlive       time.Duration // interval of comments in a stream
+	Wait            time.Duration // maximum wait for a reply that is neither streamed nor in the background; 0: 5 min
 }
 
-// An API answers requests. Several goroutines may use it.
+// An API answers requests. It is safe for concurrent use.
 type API struct{ cfg Config }
 
 // New returns an API. It starts nothing.
@@ -47,27 +47,27 @@ func New(cfg Config) *API {
 	return &API{cfg}
 }
 
-// A Caller is who asks.
+// A Caller is the sender of a request.
 type Caller struct {
-	TokenID  int64                   // 0: nobody is asked for one
-	Sees     func(agent string) bool // what is the agent's may be shown, and asked for
-	Operates bool                    // may cancel what others made
+	TokenID  int64                   // 0: a local request without a token
+	Sees     func(agent string) bool // reports whether the token covers an agent
+	Operates bool                    // may cancel responses of other tokens
 }
 
-// A Call is one request on its way.
+// A Call is one request and the writer of its answer.
 type Call struct {
 	W http.ResponseWriter
 	*http.Request
 	Caller      Caller
-	Body        []byte // of a request that has one
-	TraceParent string // the sender's trace context; empty: none
+	Body        []byte // body of the request, if it has one
+	TraceParent string // W3C trace context of the sender; empty: none
 }
 
 // keyOf returns the idempotency key of a request.
 func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 
-// Create accepts a message, and answers with its response: at once, with its events,
-// or when it is done.
+// Create accepts a message. It answers with the response at once (background), as a stream of events
+// (stream), or when the reply is written.
 func (a *API) Create(c Call) error {
 	r, err := parse(c.Body)
 	if err != nil {
@@ -100,20 +100,20 @@ func (a *API) Create(c Call) error {
 	return a.answer(c, id, wait)
 }
 
-// conversation returns the one that a request continues, or begins. A repeat with the same
-// key begins the same.
+// conversation returns the conversation that a request continues or starts. A new one is named by the
+// idempotency key if there is one, so that a repeat has the same conversation.
 func (a *API) conversation(c Call, r *request, kept *operate.Response) (string, error) {
 	switch key := keyOf(c.Request); {
 	case r.previous != "":
 		previous, err := a.find(c, r.previous)
 		if _, hidden := errors.AsType[*Error](err); hidden {
-			return "", invalid("previous_response_id", "previous_response_not_found", "there is no response %.60q to go on from", r.previous)
+			return "", invalid("previous_response_id", "previous_response_not_found", "there is no response %.60q to continue", r.previous)
 		}
 		if err != nil {
 			return "", err
 		}
 		if previous.Message.Agent != r.agent {
-			return "", invalid("previous_response_id", "invalid_value", "%s is of the agent %q: a conversation goes on with its own", r.previous, previous.Message.Agent)
+			return "", invalid("previous_response_id", "invalid_value", "%s is a response of the agent %q: set model to that agent", r.previous, previous.Message.Agent)
 		}
 		kept.Previous = previous.Message.ID
 		return previous.Message.Conversation, nil
@@ -127,7 +127,7 @@ func (a *API) conversation(c Call, r *request, kept *operate.Response) (string, 
 	}
 }
 
-// find reads the response that an id names, if the caller may see it.
+// find reads a response by id, if it is visible to the caller.
 func (a *API) find(c Call, id string) (operate.Response, error) {
 	message, ok := messageOf(id)
 	if !ok {
@@ -140,7 +140,7 @@ func (a *API) find(c Call, id string) (operate.Response, error) {
 	return r, err
 }
 
-// Get gives a response as it stands, or its events.
+// Get answers with a response in its current state, or streams its events.
 func (a *API) Get(c Call) error {
 	stream, after, err := eventsAsked(c)
 	if err != nil {
@@ -150,8 +150,8 @@ func (a *API) Get(c Call) error {
 	if err != nil {
 		return err
 	}
-	if last := int64(len(eventsOf(r))) - 1; after > last { // nobody has an event that has not come
-		return invalid("starting_after", "invalid_value", "starting_after is beyond the newest event of the response, which has the number %d", last)
+	if last := int64(len(eventsOf(r))) - 1; after > last { // no client can have an event that was not sent
+		return invalid("starting_after", "invalid_value", "starting_after is beyond the newest event of the response, which is %d", last)
 	}
 	if stream && c.Method != http.MethodHead {
 		return a.stream(c, r.Message.ID, after)
@@ -159,7 +159,7 @@ func (a *API) Get(c Call) error {
 	return write(c.W, http.StatusOK, viewOf(r))
 }
 
-// eventsAsked says whether a GET is for events, and after which number.
+// eventsAsked reports whether a GET asks for events, and after which number; -1: from the first.
 func eventsAsked(c Call) (stream bool, after int64, err error) {
 	query := c.URL.Query()
 	switch text := query.Get("stream"); {
@@ -167,10 +167,10 @@ func eventsAsked(c Call) (stream bool, after int64, err error) {
 		if stream, err = strconv.ParseBool(text); err != nil {
 			return false, 0, invalid("stream", "invalid_type", "stream must be true or false")
 		}
-	case len(c.Body) > 0: // openai-go says it there
+	case len(c.Body) > 0: // openai-go sends stream in the body of the GET
 		var body struct{ Stream bool }
 		if json.Unmarshal(c.Body, &body) != nil {
-			return false, 0, invalid("", "invalid_json", "the request's body is no JSON object")
+			return false, 0, invalid("", "invalid_json", "the request's body is not a JSON object")
 		}
 		stream = body.Stream
 	}
@@ -178,33 +178,32 @@ func eventsAsked(c Call) (stream bool, after int64, err error) {
 	if text := query.Get("starting_after"); text != "" {
 		after, err = strconv.ParseInt(text, 10, 64)
 		if err != nil || after < 0 || !stream {
-			return false, 0, invalid("starting_after", "invalid_value", "starting_after must be the sequence_number of an event, and goes with stream=true")
+			return false, 0, invalid("starting_after", "invalid_value", "starting_after must be the sequence_number of an event, and requires stream=true")
 		}
 	}
 	return stream, after, nil
 }
 
-// cancelTime is what a worker may take to end its turn before the answer says that it
-// is not ended yet.
+// cancelTime is how long Cancel waits for the worker to end its turn.
 const cancelTime = 10 * time.Second
 
-// Cancel cancels a response that is not done, and gives it.
+// Cancel cancels a response that is not complete, and answers with it.
 func (a *API) Cancel(c Call) error {
 	r, err := a.find(c, c.PathValue("id"))
 	if err != nil {
 		return err
 	}
 	if !c.Caller.Operates && r.TokenID != c.Caller.TokenID {
-		return &Error{Status: http.StatusForbidden, Code: "insufficient_permissions", Message: "another token made this response: cancelling it needs the scope \"operate\""}
+		return &Error{Status: http.StatusForbidden, Code: "insufficient_permissions", Message: "this response was created with another token: cancelling it requires the scope \"operate\""}
 	}
-	_, err = a.cfg.Store.CancelMessage(c.Context(), r.Message.ID, "asked by its sender")
-	if err != nil && !errors.Is(err, turnkeeper.ErrWrongState) { // else it is done already
+	_, err = a.cfg.Store.CancelMessage(c.Context(), r.Message.ID, "requested by its sender")
+	if err != nil && !errors.Is(err, turnkeeper.ErrWrongState) { // ErrWrongState: already complete
 		return err
 	}
 	return a.answer(c, r.Message.ID, cancelTime)
 }
 
-// An InputList is what was sent: one message.
+// An InputList is the input of a response: one message.
 type InputList struct {
 	Object  string `json:"object" schema:"const=list"`
 	Data    []item `json:"data"`
@@ -213,7 +212,7 @@ type InputList struct {
 	HasMore bool   `json:"has_more"`
 }
 
-// Input gives the message of a response.
+// Input answers with the message of a response.
 func (a *API) Input(c Call) error {
 	r, err := a.find(c, c.PathValue("id"))
 	if err != nil {
@@ -223,7 +222,7 @@ func (a *API) Input(c Call) error {
 	return write(c.W, http.StatusOK, InputList{"list", []item{in}, in.ID, in.ID, false})
 }
 
-// A Model is an agent, as a model.
+// A Model is an agent in the format of a model.
 type Model struct {
 	ID      string `json:"id"`
 	Object  string `json:"object" schema:"const=model"`
@@ -252,7 +251,7 @@ func (a *API) Models(c Call) error {
 	return write(c.W, http.StatusOK, all)
 }
 
-// Model gives one of them.
+// Model answers with one of them.
 func (a *API) Model(c Call) error {
 	agents, err := a.cfg.Store.Agents(c.Context())
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package responses speaks OpenAI's Responses API for agents. A response is a
-// message of the inbox, its id is resp_ and the message's, its model is the agent,
-// and what it goes on from is the conversation. A client's library needs to know
-// the base URL and nothing else.
+// Package responses implements OpenAI's Responses API for agents, for OpenAI's client libraries with
+// another base URL. A response is a message of the inbox: its id is "resp_" and the message's id, its
+// model is the agent, and previous_response_id continues a conversation.
 //
-// The events of a response are made from what is stored of it and of nothing else, so
-// that each has the same number and content whenever, and by whichever process, it is
-// sent. Text is streamed once it is the reply: that API has no event that takes back
-// text which a lost worker, another attempt or a further round makes void.
+// The events of a response are computed from its stored state only, so an event has the same number
+// and content whenever and by whichever process it is sent. Text is streamed only once it is the
+// reply: the Responses API has no event that takes back text, as a lost worker, another attempt or
+// another round would require.
 //
-// The package identifies callers only by a Caller. It has no state.
+// The package has no state.
 package responses

@@ -11,31 +11,31 @@ import (
 	"turnkeeper"
 )
 
-// An Error is told to the client in the shape that clients of OpenAI's API read.
+// An Error is an error in the format of OpenAI's API.
 type Error struct {
 	Status  int
 	Message string
-	Param   string // the parameter that is wrong; empty: none
-	Code    string // for programs; empty: none
+	Param   string // invalid parameter; empty: none
+	Code    string // code for programs; empty: none
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// ErrGone says that the client is gone, or that the answer has begun.
+// ErrGone says that no error can be sent: the client has disconnected, or the answer has begun.
 var ErrGone = errors.New("the answer has begun")
 
-// chatCompletions is a path that OpenAI's clients try and this API does not have.
+// chatCompletions is a path that OpenAI's clients use and this API does not have.
 const chatCompletions = "/v1/chat/completions"
 
-// NoPath returns the detail of the refusal of a path that does not exist.
+// NoPath returns the detail of the 404 problem for an unknown path.
 func NoPath(path string) string {
 	if path == chatCompletions {
-		return "this server has OpenAI's Responses API, and not chat completions: send the request to POST /v1/responses"
+		return "chat completions are not supported: send the request to POST /v1/responses (OpenAI's Responses API)"
 	}
-	return "there is nothing at this path: GET /openapi.json tells what there is"
+	return "unknown path: GET /openapi.json describes the API"
 }
 
-// Speaks reports whether errors of a path are told in this shape.
+// Speaks reports whether errors of a path have the format of OpenAI's API.
 func Speaks(path string) bool {
 	for _, root := range []string{"/v1/responses", "/v1/models", chatCompletions} {
 		if rest, under := strings.CutPrefix(path, root); under && (rest == "" || rest[0] == '/') {
@@ -45,7 +45,7 @@ func Speaks(path string) bool {
 	return false
 }
 
-// An ErrorBody is an error as clients of OpenAI's API read it.
+// An ErrorBody is the JSON body of an Error.
 type ErrorBody struct {
 	Error errorView `json:"error" schema:"inline"`
 }
@@ -68,9 +68,8 @@ func (e *Error) Refuse(w http.ResponseWriter, r *http.Request) error {
 	case e.Status == http.StatusUnauthorized:
 		code = "invalid_api_key"
 	}
-	// Clients repeat by themselves what fails with 409 or 5xx. The first never comes to
-	// another end; the others may have been accepted, and a repeat without a key is
-	// another message.
+	// OpenAI's clients retry 409 and 5xx by themselves. A retry of a 409 cannot succeed, and after a
+	// 5xx the message may have been accepted: without a key, a retry would send another.
 	if e.Status == http.StatusConflict || kind == "server_error" && r.Method == http.MethodPost && keyOf(r) == "" {
 		w.Header().Set("X-Should-Retry", "false")
 	}
@@ -88,11 +87,11 @@ func noResponse(id string) *Error {
 func noModel(name string) *Error {
 	return &Error{
 		Status: http.StatusNotFound, Param: "model", Code: "model_not_found",
-		Message: fmt.Sprintf("there is no agent %.80q, or it is not for this token: GET /v1/models lists those that are", name),
+		Message: fmt.Sprintf("there is no agent %.80q, or this token does not cover it: GET /v1/models lists the agents", name),
 	}
 }
 
-// accepted puts what the store says of a new message into the words of this API.
+// accepted converts an error of accepting a message into an Error, if the client caused it.
 func accepted(agent string, err error) error {
 	switch {
 	case errors.Is(err, turnkeeper.ErrUnknownAgent):
@@ -123,7 +122,7 @@ func write(w http.ResponseWriter, status int, value any) error {
 	return nil
 }
 
-// encode writes a value as JSON on one line, with its end.
+// encode writes a value as one line of JSON, with a newline at its end.
 func encode(b *bytes.Buffer, value any) error {
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)

@@ -6,7 +6,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// An event is one of a response's stream.
+// An event is an event of a response's stream.
 type event struct {
 	Type         string      `json:"type"`
 	Number       int64       `json:"sequence_number"`
@@ -21,12 +21,12 @@ type event struct {
 	Logprobs     *[]struct{} `json:"logprobs,omitempty"`
 }
 
-// pieceBytes is about how much of the reply one delta carries. Whoever changes it, or
-// the order of events, gives other numbers to events that clients have by the old ones.
+// pieceBytes is the maximum length of a delta. Changing it, or the order of events, changes the
+// numbers of events that clients may resume from.
 const pieceBytes = 1024
 
-// eventsOf returns all events of a response that have come so far, numbered from 0. They
-// depend on what is stored only: later ones are added, and those before stay.
+// eventsOf returns all events of a response so far, numbered from 0. They depend only on the stored
+// state; progress appends events and changes none.
 func eventsOf(r operate.Response) []event {
 	s := series{r: r}
 	s.lifecycle("response.created", openView(r, statusQueued))
@@ -43,7 +43,7 @@ func eventsOf(r operate.Response) []event {
 	case statusIncomplete:
 		s.reply(status)
 		s.lifecycle("response.incomplete", viewOf(r))
-	case statusCancelled: // there is no event of its own for that: its status says it
+	case statusCancelled: // the API has no event for it; the status in the event says it
 		s.lifecycle("response.incomplete", viewOf(r))
 	case statusFailed:
 		s.lifecycle("response.failed", viewOf(r))
@@ -63,7 +63,7 @@ func (s *series) add(e event) {
 
 func (s *series) lifecycle(kind string, view Response) { s.add(event{Type: kind, Response: &view}) }
 
-// reply adds the events of the reply, as it would have been streamed.
+// reply adds the events of a streamed reply.
 func (s *series) reply(status string) {
 	at := event{OutputIndex: new(0), ItemID: outputOf(s.r, "").ID, ContentIndex: new(0)}
 	begun, whole := outputOf(s.r, statusInProgress), outputOf(s.r, status, text(s.r.Reply))
@@ -83,7 +83,7 @@ func with(e event, kind string, set func(*event)) event {
 	return e
 }
 
-// pieces cuts a text between characters.
+// pieces splits a text into pieces of at most pieceBytes, between characters.
 func pieces(text string) (all []string) {
 	for len(text) > pieceBytes {
 		cut := pieceBytes

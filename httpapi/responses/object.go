@@ -15,12 +15,12 @@ const (
 	statusQueued     = "queued"
 	statusInProgress = "in_progress"
 	statusCompleted  = "completed"
-	statusIncomplete = "incomplete" // a degraded reply: there is an answer, and not all that was asked
+	statusIncomplete = "incomplete" // the reply is degraded
 	statusFailed     = "failed"
 	statusCancelled  = "cancelled"
 )
 
-// A Response is what clients read of one.
+// A Response is a response in OpenAI's format, with the field turnkeeper added.
 type Response struct {
 	ID                string             `json:"id"`
 	Object            string             `json:"object" schema:"const=response"`
@@ -81,7 +81,7 @@ type usage struct {
 	TotalTokens int64 `json:"total_tokens"`
 }
 
-// own is what a response is here.
+// own is the turn of a response in Turnkeeper's terms.
 type own struct {
 	MessageID  turnkeeper.MessageID   `json:"message_id"`
 	TurnID     turnkeeper.TurnID      `json:"turn_id"`
@@ -91,7 +91,7 @@ type own struct {
 	Calls      []views.ReplyCall      `json:"calls"`
 }
 
-// An item is a message: the reply in an output, what was sent in a list of the input.
+// An item is a message: the reply in an output, or the sent message in a list of inputs.
 type item struct {
 	ID      string `json:"id"`
 	Type    string `json:"type" schema:"const=message"`
@@ -111,7 +111,7 @@ const idPrefix = "resp_"
 
 func idOf(id turnkeeper.MessageID) string { return idPrefix + strconv.FormatInt(int64(id), 10) }
 
-// messageOf returns the message that an id names.
+// messageOf returns the message id in a response's id.
 func messageOf(id string) (turnkeeper.MessageID, bool) {
 	digits, ok := strings.CutPrefix(id, idPrefix)
 	n, err := strconv.ParseInt(digits, 10, 64)
@@ -133,10 +133,10 @@ func statusOf(r operate.Response) string {
 	if r.Message.Attempts == 0 {
 		return statusQueued
 	}
-	return statusInProgress // also between two attempts
+	return statusInProgress // also between attempts
 }
 
-// viewOf returns a response as it stands.
+// viewOf returns a response in its current state.
 func viewOf(r operate.Response) Response {
 	view := openView(r, statusOf(r))
 	if r.Outcome == "" {
@@ -149,7 +149,7 @@ func viewOf(r operate.Response) Response {
 	case statusCompleted, statusIncomplete:
 		view.Output = []item{outputOf(r, statusOf(r), text(r.Reply))}
 	case statusFailed:
-		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // silent: an error needs a text
+		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // an error needs a text, also if the agent is silent
 	}
 	if view.Status == statusIncomplete {
 		view.IncompleteDetails = &incompleteDetails{string(r.StopReason)}
@@ -157,7 +157,7 @@ func viewOf(r operate.Response) Response {
 	return view
 }
 
-// openView returns a response that has no end yet, at a status.
+// openView returns a response without a result, with the given status.
 func openView(r operate.Response, status string) Response {
 	m := r.Message
 	view := Response{
@@ -178,7 +178,7 @@ func outputOf(r operate.Response, status string, content ...part) item {
 
 func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{}{}} }
 
-// inputOf returns the message that was sent.
+// inputOf returns the sent message.
 func inputOf(r operate.Response) item {
 	return item{"msg_in_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "user", statusCompleted, []part{{Type: "input_text", Text: r.Message.Body}}}
 }

@@ -11,11 +11,11 @@ import (
 	"turnkeeper"
 )
 
-// A Request is the body of POST /v1/responses, as it is described to clients. A parameter is
-// looked up in the table below, which knows more of them.
+// A Request is the body of POST /v1/responses as described to clients. The table parameters has all
+// accepted parameters.
 type Request struct {
-	Model        string            `json:"model" doc:"an agent's name; turnkeeper/ may stand before it"`
-	Input        any               `json:"input" doc:"a text, or a list of messages of the role user with text"`
+	Model        string            `json:"model" doc:"an agent's name, optionally with the prefix turnkeeper/"`
+	Input        any               `json:"input" doc:"a text, or a list of text messages with the role user"`
 	Background   bool              `json:"background,omitempty" schema:"default=false"`
 	Stream       bool              `json:"stream,omitempty" schema:"default=false"`
 	Store        bool              `json:"store,omitempty" schema:"const=true"`
@@ -24,30 +24,30 @@ type Request struct {
 	Metadata     map[string]string `json:"metadata,omitempty" schema:"nullable,maxProperties=16"`
 }
 
-// A request is the body of POST /v1/responses, understood.
+// A request is the parsed body of POST /v1/responses.
 type request struct {
 	agent        string
 	body         string
 	previous     string // id of a response; empty: none
-	conversation string // empty: none was named
+	conversation string // empty: not given
 	metadata     map[string]string
 	background   bool
 	stream       bool
 }
 
-// Bounds of metadata, which are OpenAI's.
+// OpenAI's limits of metadata.
 const (
 	maxPairs = 16
 	maxKey   = 64
 	maxValue = 512
 )
 
-// A parameter takes in its value, which is not null.
+// A parameter stores its value, which is not null, in the request.
 type parameter func(*request, json.RawMessage) error
 
-// What a request may have. What would change the answer and cannot be had is refused;
-// what only tunes the model or its provider is the agent's definition's to say, and is
-// read over.
+// parameters are the accepted parameters. A parameter that would change the answer and is not
+// supported is refused; one that only tunes the model or its provider is ignored, because the agent's
+// definition sets that.
 var parameters = map[string]parameter{
 	"model": takeModel,
 	"input": takeInput,
@@ -62,14 +62,14 @@ var parameters = map[string]parameter{
 	"metadata":     takeMetadata,
 
 	"store":             takeStore,
-	"instructions":      refuseUnless("instructions", "what the agent is told is in its definition: send it as input, or have the definition changed", `""`),
-	"tools":             refuseUnless("tools", "the agent has the tools of its definition, and runs them itself", `[]`),
-	"tool_choice":       refuseUnless("tool_choice", "the agent chooses its tools itself", `"auto"`),
+	"instructions":      refuseUnless("instructions", "the agent's instructions are in its definition: send the text as input, or change the definition", `""`),
+	"tools":             refuseUnless("tools", "the agent's tools are in its definition, and the server runs them", `[]`),
+	"tool_choice":       refuseUnless("tool_choice", "the agent chooses its tools", `"auto"`),
 	"text":              takeText,
-	"max_output_tokens": refuseUnless("max_output_tokens", "the agent's definition bounds what it may say and spend"),
-	"max_tool_calls":    refuseUnless("max_tool_calls", "the agent's definition bounds its tool calls"),
-	"prompt":            refuseUnless("prompt", "there are no stored prompts: an agent is one"),
-	"top_logprobs":      refuseUnless("top_logprobs", "probabilities are not kept", `0`),
+	"max_output_tokens": refuseUnless("max_output_tokens", "the agent's definition limits the length and cost of answers"),
+	"max_tool_calls":    refuseUnless("max_tool_calls", "the agent's definition limits its tool calls"),
+	"prompt":            refuseUnless("prompt", "stored prompts are not supported: use an agent"),
+	"top_logprobs":      refuseUnless("top_logprobs", "probabilities are not stored", `0`),
 
 	"temperature": ignore, "top_p": ignore, "reasoning": ignore, "parallel_tool_calls": ignore, "truncation": ignore,
 	"service_tier": ignore, "include": ignore, "stream_options": ignore, "user": ignore, "safety_identifier": ignore,
@@ -79,7 +79,7 @@ var parameters = map[string]parameter{
 func parse(body []byte) (*request, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil || fields == nil {
-		return nil, invalid("", "invalid_json", "the request's body is no JSON object")
+		return nil, invalid("", "invalid_json", "the request's body is not a JSON object")
 	}
 	r := &request{}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
@@ -100,12 +100,12 @@ func parse(body []byte) (*request, error) {
 func (r *request) check() error {
 	switch {
 	case r.agent == "":
-		return invalid("model", "missing_required_parameter", "model is missing: it is the name of an agent")
+		return invalid("model", "missing_required_parameter", "model is missing: set it to an agent's name")
 	case strings.TrimSpace(r.body) == "":
 		return invalid("input", "empty_input", "%s", turnkeeper.ErrEmptyMessage)
 	case r.previous != "" && r.conversation != "":
 		return invalid("previous_response_id", "mutually_exclusive_parameters",
-			"previous_response_id and conversation say both what is continued: send one of them")
+			"previous_response_id and conversation exclude each other: send one of them")
 	default:
 		return nil
 	}
@@ -120,7 +120,7 @@ func scalar[T any](name, kind string, value json.RawMessage, to *T) error {
 
 func ignore(*request, json.RawMessage) error { return nil }
 
-// refuseUnless refuses every value but those that ask for nothing.
+// refuseUnless refuses every value except those equal to the default.
 func refuseUnless(name, why string, nothing ...string) parameter {
 	return func(_ *request, value json.RawMessage) error {
 		if slices.Contains(nothing, string(value)) {
@@ -130,7 +130,7 @@ func refuseUnless(name, why string, nothing ...string) parameter {
 	}
 }
 
-// modelPrefix may stand before an agent's name, for clients that want a provider's.
+// modelPrefix is an optional prefix of an agent's name, for clients that require provider/model.
 const modelPrefix = "turnkeeper/"
 
 func takeModel(r *request, value json.RawMessage) error {
@@ -147,7 +147,7 @@ func takeStore(_ *request, value json.RawMessage) error {
 	if err := scalar("store", "true or false", value, &store); err != nil || store {
 		return err
 	}
-	return invalid("store", "unsupported_value", "store cannot be false: a turn lives by what is stored; retention and \"turnctl purge\" remove it")
+	return invalid("store", "unsupported_value", "store cannot be false: turns are always stored; retention and \"turnctl purge\" delete them")
 }
 
 func takeText(_ *request, value json.RawMessage) error {
@@ -176,7 +176,7 @@ func takeConversation(r *request, value json.RawMessage) error {
 }
 
 func takeMetadata(r *request, value json.RawMessage) error {
-	var pairs map[string]*string // nil: null, which is no text
+	var pairs map[string]*string // nil: null, which is refused
 	if err := scalar("metadata", "an object of strings", value, &pairs); err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ func takeMetadata(r *request, value json.RawMessage) error {
 		r.metadata[name] = *v
 	}
 	if len(r.metadata) > maxPairs {
-		return invalid("metadata", "object_above_max_properties", "metadata has %d pairs, at most %d may be", len(r.metadata), maxPairs)
+		return invalid("metadata", "object_above_max_properties", "metadata has %d pairs, the limit is %d", len(r.metadata), maxPairs)
 	}
 	for name, v := range r.metadata {
 		if utf8.RuneCountInString(name) > maxKey || utf8.RuneCountInString(v) > maxValue {
-			return invalid("metadata", "string_above_max_length", "metadata %.64q is too long: a name may have %d characters, a value %d", name, maxKey, maxValue)
+			return invalid("metadata", "string_above_max_length", "metadata %.64q is too long: the limit is %d characters for a name, and %d for a value", name, maxKey, maxValue)
 		}
 		if strings.ContainsRune(name+v, 0) {
 			return invalid("metadata", "invalid_value", "metadata %.64q has a NUL character", name)
@@ -201,7 +201,7 @@ func takeMetadata(r *request, value json.RawMessage) error {
 	return nil
 }
 
-// takeInput takes a text, or a list of the user's messages.
+// takeInput reads a text, or a list of the user's messages.
 func takeInput(r *request, value json.RawMessage) error {
 	if json.Unmarshal(value, &r.body) == nil {
 		return nil
@@ -233,9 +233,9 @@ func (item inputItem) texts(at string) ([]string, error) {
 	case item.Type != "" && item.Type != "message":
 		return nil, invalid(at+".type", "unsupported_value", "%s cannot be of type %.40q: only messages can be sent", at, item.Type)
 	case item.Role == "assistant":
-		return nil, invalid(at+".role", "unsupported_value", "%s is the assistant's: what was said before is known by previous_response_id or conversation", at)
+		return nil, invalid(at+".role", "unsupported_value", "%s has the role assistant: continue a conversation with previous_response_id or conversation instead", at)
 	case item.Role != "user":
-		return nil, invalid(at+".role", "unsupported_value", "%s has the role %.40q, it must be user: what the agent is told beside is in its definition", at, item.Role)
+		return nil, invalid(at+".role", "unsupported_value", "%s has the role %.40q, it must be user: instructions are in the agent's definition", at, item.Role)
 	}
 	var text string
 	if json.Unmarshal(item.Content, &text) == nil {
@@ -249,7 +249,7 @@ func (item inputItem) texts(at string) ([]string, error) {
 	for j, part := range parts {
 		if part.Type != "input_text" {
 			return nil, invalid(fmt.Sprintf("%s.content[%d].type", at, j), "unsupported_value",
-				"%s.content[%d] cannot be of type %.40q: agents read text (input_text)", at, j, part.Type)
+				"%s.content[%d] cannot be of type %.40q: only text (input_text) is supported", at, j, part.Type)
 		}
 		texts = append(texts, part.Text)
 	}

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	pollTime     = time.Second      // between looks, where no doorbell rings
-	writeTimeout = 30 * time.Second // for a client to read what is written
+	pollTime     = time.Second      // interval of queries without a doorbell
+	writeTimeout = 30 * time.Second // time a client has to read one write
 )
 
-// A watch wakes whoever waits for a response when there may be something new.
+// A watch tells a handler that waits for a response when to query it again.
 type watch struct {
 	rings    <-chan struct{}
 	poll     *time.Ticker
@@ -38,7 +38,7 @@ func (a *API) watch(over time.Duration) *watch {
 	return w
 }
 
-// Why a watch returned.
+// A reason is why watch.next returned.
 type reason int
 
 const (
@@ -46,7 +46,7 @@ const (
 	keepAlive
 	stopped // the process stops
 	timeUp
-	gone // the client is
+	gone // the client has disconnected
 )
 
 func (w *watch) next(ctx context.Context) reason {
@@ -66,7 +66,7 @@ func (w *watch) next(ctx context.Context) reason {
 	}
 }
 
-// answer gives a response when it is done; as it stands, when the time is over first.
+// answer waits for a response to complete, at most wait, and answers with its state.
 func (a *API) answer(c Call, id turnkeeper.MessageID, wait time.Duration) error {
 	_ = http.NewResponseController(c.W).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	r, why, err := a.await(c.Context(), id, wait)
@@ -76,9 +76,9 @@ func (a *API) answer(c Call, id turnkeeper.MessageID, wait time.Duration) error 
 	case why == gone:
 		return ErrGone
 	case why == stopped && r.Outcome == "" && c.Method == http.MethodPost && keyOf(c.Request) != "":
-		// Its repeat is the same response, and waits at another process.
+		// With a key, a repeat at another process waits for the same response.
 		c.W.Header().Set("Retry-After", "1")
-		return &Error{Status: http.StatusServiceUnavailable, Message: "this process is stopping; the response goes on: repeat the request, with its Idempotency-Key, or poll " + idOf(id), Code: "stopping"}
+		return &Error{Status: http.StatusServiceUnavailable, Message: "this process is stopping, but the response continues: repeat the request with its Idempotency-Key, or poll " + idOf(id), Code: "stopping"}
 	}
 	return write(c.W, http.StatusOK, viewOf(r))
 }
@@ -100,9 +100,8 @@ func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Dura
 	}
 }
 
-// stream writes the events of a response that have numbers above after, those that
-// are and those that come. A stream that ends before the last one is broken off, so
-// that no client takes it for whole.
+// stream writes the present and future events of a response with numbers above after. A stream that
+// cannot reach the last event ends with a connection error, so that no client takes it for complete.
 func (a *API) stream(c Call, id turnkeeper.MessageID, after int64) error {
 	out := &writer{c.W, http.NewResponseController(c.W)}
 	c.W.Header().Set("Content-Type", "text/event-stream")
@@ -113,9 +112,9 @@ func (a *API) stream(c Call, id turnkeeper.MessageID, after int64) error {
 	w := a.watch(0)
 	defer w.cancel()
 	for {
-		r, err := a.cfg.Store.Response(c.Context(), id) // with another error: it is read again
+		r, err := a.cfg.Store.Response(c.Context(), id) // another error is temporary
 		if errors.Is(err, turnkeeper.ErrNotFound) {
-			panic(http.ErrAbortHandler) // it was purged: nothing more will come
+			panic(http.ErrAbortHandler) // purged
 		}
 		if err == nil {
 			for _, e := range eventsOf(r) {
@@ -133,7 +132,7 @@ func (a *API) stream(c Call, id turnkeeper.MessageID, after int64) error {
 		}
 		switch why := w.next(c.Context()); why {
 		case keepAlive:
-			// One line: a client that sends on an empty event at an empty line gets none.
+			// One line, without the empty line that ends an event: some clients would deliver an empty event.
 			if err := out.write([]byte(": still here\n")); err != nil {
 				return ErrGone
 			}

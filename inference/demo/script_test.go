@@ -280,7 +280,7 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 		"empty":            {"a.demo.yaml", "", "a.demo.yaml: the script is empty: give it steps"},
 		"its name":         {"A B.demo.yaml", "steps: [{text: a}]", "the file's name is the script's"},
 		"the built-in":     {"script.demo.yaml", "steps: [{text: a}]", "that is built in"},
-		"no YAML":          {"a.demo.yaml", "steps: [", "a.demo.yaml:1: this cannot be read as YAML"},
+		"no YAML":          {"a.demo.yaml", "steps: [", "a.demo.yaml:1: invalid YAML"},
 		"a list":           {"a.demo.yaml", "- text: a", "a.demo.yaml:1: the settings must be a mapping"},
 		"another key":      {"a.demo.yaml", "step: [{text: a}]", `unknown key "step" (did you mean "steps"?)`},
 		"no steps":         {"a.demo.yaml", "steps: []", "there are no steps: give a list of answers"},

@@ -15,14 +15,14 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// apiConns are the API's own connections to the database: whoever asks it much
-// takes none from the turns.
+// apiConns is the size of the API's own connection pool: busy clients of the API take no connections
+// from turns.
 const apiConns = 4
 
-// apiCloseTime is what requests get to end once the worker has stopped.
+// apiCloseTime is the time that requests have to finish once the worker has stopped.
 const apiCloseTime = 3 * time.Second
 
-// An api is the HTTP API of a worker; nil: it has none.
+// An api is the HTTP API of a worker; nil: none.
 type api struct {
 	*httpapi.Server
 	served *httpapi.API
@@ -30,7 +30,7 @@ type api struct {
 	log    *zap.Logger
 }
 
-// openAPI serves the HTTP API at the worker's address, if it has one.
+// openAPI starts the HTTP API, if the worker has an address for it.
 func (w *worker) openAPI(ctx context.Context) (*api, error) {
 	if w.bound.api == nil {
 		return nil, nil //nolint:nilnil // there is none
@@ -48,8 +48,8 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 	return &api{httpapi.Serve(served, w.bound.api, w.cfg.HTTPConnections), served, store, w.log}, nil
 }
 
-// needToken says that nobody is served without one. By another name the API is called from
-// elsewhere, through a proxy say.
+// needToken reports whether every request needs a token. allowed_hosts means that the API is reachable
+// from other machines, for example through a proxy.
 func (w *worker) needToken() bool { return !onLoopback(w.bound.api) || len(w.cfg.AllowedHosts) > 0 }
 
 func onLoopback(l net.Listener) bool {
@@ -57,21 +57,20 @@ func onLoopback(l net.Listener) bool {
 	return ok && address.IP.IsLoopback()
 }
 
-// checkTokens refuses to serve others than this machine when nobody could be
-// told from anybody.
+// checkTokens refuses to serve other machines if there is no token yet: no client could authenticate.
 func (w *worker) checkTokens(ctx context.Context) error {
 	if w.bound.api == nil || !w.needToken() {
 		return nil
 	}
 	there, err := w.store.AnyToken(ctx)
 	if err == nil && !there {
-		err = fmt.Errorf("listen is %s, which other machines can reach by that address or by allowed_hosts, and there is no token yet: "+
-			"make one with \"turnctl tokens create\", or listen on 127.0.0.1 without allowed_hosts", w.bound.api.Addr())
+		err = fmt.Errorf("listen is %s: because of that address or allowed_hosts every request needs a token, and there is no token yet: "+
+			"create one with \"turnctl tokens create\", or listen on 127.0.0.1 without allowed_hosts", w.bound.api.Addr())
 	}
 	return err
 }
 
-// allowedHosts are the names of the settings, and the one it listens on.
+// allowedHosts returns the setting allowed_hosts and the host of listen.
 func allowedHosts(cfg *config.Config) []string {
 	hosts := cfg.AllowedHosts
 	if host, _, err := net.SplitHostPort(cfg.Listen); err == nil && host != "" {
@@ -80,7 +79,7 @@ func allowedHosts(cfg *config.Config) []string {
 	return hosts
 }
 
-// url is where the API is; empty: there is none.
+// url returns the API's URL; empty: no API.
 func (a *api) url() string {
 	if a == nil {
 		return ""
@@ -88,17 +87,17 @@ func (a *api) url() string {
 	return "http://" + a.Address()
 }
 
-// watchers is how many clients follow a turn's events.
+// watchers returns the number of clients that follow the events of a turn.
 func (a *api) watchers() int { return a.served.Watchers() }
 
-// drain tells clients to go on elsewhere; other requests are answered until close.
+// drain ends streams and waits; other requests are answered until close.
 func (a *api) drain() {
 	if a != nil {
 		a.Drain()
 	}
 }
 
-// close stops; hard ends what still runs at once.
+// close stops the API within apiCloseTime; when hard ends, at once.
 func (a *api) close(hard context.Context) {
 	if a == nil {
 		return
@@ -107,7 +106,7 @@ func (a *api) close(hard context.Context) {
 	defer cancel()
 	defer context.AfterFunc(hard, cancel)()
 	if err := a.Close(ctx); err != nil {
-		a.log.Warn("the HTTP API was not stopped in good order", zap.Error(err))
+		a.log.Warn("could not stop the HTTP API cleanly", zap.Error(err))
 	}
 	a.store.Close()
 }

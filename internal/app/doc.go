@@ -1,5 +1,4 @@
-// Package app runs a worker: it opens the database of checked settings, makes what
-// turns need (package setup), and starts and stops what runs in the background. It
-// decides nothing of its own; what a program says to a person is for the packages
-// of internal/cli.
+// Package app runs a worker with checked settings: it opens the database, sets up what turns need
+// (package setup), and starts and stops the background tasks. Output for people is in the packages of
+// internal/cli.
 package app

@@ -14,19 +14,19 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// Points of a worker's own life.
+// Fault points of a worker's start and stop.
 const (
-	pointStarting = "worker.starting"   // the schema is there, nothing is running
-	pointReady    = "worker.ready"      // it takes work
+	pointStarting = "worker.starting"   // the schema is ready, nothing runs
+	pointReady    = "worker.ready"      // the worker takes work
 	pointBeat     = "worker.beat"       // before a heartbeat
-	pointBeaten   = "worker.beaten"     // after it
-	pointStopping = "shutdown.begin"    // the first signal has come
-	pointDrained  = "shutdown.draining" // others know that it takes no more turns
+	pointBeaten   = "worker.beaten"     // after a heartbeat
+	pointStopping = "shutdown.begin"    // after the first signal
+	pointDrained  = "shutdown.draining" // the worker has announced that it takes no more turns
 	pointStopped  = "shutdown.stopped"  // no turn runs
-	pointNoted    = "shutdown.noted"    // its end is on record
+	pointNoted    = "shutdown.noted"    // its stop is recorded
 )
 
-// FaultPoints are all points there are, in the order of a message's way.
+// FaultPoints returns all fault points, in the order in which a message passes them.
 func FaultPoints() []string {
 	return slices.Concat(
 		storage.FaultPoints(), grants.FaultPoints(), journal.FaultPoints(), scheduler.FaultPoints(), jobs.FaultPoints(), agentturn.FaultPoints(), webhooks.FaultPoints(),

@@ -13,14 +13,14 @@ import (
 	"turnkeeper/telemetry"
 )
 
-// telling is what a worker tells of itself.
+// telling is the telemetry of a worker.
 type telling struct {
 	*telemetry.Telemetry
-	server *telemetry.Server // nil: its metrics have no address of their own
+	server *telemetry.Server // nil: no separate listener for metrics
 	log    *zap.Logger
 }
 
-// startTelling begins. What is wrong with the settings is found here.
+// startTelling starts telemetry. It checks the settings of telemetry.
 func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.Logger) (*telling, error) {
 	t, err := telemetry.Start(ctx, telemetry.Options{
 		Endpoint: cfg.OTLPEndpoint, Content: cfg.TelemetryContent, Mask: cfg.Masker().String,
@@ -32,7 +32,7 @@ func startTelling(ctx context.Context, cfg *config.Config, id string, log *zap.L
 	return &telling{Telemetry: t, log: log}, nil
 }
 
-// serve gives the metrics an address of their own, if they are to have one.
+// serve serves the metrics on a separate listener, if there is one.
 func (t *telling) serve(listener net.Listener) {
 	if listener == nil {
 		return
@@ -41,8 +41,8 @@ func (t *telling) serve(listener net.Listener) {
 	t.log.Info("metrics are served", zap.String("url", "http://"+listener.Addr().String()+"/metrics"))
 }
 
-// closer stops telling, once, after what is left was sent. A worker that was told
-// twice to stop waits for that no longer than a moment.
+// closer returns a function that sends the remaining telemetry and stops, once. After hard has ended it
+// waits for at most atOnce.
 func (t *telling) closer(hard context.Context) func() {
 	return sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(hard), telemetry.FlushTime)
@@ -50,16 +50,16 @@ func (t *telling) closer(hard context.Context) func() {
 		defer soonAfter(hard, cancel)()
 		if t.server != nil {
 			if err := t.server.Close(ctx); err != nil {
-				t.log.Warn("the metrics' listener was not stopped in good order", zap.Error(err))
+				t.log.Warn("could not stop the metrics listener cleanly", zap.Error(err))
 			}
 		}
 		if err := t.Close(ctx); err != nil {
-			t.log.Warn("some telemetry could not be sent before the end", zap.Error(err))
+			t.log.Warn("could not send the last telemetry", zap.Error(err))
 		}
 	})
 }
 
-// watch has the worker's figures looked up when somebody reads the metrics.
+// watch registers the sources of gauges, which are queried whenever the metrics are read.
 func (w *worker) watch() error {
 	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Pools: w.pools}
 	if w.cfg.HasRole(config.RoleWorker) {
@@ -89,7 +89,7 @@ func (w *worker) modelsDown(ctx context.Context) (map[string]bool, error) {
 
 func (w *worker) pools() (all []telemetry.Pool) {
 	stats := w.store.Pools()
-	if w.api != nil { // of the API's own store only the first is used
+	if w.api != nil { // the API's store uses only its first pool
 		stats = append(stats, w.api.store.Pools()[0])
 		stats[len(stats)-1].Name = "api"
 	}

@@ -17,20 +17,20 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// webhookConns are the deliveries' own connections to the database: what is slow to be
-// delivered takes none from the turns.
+// webhookConns is the size of the deliveries' own connection pool: slow endpoints take no connections
+// from turns.
 const webhookConns = 3
 
-// webhookGrace is what attempts under way get at most when the worker stops.
+// webhookGrace is the maximum time that attempts in progress have to finish when the worker stops.
 const webhookGrace = 10 * time.Second
 
-// A pusher delivers replies to webhooks; nil: the worker has none.
+// A pusher delivers replies to webhooks; nil: none.
 type pusher struct {
 	*webhooks.Deliverer
 	store *operate.Store
 }
 
-// openWebhooks registers the webhooks of the settings, if the process delivers.
+// openWebhooks registers the configured webhooks, if the process has the role.
 func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 	if !w.cfg.HasRole(config.RoleWebhooks) || len(w.cfg.Webhooks) == 0 {
 		return nil, nil //nolint:nilnil // there is none
@@ -68,7 +68,7 @@ func endpointOf(w config.Webhook) webhooks.Endpoint {
 	}
 }
 
-// warnOfStrangers tells of agents that are misspelt, perhaps: other workers may have them.
+// warnOfStrangers warns of agents that this worker does not have: they may be misspelt, or be on other workers.
 func (w *worker) warnOfStrangers(webhook string, agents []string) {
 	known := w.agents.Names()
 	strangers := slices.DeleteFunc(slices.Clone(agents), func(name string) bool { return slices.Contains(known, name) })
@@ -77,7 +77,7 @@ func (w *worker) warnOfStrangers(webhook string, agents []string) {
 	}
 }
 
-// run delivers until ctx ends; what is under way then has a grace, or until hard ends.
+// run delivers until ctx ends. Attempts in progress may then continue for a grace period, or until hard ends.
 func (p *pusher) run(ctx, hard context.Context) {
 	if p == nil {
 		return

@@ -35,18 +35,18 @@ import (
 	"turnkeeper/tools"
 )
 
-// Ready is what a worker says of itself when it takes work.
+// Ready describes a worker that has started.
 type Ready struct {
 	WorkerID  turnkeeper.WorkerID
 	Agents    []string
 	Providers []string
 	Roles     []string
 	Slots     int
-	Private   bool   // the database is the private one
-	API       string // URL of the HTTP API; empty: there is none here
+	Private   bool   // the worker uses a private database
+	API       string // URL of the HTTP API; empty: none
 }
 
-// A WorkerOption adds to a worker what its configuration cannot say.
+// A WorkerOption sets what the configuration cannot.
 type WorkerOption func(*worker)
 
 // WithTools adds tools that agents can list.
@@ -54,16 +54,15 @@ func WithTools(more ...tools.Tool) WorkerOption {
 	return func(w *worker) { w.moreTools = append(w.moreTools, more...) }
 }
 
-// WithReload makes the worker read its agent files again at each value.
+// WithReload makes the worker read its agent files again for each value received.
 func WithReload(again <-chan os.Signal) WorkerOption {
 	return func(w *worker) { w.reload = again }
 }
 
-// RunWorker runs a worker until soft ends: then it takes no more turns, gives
-// those that run their grace, hands back what is left, and returns. When hard
-// ends it stops at once. ready is called when it takes work. Where the agents'
-// files have faults, the error is one of ErrAgents and no database was touched; none
-// is either where an address of the settings cannot be had.
+// RunWorker runs a worker until soft ends. Then it takes no more turns, lets running turns finish within
+// the grace period, hands back the rest, and returns. When hard ends, it stops at once. ready is called
+// when the worker takes work. If agent files have faults, the error matches ErrAgents; then, and if it
+// cannot listen on a configured address, the database is not opened.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
 	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &setup.Agents{}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
@@ -93,7 +92,7 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 		return err
 	}
 	defer closeSoon(hard, db, log)
-	defer stopTelling() // its last look needs the database
+	defer stopTelling() // the last reading of gauges needs the database
 	w.db, w.store = db, newWorkerStore(db.Store)
 	if err := w.prepare(soft); err != nil {
 		return err
@@ -101,15 +100,14 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	return w.run(soft, hard, ready)
 }
 
-// closeTime bounds the wait for connections that turns still hold, and atOnce
-// each wait of a worker that was told twice to stop.
+// closeTime is the maximum wait for connections that turns still hold. atOnce is the maximum of each
+// wait after the second signal to stop.
 const (
 	closeTime = 10 * time.Second
 	atOnce    = time.Second
 )
 
-// closeSoon closes the database, but does not wait for ever for a turn that
-// would not stop.
+// closeSoon closes the database, and waits at most closeTime for turns that do not stop.
 func closeSoon(hard context.Context, db *database.Database, log *zap.Logger) {
 	closed := make(chan error, 1)
 	go func() { closed <- db.Close(hard) }()
@@ -119,15 +117,14 @@ func closeSoon(hard context.Context, db *database.Database, log *zap.Logger) {
 	select {
 	case err := <-closed:
 		if err != nil {
-			log.Warn("closing the database", zap.Error(err))
+			log.Warn("could not close the database", zap.Error(err))
 		}
 	case <-ctx.Done():
 		log.Warn("the database was not closed in time")
 	}
 }
 
-// soonAfter calls f a moment after hard has ended. The function it returns
-// undoes that.
+// soonAfter calls f atOnce after hard has ended, unless undo is called first.
 func soonAfter(hard context.Context, f func()) (undo func()) {
 	var timer *time.Timer
 	set := make(chan struct{})
@@ -166,19 +163,18 @@ type worker struct {
 	bell   *storage.Notifier
 	bound  bound
 	api    *api
-	own    netguard.Listeners // what tools must not reach
-	pushed chan struct{}      // closed when nothing is pushed any more
+	own    netguard.Listeners // the worker's ports, which tools must not reach
+	pushed chan struct{}      // closed when deliveries have stopped
 
 	telling *telling
 
-	windowsWarned map[string]bool // models; used by one goroutine at a time
+	windowsWarned map[string]bool // models that were warned of; used by one goroutine at a time
 
 	mu       sync.Mutex
 	draining bool
 }
 
-// readAgents loads the agents' files before there is a database: they need to
-// know the names of tools and nothing else.
+// readAgents loads the agents' files. It needs the names of tools, but no database.
 func (w *worker) readAgents() error {
 	known, err := setup.KnownTools(w.cfg, w.moreTools...)
 	if err != nil {
@@ -187,15 +183,15 @@ func (w *worker) readAgents() error {
 	return w.agents.Load(w.cfg, known, w.log)
 }
 
-// warnOfRoot warns of what tools can do where the worker is root.
+// warnOfRoot warns if the worker's tools run as root.
 func (w *worker) warnOfRoot() {
 	if os.Geteuid() == 0 && w.cfg.HasRole(config.RoleWorker) {
 		w.log.Warn("this worker runs as root, and so do its tools: a program tool or MCP server can read every file and the worker's secrets, " +
-			"and change this machine; start the worker as a user of its own")
+			"and change this machine; run the worker as a separate user")
 	}
 }
 
-// prepare makes everything that can be wrong go wrong before any work is taken.
+// prepare does everything that can fail before the worker takes any work.
 func (w *worker) prepare(ctx context.Context) error {
 	masker := w.cfg.Masker()
 	var err error
@@ -262,7 +258,7 @@ func (w *worker) prepareTurns() (err error) {
 }
 
 func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) {
-	// What runs in the background ends with this function, not with soft.
+	// Background tasks end with this function, not with soft.
 	ctx, stop := context.WithCancel(context.WithoutCancel(soft))
 	background := &sync.WaitGroup{}
 	defer background.Wait()
@@ -288,7 +284,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	background.Go(func() { w.bell.Run(ctx) })
 	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
 	background.Go(func() { w.db.KeepUp(ctx) })
-	background.Go(func() { w.tidy(ctx) })
+	background.Go(func() { w.purgeOld(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {
 		defer w.mcp.Client.Close()
@@ -308,9 +304,9 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 		defer close(w.pushed)
 		push.run(scheduling, hard)
 	})
-	// There is room now: schedulers elsewhere need not wait for their poll.
+	// The worker has free slots: wake the schedulers of other processes.
 	if err := w.store.RingInbox(ctx); err != nil {
-		w.log.Warn("the schedulers could not be told of this worker; they find it by their poll", zap.Error(err))
+		w.log.Warn("could not notify the schedulers of this worker; they find it when they poll", zap.Error(err))
 	}
 	ready(w.ready())
 	w.at(ctx, pointReady)
@@ -321,10 +317,10 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	return w.shutDown(ctx, hard)
 }
 
-// beatPause is how long a worker waits before it tries its first heartbeat again.
+// beatPause is the pause before the first heartbeat is retried.
 const beatPause = time.Second
 
-// firstBeat writes the first heartbeat. A database that is slow or away is waited for, until ctx ends.
+// firstBeat writes the first heartbeat. It retries until ctx ends while the database is unavailable.
 func firstBeat(ctx context.Context, beat func(context.Context) error, log *zap.Logger) error {
 	for {
 		err := beat(ctx)
@@ -332,25 +328,24 @@ func firstBeat(ctx context.Context, beat func(context.Context) error, log *zap.L
 		case err == nil:
 			return nil
 		case !storage.Passes(err) || ctx.Err() != nil:
-			return fmt.Errorf("the heartbeat cannot be written: %w", err)
+			return fmt.Errorf("could not write the heartbeat: %w", err)
 		}
-		log.Warn("the first heartbeat could not be written; it is tried again", zap.Error(err))
+		log.Warn("could not write the first heartbeat, retrying", zap.Error(err))
 		_ = pause.For(ctx, beatPause)
 	}
 }
 
-// warnOfEncoding warns of a database that cannot hold every text.
+// warnOfEncoding warns if the database is not UTF-8 and cannot store every text.
 func warnOfEncoding(ctx context.Context, store interface {
 	Encoding(ctx context.Context) (string, error)
 }, log *zap.Logger) {
 	if name, err := store.Encoding(ctx); err == nil && name != "UTF8" {
-		log.Warn("the database is not UTF-8: text with other characters fails; make one with: create database NAME encoding 'UTF8' template template0",
+		log.Warn("the database is not UTF-8: text with other characters fails; create one with: create database NAME encoding 'UTF8' template template0",
 			zap.String("encoding", name))
 	}
 }
 
-// learnWindows finds out the context windows of the agents' models, and warns of those that nobody
-// knows.
+// learnWindows determines the context windows of the agents' models, and warns of unknown ones.
 func (w *worker) learnWindows(ctx context.Context) {
 	if !w.cfg.HasRole(config.RoleWorker) {
 		return
@@ -359,28 +354,27 @@ func (w *worker) learnWindows(ctx context.Context) {
 	w.models.Windows.Tell(w.models.Windows.Learn(ctx, names), w.windowsWarned, w.log)
 }
 
-// watchCalls stops detached calls that are no longer this worker's, and gives back
-// what it overlooked.
+// watchCalls stops detached calls that this worker has lost, and hands back those it did not notice.
 func (w *worker) watchCalls(ctx context.Context) {
 	rings, cancel := w.bell.Subscribe(storage.TopicCalls)
 	defer cancel()
 	w.calls.Watch(ctx, rings)
 }
 
-// watchCancels ends the turns here that somebody asked to be cancelled.
+// watchCancels ends this worker's turns that an operator cancels.
 func (w *worker) watchCancels(ctx context.Context) {
 	rings, cancel := w.bell.Subscribe(storage.TopicCancels)
 	defer cancel()
 	w.turns.WatchCancels(ctx, rings)
 }
 
-// stop ends every turn and detached call that runs, with the cause.
+// stop ends every running turn and detached call with the cause.
 func (w *worker) stop(cause error) {
 	w.turns.Stop(cause)
 	w.calls.Stop(cause)
 }
 
-// detached are the names of the tools whose calls run in jobs of their own.
+// detached returns the names of the detached tools.
 func detached(all *tools.Registry) (names []string) {
 	for _, spec := range all.Specs() {
 		if spec.Detached {
@@ -419,7 +413,7 @@ func (w *worker) slots() int {
 }
 
 func (w *worker) beat(ctx context.Context) error {
-	host, _ := os.Hostname() // only shown to operators
+	host, _ := os.Hostname() // for operators only
 	w.at(ctx, pointBeat)
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, turnkeeper.Heartbeat{
@@ -427,19 +421,18 @@ func (w *worker) beat(ctx context.Context) error {
 	})
 }
 
-// handBack is what turns get to end at a journal boundary once their grace is
-// over.
+// handBack is the time that turns have to reach a journal boundary after the grace period.
 const handBack = 10 * time.Second
 
-// shutDown takes no more turns, and ends those that run.
+// shutDown announces that the worker takes no more turns, and ends the running ones.
 func (w *worker) shutDown(ctx, hard context.Context) error {
 	w.mu.Lock()
 	w.draining = true
 	w.mu.Unlock()
-	w.log.Info("stopping: no new turns are taken", zap.Int("running", w.turns.Running()), zap.Int("detached", w.calls.Running()),
+	w.log.Info("stopping: taking no new turns", zap.Int("running", w.turns.Running()), zap.Int("detached", w.calls.Running()),
 		zap.Duration("grace", w.cfg.ShutdownGrace))
 	if err := w.heart.Beat(ctx); err != nil {
-		w.log.Warn("the heartbeat could not be written", zap.Error(err))
+		w.log.Warn("could not write the heartbeat", zap.Error(err))
 	}
 	w.at(ctx, pointDrained)
 	if w.cfg.HasRole(config.RoleWorker) {
@@ -450,20 +443,20 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 		w.calls.GiveBack(ctx, 0)
 	}
 	w.at(ctx, pointStopped)
-	<-w.pushed // others take what is under way from a worker that has stopped
+	<-w.pushed // others take over the attempts of a worker recorded as stopped
 	if err := w.store.StopBeating(ctx, w.id); err != nil {
-		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
+		w.log.Warn("could not record the stop of this worker", zap.Error(err))
 	}
 	w.at(ctx, pointNoted)
 	if n := w.runner.LeftBehind(); n > 0 {
-		w.log.Warn("tools that did not return in their time end with this process", zap.Int64("left_behind", n))
+		w.log.Warn("tools that did not return within their timeout end with this process", zap.Int64("left_behind", n))
 	}
 	w.log.Info("stopped")
 	return nil
 }
 
-// errStoppedHard is what a worker says that was told twice to stop.
-var errStoppedHard = errors.New("stopped at once: a turn that still ran and was not handed back goes on when this worker is found silent")
+// errStoppedHard is the error of a worker that got a second signal to stop.
+var errStoppedHard = errors.New("stopped at once: turns that were not handed back continue on other workers once this one counts as lost")
 
 func (w *worker) stopTurns(ctx, hard context.Context) error {
 	stopped := make(chan error, 1)
@@ -478,10 +471,10 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 		case err := <-stopped:
 			return err
 		case <-grace.C:
-			w.log.Info("the grace is over; turns are handed back", zap.Int("running", w.turns.Running()))
+			w.log.Info("the grace period is over: handing back turns", zap.Int("running", w.turns.Running()))
 			w.stop(agentturn.ErrShutdown)
 		case <-over.C:
-			return fmt.Errorf("%d turns did not stop in time; they are brought back when their leases end", w.turns.Running())
+			return fmt.Errorf("%d turns did not stop in time; they continue on other workers when their leases end", w.turns.Running())
 		case <-hard.Done():
 			w.stop(agentturn.ErrShutdown)
 			if w.awaitMoment(stopped) {
@@ -492,15 +485,15 @@ func (w *worker) stopTurns(ctx, hard context.Context) error {
 	}
 }
 
-// awaitMoment lets turns be handed back, and River end, where that takes no time. It
-// says whether River has ended.
+// awaitMoment waits at most atOnce for turns to be handed back and River to stop, and reports whether
+// River has stopped.
 func (w *worker) awaitMoment(stopped <-chan error) bool {
 	timer := time.NewTimer(atOnce)
 	defer timer.Stop()
 	select {
 	case err := <-stopped:
 		if err != nil {
-			w.log.Warn("stopping River", zap.Error(err))
+			w.log.Warn("could not stop River", zap.Error(err))
 		}
 		return true
 	case <-timer.C:
@@ -508,8 +501,8 @@ func (w *worker) awaitMoment(stopped <-chan error) bool {
 	}
 }
 
-// noteEndAtOnce notes the end of a worker that was told twice to stop, unless something
-// of it still runs: that is found by its silence alone.
+// noteEndAtOnce records the stop after a second signal, unless something still runs: then others must
+// wait until the worker counts as lost.
 func (w *worker) noteEndAtOnce(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, atOnce)
 	defer cancel()
@@ -522,29 +515,29 @@ func (w *worker) noteEndAtOnce(ctx context.Context) {
 		return
 	}
 	if err := w.store.StopBeating(ctx, w.id); err != nil {
-		w.log.Warn("the end of this worker could not be noted", zap.Error(err))
+		w.log.Warn("could not record the stop of this worker", zap.Error(err))
 	}
 }
 
-// tidyEvery is how often a worker removes the traces of workers long gone, and
-// extractions that were kept for long enough.
-const tidyEvery = time.Hour
+// purgeEvery is the interval at which a worker deletes old records.
+const purgeEvery = time.Hour
 
-func (w *worker) tidy(ctx context.Context) {
-	tick := time.NewTicker(tidyEvery)
+// purgeOld deletes old heartbeats, extractions, drafts, deliveries and messages every purgeEvery.
+func (w *worker) purgeOld(ctx context.Context) {
+	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
 		if err := w.store.ForgetWorkers(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("old heartbeats could not be removed", zap.Error(err))
+			w.log.Warn("could not delete old heartbeats", zap.Error(err))
 		}
 		if err := w.store.ForgetExtractions(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("old extractions could not be removed", zap.Error(err))
+			w.log.Warn("could not delete old extractions", zap.Error(err))
 		}
 		if err := w.store.SweepDrafts(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("parts of results that nobody finished could not be removed", zap.Error(err))
+			w.log.Warn("could not delete unfinished results", zap.Error(err))
 		}
 		if err := w.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
-			w.log.Warn("deliveries to webhooks that are gone could not be removed", zap.Error(err))
+			w.log.Warn("could not delete deliveries to removed webhooks", zap.Error(err))
 		}
 		w.retain(ctx)
 		select {
@@ -555,22 +548,22 @@ func (w *worker) tidy(ctx context.Context) {
 	}
 }
 
-// retain removes messages that were closed for longer than they are kept.
+// retain deletes closed messages older than the setting retention.
 func (w *worker) retain(ctx context.Context) {
 	if w.cfg.Retention == 0 {
 		return
 	}
 	done, err := w.store.Purge(ctx, operate.PurgeScope{OlderThan: w.cfg.Retention})
 	if err != nil && ctx.Err() == nil {
-		w.log.Warn("old messages could not all be removed", zap.Error(err))
+		w.log.Warn("could not delete all old messages", zap.Error(err))
 	}
 	if done.Messages > 0 {
-		w.log.Info("old messages are removed", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", w.cfg.Retention))
+		w.log.Info("deleted old messages", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", w.cfg.Retention))
 	}
 }
 
-// rereadAgents reads the agent files again when it is told to. With a fault the
-// old ones stay.
+// rereadAgents reads the agent files again for each value of reload. If they have faults, it keeps the
+// old agents.
 func (w *worker) rereadAgents(ctx context.Context) {
 	for {
 		select {
@@ -583,19 +576,19 @@ func (w *worker) rereadAgents(ctx context.Context) {
 			err = w.agents.Register(ctx, w.store.Store, w.cfg)
 		}
 		if err != nil {
-			w.log.Error("the agents were not reloaded; the old ones stay", zap.Error(err))
+			w.log.Error("could not reload the agents; the old ones stay", zap.Error(err))
 			continue
 		}
 		if w.cfg.HasRole(config.RoleWorker) {
 			w.mcp.Use(w.agents.Current.Load())
 		}
 		w.learnWindows(ctx)
-		w.log.Info("the agents were reloaded", zap.Strings("agents", w.agents.Names()))
+		w.log.Info("reloaded the agents", zap.Strings("agents", w.agents.Names()))
 		w.agents.TellFileless(ctx, w.store.Store, w.log)
 	}
 }
 
-// newWorkerID names this run of this process.
+// newWorkerID returns a unique id of this process: host, process id and a random part.
 func newWorkerID() turnkeeper.WorkerID {
 	host, err := os.Hostname()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A workerStore is the database as a worker has it.
+// A workerStore has all storage methods that a worker uses.
 type workerStore struct {
 	*operate.Store
 	*journals

@@ -12,7 +12,7 @@ const Module = "turnkeeper"
 // rootName is the name of the root package in the two files.
 const rootName = "turnkeeper"
 
-// Package is a package of the module with what its files import.
+// Package is a package of the module with its imports.
 type Package struct {
 	ImportPath   string
 	Dir          string
@@ -22,8 +22,8 @@ type Package struct {
 	XTestImports []string // of test files in the package with _test in its name
 }
 
-// Check returns a sentence for each import that does not follow the order or
-// does not go through a door, and for each package without a place.
+// Check returns a fault for each import that arrows.txt or doors.txt does not allow, and for each package
+// that is not in arrows.txt.
 func Check(packages []Package, order *Order, doors Doors) []string {
 	var faults []string
 	for _, p := range packages {
@@ -44,7 +44,7 @@ func Check(packages []Package, order *Order, doors Doors) []string {
 	return faults
 }
 
-// fault judges one import: nothing, or one sentence.
+// fault returns the fault of one import, if any.
 func fault(name, path string, inTest bool, order *Order, doors Doors) []string {
 	who := name
 	if inTest {
@@ -68,7 +68,7 @@ func fault(name, path string, inTest bool, order *Order, doors Doors) []string {
 
 func isOurs(path string) bool { return path == Module || strings.HasPrefix(path, Module+"/") }
 
-// nameOf is a package's name in the two files.
+// nameOf returns a package's name in the two files.
 func nameOf(path string) string {
 	if rest, ok := strings.CutPrefix(path, Module+"/"); ok {
 		return rest

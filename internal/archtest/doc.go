@@ -1,12 +1,10 @@
-// Package archtest holds the order of this module's packages and the bounds of
-// their sizes, and checks that every import and every package follows them.
+// Package archtest checks the imports and sizes of this module's packages.
 //
-// arrows.txt says which package may import which; doors.txt says which package
-// may import which outside library. A package or a library that neither file
-// knows is an error as well: a new one gets its place on purpose. sizes.txt lists
+// arrows.txt says which package may import which; doors.txt says which package may import which library.
+// A package or library in neither file is an error: a new one must be added on purpose. sizes.txt lists
 // the types and packages that may be larger than MaxMethods and MaxExported.
 //
-// programs/ says what each program links, with a reason for what is heavy.
+// programs/ lists what each program links, with reasons for large dependencies.
 package archtest
 
 //go:generate go test . -run TestPrograms -update

@@ -9,7 +9,7 @@ import (
 // Doors are the packages that may import a library, by library.
 type Doors map[string][]string
 
-// ParseDoors reads the notation that doors.txt explains.
+// ParseDoors parses the notation explained in doors.txt.
 func ParseDoors(text string) (Doors, error) {
 	doors := Doors{}
 	for _, statement := range statements(text) {
@@ -30,7 +30,7 @@ func ParseDoors(text string) (Doors, error) {
 	return doors, nil
 }
 
-// complaint tells what is wrong with the import of a library; empty if nothing.
+// complaint returns what is wrong with the import of a library; empty: nothing.
 func (d Doors) complaint(name, library string, inTest bool) string {
 	users, ok := d.users(library)
 	if !ok {
@@ -45,7 +45,7 @@ func (d Doors) complaint(name, library string, inTest bool) string {
 	return "may be imported only by " + strings.Join(users, ", ")
 }
 
-// users finds the longest line that fits a library.
+// users returns the packages of the longest line that matches a library.
 func (d Doors) users(library string) ([]string, bool) {
 	for path := library; ; {
 		if users, ok := d[path]; ok {
@@ -59,7 +59,7 @@ func (d Doors) users(library string) ([]string, bool) {
 	}
 }
 
-// isStandard tells a package of the standard library: it has no host name.
+// isStandard reports whether a package is of the standard library: its path has no host name.
 func isStandard(path string) bool {
 	first, _, _ := strings.Cut(path, "/")
 	return !strings.Contains(first, ".")

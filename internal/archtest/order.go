@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Words of the two files that stand for no package.
+// Keywords of the two files.
 const (
 	none = "NONE"
 	test = "TEST"
 	all  = "ANY"
 )
 
-// Order is which packages stand below which.
+// Order is the allowed order of packages.
 type Order struct {
 	below map[string][]string // package → the packages right below it
-	tests []string            // what the tests of every package may import
-	shut  [][2]string         // a package, and another that it does not import itself
+	tests []string            // packages that all tests may import
+	shut  [][2]string         // pairs of packages of which the first must not import the second directly
 }
 
-// ParseOrder reads the notation that arrows.txt explains. Arrows that form a
-// ring, and arrows that a "!<" forbids, are errors.
+// ParseOrder parses the notation explained in arrows.txt. Cycles, and arrows that a "!<" forbids, are
+// errors.
 func ParseOrder(text string) (*Order, error) {
 	o := &Order{below: map[string][]string{}}
 	var never [][2]string
@@ -72,7 +72,7 @@ func (o *Order) add(low, high string) {
 	}
 }
 
-// verify refuses an order that contradicts itself.
+// verify checks an order for contradictions.
 func (o *Order) verify(never [][2]string) error {
 	for name := range o.below {
 		if o.Above(name, name) {
@@ -102,13 +102,13 @@ func (o *Order) verify(never [][2]string) error {
 	return nil
 }
 
-// Knows tells whether a package has its place.
+// Knows reports whether a package is in the order.
 func (o *Order) Knows(name string) bool {
 	_, ok := o.below[name]
 	return ok
 }
 
-// Above tells whether a package may import another.
+// Above reports whether a package may import another.
 func (o *Order) Above(high, low string) bool {
 	seen := map[string]bool{}
 	var reach func(string) bool
@@ -129,10 +129,10 @@ func (o *Order) Above(high, low string) bool {
 	return reach(high)
 }
 
-// forTests tells whether the tests of every package may import a package.
+// forTests reports whether the tests of every package may import a package.
 func (o *Order) forTests(name string) bool { return slices.Contains(o.tests, name) }
 
-// statements splits a text at semicolons, without comments.
+// statements splits a text at semicolons and removes comments.
 func statements(text string) []string {
 	var plain strings.Builder
 	for line := range strings.Lines(text) {

@@ -13,19 +13,19 @@ import (
 	"strings"
 )
 
-// The bounds of what a reader has to know at once.
+// Limits of sizes.
 const (
 	MaxMethods  = 40  // of one type, exported or not, or of one interface
 	MaxExported = 120 // names that a package declares at its top level: types, functions, variables and constants, not methods or fields
 )
 
-// Sizes are the counts of types ("storage.Store") and packages ("storage") by name.
+// Sizes are counts by the names of types ("storage.Store") and packages ("storage").
 type Sizes struct {
 	Methods  map[string]int
 	Exported map[string]int
 }
 
-// add counts a file by its syntax alone. Generated files do not count.
+// add counts a parsed file. Generated files do not count.
 func (s *Sizes) add(pkg, path string) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil || ast.IsGenerated(file) {
@@ -70,7 +70,7 @@ func (s *Sizes) export(pkg string, names ...*ast.Ident) {
 	}
 }
 
-// receiver is the name of a receiver's type, without pointer and type parameters.
+// receiver returns the name of a receiver's type, without pointer and type parameters.
 func receiver(expression ast.Expr) string {
 	switch e := expression.(type) {
 	case *ast.StarExpr:
@@ -87,10 +87,10 @@ func receiver(expression ast.Expr) string {
 	return "?"
 }
 
-// Exceptions are the counts that were over a bound when it was set, by "methods NAME" or "exported NAME". They may only shrink.
+// Exceptions are the counts over a limit that are allowed, by "methods NAME" or "exported NAME". They may only shrink.
 type Exceptions map[string]int
 
-// ParseExceptions reads the notation that sizes.txt explains.
+// ParseExceptions parses the notation explained in sizes.txt.
 func ParseExceptions(text string) (Exceptions, error) {
 	list := Exceptions{}
 	for _, statement := range statements(text) {
@@ -105,7 +105,7 @@ func ParseExceptions(text string) (Exceptions, error) {
 	return list, nil
 }
 
-// CheckSizes returns a sentence for each count over its bound, and for each exception that is not needed.
+// CheckSizes returns a fault for each count over its limit, and for each unneeded exception.
 func CheckSizes(s Sizes, allowed Exceptions) []string {
 	var faults []string
 	for _, bound := range []struct {
@@ -120,7 +120,7 @@ func CheckSizes(s Sizes, allowed Exceptions) []string {
 		for _, name := range slices.Sorted(maps.Keys(bound.have)) {
 			count := bound.have[name]
 			if most := cmp.Or(allowed[bound.kind+" "+name], bound.max); count > most {
-				faults = append(faults, fmt.Sprintf("%s has %d %s, at most %d are allowed: split it", name, count, what, most))
+				faults = append(faults, fmt.Sprintf("%s has %d %s, the limit is %d: split it", name, count, what, most))
 			}
 		}
 		for _, key := range slices.Sorted(maps.Keys(allowed)) {
@@ -129,14 +129,14 @@ func CheckSizes(s Sizes, allowed Exceptions) []string {
 				continue
 			}
 			if count := bound.have[name]; count <= bound.max {
-				faults = append(faults, fmt.Sprintf("%s needs no exception (%d %s): take it out of sizes.txt", name, count, what))
+				faults = append(faults, fmt.Sprintf("%s needs no exception (%d %s): remove it from sizes.txt", name, count, what))
 			}
 		}
 	}
 	return faults
 }
 
-// Measure counts the sizes of packages, of the files that this platform compiles.
+// Measure returns the sizes of packages, counting the files compiled on this platform.
 func Measure(packages []Package) (Sizes, error) {
 	s := Sizes{Methods: map[string]int{}, Exported: map[string]int{}}
 	for _, p := range packages {

@@ -63,13 +63,13 @@ func TestCheckSizes(t *testing.T) {
 		want       string
 	}{
 		"at the bounds":       {sizes: sizes(40, 120)},
-		"too many methods":    {sizes: sizes(41, 1), want: "a.T has 41 methods, at most 40 are allowed"},
-		"too many names":      {sizes: sizes(1, 121), want: "a has 121 exported names, at most 120 are allowed"},
+		"too many methods":    {sizes: sizes(41, 1), want: "a.T has 41 methods, the limit is 40"},
+		"too many names":      {sizes: sizes(1, 121), want: "a has 121 exported names, the limit is 120"},
 		"an exception":        {sizes: sizes(50, 130), exceptions: "methods a.T: 50; exported a: 131;"},
-		"over its exception":  {sizes: sizes(51, 1), exceptions: "methods a.T: 50;", want: "a.T has 51 methods, at most 50 are allowed"},
+		"over its exception":  {sizes: sizes(51, 1), exceptions: "methods a.T: 50;", want: "a.T has 51 methods, the limit is 50"},
 		"a needless one":      {sizes: sizes(40, 1), exceptions: "methods a.T: 50;", want: "a.T needs no exception (40 methods)"},
 		"one of nothing":      {sizes: sizes(1, 1), exceptions: "exported gone: 130;", want: "gone needs no exception (0 exported names)"},
-		"one of another kind": {sizes: sizes(41, 1), exceptions: "exported a.T: 50;", want: "at most 40"},
+		"one of another kind": {sizes: sizes(41, 1), exceptions: "exported a.T: 50;", want: "the limit is 40"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
 		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
 		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
-		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a URL: write postgres://<user>:<password>@<host>:<port>/<database>, and"},
+		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a valid URL: write postgres://<user>:<password>@<host>:<port>/<database>, with"},
 		{"several bad settings", worker.Program(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
 		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
 		{"worker takes no arguments", worker.Program(), "", []string{"start"}, 2, `unknown command "start"`},
@@ -347,10 +347,10 @@ func TestAgentsCheck(t *testing.T) {
 			want []string
 		}{
 			{report.Problems, []string{
-				`:2: the model "acme/large" wants the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
-				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers names "shop"`, ":15: the system prompt is empty",
+				`:2: the model "acme/large" needs the provider`, ":3: max_rounds is 99", `:7: unknown key "modle"`, ":8: max_duration 3m55s plus the lease margin",
+				":10: budget.turn_tokens is 5", `:11: the model "demo/none" wants the demo script`, `:14: mcp_servers has "shop"`, ":15: the system prompt is empty",
 			}},
-			{report.Warnings, []string{`:12: sub_agents holds "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
+			{report.Warnings, []string{`:12: sub_agents has "ghost"`, `:4: the tool "clok" is neither`, ":6: root is "}},
 		} {
 			if len(told.got) != len(told.want) {
 				t.Fatalf("it tells of %q", told.got)

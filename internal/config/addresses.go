@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// checkListen accepts host:port, and nothing.
+// checkListen accepts HOST:PORT or an empty text.
 func checkListen(text string) error {
 	if text == "" {
 		return nil
@@ -20,7 +20,7 @@ func checkListen(text string) error {
 	case err != nil || notNumber != nil || n > 65535:
 		return errors.New("it must be HOST:PORT, such as 127.0.0.1:8722")
 	case host == "":
-		return errors.New("it must name the host: 127.0.0.1 for this machine, 0.0.0.0 for every address")
+		return errors.New("it must have a host: 127.0.0.1 for this machine only, 0.0.0.0 for every address")
 	default:
 		return nil
 	}
@@ -28,9 +28,9 @@ func checkListen(text string) error {
 
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)
 
-// hostNames reads a list of names, with commas between.
+// hostNames makes a setting of a comma-separated list of host names.
 func hostNames(field func(*Config) *[]string, s Setting) Setting {
-	s.Type, s.Bounds = "list", "names of hosts, without ports"
+	s.Type, s.Bounds = "list", "host names without ports"
 	s.set = func(c *Config, text string) error {
 		list := []string{}
 		for name := range strings.SplitSeq(text, ",") {
@@ -38,7 +38,7 @@ func hostNames(field func(*Config) *[]string, s Setting) Setting {
 				continue
 			}
 			if !hostName.MatchString(name) {
-				return errors.New("it must be names of hosts, without ports, and commas between")
+				return errors.New("it must be host names without ports, separated by commas")
 			}
 			list = append(list, name)
 		}

@@ -15,7 +15,7 @@ func TestAddressesOfTheAPI(t *testing.T) {
 		{"off", "listen", "", "", ""},
 		{"no port", "listen", "127.0.0.1", "", "must be HOST:PORT"},
 		{"no such port", "listen", "127.0.0.1:70000", "", "must be HOST:PORT"},
-		{"no host", "listen", ":80", "", "must name the host"},
+		{"no host", "listen", ":80", "", "must have a host"},
 		{"names", "allowed-hosts", "b.example, A.Example,b.example", "a.example,b.example", ""},
 		{"a URL", "allowed-hosts", "http://a.example", "", "without ports"},
 		{"a port", "allowed-hosts", "a.example:80", "", "without ports"},

@@ -1,16 +1,13 @@
-// Package config holds the settings of a process: one table says for each its
-// name, variable, flag, type, bounds, zero and default, and from it come the
-// flags, the reading, the checks at start and docs/configuration.md.
+// Package config loads the settings of a process. One table has the name, variable, flag, type,
+// bounds, meaning of zero and default of each setting; the flags, the loader, the checks at start and
+// docs/configuration.md are made from it.
 //
-// A value is taken from, in this order: the flag, the environment, the config
-// file, the default. (An agent's front matter goes between flag and
-// environment where the same bound exists there; whoever runs the turn applies
-// it.) An environment variable that is set to nothing counts as not set. What a
-// higher place overrides must be correct all the same.
+// The value of a setting is the first of: flag, environment, config file, default. (An agent's front
+// matter comes between flag and environment for the bounds it has; see BoundsFor.) An empty environment
+// variable counts as not set. Overridden values are checked too.
 //
-// The package reads the config file and the files that secrets are in, and
-// nothing else. A Config is not written to once loaded, but by Learn, and is then
-// safe for concurrent use.
+// The package reads only the config file and files of secrets. A loaded Config is safe for concurrent
+// use; only Learn changes it.
 package config
 
 import (
@@ -25,73 +22,72 @@ import (
 // Roles of a process.
 const (
 	RoleWorker    = turnkeeper.RoleWorker // runs turns
-	RoleScheduler = "scheduler"           // makes turns out of messages and schedules
-	RoleAPI       = "api"                 // answers HTTP requests
-	RoleWebhooks  = "webhooks"            // pushes replies to webhooks
+	RoleScheduler = "scheduler"           // dispatches turns
+	RoleAPI       = "api"                 // serves the HTTP API
+	RoleWebhooks  = "webhooks"            // delivers replies to webhooks
 )
 
-// A Config is the settings of one process. Start from Default or Load.
+// A Config holds the settings of one process. Create it with Default or Load.
 type Config struct {
-	File string // the config file that was read; empty: none
-	// Missing are the secrets that could not be had, in the order of the file. Only
+	File string // path of the config file; empty: none
+	// Missing lists the secrets that could not be read or used, in the order of the file. Only
 	// with LoadOptions.WithoutSecrets.
 	Missing []MissingSecret
 
-	DatabaseURL    DatabaseURL // not set: the private Postgres in DataDir
-	DataDir        string      // relative: to the working directory, like every path here
+	DatabaseURL    DatabaseURL // not set: a private Postgres in DataDir
+	DataDir        string      // relative paths start at the working directory
 	MigrateOnStart bool
 	DBPoolSize     int
 
 	AgentsDir    string
-	DefaultModel string // "provider/model" for agents that name none
-	// ExtractionModel searches stored tool results, for agents that name none.
-	// Empty: the models of the agent's turns.
+	DefaultModel string // "provider/model" for agents that set none
+	// ExtractionModel searches stored tool results for agents that set none.
+	// Empty: the agent's models.
 	ExtractionModel string
 	Providers       map[string]Provider // by name, without the built-in demo
 	Models          map[string]Model    // by "provider/model"
 	Tools           map[string]Tool     // programs, by name
 	Webhooks        map[string]Webhook  // by name
 	MCPServers      map[string]MCPServer
-	// MCPLoginKey seals people's logins to MCP servers: MCPLoginKeyBytes of it, in
-	// base64. Not set: nobody can log in.
+	// MCPLoginKey encrypts stored logins to MCP servers: MCPLoginKeyBytes bytes in base64.
+	// Not set: nobody can log in.
 	MCPLoginKey Secret
 
 	Roles       []string // sorted, each once
-	WorkerSlots int      // turns at the same time
-	// DetachedSlots is how many detached calls of each tool run at the same time;
-	// 0: none.
+	WorkerSlots int      // maximum number of concurrent turns
+	// DetachedSlots is the maximum number of concurrent detached calls of each tool; 0: none.
 	DetachedSlots int
-	Bounds        turnkeeper.Bounds // of the process; those of an agent's turn are BoundsFor
+	Bounds        turnkeeper.Bounds // bounds without an agent's overrides; see BoundsFor
 
-	TakeoverAfter        time.Duration // silence after which a worker is lost; 0: only the lease's end tells
+	TakeoverAfter        time.Duration // silence after which a worker is lost; 0: only when its lease ends
 	PollInterval         time.Duration
 	MaxDispatchesPerTick int
 	ShutdownGrace        time.Duration // 0: turns are handed back at once
-	Retention            time.Duration // closed messages older than this are removed; 0: none are
+	Retention            time.Duration // age at which closed messages are deleted; 0: never
 	MaxMessageBytes      int
 
-	Listen          string   // host:port of the HTTP API; empty: it is off
-	AllowedHosts    []string // names, beside its address and localhost, by which the API may be called
-	HTTPConnections int      // of the API at the same time
-	HTTPRate        int      // requests a second of one token, or of all without one
+	Listen          string   // host:port of the HTTP API; empty: off
+	AllowedHosts    []string // allowed host names beside its address and localhost
+	HTTPConnections int      // maximum number of connections to the API
+	HTTPRate        int      // requests per second and token, or of all requests without a token
 
-	OTLPEndpoint     string // base URL of an OTLP receiver; empty: nothing is sent
-	MetricsListen    string // host:port of a listener for the metrics alone; empty: there is none
-	TelemetryContent bool   // what is asked and answered goes into spans
+	OTLPEndpoint     string // base URL of an OTLP receiver; empty: off
+	MetricsListen    string // host:port of a listener for metrics only; empty: none
+	TelemetryContent bool   // add requests and answers to spans
 
 	LogLevel  string // debug, info, warn, error
 	LogFormat string // console, json
 
-	fileSecrets []string // of the mappings in the config file, and of the variables that make providers
-	otlpSecrets []string // of OpenTelemetry's own variables
+	fileSecrets []string // secrets of mappings in the config file, and of variables that define providers
+	otlpSecrets []string // secrets of OpenTelemetry's variables
 	learnt      *redact.Register
 
-	lower   turnkeeper.Bounds // without what flags say
-	flagged []func(*Config)   // what flags say of bounds
+	lower   turnkeeper.Bounds // bounds without flags
+	flagged []func(*Config)   // apply the flags
 }
 
-// BoundsFor are the bounds of an agent's turns: those of the process, with the
-// agent's overrides, and flags above both. An *agentdef.Definition is an agent.
+// BoundsFor returns the bounds of an agent's turns: the process's, overridden by the agent's, overridden
+// by flags. *agentdef.Definition implements agent.
 func (c *Config) BoundsFor(agent interface {
 	Bounds(turnkeeper.Bounds) turnkeeper.Bounds
 }) turnkeeper.Bounds {
@@ -102,12 +98,12 @@ func (c *Config) BoundsFor(agent interface {
 	return merged.Bounds
 }
 
-// A Model is what is known of a model.
+// A Model describes a model.
 type Model struct {
-	ContextWindow int `yaml:"context_window" in:"1024 to 100000000"` // tokens; 0: not known
+	ContextWindow int `yaml:"context_window" in:"1024 to 100000000"` // tokens; 0: unknown
 }
 
-// Default is the settings of a process that sets none.
+// Default returns the default settings.
 func Default() *Config {
 	return &Config{
 		lower:                turnkeeper.DefaultBounds(),
@@ -139,14 +135,14 @@ func Default() *Config {
 	}
 }
 
-// A MissingSecret is a secret that the settings name, and that cannot be had or used here.
+// A MissingSecret is a secret of the settings that cannot be read or used.
 type MissingSecret struct {
-	Setting string // "providers.acme.api_key_env"
-	Problem string // the whole sentence, which begins with Setting
+	Setting string // for example "providers.acme.api_key_env"
+	Problem string // a sentence that begins with Setting
 }
 
-// Lacks returns the first missing secret of the settings that begin with the prefix, such as "providers.acme.";
-// ok: there is one.
+// Lacks returns the first missing secret whose setting begins with prefix, for example "providers.acme.".
+// ok is false if there is none.
 func (c *Config) Lacks(prefix string) (secret MissingSecret, ok bool) {
 	for _, m := range c.Missing {
 		if strings.HasPrefix(m.Setting, prefix) {
@@ -156,11 +152,11 @@ func (c *Config) Lacks(prefix string) (secret MissingSecret, ok bool) {
 	return MissingSecret{}, false
 }
 
-// HasRole says that the process plays the role.
+// HasRole reports whether the process has the role.
 func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }
 
-// Secrets lists every secret value of the settings, in the forms that they
-// stand there, for a masker: sorted, each once, none empty.
+// Secrets returns every secret in the settings, as written there and decoded, for a masker: sorted,
+// without duplicates and empty texts.
 func (c *Config) Secrets() []string {
 	secrets := slices.Concat(c.DatabaseURL.secrets(), c.fileSecrets, c.otlpSecrets)
 	slices.Sort(secrets)
@@ -168,10 +164,8 @@ func (c *Config) Secrets() []string {
 	return slices.DeleteFunc(secrets, func(s string) bool { return s == "" })
 }
 
-// Masker masks the secrets of the settings, and those that Learn was told of, also
-// after the masker was made.
+// Masker returns a masker of the settings' secrets and of those passed to Learn before or after.
 func (c *Config) Masker() *redact.Masker { return redact.NewWith(c.Secrets(), c.learnt) }
 
-// Learn has a secret masked that is in no settings: a token that the process was
-// given.
+// Learn makes maskers mask a secret that is not in the settings, for example a received token.
 func (c *Config) Learn(secret string) { c.learnt.Add(secret) }

@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// A DatabaseURL is how to reach Postgres: a URL postgres://..., or words
-// host=... user=.... It prints with its passwords masked, everywhere that a
-// Secret would.
+// A DatabaseURL is a connection string of Postgres: a URL postgres://..., or key=value pairs such as
+// host=... user=.... It always prints with its passwords masked, like a Secret.
 type DatabaseURL struct {
 	value Secret
 }
 
-// secretWords are the words of a connection string that hold a secret.
+// secretWords are the keys of a connection string whose values are secret.
 var secretWords = []string{"password", "sslpassword"}
 
 var (
@@ -24,30 +23,30 @@ var (
 	unescape   = regexp.MustCompile(`\\(.)`)
 )
 
-// urlForm says what a URL of a database looks like. Brackets stand around the parts
-// because a mask over errors takes what stands between a bare : and @ for a password.
+// urlForm shows the form of a database URL. The parts are in angle brackets because the masker of errors
+// takes text between a bare : and @ for a password.
 const urlForm = "postgres://<user>:<password>@<host>:<port>/<database>"
 
-// NewDatabaseURL checks the form; the server is not asked. The error does not
-// hold the text.
+// NewDatabaseURL checks the form of a connection string without connecting. Errors do not contain the
+// text.
 func NewDatabaseURL(text string) (DatabaseURL, error) {
 	d := DatabaseURL{value: NewSecret(text)}
 	if d.isURL() {
 		if _, err := url.Parse(text); err != nil {
-			return DatabaseURL{}, errors.New("it is not a URL: write " + urlForm + ", and % codes for special characters in the password")
+			return DatabaseURL{}, errors.New("it is not a valid URL: write " + urlForm + ", with special characters in the password percent-encoded")
 		}
 		return d, nil
 	}
 	if text != "" && !wordForm.MatchString(text) {
-		return DatabaseURL{}, errors.New("it must be " + urlForm + ", or words such as host=<host> user=<user> dbname=<database>")
+		return DatabaseURL{}, errors.New("it must be " + urlForm + ", or pairs such as host=<host> user=<user> dbname=<database>")
 	}
 	return d, nil
 }
 
-// Reveal is the whole text, password included.
+// Reveal returns the whole text with its passwords.
 func (d DatabaseURL) Reveal() string { return d.value.Reveal() }
 
-// IsSet says that there is one.
+// IsSet reports whether the text is not empty.
 func (d DatabaseURL) IsSet() bool { return d.value.IsSet() }
 
 // Equal compares the whole texts.
@@ -58,7 +57,7 @@ func (d DatabaseURL) isURL() bool {
 	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
 }
 
-// String is the text with [redacted] in place of each password.
+// String returns the text with [redacted] in place of each password.
 func (d DatabaseURL) String() string {
 	if !d.isURL() {
 		return secretWord.ReplaceAllString(d.Reveal(), "${1}"+redacted)
@@ -71,7 +70,7 @@ func (d DatabaseURL) String() string {
 }
 
 func maskURL(u *url.URL) string {
-	const mark = "TURNKEEPER-MASK" // survives the encoding of URLs
+	const mark = "TURNKEEPER-MASK" // unchanged by URL encoding
 	if _, ok := u.User.Password(); ok {
 		u.User = url.UserPassword(u.User.Username(), mark)
 	}
@@ -85,16 +84,16 @@ func maskURL(u *url.URL) string {
 	return strings.ReplaceAll(u.String(), mark, redacted)
 }
 
-// GoString is as String.
+// GoString returns String.
 func (d DatabaseURL) GoString() string { return d.String() }
 
-// MarshalText gives String. It also serves encoding/json.
+// MarshalText returns String. encoding/json uses it too.
 func (d DatabaseURL) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// LogValue gives String.
+// LogValue returns String.
 func (d DatabaseURL) LogValue() slog.Value { return slog.StringValue(d.String()) }
 
-// secrets lists the passwords, as written and as meant.
+// secrets returns the passwords, as written and decoded.
 func (d DatabaseURL) secrets() []string {
 	if !d.isURL() {
 		var secrets []string
@@ -119,7 +118,7 @@ func (d DatabaseURL) secrets() []string {
 	return secrets
 }
 
-// rawUserinfo is what stands between :// and the last @ of the authority.
+// rawUserinfo returns the text between :// and the last @ of the authority, not decoded.
 func rawUserinfo(text string) string {
 	_, rest, _ := strings.Cut(text, "://")
 	authority := rest

@@ -17,8 +17,7 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// fileReader reads the mappings of the config file into their structs, whose
-// tags name the checks and readers below.
+// fileReader decodes the config file. The structs' tags name the checks and readers below.
 type fileReader struct {
 	*loader
 	strictyaml.Decoder
@@ -34,7 +33,7 @@ var (
 	secretHeader  = regexp.MustCompile(`(?i)auth|key|token|secret|cookie`)
 )
 
-// protocolHeaders are set by the MCP protocol.
+// protocolHeaders are headers that the MCP protocol sets.
 var protocolHeaders = []string{"Accept", "Content-Type", "Content-Length", "Host", "Mcp-Session-Id", "Mcp-Protocol-Version", "Last-Event-Id", "Connection", "Transfer-Encoding"}
 
 func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
@@ -76,7 +75,7 @@ func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 	return r
 }
 
-// read fills the configuration from the document.
+// read decodes the document into the configuration.
 func (r *fileReader) read(document *strictyaml.Node) {
 	c := r.config
 	inFile := map[string]Setting{}
@@ -110,7 +109,7 @@ func (r *fileReader) read(document *strictyaml.Node) {
 	})
 }
 
-// entries reads a mapping of the user's own names.
+// entries reads a mapping whose keys are names chosen by the user.
 func entries[T any](r *fileReader, f strictyaml.Field, check string, to map[string]T, read func(where, name string, v *strictyaml.Node) T) {
 	r.Entries(f.Key, f.Value, check, func(at strictyaml.Place, v *strictyaml.Node) {
 		to[at.Key] = read(at.Where+".", at.Key, v)
@@ -128,8 +127,8 @@ func (r *fileReader) setting(s Setting, v *strictyaml.Node) {
 	}
 }
 
-// written is the value as a flag would hold it. A list may stand as one, or in
-// one text; everything else must be of the setting's type.
+// written returns the value in the form of a flag. A list may be a YAML list or a comma-separated text;
+// other values must have the setting's type.
 func written(s Setting, v *strictyaml.Node) (string, error) {
 	var err error
 	switch s.Type {
@@ -151,25 +150,25 @@ func written(s Setting, v *strictyaml.Node) (string, error) {
 	return v.Value, err
 }
 
-// keep notes a secret for the masker.
+// keep adds secrets for the masker.
 func (r *fileReader) keep(secrets ...string) {
 	r.config.fileSecrets = append(r.config.fileSecrets, secrets...)
 }
 
-// missing notes that the secret of a key cannot be had or used.
+// missing records that the secret of a key cannot be read or used.
 func (r *fileReader) missing(at strictyaml.Place, v *strictyaml.Node, text string) {
 	r.lacks(at.Where, text, func(sentence string) { r.Add(v.Line, "%s", sentence) })
 }
 
-// secret reads a credential and has it masked.
+// secret reads a credential and adds it to the masked secrets.
 func (r *fileReader) secret(at strictyaml.Place, v *strictyaml.Node) Secret {
 	secret := r.credential(at, v)
 	r.keep(secret.Reveal())
 	return secret
 }
 
-// credential reads a text that fits into a header: of a variable or of a file,
-// where the key ends with _env or _file, or is one of these words.
+// credential reads a one-line text: from a variable if the key is env or ends with _env, from a file if
+// it is file or ends with _file, else the value itself.
 func (r *fileReader) credential(at strictyaml.Place, v *strictyaml.Node) Secret {
 	text, err := v.AsText()
 	if err != nil {
@@ -179,7 +178,7 @@ func (r *fileReader) credential(at strictyaml.Place, v *strictyaml.Node) Secret 
 	source := ""
 	switch at.Key[strings.LastIndex(at.Key, "_")+1:] {
 	case "env":
-		if !variableForm.MatchString(text) { // perhaps the key itself: do not repeat it
+		if !variableForm.MatchString(text) { // may be the secret itself: do not repeat it
 			r.Add(v.Line, "%s must be the name of a variable, such as MY_API_KEY", at.Where)
 			return Secret{}
 		}
@@ -215,13 +214,12 @@ func (r *fileReader) byReference(at strictyaml.Place, v *strictyaml.Node, each f
 		each(strictyaml.Place{Where: at.Where + "." + f.Key, Key: f.Key, Line: f.Line}, f.Value)
 	})
 	if len(v.Fields) != 1 {
-		r.Add(v.Line, "%s must have one of env and file", at.Where)
+		r.Add(v.Line, "%s must have either env or file", at.Where)
 	}
 }
 
-// header reads the value of a header or parameter. One that is looked up, or
-// whose name speaks of a secret, is masked; so is what follows a scheme such as
-// Bearer.
+// header reads the value of a header or parameter. A value read from a variable or file is masked, and
+// so is one whose name suggests a secret; of "Bearer TOKEN", TOKEN is masked too.
 func (r *fileReader) header(at strictyaml.Place, v *strictyaml.Node, to any) {
 	value, masked := Secret{}, true
 	if v.Kind == strictyaml.Map {
@@ -235,8 +233,8 @@ func (r *fileReader) header(at strictyaml.Place, v *strictyaml.Node, to any) {
 	*to.(*Secret) = value
 }
 
-// variable reads a variable of a program. One that is looked up, or looks like
-// it by its name, is a secret.
+// variable reads a variable of a program's environment. A value read from a variable or file is masked,
+// and so is one whose name suggests a secret.
 func (r *fileReader) variable(at strictyaml.Place, v *strictyaml.Node, to any) {
 	value := to.(*Secret)
 	if v.Kind == strictyaml.Map {
@@ -267,12 +265,11 @@ func (r *fileReader) baseURL(at strictyaml.Place, v *strictyaml.Node, to any) {
 func (r *fileReader) command(at strictyaml.Place, v *strictyaml.Node, to any) {
 	words := to.(*[]string)
 	if r.Value(at, v, words, ""); v.Kind == strictyaml.List && (len(v.Items) == 0 || v.Items[0].Value == "") {
-		r.Add(v.Line, "%s must begin with a program", at.Where)
+		r.Add(v.Line, "%s must start with a program", at.Where)
 	}
 }
 
-// schema takes a mapping for a JSON Schema. Whether it is one is found when the
-// tool is registered.
+// schema reads a mapping as a JSON Schema. It is validated when the tool is registered.
 func (r *fileReader) schema(at strictyaml.Place, v *strictyaml.Node, to any) {
 	if v.Kind != strictyaml.Map {
 		r.Add(v.Line, "%s must be a JSON Schema, written as a mapping, not %s", at.Where, v.Kind)
@@ -287,13 +284,13 @@ func (r *fileReader) roots(at strictyaml.Place, v *strictyaml.Node, to any) {
 	for i, path := range *paths {
 		absolute, err := filepath.Abs(path)
 		if err != nil || strings.TrimSpace(path) == "" {
-			r.Add(v.Items[i].Line, "%s must hold paths of folders", at.Where)
+			r.Add(v.Items[i].Line, "%s must have paths of folders", at.Where)
 		}
 		(*paths)[i] = absolute
 	}
 }
 
-// name makes a check of the names in a mapping.
+// name returns a check of the names in a mapping.
 func name(good func(string) bool, must string) func(string) string {
 	return func(name string) string {
 		if good(name) {
@@ -303,7 +300,7 @@ func name(good func(string) bool, must string) func(string) string {
 	}
 }
 
-// after puts an error behind what it is about.
+// after returns words and the error's text; "" for nil.
 func after(words string, err error) string {
 	if err == nil {
 		return ""
@@ -327,17 +324,17 @@ func checkMCPHeader(text string) string {
 
 func checkVariable(text string) string {
 	if strings.HasPrefix(text, "TURNKEEPER_") {
-		return fmt.Sprintf(".%s: names that begin with TURNKEEPER_ are the call's own", text)
+		return fmt.Sprintf(".%s: names that begin with TURNKEEPER_ are reserved", text)
 	}
 	return name(variableForm.MatchString, "the name of a variable")(text)
 }
 
-// newCredential is a secret that fits into a header.
+// newCredential returns a one-line secret, which can be sent in a header.
 func newCredential(text string) (Secret, error) {
 	text = strings.TrimSpace(text)
 	for _, r := range text {
 		if r < ' ' || r == 0x7f {
-			return Secret{}, errors.New("it holds a line break or another control character: it must be one line")
+			return Secret{}, errors.New("it has a line break or another control character: it must be one line")
 		}
 	}
 	if text == "" {
@@ -346,8 +343,7 @@ func newCredential(text string) (Secret, error) {
 	return NewSecret(text), nil
 }
 
-// readSecret reads a file of at most 16 KiB. The error does not repeat the
-// path.
+// readSecret reads a file of at most 16 KiB. Errors do not contain the path.
 func readSecret(path string) (string, error) {
 	const limit = 16 << 10
 	file, err := os.Open(path)
@@ -365,15 +361,14 @@ func readSecret(path string) (string, error) {
 	return string(text), nil
 }
 
-// baseURL checks an endpoint's address. The error does not repeat it: it may
-// hold a key.
+// baseURL checks an endpoint's address. Errors do not repeat it: it may contain a key.
 func baseURL(text string) (string, error) {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
 		return "", errors.New("it must be an http or https address, such as http://localhost:11434/v1")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", errors.New("it must not hold a user, a password, ? or #: give parameters by query, and secrets by api_key_env or headers")
+		return "", errors.New("it must not have a user, a password, ? or #: set parameters in query, and secrets in api_key_env or headers")
 	}
 	return strings.TrimRight(text, "/"), nil
 }

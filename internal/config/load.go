@@ -11,23 +11,22 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// LoadOptions say where settings come from.
+// LoadOptions are the sources of settings.
 type LoadOptions struct {
-	// File is the config file; it must exist. Empty: the flag "config", else
-	// the variable TURNKEEPER_CONFIG, else DefaultFile when that exists.
+	// File is the config file, which must exist. Empty: the flag "config", else the variable
+	// TURNKEEPER_CONFIG, else DefaultFile if it exists.
 	File string
 	// Env looks up a variable. Nil: os.LookupEnv.
 	Env func(string) (string, bool)
-	// Flags are the flags that were given, by name without dashes.
+	// Flags holds the given flags by name without dashes.
 	Flags map[string]string
-	// WithoutSecrets is for programs that use no secret but the database's: one that cannot be had, or
-	// used, is noted in Config.Missing and is no fault.
+	// WithoutSecrets is for programs that need only the database's password: a secret that cannot be
+	// read or used is added to Config.Missing instead of being an error.
 	WithoutSecrets bool
 }
 
-// Load reads and checks the settings. The error joins every fault; each names
-// its setting, where the value stands, and what is accepted, and none holds a
-// secret. With an error there is no Config.
+// Load reads and checks the settings. The error joins all faults; each names the setting, the source of
+// its value and what is accepted, and none contains a secret. On an error the Config is nil.
 func Load(options LoadOptions) (*Config, error) {
 	if options.Env == nil {
 		options.Env = os.LookupEnv
@@ -45,22 +44,22 @@ func Load(options LoadOptions) (*Config, error) {
 	return l.config, nil
 }
 
-// loader gathers settings, and faults.
+// loader collects settings and faults.
 type loader struct {
 	LoadOptions
 	config   *Config
 	settings []Setting
 	errs     []error
 
-	loginKeyNamed bool // the config file has mcp_login_key
+	loginKeyNamed bool // the config file sets mcp_login_key
 }
 
 func (l *loader) add(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf(format, args...))
 }
 
-// lacks notes that the secret of a setting cannot be had or used. It is a fault, unless the program does
-// without secrets. The text goes on after the setting's name and holds nothing of the secret.
+// lacks records a secret that cannot be read or used: in Missing with WithoutSecrets, else as a fault.
+// The text follows the setting's name and contains no part of the secret.
 func (l *loader) lacks(setting, text string, fault func(string)) {
 	if !l.WithoutSecrets {
 		fault(setting + text)
@@ -69,7 +68,7 @@ func (l *loader) lacks(setting, text string, fault func(string)) {
 	l.config.Missing = append(l.config.Missing, MissingSecret{Setting: setting, Problem: setting + text})
 }
 
-// env is a variable's value; one that is set to nothing is not set.
+// env returns a variable's value; ok is false if it is empty or not set.
 func (l *loader) env(name string) (string, bool) {
 	if name == "" {
 		return "", false
@@ -96,12 +95,12 @@ func (l *loader) readFlags() {
 		known[s.Flag] = true
 		if value, ok := l.Flags[s.Flag]; ok {
 			l.set(s, "--"+s.Flag, value)
-			l.config.flagged = append(l.config.flagged, func(c *Config) { _ = s.set(c, value) }) // it was checked just now
+			l.config.flagged = append(l.config.flagged, func(c *Config) { _ = s.set(c, value) }) // checked by set above
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.Flags)) {
 		if !known[name] {
-			l.add("--%s is no flag of a setting", name)
+			l.add("--%s is not the flag of a setting", name)
 		}
 	}
 }
@@ -112,7 +111,7 @@ func (l *loader) set(s Setting, where, value string) {
 	}
 }
 
-// shown is " is VALUE", or nothing for a secret.
+// shown returns " is VALUE", or "" for a secret.
 func shown(s Setting, value string) string {
 	switch {
 	case s.secret:
@@ -124,7 +123,7 @@ func shown(s Setting, value string) string {
 	}
 }
 
-// readFile reads the config file, if there is one.
+// readFile reads the config file, if it exists.
 func (l *loader) readFile() {
 	path, named := l.filePath()
 	source, err := os.ReadFile(path)
@@ -167,7 +166,7 @@ func (l *loader) decode(problems *strictyaml.Problems, source string) {
 	}
 }
 
-// checkTogether finds what is wrong only in view of other settings.
+// checkTogether checks settings against each other.
 func (l *loader) checkTogether() {
 	c := l.config
 	if err := c.Bounds.Check(); err != nil {
@@ -187,7 +186,7 @@ func (l *loader) checkTogether() {
 	}
 }
 
-// checkProviderOf finds a model that no configured provider has.
+// checkProviderOf checks that the provider of a model is configured.
 func (l *loader) checkProviderOf(setting, model string) {
 	provider, _, _ := strings.Cut(model, "/")
 	if _, ok := l.config.Providers[provider]; ok || provider == demo {

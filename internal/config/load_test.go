@@ -165,12 +165,12 @@ func TestLoadReportsEveryFaultAtOnce(t *testing.T) {
 turnkeeper.yaml:2: unknown key "max_round" (did you mean "max_rounds"?)
 turnkeeper.yaml:3: worker_slots must be a whole number, not text
 turnkeeper.yaml:4: roles is worker,cook: it must be one of api, scheduler, webhooks, worker, or all
-database_url (DATABASE_URL): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words such as host=<host> user=<user> dbname=<database>
+database_url (DATABASE_URL): it must be postgres://<user>:<password>@<host>:<port>/<database>, or pairs such as host=<host> user=<user> dbname=<database>
 takeover_after (TURNKEEPER_TAKEOVER_AFTER) is 10ms: it must be 0, or 100ms to 24h
 log_level (TURNKEEPER_LOG_LEVEL) is loud: it must be one of debug, info, warn, error
 max_rounds (TURNKEEPER_MAX_ROUNDS) is 40: it must be 1 to 20
 poll_interval (--poll-interval) is soon: it must be a duration such as 90s, 2m or 1h30m (a bare number is seconds)
---colour is no flag of a setting
+--colour is not the flag of a setting
 max_duration 3m40s plus the lease margin 30s must be less than the lease of 4m0s: lower max_duration or raise lease_ttl
 default_model is openai/gpt: no provider openai is configured; set OPENAI_API_KEY, or add it to providers in the config file
 extraction_model is openrouter/tiny: no provider openrouter is configured; set OPENROUTER_API_KEY, or add it to providers in the config file`
@@ -189,9 +189,9 @@ func TestLoadTogether(t *testing.T) {
 		{"takeover after the lease", "takeover_after: 300s", "takeover_after is 300s: it must not be more than lease_ttl, which is 240s"},
 		{"model of nobody", "default_model: local/x", "default_model is local/x: no provider local is configured; add it to providers in the config file"},
 		{"config in the config file", "config: x", `turnkeeper.yaml:1: unknown key "config"`},
-		{"no value", "max_rounds:", `turnkeeper.yaml:1: key "max_rounds" has no value: give it one or remove the line`},
+		{"no value", "max_rounds:", `turnkeeper.yaml:1: key "max_rounds" has no value: set it or remove the line`},
 		{"twice", "max_rounds: 3\nmax_rounds: 3", `turnkeeper.yaml:2: key "max_rounds" is already set on line 1`},
-		{"no YAML", "max_rounds: [", "turnkeeper.yaml:1: this cannot be read as YAML: sequence end token ']' not found"},
+		{"no YAML", "max_rounds: [", "turnkeeper.yaml:1: invalid YAML: sequence end token ']' not found"},
 		{"a list", "- a", "turnkeeper.yaml:1: the settings must be a mapping of keys to values, not a list"},
 		{"empty path", "data_dir: ''", `turnkeeper.yaml:1: data_dir is "": it must not be empty`},
 		{"comment only", "# nothing", ""},

@@ -8,37 +8,37 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// An MCPServer is an MCP server whose tools agents can have. It is either a
-// program, with Command, or an address, with URL.
+// An MCPServer is an MCP server whose tools agents can use: a local program (Command) or a remote
+// address (URL).
 type MCPServer struct {
 	Name    string
-	Command []string          `yaml:"command" as:"command"`                   // the program and its arguments; nil: URL
-	Dir     string            `yaml:"dir" check:"not empty"`                  // of the program; empty: the working directory
-	Env     map[string]Secret `yaml:"env" names:"variable" as:"variable"`     // all of the program's environment; nil: none
-	URL     string            `yaml:"url" check:"mcp url"`                    // of the endpoint; empty: Command
+	Command []string          `yaml:"command" as:"command"`                   // the program and its arguments; nil: URL is set
+	Dir     string            `yaml:"dir" check:"not empty"`                  // working directory of the program; empty: the worker's
+	Env     map[string]Secret `yaml:"env" names:"variable" as:"variable"`     // complete environment of the program; nil: empty
+	URL     string            `yaml:"url" check:"mcp url"`                    // address of the endpoint; empty: Command is set
 	Headers map[string]Secret `yaml:"headers" names:"mcp header" as:"header"` // of each request; nil: none
-	OAuth   *MCPOAuth         `yaml:"oauth"`                                  // nil: it wants no tokens
+	OAuth   *MCPOAuth         `yaml:"oauth"`                                  // nil: no OAuth tokens
 
-	SessionPerLane bool          `yaml:"session" of:"shared, lane"`                                                // else one for all
-	ConnectTimeout time.Duration `yaml:"connect_timeout" in:"0 to 24h"`                                            // until the server must have answered
-	IdleTimeout    time.Duration `yaml:"idle_timeout" in:"0 to 24h"`                                               // after which the session of a lane ends; 0: never
-	Protocol       string        `yaml:"protocol" of:"2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"` // version that is asked for; empty: the newest
+	SessionPerLane bool          `yaml:"session" of:"shared, lane"`                                                // false: one session for all
+	ConnectTimeout time.Duration `yaml:"connect_timeout" in:"0 to 24h"`                                            // timeout of starting a session
+	IdleTimeout    time.Duration `yaml:"idle_timeout" in:"0 to 24h"`                                               // ends a lane's session; 0: never
+	Protocol       string        `yaml:"protocol" of:"2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28"` // version to request; empty: the newest
 
-	Effect       turnkeeper.Effect          `yaml:"effect" of:"none, keyed, once"` // of tools that say no other; empty: once
-	TrustHints   bool                       `yaml:"trust_hints"`                   // the server's hints count where the settings say nothing
-	Timeout      time.Duration              `yaml:"timeout" in:"0 to 24h"`         // of a call; 0: tool_timeout of the turn
-	Background   *bool                      `yaml:"background"`                    // whether calls may go on in the background; nil: by the effect
+	Effect       turnkeeper.Effect          `yaml:"effect" of:"none, keyed, once"` // of tools without an effect in Tools; empty: once
+	TrustHints   bool                       `yaml:"trust_hints"`                   // use the server's hints for tools without an effect
+	Timeout      time.Duration              `yaml:"timeout" in:"0 to 24h"`         // of a call; 0: the turn's tool_timeout
+	Background   *bool                      `yaml:"background"`                    // whether calls may continue in the background; nil: by effect
 	Tools        map[string]MCPToolSettings `yaml:"tools" names:"mcp tool"`
-	RefuseChange bool                       `yaml:"on_change" of:"report, refuse"` // of a definition that is not the pinned one
+	RefuseChange bool                       `yaml:"on_change" of:"report, refuse"` // refuse tools that differ from the pinned definition
 
-	AcceptDefaults    bool     `yaml:"elicitation" of:"decline, defaults"`     // of what the server asks for; else it is declined
-	AllowSampling     bool     `yaml:"sampling" of:"decline, allow"`           // it may ask the agent's models; else that is declined
+	AcceptDefaults    bool     `yaml:"elicitation" of:"decline, defaults"`     // answer elicitations with the server's defaults; false: decline
+	AllowSampling     bool     `yaml:"sampling" of:"decline, allow"`           // let the server ask the agent's models; false: decline
 	MaxSamplingCalls  int      `yaml:"max_sampling_calls" in:"1 to 100"`       // in one call
-	MaxSamplingTokens int      `yaml:"max_sampling_tokens" in:"1 to 10000000"` // of all questions and answers in one call
-	Roots             []string `yaml:"roots" as:"roots"`                       // absolute paths; nil: it is told of none
+	MaxSamplingTokens int      `yaml:"max_sampling_tokens" in:"1 to 10000000"` // of all requests and answers in one call
+	Roots             []string `yaml:"roots" as:"roots"`                       // absolute paths; nil: none announced
 }
 
-// MCPToolSettings are what the settings say of one tool of a server.
+// MCPToolSettings are the settings of one tool of a server.
 type MCPToolSettings struct {
 	Effect  turnkeeper.Effect `yaml:"effect" of:"none, keyed, once"` // empty: the server's
 	Timeout time.Duration     `yaml:"timeout" in:"0 to 24h"`         // 0: the server's
@@ -62,16 +62,16 @@ func (r *fileReader) mcpServer(where, name string, v *strictyaml.Node) MCPServer
 	}
 	given := func(key string) bool { return v.Get(key) != nil }
 	if given("command") == given("url") {
-		r.Add(v.Line, "%s must have one of command and url", strings.TrimSuffix(where, "."))
+		r.Add(v.Line, "%s must have either command or url", strings.TrimSuffix(where, "."))
 	}
 	for _, key := range []string{"dir", "env"} {
 		if given(key) && given("url") {
-			r.Add(v.Line, "%s%s is for a server with command; this one has url", where, key)
+			r.Add(v.Line, "%s%s requires command; this server has url", where, key)
 		}
 	}
 	for _, key := range []string{"headers", "oauth"} {
 		if given(key) && given("command") {
-			r.Add(v.Line, "%s%s is for a server with url; this one has command", where, key)
+			r.Add(v.Line, "%s%s requires url; this server has command", where, key)
 		}
 	}
 	if given("oauth") {
@@ -80,12 +80,11 @@ func (r *fileReader) mcpServer(where, name string, v *strictyaml.Node) MCPServer
 	return s
 }
 
-// checkMCPURL checks an address. Other than a base URL it stays as it is
-// written, and may have a query.
+// checkMCPURL checks an address. Unlike a base URL it may have a query, and is not changed.
 func checkMCPURL(text string) string {
 	whole, query, _ := strings.Cut(text, "?")
 	if _, err := baseURL(whole); err != nil {
-		return ": it must be an http or https address without user, password or #, such as https://example.org/mcp: give secrets by headers"
+		return ": it must be an http or https address without user, password or #, such as https://example.org/mcp: set secrets in headers"
 	}
 	if strings.ContainsAny(query, "# ") {
 		return ": its query must not hold # or spaces"

@@ -27,25 +27,25 @@ const (
 	GrantEnterprise        = "enterprise"
 )
 
-// MCPLoginKeyBytes is the length of the key for logins.
+// MCPLoginKeyBytes is the length of MCPLoginKey in bytes.
 const MCPLoginKeyBytes = 32
 
-// An MCPOAuth says how tokens for an MCP server are had.
+// An MCPOAuth says how to get tokens for an MCP server.
 type MCPOAuth struct {
 	Grant             string        `yaml:"grant" needs:"" of:"client_credentials, authorization_code, enterprise"`
 	ClientID          string        `yaml:"client_id" check:"not empty"` // empty: the worker registers itself
 	ClientSecret      Secret        `yaml:"client_secret" as:"reference"`
 	PrivateKey        crypto.Signer `yaml:"private_key" as:"key" type:"mapping"`   // nil: ClientSecret, or a public client
-	KeyID             string        `yaml:"key_id" check:"not empty"`              // of PrivateKey; empty: none is said
+	KeyID             string        `yaml:"key_id" check:"not empty"`              // of PrivateKey; empty: none
 	ClientMetadataURL string        `yaml:"client_metadata_url" check:"with path"` // empty: none
-	Issuer            string        `yaml:"issuer" check:"https"`                  // the only one; empty: any
-	TokenEndpoint     string        `yaml:"token_endpoint" check:"https"`          // empty: it is looked up
-	Scopes            []string      `yaml:"scopes" check:"scope"`                  // nil: what the server asks for
+	Issuer            string        `yaml:"issuer" check:"https"`                  // the only issuer; empty: any
+	TokenEndpoint     string        `yaml:"token_endpoint" check:"https"`          // empty: discovered
+	Scopes            []string      `yaml:"scopes" check:"scope"`                  // nil: those that the server names
 	RedirectPort      int           `yaml:"redirect_port" in:"0 to 65535"`         // 0: any
-	Identity          MCPIdentity   `yaml:"identity"`                              // of GrantEnterprise
+	Identity          MCPIdentity   `yaml:"identity"`                              // for GrantEnterprise
 }
 
-// An MCPIdentity is what an identity provider knows a worker by.
+// An MCPIdentity holds a worker's credentials at an identity provider.
 type MCPIdentity struct {
 	TokenEndpoint string  `yaml:"token_endpoint" needs:"" check:"https"`
 	ClientID      string  `yaml:"client_id" needs:"" check:"not empty"`
@@ -54,11 +54,11 @@ type MCPIdentity struct {
 }
 
 type idToken struct {
-	value Secret // not set: file
+	value Secret // not set: read file
 	file  string
 }
 
-// Token is the ID token as it is now.
+// Token returns the current ID token. A file is read on each call.
 func (i MCPIdentity) Token() (Secret, error) {
 	if i.IDToken.value.IsSet() {
 		return i.IDToken.value, nil
@@ -70,8 +70,7 @@ func (i MCPIdentity) Token() (Secret, error) {
 	return newCredential(text)
 }
 
-// mcpLoginKey reads the key that logins are sealed with. The faults do not repeat
-// it.
+// mcpLoginKey reads the key that encrypts logins. Faults do not repeat it.
 func (r *fileReader) mcpLoginKey(at strictyaml.Place, v *strictyaml.Node) {
 	r.loginKeyNamed = true
 	key := r.reference(at, v)
@@ -79,14 +78,13 @@ func (r *fileReader) mcpLoginKey(at strictyaml.Place, v *strictyaml.Node) {
 		return
 	}
 	if bytes, err := base64.StdEncoding.DecodeString(key.Reveal()); err != nil || len(bytes) != MCPLoginKeyBytes {
-		r.missing(at, v, fmt.Sprintf(" must be %d bytes in base64: \"turnctl mcp key\" makes one", MCPLoginKeyBytes))
+		r.missing(at, v, fmt.Sprintf(" must be %d bytes in base64: \"turnctl mcp key\" creates one", MCPLoginKeyBytes))
 		return
 	}
 	r.config.MCPLoginKey = key
 }
 
-// checkMCPLogins finds servers that somebody would have to log in to, with nowhere to
-// keep that.
+// checkMCPLogins checks that servers with logins have a key to encrypt them.
 func (l *loader) checkMCPLogins() {
 	if l.WithoutSecrets && l.loginKeyNamed {
 		return
@@ -94,20 +92,20 @@ func (l *loader) checkMCPLogins() {
 	for _, name := range slices.Sorted(maps.Keys(l.config.MCPServers)) {
 		s := l.config.MCPServers[name]
 		if s.OAuth != nil && s.OAuth.Grant == GrantAuthorizationCode && !l.config.MCPLoginKey.IsSet() {
-			l.add("mcp_servers.%s.oauth.grant is authorization_code, and there is no mcp_login_key to seal the login with: "+
-				"make one with \"turnctl mcp key\", and name its variable or file in the config file (mcp_login_key: {env: VARIABLE})", name)
+			l.add("mcp_servers.%s.oauth.grant is authorization_code, which requires mcp_login_key to encrypt the login: "+
+				"create a key with \"turnctl mcp key\", and set its variable or file in the config file (mcp_login_key: {env: VARIABLE})", name)
 		}
 	}
 }
 
-// checkOAuth finds what is wrong only in view of the grant, or of the server.
+// checkOAuth checks keys against the grant and the server.
 func (r *fileReader) checkOAuth(where string, v *strictyaml.Node, server MCPServer) {
 	if v.Kind != strictyaml.Map {
 		return
 	}
 	for header := range server.Headers {
 		if http.CanonicalHeaderKey(header) == "Authorization" {
-			r.Add(v.Line, "%sheaders.Authorization is set by oauth: take one of them out", where)
+			r.Add(v.Line, "%sheaders.Authorization is set by oauth: remove one of them", where)
 		}
 	}
 	where += "oauth"
@@ -121,26 +119,26 @@ func (r *fileReader) checkOAuth(where string, v *strictyaml.Node, server MCPServ
 	}[o.Grant]
 	for _, key := range wants {
 		if !given(key) {
-			r.Add(v.Line, "%s.%s is missing: the grant %s needs it", where, key, o.Grant)
+			r.Add(v.Line, "%s.%s is missing: the grant %s requires it", where, key, o.Grant)
 		}
 	}
 	for _, key := range refuses {
 		if given(key) {
-			r.Add(v.Line, "%s.%s is not for the grant %s", where, key, o.Grant)
+			r.Add(v.Line, "%s.%s cannot be used with the grant %s", where, key, o.Grant)
 		}
 	}
 	secret, key := given("client_secret"), given("private_key")
 	switch {
 	case secret && key:
-		r.Add(v.Line, "%s has client_secret and private_key: give one of them", where)
+		r.Add(v.Line, "%s has client_secret and private_key: set only one of them", where)
 	case !secret && !key && o.Grant == GrantClientCredentials:
-		r.Add(v.Line, "%s has neither client_secret nor private_key: the grant %s needs one", where, o.Grant)
+		r.Add(v.Line, "%s has neither client_secret nor private_key: the grant %s requires one", where, o.Grant)
 	case secret && o.ClientID == "" && o.Grant == GrantAuthorizationCode:
-		r.Add(v.Line, "%s.client_secret is that of a client_id, which is missing", where)
+		r.Add(v.Line, "%s.client_secret requires client_id, which is missing", where)
 	}
 }
 
-// checkHTTPS accepts an https address, and an http address of this machine.
+// checkHTTPS accepts an https address, or an http address on loopback.
 func checkHTTPS(text string) string {
 	u, err := url.Parse(text)
 	good := err == nil && u.Hostname() != "" && u.User == nil && u.Fragment == "" && u.RawQuery == ""
@@ -166,12 +164,12 @@ func checkWithPath(text string) string {
 
 func checkScope(scope string) string {
 	if scope == "" || strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
-		return fmt.Sprintf(" holds %q: a scope has no spaces, quotes or backslashes", scope)
+		return fmt.Sprintf(" has %q: a scope must not have spaces, quotes or backslashes", scope)
 	}
 	return ""
 }
 
-// privateKey reads a key in PEM. The faults do not repeat it.
+// privateKey reads a key in PEM. Faults do not repeat it.
 func (r *fileReader) privateKey(at strictyaml.Place, v *strictyaml.Node, to any) {
 	r.byReference(at, v, func(at strictyaml.Place, v *strictyaml.Node) {
 		place, err := v.AsText()
@@ -185,7 +183,7 @@ func (r *fileReader) privateKey(at strictyaml.Place, v *strictyaml.Node, to any)
 				r.missing(at, v, " must be the name of a variable that is set")
 				return
 			}
-			text = strings.ReplaceAll(text, `\n`, "\n") // as files of variables write it
+			text = strings.ReplaceAll(text, `\n`, "\n") // .env files write newlines so
 		} else if text, err = readSecret(place); err != nil {
 			r.missing(at, v, fmt.Sprintf(" names the file %q: it cannot be read: %v", place, err))
 			return
@@ -202,14 +200,14 @@ func (r *fileReader) privateKey(at strictyaml.Place, v *strictyaml.Node, to any)
 func (r *fileReader) idToken(at strictyaml.Place, v *strictyaml.Node, to any) {
 	value := r.reference(at, v)
 	if file := v.Get("file"); file != nil {
-		path, _ := file.AsText() // reference has read it
+		path, _ := file.AsText() // checked by reference
 		*to.(*idToken) = idToken{file: path}
 		return
 	}
 	*to.(*idToken) = idToken{value: value}
 }
 
-// pemSecrets are the lines of a key, of which each tells a part.
+// pemSecrets returns the lines of a key for the masker: each line reveals a part.
 func pemSecrets(text string) (lines []string) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); len(line) > 16 && !strings.HasPrefix(line, "-----") {
@@ -219,7 +217,7 @@ func pemSecrets(text string) (lines []string) {
 	return lines
 }
 
-var errKeyForm = errors.New("it must hold a private key in PEM without a password: RSA, Ed25519, or EC on P-256, P-384 or P-521")
+var errKeyForm = errors.New("it must be an unencrypted private key in PEM: RSA, Ed25519, or EC on P-256, P-384 or P-521")
 
 func signerOf(text string) (crypto.Signer, error) {
 	block, _ := pem.Decode([]byte(text))

@@ -94,18 +94,18 @@ func TestFaultsOfOAuth(t *testing.T) {
 		"no grant":            {"{client_id: r}", "mcp_servers.s.oauth.grant is missing"},
 		"another grant":       {"{grant: password}", "grant is \"password\": it must be one of client_credentials, authorization_code, enterprise"},
 		"nothing that proves": {"{grant: client_credentials, client_id: r}", "neither client_secret nor private_key"},
-		"no client":           {"{grant: client_credentials, client_secret: {env: S}}", "client_id is missing: the grant client_credentials needs it"},
+		"no client":           {"{grant: client_credentials, client_secret: {env: S}}", "client_id is missing: the grant client_credentials requires it"},
 		"two proofs":          {"{" + robot + ", private_key: {env: KEY}}", "has client_secret and private_key"},
-		"a key of nothing":    {"{grant: client_credentials, client_id: r, private_key: {env: S}}", "it must hold a private key in PEM"},
-		"a key that is weak":  {"{grant: client_credentials, client_id: r, private_key: {env: WEAK}}", "it must hold a private key in PEM"},
+		"a key of nothing":    {"{grant: client_credentials, client_id: r, private_key: {env: S}}", "it must be an unencrypted private key in PEM"},
+		"a key that is weak":  {"{grant: client_credentials, client_id: r, private_key: {env: WEAK}}", "it must be an unencrypted private key in PEM"},
 		"no secret there":     {"{grant: client_credentials, client_id: r, client_secret: {env: NONE}}", `names the variable "NONE", which is not set`},
-		"not for the grant":   {"{" + robot + ", redirect_port: 80}", "redirect_port is not for the grant client_credentials"},
+		"not for the grant":   {"{" + robot + ", redirect_port: 80}", "redirect_port cannot be used with the grant client_credentials"},
 		"no safe address":     {"{" + robot + ", issuer: \"http://login.example\"}", "issuer must be an https address"},
 		"no port":             {"{grant: authorization_code, redirect_port: 65536}", "redirect_port is 65536: it must be 0 to 65535"},
-		"no scope":            {"{" + robot + ", scopes: [\"a b\"]}", "a scope has no spaces"},
-		"no identity":         {"{grant: enterprise, client_id: r}", "identity is missing: the grant enterprise needs it"},
+		"no scope":            {"{" + robot + ", scopes: [\"a b\"]}", "a scope must not have spaces"},
+		"no identity":         {"{grant: enterprise, client_id: r}", "identity is missing: the grant enterprise requires it"},
 		"half an identity":    {"{grant: enterprise, client_id: r, identity: {client_id: x, token: {env: S}}}", "identity.token_endpoint is missing"},
-		"no key for logins":   {"{grant: authorization_code}", `there is no mcp_login_key to seal the login with: make one with "turnctl mcp key"`},
+		"no key for logins":   {"{grant: authorization_code}", `which requires mcp_login_key to encrypt the login: create a key with "turnctl mcp key"`},
 		"unknown":             {"{" + robot + ", clientid: x}", `unknown key "mcp_servers.s.oauth.clientid"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestFaultsOfOAuth(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"mcp_servers: {s: {url: \"https://a.example/mcp\", headers: {authorization: x-token-x}, oauth: {" + robot + "}}}": "headers.Authorization is set by oauth",
-		"mcp_servers: {s: {command: [x], oauth: {" + robot + "}}}":                                                        "oauth is for a server with url",
+		"mcp_servers: {s: {command: [x], oauth: {" + robot + "}}}":                                                        "oauth requires url",
 		"mcp_login_key: {env: S}": "mcp_login_key must be 32 bytes in base64",
 		"mcp_login_key: text":     "mcp_login_key",
 	} {

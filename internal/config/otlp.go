@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Variables by which OpenTelemetry's exporters are given headers, such as keys.
+// otlpHeaders are the variables in which OpenTelemetry's exporters find headers, such as keys.
 var otlpHeaders = []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"}
 
-// readOTLPSecrets takes note of headers that the exporters find by themselves, so
-// that they are masked: name=value, with commas between, values as in URLs.
+// readOTLPSecrets adds secret headers in OpenTelemetry's variables to the masked secrets. Their form is
+// name=value,name=value with percent-encoded values.
 func (l *loader) readOTLPSecrets() {
 	for _, name := range otlpHeaders {
 		text, _ := l.env(name)

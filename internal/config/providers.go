@@ -13,22 +13,21 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// demo is the built-in provider, which cannot be configured.
+// demo is the built-in provider. It cannot be configured.
 const demo = "demo"
 
 // A Provider is an OpenAI-compatible endpoint.
 type Provider struct {
 	Name    string
-	BaseURL string            `yaml:"base_url" as:"base url"`                                       // without a slash at the end
-	APIKey  Secret            `yaml:"api_key,api_key_env,api_key_file" as:"credential" type:"text"` // not set: none is sent
+	BaseURL string            `yaml:"base_url" as:"base url"`                                       // without a final slash
+	APIKey  Secret            `yaml:"api_key,api_key_env,api_key_file" as:"credential" type:"text"` // not set: not sent
 	Headers map[string]Secret `yaml:"headers" names:"header" as:"header"`                           // sent with each request; nil: none
-	Query   map[string]Secret `yaml:"query" names:"parameter" as:"header"`                          // added to the address of each request; nil: none
-	Timeout time.Duration     `yaml:"timeout" in:"0 to 24h"`                                        // of one model call that does not stream; 0: model_timeout
+	Query   map[string]Secret `yaml:"query" names:"parameter" as:"header"`                          // query parameters of each request; nil: none
+	Timeout time.Duration     `yaml:"timeout" in:"0 to 24h"`                                        // of one model call without streaming; 0: model_timeout
 	Profile Profile
 }
 
-// A Profile is what the endpoint wants that others do not. Unset fields are
-// those of the named profile.
+// A Profile describes how an endpoint differs from others. Unset fields are those of the named profile.
 type Profile struct {
 	Name           string                     `yaml:"profile" check:"profile"` // never empty
 	MaxTokensField string                     `yaml:"max_tokens_field" of:"max_tokens, max_completion_tokens"`
@@ -39,14 +38,14 @@ type Profile struct {
 	EmptyContent   string                     `yaml:"empty_content" of:"null, string, omit"`
 	ToolCallIDs    string                     `yaml:"tool_call_ids" of:"any, nine, word"`
 	Reasoning      string                     `yaml:"reasoning" of:"same, never, require"`
-	Extra          map[string]json.RawMessage `yaml:"extra"` // more fields of the request's body
+	Extra          map[string]json.RawMessage `yaml:"extra"` // additional fields of the request's body
 }
 
-// profileNames are the profiles that a provider can have. A provider that has
-// the name of one has it unless it says otherwise; others have "generic".
+// profileNames are the names of all profiles. A provider's default profile is the one of its own name,
+// else "generic".
 var profileNames = []string{"anthropic", "azure", "deepseek", "gemini", "generic", "llamacpp", "mistral", "ollama", "openai", "openrouter", "vllm"}
 
-// A shortcut makes a provider out of variables.
+// A shortcut defines a provider by environment variables.
 type shortcut struct {
 	provider, baseURL string
 	keyEnv, urlEnv    string // urlEnv may be empty
@@ -71,9 +70,9 @@ func checkModelOrNone(name string) error {
 	return checkModel(name)
 }
 
-// readShortcuts fills in what the config file leaves open from the variables
-// that other programs use as well. A key goes only to the address that the
-// same variables mean, never to one that the config file gives.
+// readShortcuts defines providers, or completes those of the config file, with environment variables
+// that other programs use too. A key is sent only to the address that the same variables define, never
+// to one set in the config file.
 func (l *loader) readShortcuts() {
 	for _, s := range shortcuts {
 		key, hasKey := l.env(s.keyEnv)
@@ -112,7 +111,7 @@ func (r *fileReader) provider(where, name string, v *strictyaml.Node) Provider {
 	r.Decode(where, v, &p)
 	isShortcut := slices.ContainsFunc(shortcuts, func(s shortcut) bool { return s.provider == name })
 	if v.Get("base_url") == nil && !isShortcut && v.Kind == strictyaml.Map {
-		r.Add(v.Line, "%sbase_url is missing: give the endpoint's address, such as http://localhost:11434/v1", where)
+		r.Add(v.Line, "%sbase_url is missing: set the endpoint's address, such as http://localhost:11434/v1", where)
 	}
 	if p.Profile.Name == "" {
 		p.Profile.Name = "generic"
@@ -121,17 +120,17 @@ func (r *fileReader) provider(where, name string, v *strictyaml.Node) Provider {
 		}
 	}
 	if p.azureNeedsVersion() {
-		r.Add(v.Line, "%squery must give api-version, such as 2024-10-21: Azure's API by deployments refuses every request without it; a base_url that ends in /openai/v1 needs none", where)
+		r.Add(v.Line, "%squery must have api-version, such as 2024-10-21: Azure's deployments API refuses every request without it; a base_url that ends in /openai/v1 does not need it", where)
 	}
 	return p
 }
 
-// azureNeedsVersion says whether Azure would refuse every request, for it asks for a version of its
-// API by deployments.
+// azureNeedsVersion reports whether the query parameter api-version, which Azure's deployments API
+// requires, is missing.
 func (p Provider) azureNeedsVersion() bool {
 	_, given := p.Query["api-version"]
 	return p.Profile.Name == "azure" && !given && p.BaseURL != "" && !strings.HasSuffix(p.BaseURL, "/v1")
 }
 
-// ProviderNames lists the configured providers, sorted, without demo.
+// ProviderNames returns the names of the configured providers, sorted, without demo.
 func (c *Config) ProviderNames() []string { return slices.Sorted(maps.Keys(c.Providers)) }

@@ -7,14 +7,13 @@ import (
 
 const redacted = "[redacted]"
 
-// A Secret is text that prints as [redacted] everywhere: by every verb of
-// fmt, as JSON, as text, by slog and by zap. The zero value is no secret, and
-// prints as nothing.
+// A Secret is a text that prints as [redacted] with every verb of fmt, as JSON, as text, in slog and in
+// zap. The zero value is no secret, and prints as nothing.
 type Secret struct {
-	value *string // a pointer, so that a struct around it shows an address at most
+	value *string // a pointer: printing a surrounding struct shows an address at most
 }
 
-// NewSecret holds the value. Empty: no secret.
+// NewSecret returns a Secret; the zero value if value is empty.
 func NewSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
@@ -22,7 +21,7 @@ func NewSecret(value string) Secret {
 	return Secret{value: &value}
 }
 
-// Reveal is the value itself; empty when there is none.
+// Reveal returns the value; empty if there is none.
 func (s Secret) Reveal() string {
 	if s.value == nil {
 		return ""
@@ -30,13 +29,13 @@ func (s Secret) Reveal() string {
 	return *s.value
 }
 
-// IsSet says that there is a value.
+// IsSet reports whether there is a value.
 func (s Secret) IsSet() bool { return s.value != nil }
 
 // Equal compares the values.
 func (s Secret) Equal(other Secret) bool { return s.Reveal() == other.Reveal() }
 
-// String is [redacted], or empty when there is no value.
+// String returns [redacted], or "" if there is no value.
 func (s Secret) String() string {
 	if s.value == nil {
 		return ""
@@ -44,17 +43,17 @@ func (s Secret) String() string {
 	return redacted
 }
 
-// GoString is as String.
+// GoString returns String.
 func (s Secret) GoString() string { return s.String() }
 
-// Format prints String, whatever the verb.
+// Format prints String with any verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
-// MarshalText gives String. It also serves encoding/json.
+// MarshalText returns String. encoding/json uses it too.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// MarshalJSON gives String in quotes.
+// MarshalJSON returns String in quotes.
 func (s Secret) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%q", s.String()), nil }
 
-// LogValue gives String.
+// LogValue returns String.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }

@@ -11,43 +11,42 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// A Setting is one line of the table of settings.
+// A Setting is an entry of the table of settings.
 type Setting struct {
-	Name    string // its key in the config file
-	Env     string // its variable
-	AlsoEnv string // a second variable, read when Env is not set; empty: none
-	Flag    string // its flag, without dashes
-	Group   string // the heading it stands under
+	Name    string // key in the config file
+	Env     string // environment variable
+	AlsoEnv string // another variable, read if Env is not set; empty: none
+	Flag    string // flag without dashes
+	Group   string // heading in the reference
 	Type    string // "whole number", "duration", "true or false", "text", "list"
 	Unit    string // empty: none
 	Bounds  string // what is accepted; empty: anything of its type
-	Zero    string // what 0 or empty means; empty: it is refused or means nothing special
-	Default string // as it would be written; empty: none
+	Zero    string // meaning of 0 or an empty text; empty: refused, or nothing special
+	Default string // in the form of the config file; empty: none
 	Doc     string // what it does
 
-	secret bool // its value is not repeated in messages
-	onlyAt bool // no key of the config file: it says where that is
+	secret bool // errors do not repeat its value
+	onlyAt bool // not a key of the config file: the path of that file
 	set    func(*Config, string) error
 	get    func(*Config) string
 }
 
-// Usage is the text for the flag's help.
+// Usage returns the text for the flag's help.
 func (s Setting) Usage() string {
-	usage := strings.ReplaceAll(strings.TrimSuffix(s.Doc, "."), "`", "") // pflag takes what is in backquotes for the name of the value
+	usage := strings.ReplaceAll(strings.TrimSuffix(s.Doc, "."), "`", "") // pflag uses text in backquotes as the name of the value
 	if s.Bounds != "" {
 		usage += "; " + s.Bounds
 	}
 	return usage + " [" + s.Env + "]"
 }
 
-// IsBool says that the flag may stand without a value, and then means true.
+// IsBool reports whether the flag needs no value; without one it means true.
 func (s Setting) IsBool() bool { return s.Type == "true or false" }
 
-// Value is what the setting is in c, as it would be written, secrets masked.
+// Value returns the setting's value in c, in the form of the config file, with secrets masked.
 func (s Setting) Value(c *Config) string { return s.get(c) }
 
-// The functions below make the kinds of settings. The errors of set lack a
-// subject: "it must be 1 to 20".
+// The functions below make settings of each type. Errors of set begin with "it": "it must be 1 to 20".
 
 func number(field func(*Config) *int, low, high int, s Setting) Setting {
 	s.Type, s.Bounds = "whole number", fmt.Sprintf("%d to %d", low, high)
@@ -66,8 +65,7 @@ func number(field func(*Config) *int, low, high int, s Setting) Setting {
 	return s
 }
 
-// duration accepts low to high, and 0 as well where the setting says what 0
-// means.
+// duration accepts low to high, and 0 if the setting's Zero gives it a meaning.
 func duration(field func(*Config) *time.Duration, low, high time.Duration, s Setting) Setting {
 	s.Type = "duration"
 	s.Bounds = strictyaml.FormatDuration(low) + " to " + strictyaml.FormatDuration(high)
@@ -121,7 +119,7 @@ func choice(field func(*Config) *string, words []string, s Setting) Setting {
 	return text(field, func(word string) error { return oneOf(word, words) }, s)
 }
 
-// words reads a list: in one text, with commas between. "all" is every word.
+// words reads a comma-separated list of words. "all" means every word.
 func words(field func(*Config) *[]string, all []string, s Setting) Setting {
 	s.Type, s.Bounds = "list", strings.Join(all, ", ")+"; or all"
 	s.set = func(c *Config, text string) error {

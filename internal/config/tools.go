@@ -9,33 +9,32 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// A Tool is a program that agents can have as a tool; or, without a Command, the
-// switches of a tool that is built in or registered in Go.
+// A Tool is a program that agents can use as a tool; without Command, it holds overrides for a built-in
+// tool or one registered in Go.
 type Tool struct {
 	Name        string
 	Description string            `yaml:"description" check:"not empty"`
-	Command     []string          `yaml:"command" as:"command"`                 // the program and its arguments; nil: the tool is another's
-	Arguments   json.RawMessage   `yaml:"arguments" as:"schema" type:"mapping"` // JSON Schema; nil: it takes none
+	Command     []string          `yaml:"command" as:"command"`                 // the program and its arguments; nil: not a program
+	Arguments   json.RawMessage   `yaml:"arguments" as:"schema" type:"mapping"` // JSON Schema; nil: no arguments
 	Effect      turnkeeper.Effect `yaml:"effect" of:"none, keyed, once"`        // never empty
-	Timeout     time.Duration     `yaml:"timeout" in:"0 to 24h"`                // 0: tool_timeout of the turn
-	Detached    bool              `yaml:"detached"`                             // a call runs in a job of its own; Timeout is not 0
+	Timeout     time.Duration     `yaml:"timeout" in:"0 to 24h"`                // 0: the turn's tool_timeout
+	Detached    bool              `yaml:"detached"`                             // calls run in separate jobs; requires Timeout
 	Dir         string            `yaml:"dir" check:"not empty"`                // empty: the working directory
-	Env         map[string]Secret `yaml:"env" names:"variable" as:"variable"`   // all of its environment; nil: none
+	Env         map[string]Secret `yaml:"env" names:"variable" as:"variable"`   // complete environment; nil: empty
 	MaxOutput   int               `yaml:"max_output" in:"1 to 10000000"`        // bytes; 0: turnkeeper.MaxOutputBytes
-	MediaType   string            `yaml:"media_type" check:"not empty"`         // of its output; empty: text/plain
+	MediaType   string            `yaml:"media_type" check:"not empty"`         // of the output; empty: text/plain
 	ToolSwitches
 }
 
-// ToolSwitches are what the settings say of how a tool is run. Unset: as the tool
-// itself says.
+// ToolSwitches override how a tool is run. Unset fields leave the tool's own values.
 type ToolSwitches struct {
-	Freshness      *time.Duration `yaml:"freshness" in:"0 to 720h"`           // 0: equal calls are run, however fresh they are
+	Freshness      *time.Duration `yaml:"freshness" in:"0 to 720h"`           // 0: equal calls always run
 	Repeat         string         `yaml:"repeat" of:"allow, guard"`           // empty: unset
 	MaxResultChars int            `yaml:"max_result_chars" in:"1 to 1000000"` // 0: unset
 	Background     *bool          `yaml:"background"`                         // nil: unset
 }
 
-// switchKeys are the keys of tools.NAME that a tool may have which is no program.
+// switchKeys are the keys of tools.NAME for a tool that is not a program.
 var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background"}
 
 // tool reads one tool of the config file.
@@ -52,7 +51,7 @@ func (r *fileReader) tool(where, name string, v *strictyaml.Node) Tool {
 		}
 	}
 	if t.Detached && t.Timeout == 0 {
-		r.Add(v.Line, "%sdetached needs a timeout: %stimeout is missing", where, where)
+		r.Add(v.Line, "%sdetached requires a timeout: %stimeout is missing", where, where)
 	}
 	return t
 }

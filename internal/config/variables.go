@@ -8,13 +8,12 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// envPrefix begins the variables of settings.
+// envPrefix is the prefix of the settings' variables.
 const envPrefix = "TURNKEEPER_"
 
-// Misspelt has a sentence for each of the variables that looks like a setting's
-// and is none, in the order given. Unlike an unknown key of the config file
-// such a variable is no fault: another program, or another version of this
-// one, may know it.
+// Misspelt returns a warning for each variable with the prefix TURNKEEPER_ that is not a setting's, in
+// the given order. Unlike an unknown key of the config file it is not an error: another program or
+// version may use the variable.
 func Misspelt(variables []string) []string {
 	var known, sentences []string
 	for _, s := range Settings() {

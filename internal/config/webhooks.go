@@ -16,10 +16,10 @@ import (
 type Webhook struct {
 	Name         string
 	URL          Secret        `yaml:"url,url_env,url_file" needs:"" as:"endpoint" type:"text"`
-	Keys         [][]byte      // to sign with: the secret's, and the old secret's where there is one
+	Keys         [][]byte      // signing keys: of the secret, and of the old secret if it is set
 	Agents       []string      `yaml:"agents" check:"agent"` // nil: all; sorted, each once
-	SubAgents    bool          `yaml:"sub_agents"`           // also replies that they write for other agents
-	AllowPrivate bool          `yaml:"allow_private"`        // its address may be one that is not public
+	SubAgents    bool          `yaml:"sub_agents"`           // also replies of sub-agents to other agents
+	AllowPrivate bool          `yaml:"allow_private"`        // allow addresses that are not public
 	Timeout      time.Duration `yaml:"timeout" in:"1s to 5m"`
 	Concurrency  int           `yaml:"concurrency" in:"1 to 100"`
 	MaxAttempts  int           `yaml:"max_attempts" in:"1 to 100"`
@@ -33,7 +33,7 @@ type webhookEntry struct {
 	OldKey []byte `yaml:"old_secret_env,old_secret_file" as:"signing" type:"text"`
 }
 
-// Origin is the scheme, host and port of the URL: what may be shown of it.
+// Origin returns the scheme, host and port of the URL, the only parts that may be displayed.
 func (w Webhook) Origin() string {
 	u, err := url.Parse(w.URL.Reveal())
 	if err != nil {
@@ -42,10 +42,10 @@ func (w Webhook) Origin() string {
 	return u.Scheme + "://" + u.Host
 }
 
-// WebhookSecretPrefix begins every signing secret.
+// WebhookSecretPrefix is the prefix of a signing secret.
 const WebhookSecretPrefix = "whsec_"
 
-// The lengths of a signing secret that Standard Webhooks has.
+// Limits of Standard Webhooks on a signing secret.
 const (
 	minSigningBytes = 24
 	maxSigningBytes = 64
@@ -61,7 +61,7 @@ func (r *fileReader) webhook(where, name string, v *strictyaml.Node) Webhook {
 		}
 	}
 	if agents := v.Get("agents"); agents != nil && agents.Kind == strictyaml.List && len(agents.Items) == 0 {
-		r.Add(agents.Line, "%sagents is empty: leave it out for the replies of all agents", where)
+		r.Add(agents.Line, "%sagents is empty: remove it to deliver the replies of all agents", where)
 	}
 	slices.Sort(e.Agents)
 	e.Agents = slices.Compact(e.Agents)
@@ -81,19 +81,19 @@ func (r *fileReader) endpoint(at strictyaml.Place, v *strictyaml.Node, to any) {
 	}
 }
 
-// checkEndpoint does not repeat the address: it may hold a token.
+// checkEndpoint checks a webhook's address. Errors do not repeat it: it may contain a token.
 func checkEndpoint(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "":
 		return errors.New("it must be an http or https address, such as https://example.com/replies")
 	case u.User != nil || u.Fragment != "":
-		return errors.New("it must not hold a user, a password or #: the signature tells the receiver who calls")
+		return errors.New("it must not have a user, a password or #: the signature authenticates the sender")
 	}
 	return nil
 }
 
-// signing reads a signing secret: "whsec_" and base64. The faults do not repeat it.
+// signing reads a signing secret: "whsec_" and base64. Faults do not repeat it.
 func (r *fileReader) signing(at strictyaml.Place, v *strictyaml.Node, to any) {
 	secret := r.secret(at, v)
 	if !secret.IsSet() {
@@ -103,7 +103,7 @@ func (r *fileReader) signing(at strictyaml.Place, v *strictyaml.Node, to any) {
 	r.keep(text)
 	key, err := base64.StdEncoding.DecodeString(text)
 	if !prefixed || err != nil || len(key) < minSigningBytes || len(key) > maxSigningBytes {
-		r.missing(at, v, fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" makes one",
+		r.missing(at, v, fmt.Sprintf(": the secret must be %s and %d to %d bytes in base64: \"turnctl webhooks secret\" creates one",
 			WebhookSecretPrefix, minSigningBytes, maxSigningBytes))
 		return
 	}

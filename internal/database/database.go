@@ -14,20 +14,19 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Database is an open database: the one of DATABASE_URL, or the private one
-// under the data folder.
+// A Database is an open database: that of database_url, or a private one in the data folder.
 type Database struct {
 	Store   *operate.Store
 	URL     string // a secret
-	Private bool   // it is ours, and stops with its last user
+	Private bool   // a private server, which stops with its last user
 
 	server  *pgdev.Server
-	private pgdev.Options // of server
+	private pgdev.Options // options of server
 	Log     *zap.Logger
 }
 
-// Open opens the database of cfg, and starts the private one if there is no
-// DATABASE_URL. It changes no schema. fault is nil but in tests.
+// Open opens the database of cfg, and starts a private one if database_url is not set. It does not
+// change the schema. fault is nil except in tests.
 func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault fault.Hook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), Log: log}
 	if !cfg.DatabaseURL.IsSet() {
@@ -48,8 +47,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault fault.
 	return db, nil
 }
 
-// CheckSchema refuses a database whose schema is older than this program, or too
-// new for it.
+// CheckSchema returns an error if the schema is older than this program, or too new for it.
 func (db *Database) CheckSchema(ctx context.Context) error {
 	all, err := db.Store.Migrations(ctx)
 	if err != nil {
@@ -57,13 +55,13 @@ func (db *Database) CheckSchema(ctx context.Context) error {
 	}
 	for _, m := range all {
 		if !m.Applied {
-			return fmt.Errorf("the database lacks migration %s: run \"turnctl migrate\", or start the worker with migrate_on_start", m)
+			return fmt.Errorf("the database needs migration %s: run \"turnctl migrate\", or start the worker with migrate_on_start", m)
 		}
 	}
 	return storage.CheckCompatible(all)
 }
 
-// Close closes the connections and gives up the private database.
+// Close closes the connections and releases the private server.
 func (db *Database) Close(ctx context.Context) error {
 	if db.Store != nil {
 		db.Store.Close()

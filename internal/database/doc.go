@@ -1,3 +1,3 @@
-// Package database opens the database that the settings name: the Postgres of DATABASE_URL, or the private one in the
-// data folder, which it starts again when that dies. It knows nothing of workers and links no queue.
+// Package database opens the configured database: the Postgres of database_url, or a private one in the
+// data folder, which it restarts if it dies. It links neither workers nor the queue.
 package database

@@ -9,28 +9,27 @@ import (
 	"turnkeeper/internal/pgdev"
 )
 
-// lookEvery is how often a worker looks whether the private database still runs.
+// lookEvery is the interval at which a worker checks that the private database runs.
 const lookEvery = time.Second
 
-// longestPause is how long it waits at most before it tries once more to start a
-// private database that would not start.
+// longestPause is the maximum pause before another attempt to restart the private database.
 const longestPause = 30 * time.Second
 
-// KeepUp starts the private database again when it has died, as by a system that was
-// short of memory, until ctx ends. It comes back at the same address, and what was
-// waiting for it goes on. Nothing else may use or close db's server meanwhile.
+// KeepUp restarts the private database whenever it dies, for example killed when memory is short, until
+// ctx ends. It keeps its address, so waiting clients reconnect. Nothing else may use or close db's
+// server meanwhile.
 func (db *Database) KeepUp(ctx context.Context) {
 	if db.Private {
 		keepAlive(ctx, func() bool { return db.server.Alive() }, db.revive, db.Log.With(zap.String("its_log", db.server.LogFile())))
 	}
 }
 
-// keepAlive looks every second. Where the start fails it is tried for ever, after pauses
-// that grow: a full disk is not emptied by a log that says so each second.
+// keepAlive checks every second and calls revive when alive is false. It retries without limit after
+// growing pauses, so that the log does not fill a full disk.
 func keepAlive(ctx context.Context, alive func() bool, revive func(context.Context) error, log *zap.Logger) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
-	pause := time.Duration(0) // after the last failure; 0: none since it was alive
+	pause := time.Duration(0) // after the last failure; 0: no failure since it was alive
 	next := time.Time{}
 	for {
 		select {
@@ -43,14 +42,14 @@ func keepAlive(ctx context.Context, alive func() bool, revive func(context.Conte
 			continue
 		}
 		if pause == 0 {
-			log.Warn("the private Postgres has died; it is started again")
+			log.Warn("the private Postgres has died, restarting it")
 		} else if time.Now().Before(next) {
 			continue
 		}
 		if err := revive(ctx); err != nil && ctx.Err() == nil {
 			pause = min(max(2*pause, lookEvery), longestPause)
 			next = time.Now().Add(pause)
-			log.Error("the private Postgres could not be started again", zap.Error(err), zap.Duration("tried_again_in", pause))
+			log.Error("could not restart the private Postgres", zap.Error(err), zap.Duration("tried_again_in", pause))
 		}
 	}
 }
@@ -60,10 +59,10 @@ func (db *Database) revive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The share in the dead one is given up after the new one is had: nobody else is
-	// to stop the server in between.
+	// Release the dead server's share only now: otherwise another process could stop the server in
+	// between.
 	dead := db.server
 	db.server = server
-	db.Log.Info("the private Postgres runs again")
+	db.Log.Info("restarted the private Postgres")
 	return dead.Close(ctx)
 }

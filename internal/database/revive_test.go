@@ -47,7 +47,7 @@ func TestAPrivateDatabaseThatWouldNotStart(t *testing.T) {
 			t.Errorf("it was tried %d times in the first minute", n)
 		}
 		wait(8 * time.Minute)
-		if n := logged.FilterMessageSnippet("could not be started").Len(); n != int(starts.Load()) || n > 30 {
+		if n := logged.FilterMessageSnippet("could not restart").Len(); n != int(starts.Load()) || n > 30 {
 			t.Errorf("%d lines tell of %d tries in nine minutes", n, starts.Load())
 		}
 		if n := logged.FilterMessageSnippet("has died").Len(); n != 1 {

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// A Dialer connects to public addresses, and to any address of the hosts it is allowed.
-// The zero value allows none.
+// A Dialer connects to public addresses, and to any address of allowed hosts. The zero value allows no
+// host.
 type Dialer struct {
-	Allowed  []string      // hosts that may be anywhere, each "host" or "host:port"
-	Anywhere bool          // every address is allowed
+	Allowed  []string      // hosts that may have any address, each "host" or "host:port"
+	Anywhere bool          // allow every address
 	Resolver *net.Resolver // nil: the system's
-	// Refuse says why "ip:port" may not be connected to; empty: it may. nil: Refusal.
+	// Refuse returns why "ip:port" must not be dialled; empty: it may. nil: Refusal.
 	Refuse func(address string) string
-	// Own are the addresses of this process. They are refused whatever is allowed: who asks there
-	// counts as this machine. nil: there are none.
+	// Own are the ports of this process. They are always refused: the process trusts local
+	// connections. nil: none.
 	Own *Listeners
 }
 
-// dialTime bounds one connect.
+// dialTime is the timeout of one connect.
 const dialTime = 15 * time.Second
 
-// DialContext connects, or fails with a *RefusedError before a byte is sent.
+// DialContext connects, or returns a *RefusedError before any byte is sent.
 func (g Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: dialTime, Resolver: g.Resolver}
 	free := g.Anywhere || g.allows(address)
@@ -47,7 +47,7 @@ func (g Dialer) allows(address string) bool {
 	return false
 }
 
-// splitEntry reads "host", "host:port", "[v6]:port" and a bare IPv6 address.
+// splitEntry parses "host", "host:port", "[v6]:port" or a bare IPv6 address.
 func splitEntry(entry string) (host, port string) {
 	entry = strings.TrimSpace(entry)
 	if _, err := netip.ParseAddr(strings.Trim(entry, "[]")); err == nil {
@@ -67,8 +67,8 @@ func sameHost(a, b string) bool {
 	return b != "" && strings.EqualFold(strings.TrimSuffix(a, "."), strings.TrimSuffix(b, "."))
 }
 
-// check is called with the address itself before each connection. free says that it may be any but one
-// of this process.
+// check checks the resolved address before each connection. free allows every address except those of
+// this process.
 func (g Dialer) check(address string, free bool) error {
 	if g.Own.have(address) {
 		return &RefusedError{Kind: ownKind}
@@ -86,15 +86,15 @@ func (g Dialer) check(address string, free bool) error {
 	return nil
 }
 
-// ownKind is the kind of an address of Dialer.Own.
+// ownKind is the kind of a port in Dialer.Own.
 const ownKind = "worker's own"
 
-// A RefusedError tells what kind of address the host has. It does not tell which.
+// A RefusedError says what kind of address a host has, without the address.
 type RefusedError struct {
 	Kind string // private, loopback, ...
 }
 
-// Own says that nothing can allow the address: it is one of Dialer.Own.
+// Own reports whether the address is in Dialer.Own, so that no setting can allow it.
 func (e *RefusedError) Own() bool { return e.Kind == ownKind }
 
 func (e *RefusedError) Error() string {

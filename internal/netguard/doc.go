@@ -1,6 +1,6 @@
-// Package netguard decides which addresses a process may connect to on behalf of others: public
-// ones, and those an operator has allowed. It looks at the address that is about to be
-// connected to, after the name was looked up: what a name meant a moment before does not count.
+// Package netguard restricts outgoing connections made on behalf of others to public addresses and to
+// hosts that an operator has allowed. It checks the resolved address of each connection, against DNS
+// rebinding.
 //
 // A Dialer is safe for concurrent use.
 package netguard

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// Listeners are the ports that a process listens on. The zero value has none, and so has nil.
-// Several goroutines may use them.
+// Listeners are the ports that a process listens on. The zero value and nil have none. It is safe for
+// concurrent use.
 type Listeners struct {
 	mu    sync.Mutex
 	ports []uint16
 }
 
-// Add adds a listener by its address, "ip:port". What is no such address is not added.
+// Add adds the port of a listener's address, "ip:port". Other addresses are ignored.
 func (l *Listeners) Add(address string) {
 	parsed, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -25,8 +25,8 @@ func (l *Listeners) Add(address string) {
 	l.ports = append(l.ports, parsed.Port())
 }
 
-// have says that "ip:port" is one of the ports, at any address of this machine: whatever address
-// the listener has, others may lead to it.
+// have reports whether "ip:port" is one of the ports at any address of this machine: several addresses
+// may lead to the same listener.
 func (l *Listeners) have(address string) bool {
 	if l == nil {
 		return false
@@ -41,8 +41,8 @@ func (l *Listeners) have(address string) bool {
 	return ours && isLocal(target.Addr().Unmap().WithZone(""))
 }
 
-// isLocal says that the address is one of this machine. Where the machine does not tell which it
-// has, every address is.
+// isLocal reports whether the address is one of this machine. If the machine's addresses cannot be
+// listed, it returns true.
 func isLocal(ip netip.Addr) bool {
 	if ip.IsLoopback() || ip.IsUnspecified() {
 		return true

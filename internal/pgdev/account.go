@@ -16,11 +16,11 @@ type account struct {
 	name string
 	uid  int
 	gid  int
-	drop bool // we are root, and must become this user
+	drop bool // the process is root and must drop to this user
 }
 
-// serverAccount is this process's own user or, for root, an unprivileged one:
-// the owner of the data if there is a cluster already.
+// serverAccount returns this process's user or, for root, an unprivileged one: the owner of the data if
+// there is a cluster.
 func serverAccount(h home, haveCluster bool) (account, error) {
 	owner := -1
 	if haveCluster {
@@ -36,7 +36,7 @@ func serverAccount(h home, haveCluster bool) (account, error) {
 		return account{name: "this user", uid: me, gid: os.Getegid()}, nil
 	}
 	if owner == 0 {
-		return account{}, fmt.Errorf("the data in %s belongs to root, whom Postgres refuses: give it to another user", h.data())
+		return account{}, fmt.Errorf("the data in %s belongs to root, and Postgres refuses to run as root: change its owner", h.data())
 	}
 	if owner > 0 {
 		return lookUp(user.LookupId(strconv.Itoa(owner)))
@@ -60,7 +60,7 @@ func lookUp(found *user.User, err error) (account, error) {
 	return account{name: "the user " + found.Username, uid: uid, gid: gid, drop: true}, nil
 }
 
-// credential is what a child of ours needs to run as the account; nil for none.
+// credential returns the credential to run a child as the account; nil: the process's own.
 func (a account) credential() *syscall.Credential {
 	if !a.drop {
 		return nil
@@ -68,21 +68,20 @@ func (a account) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: uint32(a.uid), Gid: uint32(a.gid)} //nolint:gosec // ids of users are 32 bits long
 }
 
-// own hands a file or folder of ours to the account.
+// own changes the owner of a file or folder to the account.
 func (a account) own(path string) error {
 	if !a.drop {
 		return nil
 	}
 	if err := os.Chown(path, a.uid, a.gid); err != nil {
-		return fmt.Errorf("cannot give %s to %s, who runs Postgres: %w", path, a.name, err)
+		return fmt.Errorf("cannot change the owner of %s to %s, who runs Postgres: %w", path, a.name, err)
 	}
 	return nil
 }
 
-// command prepares a server program to run as the account in a folder. Its
-// environment is small on purpose: the server must neither inherit PG*
-// settings nor see the secrets of the program above it. It leads a session, so
-// that a terminal's signals pass it by and a cancel reaches its children.
+// command prepares a server program to run as the account in a folder. Its environment is minimal: the
+// server must not inherit PG* settings or secrets of this process. It leads a session, so that it gets no
+// signals of the terminal, and cancelling ctx kills its children too.
 func (a account) command(ctx context.Context, dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = dir
@@ -102,8 +101,8 @@ func serverEnvironment() []string {
 	return env
 }
 
-// canEnter tells whether the account can reach a folder by its path. This is
-// tried, not computed: access lists and mounts count as well.
+// canEnter reports whether the account can enter a folder. It tries, because access lists and mounts
+// matter too.
 func (a account) canEnter(ctx context.Context, in install, dir string) bool {
 	return a.command(context.WithoutCancel(ctx), dir, in.postgres(), "--version").Run() == nil
 }

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// oldestMajor is the first version of Postgres that Turnkeeper runs on.
+// oldestMajor is the oldest supported version of Postgres.
 const oldestMajor = 13
 
 // install is a folder with the programs of one version of Postgres.
@@ -26,7 +26,7 @@ type install struct {
 func (i install) postgres() string { return filepath.Join(i.bin, "postgres") }
 func (i install) initdb() string   { return filepath.Join(i.bin, "initdb") }
 
-// usualFolders are where packages put servers, as patterns.
+// usualFolders are patterns of the folders where packages install servers.
 var usualFolders = []string{
 	"/usr/lib/postgresql/*/bin",                          // Debian, Ubuntu
 	"/usr/pgsql-*/bin",                                   // postgresql.org packages for Red Hat
@@ -45,9 +45,8 @@ var usualFolders = []string{
 	"/opt/bitnami/postgresql/bin",                        //
 }
 
-// findInstalls lists the servers on this machine that the account can run:
-// the one in PATH first, then that of pg_config, then the usual folders, the
-// newest first.
+// findInstalls returns the installed servers that the account can run: the one in PATH first, then that
+// of pg_config, then those in the usual folders, newest first.
 func findInstalls(ctx context.Context, a account) []install {
 	var preferred []string
 	if path, err := exec.LookPath("postgres"); err == nil {
@@ -85,8 +84,8 @@ func usualInstalls(ctx context.Context, a account) []install {
 	return found
 }
 
-// realFolder is where a program really lives: initdb stands beside the server,
-// and not always beside a link to it.
+// realFolder returns the folder of a program with links resolved: initdb is next to the server, but not
+// always next to a link to it.
 func realFolder(program string) string {
 	if real, err := filepath.EvalSymlinks(program); err == nil {
 		program = real
@@ -99,8 +98,7 @@ func realFolder(program string) string {
 
 var versionNumber = regexp.MustCompile(`\(PostgreSQL\) (\d+)`)
 
-// inspect looks for a server in a folder and asks it for its version, as the
-// account: what root can run is of no use.
+// inspect checks a folder for a server and gets its version by running it as the account.
 func inspect(ctx context.Context, a account, bin string) (install, error) {
 	in := install{bin: bin}
 	for _, program := range []string{in.postgres(), in.initdb()} {
@@ -116,14 +114,14 @@ func inspect(ctx context.Context, a account, bin string) (install, error) {
 	}
 	match := versionNumber.FindSubmatch(out)
 	if match == nil {
-		return install{}, fmt.Errorf("%s does not tell its version", in.postgres())
+		return install{}, fmt.Errorf("%s does not print its version", in.postgres())
 	}
 	in.major, err = strconv.Atoi(string(match[1]))
 	return in, err
 }
 
-// choose picks the first server that fits: the very version of the data, if
-// there is data (want is 0 if not), for Postgres reads no other version's.
+// choose returns the first suitable server. Existing data needs its own major version (want); want is 0
+// without data.
 func choose(found []install, want int) (install, error) {
 	for _, in := range found {
 		if in.major >= oldestMajor && (want == 0 || in.major == want) {
@@ -134,9 +132,9 @@ func choose(found []install, want int) (install, error) {
 		return install{}, errors.New("no Postgres server is installed")
 	}
 	if want != 0 {
-		return install{}, fmt.Errorf("the data was made by Postgres %d, and installed is only %s", want, names(found))
+		return install{}, fmt.Errorf("the data was created by Postgres %d, but only %s is installed", want, names(found))
 	}
-	return install{}, fmt.Errorf("installed is only %s, and version %d or newer is needed", names(found), oldestMajor)
+	return install{}, fmt.Errorf("only %s is installed, but version %d or newer is required", names(found), oldestMajor)
 }
 
 func names(found []install) string {
@@ -147,7 +145,7 @@ func names(found []install) string {
 	return strings.Join(texts, ", ")
 }
 
-// clusterMajor reads the version that made a cluster.
+// clusterMajor reads the major version of a cluster.
 func clusterMajor(h home) (int, error) {
 	text, err := os.ReadFile(filepath.Join(h.data(), "PG_VERSION"))
 	if err != nil {
@@ -155,7 +153,7 @@ func clusterMajor(h home) (int, error) {
 	}
 	major, err := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil {
-		return 0, fmt.Errorf("the file PG_VERSION in %s holds no version: restore it, or remove the folder to start with an empty database", h.data())
+		return 0, fmt.Errorf("the file PG_VERSION in %s has no version: restore it, or remove the folder to start with an empty database", h.data())
 	}
 	return major, nil
 }

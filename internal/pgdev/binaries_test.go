@@ -55,8 +55,8 @@ func TestChoiceOfInstalledServers(t *testing.T) {
 		"the one in PATH":            {usual: []string{"17.1"}, path: "14.2", choice: "14.2"},
 		"the one that made the data": {usual: []string{"17.1", "15.3"}, path: "16.0", want: 15, choice: "15.3"},
 		"too old a one in PATH":      {usual: []string{"13.0"}, path: "12.9", choice: "13.0"},
-		"only old ones":              {usual: []string{"12.22"}, refusal: "version 13 or newer is needed"},
-		"none of the data's version": {usual: []string{"17.1"}, want: 16, refusal: "the data was made by Postgres 16, and installed is only Postgres 17"},
+		"only old ones":              {usual: []string{"12.22"}, refusal: "version 13 or newer is required"},
+		"none of the data's version": {usual: []string{"17.1"}, want: 16, refusal: "the data was created by Postgres 16, but only Postgres 17"},
 		"none":                       {refusal: "no Postgres server is installed"},
 	}
 	for name, c := range cases {
@@ -170,8 +170,8 @@ func TestDownloadThatFails(t *testing.T) {
 	}{
 		"no network":            {url: "http://127.0.0.1:1", want: "connection refused"},
 		"not there":             {url: mirror(t, &archives, honest), major: 17, want: "the download of Postgres 17.5.0 failed: "},
-		"never was":             {url: mirror(t, &archives, honest), major: 12, want: "there is no download of Postgres 12"},
-		"another than promised": {url: mirror(t, &archives, func(string) string { return "0000" }), want: "does not have the checksum"},
+		"never was":             {url: mirror(t, &archives, honest), major: 12, want: "Postgres 12 cannot be downloaded"},
+		"another than promised": {url: mirror(t, &archives, func(string) string { return "0000" }), want: "checksum differs"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestDownloadThatTakesTooLong(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, _, err := pgdev.Fetch(ctx, 0); err == nil || !strings.Contains(err.Error(), "broken off") {
+	if _, _, err := pgdev.Fetch(ctx, 0); err == nil || !strings.Contains(err.Error(), "interrupted") {
 		t.Errorf("the error is %v", err)
 	}
 	close(answer)
@@ -236,7 +236,7 @@ func TestInitdbThatFails(t *testing.T) {
 	pgdev.HideInstalls(t)
 	dir := openFolder(t)
 	_, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir})
-	if err == nil || !strings.Contains(err.Error(), "could not make its data folder") {
+	if err == nil || !strings.Contains(err.Error(), "could not create its data folder") {
 		t.Errorf("the error is %v", err)
 	}
 	for _, name := range []string{"data", "data.new", "socket"} {

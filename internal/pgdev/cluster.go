@@ -13,8 +13,8 @@ import (
 	"path/filepath"
 )
 
-// makeCluster runs initdb. The cluster is made aside and put in its place when
-// it is whole, so that a start that is cut off leaves nothing half made.
+// makeCluster runs initdb in another folder and moves the complete cluster to its place, so that an
+// interrupted start leaves no incomplete cluster.
 func (l *launch) makeCluster(ctx context.Context) error {
 	password, err := l.home.newPassword()
 	if err != nil {
@@ -24,7 +24,7 @@ func (l *launch) makeCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.log.Info("making a private Postgres in " + l.home.dir + ", this takes a few seconds")
+	l.log.Info("creating a private Postgres in " + l.home.dir + ", which takes a few seconds")
 	err = l.account.own(made)
 	if err == nil {
 		err = l.initdb(ctx, made, password)
@@ -38,7 +38,7 @@ func (l *launch) makeCluster(ctx context.Context) error {
 	return err
 }
 
-// discard removes a cluster that did not get to its place.
+// discard removes an incomplete cluster.
 func (l *launch) discard(made string) {
 	if folder := filepath.Dir(made); folder != l.home.dir {
 		made = folder // reserved elsewhere, together with its record
@@ -46,8 +46,8 @@ func (l *launch) discard(made string) {
 	_ = os.RemoveAll(made)
 }
 
-// reserveCluster makes the empty folder for a cluster, and tells how to put
-// the finished cluster in its place.
+// reserveCluster creates the empty folder for a cluster. place moves or links the finished cluster to its
+// place.
 func (l *launch) reserveCluster(ctx context.Context) (made string, place func(made, data string) error, err error) {
 	if l.letIn(ctx) {
 		made = filepath.Join(l.home.dir, "data.new")
@@ -58,14 +58,13 @@ func (l *launch) reserveCluster(ctx context.Context) (made string, place func(ma
 		place = os.Symlink
 	}
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot make the data folder of the private Postgres: %w", err)
+		return "", nil, fmt.Errorf("cannot create the data folder of the private Postgres: %w", err)
 	}
 	return made, place, nil
 }
 
-// letIn tells whether the account can enter the server's folder. If it is the
-// folder itself that is closed, as one made by os.MkdirTemp is, and not one
-// above it, the account's group may pass through from now on.
+// letIn reports whether the account can enter the server's folder. If only the folder itself is closed,
+// like one of os.MkdirTemp, it opens the folder for the account's group.
 func (l *launch) letIn(ctx context.Context) bool {
 	dir := l.home.dir
 	if l.account.canEnter(ctx, l.install, dir) {
@@ -81,15 +80,15 @@ func (l *launch) letIn(ctx context.Context) bool {
 	return l.account.canEnter(ctx, l.install, dir)
 }
 
-// initdb makes a cluster in an empty folder of the account's.
+// initdb creates a cluster in an empty folder owned by the account.
 func (l *launch) initdb(ctx context.Context, made, password string) error {
 	passwordFile, err := l.lendPassword(password)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(passwordFile) }()
-	// Collate by bytes: it is fast and the same everywhere. Classify characters by Unicode: with ctype C,
-	// full-text search takes a word and a typographic quote next to it for one word.
+	// Collate by bytes, which is fast and the same everywhere. Classify characters by Unicode: with ctype
+	// C, full-text search joins a word with an adjacent typographic quote.
 	err = l.initdbWith(ctx, made, passwordFile, "C.UTF-8")
 	if err != nil && ctx.Err() == nil { // a system without that locale
 		err = l.initdbWith(ctx, made, passwordFile, "C")
@@ -121,13 +120,13 @@ func (l *launch) initdbWith(ctx context.Context, made, passwordFile, ctype strin
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return l.failure("could not make its data folder", err)
+		return l.failure("could not create its data folder", err)
 	}
 	return nil
 }
 
-// lendPassword writes the secret of the password where only the account reads it,
-// in the socket's folder, for as long as initdb runs.
+// lendPassword writes the password's SCRAM secret for initdb to a file in the socket's folder, which only
+// the account can read.
 func (l *launch) lendPassword(password string) (string, error) {
 	path := filepath.Join(l.socketDir, "password")
 	secret, err := scramSecret(password)
@@ -135,7 +134,7 @@ func (l *launch) lendPassword(password string) (string, error) {
 		err = os.WriteFile(path, []byte(secret+"\n"), 0o600)
 	}
 	if err != nil {
-		return "", fmt.Errorf("cannot hand the password to initdb: %w", err)
+		return "", fmt.Errorf("cannot pass the password to initdb: %w", err)
 	}
 	if err := l.account.own(path); err != nil {
 		return "", errors.Join(err, os.Remove(path))
@@ -143,12 +142,12 @@ func (l *launch) lendPassword(password string) (string, error) {
 	return path, nil
 }
 
-// scramSecret returns what Postgres stores of a password (RFC 5803), with one iteration
-// instead of 4096. Iterations slow down guessing, which is hopeless here: the password has
-// 130 random bits. They cost each new connection a millisecond.
+// scramSecret returns the SCRAM secret that Postgres stores for a password (RFC 5803), with one iteration
+// instead of 4096. Iterations slow down guessing, which is hopeless against 130 random bits, and cost
+// each new connection a millisecond.
 func scramSecret(password string) (string, error) {
 	salt := make([]byte, 16)
-	_, _ = rand.Read(salt) // it never fails
+	_, _ = rand.Read(salt) // never fails
 	salted, err := pbkdf2.Key(sha256.New, password, salt, 1, sha256.Size)
 	if err != nil {
 		return "", err

@@ -1,20 +1,15 @@
-// Package pgdev keeps a private Postgres server for a first run and for tests.
+// Package pgdev runs a private Postgres server for a first run and for tests.
 //
-// A server lives in one folder, and all processes that open the same folder
-// share it: the first one starts it, later ones join it, the last one out
-// stops it. The data stays. A server that was left behind by a killed process
-// is joined by the next one, and a folder left behind by a killed server is
-// taken over.
+// All processes that open the same folder share its server: the first one starts it, later ones join it,
+// and the last one stops it. The data stays. The next process joins a server left by a killed process, and
+// takes over a folder left by a killed server.
 //
-// The server listens on a Unix socket only, in a short folder that its user
-// alone may enter, and wants a random password which is kept in the folder.
-// It runs in a session of its own, so that Ctrl-C in a terminal reaches the
-// program and not the database under it.
+// The server listens only on a Unix socket in a folder that only its user can enter, and requires a random
+// password, which is stored in the server's folder. It runs in a separate session, so that Ctrl-C in a
+// terminal does not reach it.
 //
-// Installed server binaries are used where there are any (see [Options.Dir]
-// for what happens to root); otherwise they are downloaded once into the
-// user's cache folder.
+// Installed server binaries are used if there are any (see [Options.Dir] about root); otherwise they are
+// downloaded once into the user's cache folder.
 //
-// The package works on Unix systems. It must not import packages storage and
-// jobs: they are tested on top of it.
+// The package works on Unix systems. It must not import packages storage and jobs, whose tests use it.
 package pgdev

@@ -10,23 +10,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// systemHome is where the data of root's servers goes when the server's user
-// cannot come to the folder that was asked for. Nothing there is ever removed
-// by this package once a cluster is in it: a home that is not found may have
-// been renamed, be on a disk that is not mounted, or be inside a container.
+// systemHome is the folder for data of root's servers if the server's user cannot enter the requested
+// folder. This package never removes a cluster in it: a missing home may have been renamed, be on an
+// unmounted disk, or be inside a container.
 var systemHome = "/var/lib/turnkeeper"
 
-// Names of such a folder and in it. The record says which home the data is of:
-// for people, and for nothing else.
+// Names of such a folder and of the file in it that records the data's home, for people only.
 const (
 	elsewherePrefix = "turnkeeper-data-"
 	recordName      = "home"
 )
 
-// reserveElsewhere makes an empty folder for a cluster outside of its home.
+// reserveElsewhere creates an empty folder for a cluster in systemHome.
 func (l *launch) reserveElsewhere(ctx context.Context) (string, error) {
 	if !l.account.drop {
-		return "", fmt.Errorf("a server program does not run in %s", l.home.dir)
+		return "", fmt.Errorf("cannot run a server program in %s", l.home.dir)
 	}
 	if err := os.MkdirAll(systemHome, 0o755); err != nil {
 		return "", err
@@ -46,21 +44,21 @@ func (l *launch) reserveElsewhere(ctx context.Context) (string, error) {
 	)
 }
 
-// record notes in a folder elsewhere whose data it holds.
+// record writes the path of the home to the data's folder in systemHome.
 func (h home) record(folder string) error {
 	return os.WriteFile(filepath.Join(folder, recordName), []byte(h.dir+"\n"), 0o600)
 }
 
-// recordAgain brings the record up to date, as the home may have moved since.
+// recordAgain updates the record, because the home may have moved.
 func (l *launch) recordAgain(data string) {
 	folder := filepath.Dir(data)
 	if folder == l.home.dir {
 		return
 	}
 	if _, err := os.Lstat(filepath.Join(folder, recordName)); err != nil {
-		return // a folder of somebody else's making
+		return // not created by this package
 	}
 	if err := l.home.record(folder); err != nil {
-		l.log.Warn("cannot note whose data this is", zap.String("folder", folder), zap.Error(err))
+		l.log.Warn("cannot record the home of this data", zap.String("folder", folder), zap.Error(err))
 	}
 }

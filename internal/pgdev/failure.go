@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// failure is an error about the server: what it did, its own last words, and
-// where to read more. cause may be nil.
+// failure returns an error about the server with its last error message and the path of its log. cause may
+// be nil.
 func (l *launch) failure(what string, cause error) error {
 	why := complaint(l.written())
 	if why != "" {
@@ -21,16 +21,14 @@ func (l *launch) failure(what string, cause error) error {
 	return fmt.Errorf("%s: %w", text, cause)
 }
 
-// noteLog remembers how long the log is, so that older complaints are not taken
-// for this launch's.
+// noteLog records the length of the log, so that failure ignores older messages.
 func (l *launch) noteLog() {
 	if info, err := os.Stat(l.home.log()); err == nil {
 		l.logged = info.Size()
 	}
 }
 
-// openLog opens the log at its end for the programs of the server to write to.
-// A long one is put aside first.
+// openLog opens the log for appending, after rotating a long one.
 func (l *launch) openLog() (*os.File, error) {
 	const longest = 16 << 20
 	path := l.home.log()
@@ -44,7 +42,7 @@ func (l *launch) openLog() (*os.File, error) {
 	return file, nil
 }
 
-// written returns the end of what the server has logged in this launch.
+// written returns the end of the server's log since this launch.
 func (l *launch) written() string {
 	const most = 64 << 10
 	file, err := os.Open(l.home.log())
@@ -64,19 +62,18 @@ func (l *launch) written() string {
 	return string(text)
 }
 
-// memoryStillHeld tells a start that failed because processes of a killed
-// server are still about to end.
+// memoryStillHeld reports whether the start failed because processes of a killed server have not ended
+// yet.
 func (l *launch) memoryStillHeld() bool {
 	return strings.Contains(l.written(), "pre-existing shared memory block")
 }
 
-// complaint picks the last line of a log that says what is wrong, with the
-// hint that follows it.
+// complaint returns the last error in a log, with the hint that follows it.
 func complaint(log string) string {
 	var found string
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "the database system is ") {
-			continue // an answer to somebody who came too early
+			continue // an answer to an early connection
 		}
 		for _, mark := range []string{"FATAL:", "PANIC:", "initdb: error:", "postgres: "} {
 			if _, said, ok := strings.Cut(line, mark); ok {

@@ -51,7 +51,7 @@ func TestPlainErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: []string{"cannot read the password", "bring the file back"},
+			want: []string{"cannot read the password", "restore the file"},
 		},
 		"the password is another": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "password"), "other\n") },
@@ -59,11 +59,11 @@ func TestPlainErrors(t *testing.T) {
 		},
 		"data of a version that is not installed and cannot be had": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "data", "PG_VERSION"), "12\n") },
-			want:  []string{"the data was made by Postgres 12, and installed is only Postgres", "apt-get install postgresql", "set DATABASE_URL"},
+			want:  []string{"the data was created by Postgres 12, but only Postgres", "apt-get install postgresql", "set DATABASE_URL"},
 		},
 		"data without a version": {
 			spoil: func(t *testing.T, dir string) { write(t, filepath.Join(dir, "data", "PG_VERSION"), "?\n") },
-			want:  []string{"PG_VERSION", "holds no version"},
+			want:  []string{"PG_VERSION", "has no version"},
 		},
 		"data that is none": {
 			spoil: func(t *testing.T, dir string) {
@@ -71,7 +71,7 @@ func TestPlainErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			want: []string{"is no Postgres data folder", "it held every message and reply"},
+			want: []string{"is not a Postgres data folder", "it had every message and reply"},
 		},
 		"data that is broken": {
 			spoil: func(t *testing.T, dir string) {

@@ -21,14 +21,14 @@ import (
 	"github.com/ulikunitz/xz"
 )
 
-// repository is where server binaries are downloaded from: Maven Central.
+// repository is the address of Maven Central, which has server binaries.
 var repository = "https://repo1.maven.org/maven2"
 
-// systemCache is where root keeps downloaded binaries: the server's user
-// cannot enter root's own cache folder.
+// systemCache is root's folder for downloaded binaries: the server's user cannot enter root's cache
+// folder.
 var systemCache = "/var/cache/turnkeeper"
 
-// downloads are the versions that can be fetched, by major version.
+// downloads maps major versions to downloadable versions.
 var downloads = map[int]string{
 	13: "13.21.0",
 	14: "14.18.0",
@@ -40,15 +40,14 @@ var downloads = map[int]string{
 
 const newestDownload = 18
 
-// fetch returns downloaded binaries of a major version (0: the newest), and
-// downloads them if they are not there yet.
+// fetch returns binaries of a major version (0: the newest), and downloads them if necessary.
 func fetch(ctx context.Context, a account, major int) (install, error) {
 	if major == 0 {
 		major = newestDownload
 	}
 	version, ok := downloads[major]
 	if !ok {
-		return install{}, fmt.Errorf("there is no download of Postgres %d", major)
+		return install{}, fmt.Errorf("Postgres %d cannot be downloaded", major)
 	}
 	cache, err := cacheFolder(a)
 	if err != nil {
@@ -80,22 +79,21 @@ func cacheFolder(a account) (string, error) {
 		cache = filepath.Join(base, "turnkeeper")
 	}
 	if err := os.MkdirAll(cache, 0o755); err != nil {
-		return "", fmt.Errorf("cannot make a cache folder for a download of Postgres: %w", err)
+		return "", fmt.Errorf("cannot create a cache folder for a download of Postgres: %w", err)
 	}
 	return cache, nil
 }
 
-// download fetches and unpacks into a folder of its own first, so that target
-// is whole or not there.
+// download unpacks into a temporary folder and renames it, so that target is either complete or missing.
 func download(ctx context.Context, version, cache, target string) error {
 	work, err := os.MkdirTemp(cache, "download-")
 	if err != nil {
-		return fmt.Errorf("cannot make a folder for a download of Postgres: %w", err)
+		return fmt.Errorf("cannot create a folder for a download of Postgres: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(work) }()
 	err = fetchInto(ctx, version, work)
 	if ctx.Err() != nil {
-		return fmt.Errorf("the download of Postgres was broken off: %w", context.Cause(ctx))
+		return fmt.Errorf("the download of Postgres was interrupted: %w", context.Cause(ctx))
 	}
 	if err == nil {
 		err = errors.Join(os.RemoveAll(target), os.Rename(work, target))
@@ -103,10 +101,10 @@ func download(ctx context.Context, version, cache, target string) error {
 	if err != nil {
 		return fmt.Errorf("the download of Postgres %s failed: %w", version, err)
 	}
-	return os.Chmod(target, 0o755) // the server's user runs what is in it
+	return os.Chmod(target, 0o755) // the server's user runs the programs in it
 }
 
-// fetchInto unpacks the archive of a version into dir. It is a jar with a tar file, compressed by xz.
+// fetchInto downloads the archive of a version, a jar with a tar.xz file, and unpacks it into dir.
 func fetchInto(ctx context.Context, version, dir string) error {
 	name := "embedded-postgres-binaries-" + platform()
 	url := fmt.Sprintf("%s/io/zonky/test/postgres/%s/%s/%s-%s.jar", repository, name, version, name, version)
@@ -119,7 +117,7 @@ func fetchInto(ctx context.Context, version, dir string) error {
 		return err
 	}
 	if sum := sha256.Sum256(jar); string(bytes.TrimSpace(promised)) != hex.EncodeToString(sum[:]) {
-		return errors.New("the archive does not have the checksum that the repository gives for it")
+		return errors.New("the archive's checksum differs from that of the repository")
 	}
 	packed, err := zip.NewReader(bytes.NewReader(jar), int64(len(jar)))
 	if err != nil {
@@ -141,7 +139,7 @@ func fetchInto(ctx context.Context, version, dir string) error {
 	return untar(ctx, tar.NewReader(files), dir)
 }
 
-// platform names this machine as the repository does.
+// platform returns the repository's name of this platform.
 func platform() string {
 	arch := runtime.GOARCH
 	if arch == "arm64" {
@@ -153,10 +151,10 @@ func platform() string {
 	return runtime.GOOS + "-" + arch
 }
 
-// maxArchive bounds a download: four times the largest today.
+// maxArchive is the size limit of a download: four times the largest today.
 const maxArchive = 256 << 20
 
-// get returns what a URL has.
+// get returns the content of a URL.
 func get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -173,7 +171,7 @@ func get(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(http.MaxBytesReader(nil, response.Body, maxArchive))
 }
 
-// untar writes the files of an archive below dir.
+// untar unpacks an archive into dir.
 func untar(ctx context.Context, archive *tar.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

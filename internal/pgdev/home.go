@@ -11,28 +11,28 @@ import (
 	"syscall"
 )
 
-// home is the folder of one server and the names in it.
+// home is the folder of one server, and the paths in it.
 type home struct{ dir string }
 
-func (h home) data() string      { return filepath.Join(h.dir, "data") } // the cluster, or a link to it
+func (h home) data() string      { return filepath.Join(h.dir, "data") } // the cluster or a link to it
 func (h home) log() string       { return filepath.Join(h.dir, "log") }
 func (h home) password() string  { return filepath.Join(h.dir, "password") }
-func (h home) socket() string    { return filepath.Join(h.dir, "socket") } // names the socket's folder
+func (h home) socket() string    { return filepath.Join(h.dir, "socket") } // has the path of the socket's folder
 func (h home) startLock() string { return filepath.Join(h.dir, "start.lock") }
 func (h home) usersLock() string { return filepath.Join(h.dir, "users.lock") }
 
-// openHome makes the folder if it is missing and resolves links, so that all
-// who share the server call it by one name.
+// openHome creates the folder if it is missing and resolves links, so that all users of the server have
+// the same path.
 func openHome(dir string) (home, error) {
 	if dir == "" {
-		return home{}, errors.New("no folder was given for the private Postgres: set Options.Dir")
+		return home{}, errors.New("the private Postgres needs a folder: set Options.Dir")
 	}
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return home{}, fmt.Errorf("cannot find the folder of the private Postgres: %w", err)
 	}
 	if err := os.MkdirAll(abs, 0o755); err != nil {
-		return home{}, fmt.Errorf("cannot make the folder of the private Postgres: %w", err)
+		return home{}, fmt.Errorf("cannot create the folder of the private Postgres: %w", err)
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
@@ -52,55 +52,54 @@ func openHome(dir string) (home, error) {
 func ownerOf(path string) (int, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0, fmt.Errorf("cannot look at the folder of the private Postgres: %w", err)
+		return 0, fmt.Errorf("cannot read the folder of the private Postgres: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, fmt.Errorf("cannot tell who owns %s on this system", path)
+		return 0, fmt.Errorf("cannot determine the owner of %s on this system", path)
 	}
 	return int(stat.Uid), nil
 }
 
-// hasCluster tells whether a cluster was made here.
+// hasCluster reports whether the folder has a cluster.
 func (h home) hasCluster() (bool, error) {
 	_, err := os.Stat(filepath.Join(h.data(), "PG_VERSION"))
 	switch {
 	case err == nil:
 		return true, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return false, fmt.Errorf("cannot look at the data of the private Postgres: %w", err)
+		return false, fmt.Errorf("cannot read the data of the private Postgres: %w", err)
 	}
 	return false, h.noCluster()
 }
 
-// Made says whether a private Postgres was made in the folder, or that something stands
-// in its place. It changes nothing.
+// Made reports whether the folder has a private Postgres, or something else at its path. It changes
+// nothing.
 func Made(dir string) bool {
 	_, err := os.Lstat(home{dir}.data())
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Runs says whether the private Postgres of the folder runs. It changes nothing.
+// Runs reports whether the private Postgres of the folder runs. It changes nothing.
 func Runs(dir string) bool {
 	_, alive := home{dir}.postmaster()
 	return alive
 }
 
-// noCluster says what is wrong where there is something else than a cluster,
-// or nil: there is nothing. It never advises to remove what may be, or lead
-// to, the only copy of somebody's messages.
+// noCluster returns an error if there is something other than a cluster; nil if there is nothing. It never
+// advises to remove what may be the only copy of the messages, or a link to it.
 func (h home) noCluster() error {
 	target, err := os.Readlink(h.data())
 	if err == nil {
-		return fmt.Errorf("the private Postgres has lost its data: %s leads to %s, and no Postgres data folder is there. If it was moved, bring it back or make the link anew: it holds every message and reply. Only to begin without them, use another data folder", h.data(), target)
+		return fmt.Errorf("the private Postgres has lost its data: %s links to %s, which is not a Postgres data folder. If the data was moved, move it back or fix the link: it has every message and reply. To start without them, use another data folder", h.data(), target)
 	}
 	if _, err := os.Lstat(h.data()); err == nil {
-		return fmt.Errorf("%s is there and is no Postgres data folder. If a database was kept in it, bring back a copy of it: it held every message and reply. Only to begin without them, move it aside", h.data())
+		return fmt.Errorf("%s exists but is not a Postgres data folder. If it had a database, restore a copy: it had every message and reply. To start without them, move it aside", h.data())
 	}
 	return nil
 }
 
-// newPassword makes the password of a new cluster and keeps it.
+// newPassword creates and stores the password of a new cluster.
 func (h home) newPassword() (string, error) {
 	password := rand.Text()
 	if err := os.WriteFile(h.password(), []byte(password+"\n"), 0o600); err != nil {
@@ -112,11 +111,11 @@ func (h home) newPassword() (string, error) {
 	return password, nil
 }
 
-// readPassword returns the password that newPassword kept.
+// readPassword returns the password stored by newPassword.
 func (h home) readPassword() (string, error) {
 	text, err := os.ReadFile(h.password())
 	if err != nil {
-		return "", fmt.Errorf("cannot read the password of the private Postgres, without which the data in %s cannot be opened; bring the file back: %w", h.data(), err)
+		return "", fmt.Errorf("cannot read the password of the private Postgres, which is needed to open the data in %s; restore the file: %w", h.data(), err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }

@@ -15,14 +15,13 @@ import (
 	"turnkeeper/internal/pause"
 )
 
-// poll is the pause between two looks at something that gives no signal.
+// poll is the polling interval.
 const poll = 20 * time.Millisecond
 
-// readyWithin bounds the time until a server takes connections. Replaying the
-// log after a crash is what may take long.
+// readyWithin is the maximum time until a server takes connections. Crash recovery may take long.
 const readyWithin = 2 * time.Minute
 
-// launch brings up the server of a home, under its start lock.
+// launch joins or starts the server of a home, holding its start lock.
 type launch struct {
 	home home
 	opts Options
@@ -37,7 +36,7 @@ type launch struct {
 	logged        int64 // length of the server's log before this launch
 }
 
-// run joins the server or starts it, and makes sure of the database.
+// run joins or starts the server and creates the database if it is missing.
 func (l *launch) run(ctx context.Context) error {
 	l.noteLog()
 	joined, err := l.join(ctx)
@@ -60,8 +59,7 @@ func (l *launch) run(ctx context.Context) error {
 	return nil
 }
 
-// join waits for a server that is up, coming up or going down. It says false
-// when there is none.
+// join waits until a running server is ready. It returns false if none runs or it ends.
 func (l *launch) join(ctx context.Context) (bool, error) {
 	if _, running := l.home.postmaster(); !running {
 		return false, nil
@@ -74,7 +72,7 @@ func (l *launch) join(ctx context.Context) (bool, error) {
 	return l.awaitReady(ctx)
 }
 
-// prepare finds programs, a place for the socket, and the cluster.
+// prepare finds the programs, prepares the socket's folder, and checks or creates the cluster.
 func (l *launch) prepare(ctx context.Context) error {
 	haveCluster, err := l.home.hasCluster()
 	if err != nil {
@@ -100,8 +98,8 @@ func (l *launch) prepare(ctx context.Context) error {
 	return err
 }
 
-// checkData makes sure that the account still reaches a cluster that was made
-// earlier: folders may have been moved or closed since.
+// checkData checks that the account can still enter an existing cluster: folders may have been moved or
+// closed.
 func (l *launch) checkData(ctx context.Context) error {
 	data, err := filepath.EvalSymlinks(l.home.data())
 	if err != nil {
@@ -111,7 +109,7 @@ func (l *launch) checkData(ctx context.Context) error {
 		l.recordAgain(data)
 		return nil
 	}
-	return fmt.Errorf("%s, who runs Postgres, cannot enter %s: let all users pass through the folders above it, or set DATABASE_URL", l.account.name, data)
+	return fmt.Errorf("%s, who runs Postgres, cannot enter %s: allow all users to enter the folders above it, or set DATABASE_URL", l.account.name, data)
 }
 
 func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, error) {
@@ -127,18 +125,18 @@ func (l *launch) findServer(ctx context.Context, haveCluster bool) (install, err
 		return in, nil
 	}
 	if ctx.Err() != nil {
-		return install{}, fmt.Errorf("the start of the private Postgres was broken off: %w", context.Cause(ctx))
+		return install{}, fmt.Errorf("the start of the private Postgres was interrupted: %w", context.Cause(ctx))
 	}
 	l.log.Info("downloading Postgres", zap.String("reason", none.Error()))
 	in, err := fetch(ctx, l.account, want)
 	if err != nil {
-		return install{}, fmt.Errorf("no Postgres server to use (%w; %w): install one (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql), or set DATABASE_URL to a server that runs", none, err)
+		return install{}, fmt.Errorf("no Postgres server to use (%w; %w): install one (Debian and Ubuntu: apt-get install postgresql; macOS: brew install postgresql), or set DATABASE_URL to a running server", none, err)
 	}
 	return in, nil
 }
 
-// start runs the server until it takes connections. It tries again while the
-// last processes of a killed server still hold its memory.
+// start starts the server and waits until it takes connections. It retries while processes of a killed
+// server still hold its shared memory.
 func (l *launch) start(ctx context.Context) error {
 	for {
 		if err := l.spawn(); err != nil {
@@ -158,7 +156,7 @@ func (l *launch) start(ctx context.Context) error {
 	}
 }
 
-// spawn runs the server in a session of its own, with its log as its output.
+// spawn starts the server in a separate session, with its log as its output.
 func (l *launch) spawn() error {
 	if err := l.home.removeStale(); err != nil {
 		return err
@@ -182,7 +180,7 @@ func (l *launch) spawn() error {
 	return cmd.Process.Release()
 }
 
-// awaitReady waits until the server takes connections; false when it ended.
+// awaitReady waits until the server takes connections; it returns false if the server ended.
 func (l *launch) awaitReady(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin,
 		fmt.Errorf("it was not ready after %s", readyWithin))
@@ -204,8 +202,7 @@ func (l *launch) awaitReady(ctx context.Context) (bool, error) {
 	}
 }
 
-// ended tells of a server that was started here by its end as a process, and of
-// another by its pid file.
+// ended reports whether the server has ended: a child by its process, another server by its pid file.
 func (l *launch) ended() bool {
 	if l.child != 0 {
 		return reap(l.child)
@@ -214,9 +211,8 @@ func (l *launch) ended() bool {
 	return !running
 }
 
-// comingOrGoing tells the answers of a server that starts up, recovers or
-// shuts down (cannot_connect_now), or has all connections in use
-// (too_many_connections), from those of one that will never let us in.
+// comingOrGoing reports whether a refusal is temporary: the server starts up, recovers or shuts down
+// (cannot_connect_now), or all connections are in use (too_many_connections).
 func comingOrGoing(err *pgconn.PgError) bool {
 	return err.Code == "57P03" || err.Code == "53300"
 }
@@ -246,14 +242,13 @@ func (l *launch) ensureDatabase(ctx context.Context) error {
 		_, err = conn.Exec(ctx, "create database "+pgx.Identifier{databaseName}.Sanitize())
 	}
 	if err != nil {
-		return l.failure("could not make its database", err)
+		return l.failure("could not create its database", err)
 	}
 	return nil
 }
 
-// abandon ends a server that this launch has started and cannot use, and clears
-// what it has made for it. A folder of the socket that was there stays: processes that
-// outlived a crash of the server wait for one to come back there.
+// abandon kills a server that this launch started and cannot use, and removes the socket's folder if this
+// launch created it. An older folder stays: processes that outlived a crash of the server reconnect there.
 func (l *launch) abandon() {
 	ctx, cancel := context.WithTimeout(context.Background(), immediateStop)
 	defer cancel()

@@ -10,20 +10,19 @@ import (
 	"turnkeeper/internal/pause"
 )
 
-// errLocked says that somebody else holds a lock that is in the way.
+// errLocked says that another process holds a conflicting lock.
 var errLocked = errors.New("locked by another process")
 
-// How a file is locked: by one holder, or by any number together.
+// Modes of a file lock: one holder, or any number.
 const (
 	exclusive = syscall.LOCK_EX
 	shared    = syscall.LOCK_SH
 )
 
-// fileLock is a lock on a file. The kernel gives it up when the process ends,
-// however it ends.
+// fileLock is a lock on a file. The kernel releases it when the process ends in any way.
 type fileLock struct{ file *os.File }
 
-// acquire waits for the lock. It looks at least once, even if ctx is done.
+// acquire waits for the lock. It tries at least once, even if ctx is done.
 func acquire(ctx context.Context, path string, how int) (*fileLock, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -46,8 +45,7 @@ func acquire(ctx context.Context, path string, how int) (*fileLock, error) {
 	}
 }
 
-// upgrade makes a shared lock exclusive, or fails with errLocked at once; the
-// shared lock may be lost then.
+// upgrade makes a shared lock exclusive, or returns errLocked at once; then the shared lock may be lost.
 func (l *fileLock) upgrade() error { return l.try(exclusive) }
 
 func (l *fileLock) try(how int) error {
@@ -65,8 +63,8 @@ func (l *fileLock) try(how int) error {
 	}
 }
 
-// release unlocks before it closes: a child of this process that is between
-// fork and exec holds a copy of the file, and with it the lock.
+// release unlocks and closes the file. Closing is not enough: a child between fork and exec has a copy of
+// the file, which keeps the lock.
 func (l *fileLock) release() {
 	_ = syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN)
 	_ = l.file.Close()

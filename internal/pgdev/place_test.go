@@ -300,7 +300,7 @@ func TestLinkToDataThatIsNotThere(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := pgdev.Open(t.Context(), pgdev.Options{Dir: dir, Quick: true})
-	if err == nil || !strings.Contains(err.Error(), "leads to /nowhere/data") || strings.Contains(err.Error(), "remove") {
+	if err == nil || !strings.Contains(err.Error(), "links to /nowhere/data") || strings.Contains(err.Error(), "remove") {
 		t.Errorf("the error is %v", err)
 	}
 }

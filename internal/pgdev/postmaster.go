@@ -17,23 +17,23 @@ import (
 	"turnkeeper/internal/pause"
 )
 
-// How long a stop may take before it is made harder: a fast stop ends sessions
-// and writes everything out; an immediate one leaves that to the next start.
+// Timeouts of the ways to stop, tried in this order: a fast stop ends sessions and writes all data; an
+// immediate one leaves recovery to the next start.
 const (
 	fastStop      = 30 * time.Second
 	immediateStop = 10 * time.Second
 )
 
-// postmaster is what a server writes about itself into its data folder.
+// postmaster is the content of the pid file in a server's data folder.
 type postmaster struct {
 	pid  int
-	data string // as the server was told
+	data string // as in the server's arguments
 }
 
 func (h home) pidFile() string { return filepath.Join(h.data(), "postmaster.pid") }
 
-// postmaster finds the server that runs here. A file that a killed server left
-// names a process that is gone, or by now is somebody else's.
+// postmaster returns the running server. The pid file of a killed server may have the id of a process that
+// is gone or another one.
 func (h home) postmaster() (postmaster, bool) {
 	text, err := os.ReadFile(h.pidFile())
 	if err != nil {
@@ -51,8 +51,8 @@ func (h home) postmaster() (postmaster, bool) {
 	return p, p.alive()
 }
 
-// alive tells whether the process exists and is the server of that folder: its
-// command line says so. Only that is readable by every user on every system.
+// alive reports whether the process is the server of that folder, according to its command line, which
+// every user can read on every system.
 func (p postmaster) alive() bool {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 	if err == nil {
@@ -67,19 +67,19 @@ func (p postmaster) alive() bool {
 	return err == nil && bytes.Contains(out, []byte(p.data))
 }
 
-// removeStale clears what a killed server left. Postgres does that by itself,
-// except when the process id has been given to another process since.
+// removeStale removes the pid file of a killed server. Postgres does so itself, unless another process has
+// the same id by now.
 func (h home) removeStale() error {
 	if _, running := h.postmaster(); running {
 		return nil
 	}
 	if err := os.Remove(h.pidFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot remove what a killed Postgres left: %w", err)
+		return fmt.Errorf("cannot remove the pid file of a killed Postgres: %w", err)
 	}
 	return nil
 }
 
-// stop ends the server and waits until it is gone.
+// stop stops the server and waits until it has ended.
 func (h home) stop(ctx context.Context) error {
 	if p, running := h.postmaster(); running {
 		if err := p.stop(ctx); err != nil {
@@ -105,7 +105,7 @@ func (p postmaster) stop(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("was told to stop and has not finished: %w", context.Cause(ctx))
+			return fmt.Errorf("has not stopped yet: %w", context.Cause(ctx))
 		}
 	}
 	return errors.New("does not stop: kill it")
@@ -122,9 +122,8 @@ func (p postmaster) waitUntilGone(ctx context.Context) bool {
 	}
 }
 
-// reap tells whether a process is a child of this one and has ended, and takes
-// note of its end. There is no goroutine that waits for the server: it may well
-// outlive this process.
+// reap reports whether a process is an ended child, and reaps it. No goroutine waits for the server,
+// because it may outlive this process.
 func reap(pid int) (ended bool) {
 	for {
 		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)

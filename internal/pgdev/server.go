@@ -10,56 +10,49 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options say where the server lives and how careful it is.
+// Options configure a server.
 type Options struct {
-	// Dir holds all that belongs to the server: data, log, password, locks.
-	// It is made if it is missing. Required.
+	// Dir is the folder of the server's data, log, password and locks. It is created if it is missing.
+	// Required.
 	//
-	// Postgres refuses to run as root. For root, the data belongs to the user
-	// postgres, or to nobody where there is no such user, and the server runs
-	// as that user, whose group is let into Dir if need be. If that user cannot
-	// come so far (to a folder under /root, say), the data is kept in a new
-	// folder under /var/lib/turnkeeper, and Dir/data is a link to it: Dir may be
-	// renamed, and removing Dir leaves the data behind. The file home beside the
-	// data names the Dir that opened it last.
+	// Postgres refuses to run as root. For root, the server runs as the user postgres, or nobody if there
+	// is no such user, who owns the data; Dir is opened for that user's group if necessary. If that user
+	// cannot enter Dir, for example under /root, the data is in a new folder under /var/lib/turnkeeper, and
+	// Dir/data is a link to it. Then Dir may be renamed, and removing Dir leaves the data behind. The file
+	// home next to the data has the path of the Dir that opened it last.
 	Dir string
 
-	// Log receives one line when the server is started, joined or stopped.
-	// Nil means no log. The server's own log is the file Dir/log.
+	// Log gets a message when the server is started, joined or stopped. Nil: none. The server's own log
+	// is the file Dir/log.
 	Log *zap.Logger
 
-	// Quick gives up all safety of the data against a crash of the server or of
-	// the machine, for speed: for tests. It counts for the process that starts the server; one
-	// that joins takes the server as it is. The default is a server that keeps
-	// what it has acknowledged.
+	// Quick trades durability for speed in tests: a crash of the server or the machine may lose data. It
+	// applies only if this process starts the server. By default the server keeps acknowledged data.
 	Quick bool
 
-	// Settings are further server settings by name, for example
-	// {"log_statement": "all"}. They win over the settings of this package,
-	// except those of where it listens and logs, and, like Quick, count for the
-	// process that starts the server.
+	// Settings are additional server settings by name, for example {"log_statement": "all"}. They override
+	// the settings of this package, except where the server listens and logs, and apply only if this
+	// process starts the server.
 	Settings map[string]string
 }
 
-// Server is one process's share of a private Postgres server. Its methods may
-// be called from several goroutines.
+// Server is one process's share of a private Postgres server. It is safe for concurrent use.
 type Server struct {
 	home  home
 	url   string
 	log   *zap.Logger
 	users *fileLock
 	close sync.Once
-	err   error // of the one Close that counted
+	err   error // result of the first Close
 }
 
-// Open starts the server of opts.Dir, or joins it if it runs, and returns when
-// it takes connections to the database turnkeeper. The first Open of a folder
-// takes a second or two (a new cluster is made), without installed binaries as
-// long as the download takes. ctx bounds the wait and has no effect later.
-// Every Server must be closed.
+// Open starts the server of opts.Dir, or joins it if it runs, and returns when the database turnkeeper
+// takes connections. The first Open of a folder creates a cluster, which takes a second or two, or as long
+// as the download without installed binaries. ctx limits the wait and has no effect later. Every Server
+// must be closed.
 //
-// An error is a sentence that tells what is wrong and what to do, with the
-// server's own words and the name of its log where there are any.
+// An error says what is wrong and what to do, with the server's error message and the path of its log if
+// there are any.
 func Open(ctx context.Context, opts Options) (*Server, error) {
 	log := opts.Log
 	if log == nil {
@@ -88,25 +81,23 @@ func Open(ctx context.Context, opts Options) (*Server, error) {
 	return &Server{home: h, url: l.url(databaseName), log: log, users: users}, nil
 }
 
-// URL is the address of the database turnkeeper for its owner, a superuser of
-// this server. It holds the password: it must not be logged.
+// URL returns the connection string of the database turnkeeper for its owner, a superuser. It has the
+// password: do not log it.
 func (s *Server) URL() string { return s.url }
 
-// Alive says that the server's process is there. One that died is started again by
-// another Open of the folder, at the same address.
+// Alive reports whether the server's process exists. Another Open of the folder restarts a dead server at
+// the same address.
 func (s *Server) Alive() bool {
 	_, alive := s.home.postmaster()
 	return alive
 }
 
-// LogFile is the server's own log.
+// LogFile returns the path of the server's log.
 func (s *Server) LogFile() string { return s.home.log() }
 
-// Close gives up this process's share. If nobody else has one, the server is
-// stopped: sessions are ended, open transactions rolled back, and the data is
-// written out before Close returns. ctx bounds the wait; even with a ctx that
-// is done the server is told to stop. Only the first Close counts; later ones
-// return its error.
+// Close releases this process's share. If no other process has one, it stops the server: sessions are
+// ended, open transactions rolled back, and the data is written to disk before Close returns. ctx limits
+// the wait; even if ctx is done, the server is told to stop. Later calls return the error of the first.
 func (s *Server) Close(ctx context.Context) error {
 	s.close.Do(func() { s.err = s.leave(ctx) })
 	return s.err
@@ -134,14 +125,14 @@ func (s *Server) leave(ctx context.Context) error {
 	return nil
 }
 
-// The database and its owner. They are fixed: the cluster is private.
+// Names of the database and its owner. The cluster is private, so they are fixed.
 const (
 	databaseName = "turnkeeper"
 	ownerName    = "turnkeeper"
-	port         = "5432" // of a socket: part of its file name only
+	port         = "5432" // only a part of the socket's file name
 )
 
-// address builds the URL of a database behind a socket folder.
+// address returns the URL of a database by its socket's folder.
 func address(socketDir, password, database string) string {
 	u := url.URL{
 		Scheme: "postgres",

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// careful are the settings of a server that keeps what it acknowledged. They
-// are written out where they are defaults, too: they are the point.
+// careful are the settings of a durable server. They include defaults on which durability depends.
 var careful = map[string]string{
 	"fsync":              "on",
 	"synchronous_commit": "on",
@@ -15,7 +14,7 @@ var careful = map[string]string{
 	"shared_buffers":     "128MB",
 }
 
-// quick are the settings of a server whose data nobody will miss.
+// quick are the settings of a fast server whose data may be lost.
 var quick = map[string]string{
 	"fsync":                 "off",
 	"synchronous_commit":    "off",
@@ -28,8 +27,7 @@ var quick = map[string]string{
 	"bgwriter_lru_maxpages": "0",
 }
 
-// common are the settings of both. Without jit a statement costs the same each
-// time; all programs and the log speak UTC.
+// common are the settings of both. Without jit the cost of a statement is stable.
 var common = map[string]string{
 	"max_connections": "200",
 	"timezone":        "UTC",
@@ -37,7 +35,7 @@ var common = map[string]string{
 	"jit":             "off",
 }
 
-// settings are all settings of a start, by name.
+// settings returns all server settings by name.
 func (l *launch) settings() map[string]string {
 	all := maps.Clone(careful)
 	if l.opts.Quick {
@@ -56,7 +54,7 @@ func (l *launch) settings() map[string]string {
 	return all
 }
 
-// arguments are the settings as arguments of the server, in a stable order.
+// arguments returns the settings as sorted arguments of the server.
 func arguments(settings map[string]string) []string {
 	var args []string
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
@@ -65,7 +63,7 @@ func arguments(settings map[string]string) []string {
 	return args
 }
 
-// quoteListItem writes a folder as one item of a setting that is a list.
+// quoteListItem quotes a folder as an item of a list setting.
 func quoteListItem(item string) string {
 	return `"` + strings.ReplaceAll(item, `"`, `""`) + `"`
 }

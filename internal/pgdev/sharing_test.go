@@ -21,7 +21,7 @@ func TestDataIsKeptOverARestart(t *testing.T) {
 	dir := openFolder(t)
 	core, logged := observer.New(zap.InfoLevel)
 	making := func() int {
-		return logged.FilterMessageSnippet("making a private Postgres in " + dir).Len()
+		return logged.FilterMessageSnippet("creating a private Postgres in " + dir).Len()
 	}
 	first := open(t, pgdev.Options{Dir: dir, Log: zap.New(core)})
 	ask(t, first.URL(), "create table letters as select 'kept' as body")

@@ -9,14 +9,13 @@ import (
 	"strings"
 )
 
-// maxSocketPath is the longest name of a socket that all systems take; Linux
-// takes 107 bytes, macOS and the BSDs 103.
+// maxSocketPath is the maximum length of a socket's path on all systems: Linux allows 107 bytes, macOS and
+// the BSDs 103.
 const maxSocketPath = 103
 
 const socketName = ".s.PGSQL." + port
 
-// recordedSocketDir returns the folder of the socket that the last start used,
-// or nothing.
+// recordedSocketDir returns the socket's folder of the last start; empty: none.
 func (h home) recordedSocketDir() string {
 	text, err := os.ReadFile(h.socket())
 	if err != nil {
@@ -25,22 +24,21 @@ func (h home) recordedSocketDir() string {
 	return strings.TrimSuffix(string(text), "\n")
 }
 
-// prepareSocketDir finds a folder for the socket and records it. The folder of
-// the last start is used again if it is still there, so that the URLs of
-// processes which outlived a crash of the server stay true.
+// prepareSocketDir finds a folder for the socket and records it. It reuses the folder of the last start if
+// possible, so that the URLs of processes that outlived a crash of the server stay valid.
 func (l *launch) prepareSocketDir(ctx context.Context) error {
 	if dir := l.home.recordedSocketDir(); dir != "" && l.usable(dir) {
 		l.socketDir = dir
 		for _, left := range []string{socketName, socketName + ".lock"} {
 			if err := os.RemoveAll(filepath.Join(dir, left)); err != nil {
-				return fmt.Errorf("cannot remove the socket of a server that is gone: %w", err)
+				return fmt.Errorf("cannot remove the socket of an ended server: %w", err)
 			}
 		}
 		return nil
 	}
 	dir, err := l.newSocketDir(ctx)
 	if err != nil {
-		return fmt.Errorf("cannot make a folder for the socket of the private Postgres: %w", err)
+		return fmt.Errorf("cannot create a folder for the socket of the private Postgres: %w", err)
 	}
 	l.socketDir, l.madeSocketDir = dir, true
 	if err := os.WriteFile(l.home.socket(), []byte(dir+"\n"), 0o600); err != nil {
@@ -49,7 +47,7 @@ func (l *launch) prepareSocketDir(ctx context.Context) error {
 	return nil
 }
 
-// usable tells whether a folder is the account's own and nobody else's.
+// usable reports whether a folder belongs to the account and only the account can enter it.
 func (l *launch) usable(dir string) bool {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() || info.Mode().Perm() != 0o700 {
@@ -78,7 +76,7 @@ func (l *launch) newSocketDir(ctx context.Context) (string, error) {
 
 func (l *launch) fits(ctx context.Context, dir string) error {
 	if len(filepath.Join(dir, socketName+".lock")) > maxSocketPath {
-		return fmt.Errorf("%s is too long for a socket", dir)
+		return fmt.Errorf("the path %s is too long for a socket", dir)
 	}
 	if err := l.account.own(dir); err != nil {
 		return err

@@ -1,7 +1,7 @@
-// Package procguard keeps what a process holds from the programs it starts, which run as the same
-// user: its environment and memory, which have its secrets, and its open files.
+// Package procguard hides a process's environment, memory and open files from the programs that it
+// starts, which run as the same user.
 //
-// It does so on Linux. Elsewhere it does nothing: there, a program of the same user may be able to
-// read the environment of a process (ps -E on macOS) or attach a debugger to it, so programs that
-// are not trusted need a user of their own. No system keeps a program of root from anything.
+// It works on Linux only. On other systems a program of the same user may read the environment of a
+// process (ps -E on macOS) or attach a debugger, so untrusted programs need a separate user. Nothing is
+// hidden from a program of root.
 package procguard

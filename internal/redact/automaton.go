@@ -2,21 +2,20 @@ package redact
 
 import "slices"
 
-// automaton finds all of a set of patterns in one pass over the text (Aho and
-// Corasick). It does not change once made. Its size grows with the patterns'
-// summed length, about 24 bytes for each of theirs.
+// automaton finds all occurrences of a set of patterns in one pass (Aho-Corasick). It is immutable. It
+// takes about 24 bytes for each byte of the patterns.
 type automaton struct {
-	first [256]int32 // steps from the state 0, where most text stays
+	first [256]int32 // transitions from state 0, the most frequent state
 	nodes []node
 }
 
-// A node is a beginning of a pattern. The children of a node are a list.
+// A node is a prefix of a pattern. The children of a node form a list.
 type node struct {
 	child   int32 // first child; 0: none
 	sibling int32 // next child of the same parent; 0: none
-	fail    int32 // the longest other beginning of a pattern that this one ends with
+	fail    int32 // longest proper suffix that is a prefix of a pattern
 	depth   int32 // its length
-	longest int32 // length of the longest pattern that it ends with; 0: none
+	longest int32 // length of the longest pattern that is a suffix; 0: none
 	last    byte  // its last byte
 }
 
@@ -61,7 +60,7 @@ func (a *automaton) childOf(state int32, b byte) int32 {
 	return child
 }
 
-// link fills in fail and longest, shorter beginnings first.
+// link sets fail and longest, shorter prefixes first.
 func (a *automaton) link() {
 	queue := []int32{0}
 	for len(queue) > 0 {

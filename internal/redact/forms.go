@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// forms lists the ways a secret is written.
+// forms returns the encodings of a secret to search for.
 func forms(secret string) []string {
 	list := []string{secret, strings.TrimSpace(secret)}
 	once := jsonForms(secret)
@@ -28,7 +28,7 @@ func jsonForms(s string) []string {
 	var plain strings.Builder
 	encoder := json.NewEncoder(&plain)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(s) // a string always encodes
+	_ = encoder.Encode(s) // never fails for a string
 	escaped, _ := json.Marshal(s)
 	return []string{unquoted(strings.TrimSpace(plain.String())), unquoted(string(escaped))}
 }
@@ -44,11 +44,10 @@ func urlForms(s string) []string {
 	return list
 }
 
-// base64Forms lists what base64 of any text that holds s must hold, for each
-// of the three places that s can begin within a group of three bytes. The
-// characters that s shares with the text beside it are left out.
+// base64Forms returns texts of which the base64 of every text that contains s has one: one for each
+// position of s in a group of three bytes, without the characters that depend on adjacent text.
 func base64Forms(s string) []string {
-	const least = 8 // shorter stretches occur by chance
+	const least = 8 // shorter texts match by chance
 	var list []string
 	for shift := range 3 {
 		padded := strings.Repeat("\x00", shift) + s

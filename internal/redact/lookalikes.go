@@ -2,15 +2,15 @@ package redact
 
 import "strings"
 
-// What looks like a secret. Each kind reads byte by byte, decides within a
-// bounded stretch of text, and is a zero value at the beginning of a text.
+// The finders below find text that looks like a secret. Each processes a text byte by byte, decides within
+// a bounded range, and starts as its zero value.
 
-// keyPrefixes begin the API keys of well-known services.
+// keyPrefixes are prefixes of API keys of well-known services.
 var keyPrefixes = []string{"sk-", "sk_", "gsk_", "hf_", "xai-", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AIza"}
 
 const (
-	keyPrefixMax = 11 // the longest of them
-	keyRest      = 16 // characters after the prefix that make a key
+	keyPrefixMax = 11 // length of the longest prefix
+	keyRest      = 16 // minimum number of characters after the prefix
 )
 
 func isWord(b byte) bool { return wordBytes[b] }
@@ -26,7 +26,7 @@ func isWordByte(b byte) bool {
 	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_' || b == '-'
 }
 
-// isCredential says that the byte may be part of what a header carries.
+// isCredential reports whether the byte may be part of a header's credential.
 func isCredential(b byte) bool { return isWord(b) || strings.IndexByte("._~+/=", b) >= 0 }
 
 func lower(b byte) byte {
@@ -41,9 +41,9 @@ type tokens struct {
 	start     int
 	length    int // of the word so far
 	head      [keyPrefixMax]byte
-	prefix    int  // length of the key prefix that the word has; 0: none so far
-	hopeless  bool // it has none and will not
-	backslash bool // the byte before was one: this one belongs to an escape
+	prefix    int  // length of the word's key prefix; 0: none so far
+	hopeless  bool // the word cannot have a key prefix
+	backslash bool // the byte before was a backslash: this one belongs to an escape
 }
 
 func (t *tokens) step(pos int, b byte, found *finding) {
@@ -70,7 +70,7 @@ func (t *tokens) step(pos int, b byte, found *finding) {
 	}
 }
 
-// look keeps the beginning of the word and compares it with the prefixes.
+// look compares the start of the word with the prefixes.
 func (t *tokens) look(b byte) {
 	if t.prefix > 0 || t.hopeless {
 		return
@@ -89,8 +89,8 @@ func (t *tokens) look(b byte) {
 	}
 }
 
-// headers finds what follows "Authorization: SCHEME ". Only that is masked, so
-// that nothing before it has to be held.
+// headers finds the credential after "Authorization: SCHEME ". It masks only the credential, so it need
+// not hold back text before it.
 type headers struct {
 	name    int // bytes of "authorization" that the text ends with
 	phase   headerPhase
@@ -102,7 +102,7 @@ type headerPhase int
 
 const (
 	headerElsewhere headerPhase = iota
-	headerColon                 // : = quotes, brackets, blanks
+	headerColon                 // : = quotes, brackets, spaces
 	headerScheme
 	headerBlank
 	headerValue
@@ -129,7 +129,7 @@ func (h *headers) step(pos int, b byte, found *finding) {
 	}
 }
 
-// move goes from phase to phase; a byte that does not fit ends the search.
+// move advances from phase to phase; an unexpected byte ends the search.
 func (h *headers) move(b byte) {
 	switch {
 	case h.phase == headerColon && h.matched < colonMax && isColon(b):
@@ -159,14 +159,14 @@ func (h *headers) isScheme() bool {
 	return false
 }
 
-// isColon says that the byte may stand between a header's name and its value,
-// in the ways that headers are printed.
+// isColon reports whether the byte may be between a header's name and its value, in the usual ways to
+// print headers.
 func isColon(b byte) bool { return strings.IndexByte(":=\"'`[]{(\\ \t", b) >= 0 }
 
-// isBlank says that the byte is a blank, or begins one as URLs write it.
+// isBlank reports whether the byte is a space, or starts an encoded one in a URL.
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '+' || b == '%' }
 
-// bearers finds long words after "Bearer ", whatever stands before.
+// bearers finds long words after "Bearer ".
 type bearers struct {
 	matched int // bytes of "bearer "
 	start   int
@@ -229,8 +229,7 @@ func (p *passwords) step(pos int, b byte, found *finding) {
 	}
 }
 
-// find holds the text of a password back until the authority ends: only the
-// last @ in it ends the password.
+// find holds back a password until the authority ends: only the last @ ends the password.
 func (p *passwords) find(pos int, b byte, found *finding) {
 	p.count++
 	switch {
@@ -254,7 +253,7 @@ func (p *passwords) find(pos int, b byte, found *finding) {
 
 func endsAuthority(b byte) bool { return b <= ' ' || strings.IndexByte("/?#\"'<>`\\", b) >= 0 }
 
-// advance takes the next byte into how much of word the text ends with.
+// advance returns how much of word the text ends with after the next byte.
 func advance(word string, matched int, b byte) int {
 	if matched == 0 && b != word[0] {
 		return 0
@@ -268,8 +267,7 @@ func advance(word string, matched int, b byte) int {
 	return matched
 }
 
-// border is the length of the longest beginning of s, not s itself, that s
-// ends with.
+// border returns the length of the longest proper prefix of s that is also its suffix.
 func border(s string) int {
 	n := len(s) - 1
 	for n > 0 && !strings.HasSuffix(s, s[:n]) {

@@ -1,15 +1,12 @@
-// Package redact takes secrets out of text on its way to a sink: logs, errors,
-// events, records.
+// Package redact masks secrets in text on its way to a sink: logs, errors, events, records.
 //
-// A Masker knows the secret values of a process and finds them as they are and
-// as URLs, JSON, Go quotes and base64 carry them. It also knows what looks like
-// a secret: keys such as sk-..., what follows "Authorization: Bearer", and
-// passwords in URLs. Each stretch of secret text, also one of several that
-// overlap or touch, becomes [redacted].
+// A Masker finds the known secrets of a process, as they are and encoded for URLs, JSON, Go strings and
+// base64. It also finds text that looks like a secret: keys such as sk-..., values after "Authorization:
+// Bearer", and passwords in URLs. Each secret, and each run of overlapping or adjacent ones, becomes
+// [redacted].
 //
-// It is a net below the ones that should have caught the secret, not a proof:
-// text that was encrypted, compressed, hashed or spelt out passes. The package
-// imports nothing of this module and knows no settings.
+// It is a last line of defence, not a proof: encrypted, compressed, hashed or spelt-out secrets pass. The
+// package imports no other package of the module.
 package redact
 
 import (
@@ -17,43 +14,40 @@ import (
 	"unicode/utf8"
 )
 
-// Placeholder stands where a secret stood.
+// Placeholder replaces a secret.
 const Placeholder = "[redacted]"
 
-// MinLength is the length in characters below which a value is not masked:
-// short words occur by chance, and masking them would make text unreadable and
-// tell the secret by its gaps.
+// MinLength is the length in characters below which a value is not masked: short words occur by chance,
+// and masking them would make text unreadable and reveal the secret by its gaps.
 const MinLength = 6
 
-// A Masker masks. It is safe for concurrent use. A nil Masker knows no values
-// and still masks what looks like a secret.
+// A Masker masks secrets. It is safe for concurrent use. A nil Masker masks only text that looks like a
+// secret.
 type Masker struct {
 	secrets  []string
-	register *Register // nil: nothing comes to secrets
+	register *Register // nil: no secrets are added later
 	current  atomic.Pointer[known]
 }
 
-// known is what a Masker finds, as of a version of its register.
+// known holds the secrets of a Masker as of a version of its register.
 type known struct {
 	automaton *automaton
 	version   int64
 }
 
-// New makes a masker of secret values. Values shorter than MinLength are
-// ignored. A value that holds a bracket or is part of Placeholder may be seen
-// again in what Placeholder makes together with the text beside it.
+// New returns a masker of secret values. Values shorter than MinLength are ignored. A value that has a
+// bracket or is part of Placeholder may occur again where Placeholder meets adjacent text.
 func New(secrets []string) *Masker { return NewWith(secrets, nil) }
 
-// NewWith makes a masker of secret values, and of those that the register has and
-// comes to have. A text that is masked in pieces is masked by what was known when
-// it began.
+// NewWith returns a masker of secret values and of the register's present and future ones. A stream is
+// masked with the secrets known when it began.
 func NewWith(secrets []string, register *Register) *Masker {
 	m := &Masker{secrets: secrets, register: register}
 	m.learn()
 	return m
 }
 
-// learn takes over what the register has.
+// learn adds the secrets of the register.
 func (m *Masker) learn() *known {
 	next, all := &known{}, m.secrets
 	if m.register != nil {
@@ -71,7 +65,7 @@ func (m *Masker) learn() *known {
 	return next
 }
 
-// String is s without secrets.
+// String returns s with secrets masked.
 func (m *Masker) String(s string) string {
 	if !m.finds(s) {
 		return s
@@ -80,7 +74,7 @@ func (m *Masker) String(s string) string {
 	return stream.Write(s) + stream.Flush()
 }
 
-// Bytes is b without secrets: b itself when there are none, else a copy.
+// Bytes returns b itself if it has no secrets, else a masked copy.
 func (m *Masker) Bytes(b []byte) []byte {
 	if s := string(b); m.finds(s) {
 		return []byte(m.String(s))
@@ -88,9 +82,8 @@ func (m *Masker) Bytes(b []byte) []byte {
 	return b
 }
 
-// Error is err with a text without secrets: err itself when there are none.
-// errors.Is and errors.As find what err wraps; whoever prints what they found,
-// and not the error itself, prints it unmasked. Nil is nil.
+// Error returns err itself if its text has no secrets, else an error with the masked text that wraps err.
+// Errors found in it by errors.As print unmasked. Nil is nil.
 func (m *Masker) Error(err error) error {
 	if err == nil {
 		return nil
@@ -111,7 +104,7 @@ type maskedError struct {
 func (e *maskedError) Error() string { return e.text }
 func (e *maskedError) Unwrap() error { return e.err }
 
-// finds says that there is something to mask. It allocates nothing.
+// finds reports whether there is something to mask. It does not allocate.
 func (m *Masker) finds(s string) bool {
 	scan := m.scanner()
 	if !scan.automaton.suspicious(s) {

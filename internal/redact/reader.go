@@ -2,8 +2,7 @@ package redact
 
 import "io"
 
-// Reader masks what is read of a text: as a Stream does, however it is read. Closing
-// it closes what it reads from, where that can be closed.
+// Reader returns a reader of the masked text of from. Close closes from if it is an io.Closer.
 func (m *Masker) Reader(from io.Reader) io.Reader {
 	return &reader{from: from, stream: m.Stream()}
 }

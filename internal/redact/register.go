@@ -6,14 +6,12 @@ import (
 	"sync/atomic"
 )
 
-// MaxRegistered bounds what a Register holds, in bytes.
+// MaxRegistered is the maximum size of a Register in bytes.
 const MaxRegistered = 64 << 10
 
-// A Register holds secrets that a process comes by while it runs, such as tokens
-// that it was given for a while. Maskers that are made with it mask them from then
-// on. Where they come to more than MaxRegistered bytes, the oldest are dropped:
-// tokens that were replaced long ago. It is safe for concurrent use, and its zero
-// value is empty.
+// A Register holds secrets that a process receives while it runs, such as short-lived tokens. Maskers
+// created with it mask them from then on. Above MaxRegistered bytes the oldest secrets, which have expired
+// long ago, are dropped. It is safe for concurrent use. The zero value is empty.
 type Register struct {
 	version atomic.Int64 // of values
 	mu      sync.Mutex
@@ -21,7 +19,7 @@ type Register struct {
 	size    int      // of all
 }
 
-// Add has the secret masked from now on. One that is there becomes the newest.
+// Add adds a secret. A known one becomes the newest.
 func (r *Register) Add(secret string) {
 	if secret == "" || len(secret) > MaxRegistered {
 		return

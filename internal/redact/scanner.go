@@ -1,6 +1,6 @@
 package redact
 
-// scanner reads text byte by byte. It is a small value that allocates nothing.
+// scanner searches text byte by byte. It is a small value and does not allocate.
 type scanner struct {
 	automaton *automaton
 	state     int32
@@ -14,22 +14,20 @@ type scanner struct {
 
 func newScanner(a *automaton) scanner { return scanner{automaton: a} }
 
-// none is the position of what is not there.
+// none is the position of something not found.
 const none = int(^uint(0) >> 1)
 
-// A finding is what a byte shows: the stretch from..to is secret (none when
-// from is none), and the text from hold on is not decided yet.
+// A finding is the result of a byte: the text from..to is secret (from is none: no secret), and the text
+// from hold on is undecided.
 type finding struct{ from, to, hold int }
 
-// mask adds a secret stretch. All stretches of one byte end with it, or touch
-// the one that does.
+// mask adds a secret range. All ranges of one byte end with it, or touch one that does.
 func (f *finding) mask(from, to int) { f.from, f.to = min(f.from, from), max(f.to, to) }
 
-// keep leaves the text from there on undecided.
+// keep marks the text from there on as undecided.
 func (f *finding) keep(from int) { f.hold = min(f.hold, from) }
 
-// step takes the next byte. When everything is decided, hold is the position
-// of the byte after it.
+// step processes the next byte. If everything is decided, hold is the position after it.
 func (s *scanner) step(b byte) finding {
 	pos := s.pos
 	s.pos++

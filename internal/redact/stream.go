@@ -1,10 +1,8 @@
 package redact
 
-// A Stream masks a text that comes in pieces, however it is cut: the pieces
-// that come out, joined, are what String makes of the pieces that went in,
-// joined. Text that may turn out to be the beginning of a secret is held back
-// until it is decided: at most the length of the longest form of a secret, or
-// about a kilobyte where a URL has a password. A Stream is for one goroutine.
+// A Stream masks a text that arrives in pieces: the joined output equals String of the joined input. It
+// holds back text that may be the start of a secret: at most the length of the longest form of a secret,
+// or about a kilobyte for a URL with a password. It is not safe for concurrent use.
 type Stream struct {
 	masker *Masker
 	scan   scanner
@@ -13,13 +11,13 @@ type Stream struct {
 	base   int    // position of the first held byte
 	inside bool   // the byte before it was secret
 
-	from, to int // the newest stretch that is wholly marked
+	from, to int // newest range that is marked completely
 }
 
-// Stream begins a text.
+// Stream returns a Stream for a new text.
 func (m *Masker) Stream() *Stream { return &Stream{masker: m, scan: m.scanner()} }
 
-// Write takes the next piece and gives what is decided; it may be empty.
+// Write processes the next piece and returns the decided text, which may be empty.
 func (s *Stream) Write(piece string) string {
 	hold := s.scan.pos
 	for i := range len(piece) {
@@ -35,21 +33,21 @@ func (s *Stream) Write(piece string) string {
 		return ""
 	}
 	hold = max(hold, s.base)
-	for hold < s.scan.pos && s.secret[hold-s.base] { // what is secret stays so
+	for hold < s.scan.pos && s.secret[hold-s.base] { // secret bytes stay secret
 		hold++
 	}
 	return s.emit(hold)
 }
 
-// Flush gives the rest and ends the text; the Stream is then ready for another.
+// Flush returns the rest and ends the text. The Stream can be used for another text.
 func (s *Stream) Flush() string {
 	rest := s.emit(s.scan.pos)
 	*s = *s.masker.Stream()
 	return rest
 }
 
-// mark makes the stretch secret. What is known to be so already is not gone
-// through again: a long key grows by one byte at a time.
+// mark marks a range as secret. It skips bytes marked before, because a long key grows by one byte at a
+// time.
 func (s *Stream) mark(from, to int) {
 	unmarked := from
 	switch {
@@ -64,7 +62,7 @@ func (s *Stream) mark(from, to int) {
 	}
 }
 
-// emit gives the held text before the position.
+// emit returns the held text before the position.
 func (s *Stream) emit(end int) string {
 	n := end - s.base
 	out := make([]byte, 0, n)

@@ -2,8 +2,8 @@ package redact
 
 import "strings"
 
-// triggers are texts without which nothing looks like a secret, whatever their
-// case, by their last byte.
+// triggers are texts, by their last byte, of which every text that looks like a secret contains one,
+// ignoring case.
 var triggers = byLastByte(append([]string{urlMark, authorization, bearerWord}, keyPrefixes...))
 
 func byLastByte(words []string) *[256][]string {
@@ -18,8 +18,7 @@ func byLastByte(words []string) *[256][]string {
 	return &table
 }
 
-// suspicious says quickly that s may hold something to mask: most text does
-// not, and needs no closer look.
+// suspicious is a fast check whether s may contain text that looks like a secret. Most text does not.
 func (a *automaton) suspicious(s string) bool {
 	state := int32(0)
 	for i := range len(s) {

@@ -8,12 +8,11 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// WrapCore is a core that masks what passes to inner: messages, names, stacks,
-// and fields of every kind that can hold text. A field without secrets passes
-// unchanged. In one with secrets, errors, stringers and byte strings become
-// text, and values, lists and objects become JSON, or text where masking would
-// break the JSON. Keys of fields are not masked. Wrap the cores of a tee, not the
-// tee: it would write what one of its cores takes to all of them.
+// WrapCore returns a core that masks entries before inner writes them: messages, names, stacks, and fields
+// that can have text. A field without secrets is unchanged. In a field with secrets, errors, stringers and
+// byte strings become text, and values, lists and objects become JSON, or text if masking would break the
+// JSON. Keys of fields are not masked. Wrap the cores of a tee, not the tee, which would write an entry
+// accepted by one core to all of them.
 func (m *Masker) WrapCore(inner zapcore.Core) zapcore.Core {
 	return &maskingCore{Core: inner, masker: m}
 }
@@ -28,8 +27,7 @@ func (c *maskingCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c *maskingCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	// What inner would add to the entry is itself, so that it would be written
-	// to directly; whether it adds anything is its own decision all the same.
+	// inner.Check would add inner itself, which would bypass the masking: call it only for its decision.
 	if c.Core.Check(entry, nil) == nil {
 		return checked
 	}
@@ -65,13 +63,13 @@ func (m *Masker) field(field zapcore.Field) zapcore.Field {
 		return m.printed(field)
 	case zapcore.ReflectType, zapcore.ArrayMarshalerType, zapcore.ObjectMarshalerType, zapcore.InlineMarshalerType:
 		return m.encoded(field)
-	default: // numbers, times, true and false, namespaces
+	default: // numbers, times, bools, namespaces
 		return field
 	}
 }
 
-// printed masks what is logged by its text. zap writes some errors a second
-// time, at length; such an error is kept only when that is clean as well.
+// printed masks a field that is logged as text. zap also logs the verbose form of some errors; such an
+// error is unchanged only if that has no secrets either.
 func (m *Masker) printed(field zapcore.Field) zapcore.Field {
 	encoder := zapcore.NewMapObjectEncoder()
 	field.AddTo(encoder)
@@ -83,7 +81,7 @@ func (m *Masker) printed(field zapcore.Field) zapcore.Field {
 	return field
 }
 
-// encoded masks what is logged by its structure.
+// encoded masks a field that is logged as a structure.
 func (m *Masker) encoded(field zapcore.Field) zapcore.Field {
 	encoder := zapcore.NewMapObjectEncoder()
 	field.AddTo(encoder)
@@ -97,7 +95,7 @@ func (m *Masker) encoded(field zapcore.Field) zapcore.Field {
 	return raw(field.Key, m.String(text))
 }
 
-// inline masks an object whose fields stand beside the others.
+// inline masks an object whose fields are added to those of the entry.
 func (m *Masker) inline(field zapcore.Field, values map[string]any) zapcore.Field {
 	if !m.finds(encode(values)) {
 		return field
@@ -117,7 +115,7 @@ func raw(key, text string) zapcore.Field {
 	return zap.String(key, text)
 }
 
-// encode writes a value as JSON, or as fmt does where JSON cannot.
+// encode returns a value as JSON, or as formatted by fmt if it cannot be encoded.
 func encode(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {

@@ -1,2 +1,2 @@
-// Package version tells which version of Turnkeeper a program was built from.
+// Package version returns the version and source commit of a program.
 package version

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// stamp is "VERSION COMMIT TIME", set by the linker where go has no repository to read it from: `make release`
-// and the Dockerfile pass -X turnkeeper/internal/version.stamp.
+// stamp is "VERSION COMMIT TIME", set by the linker for builds without a repository: `make release` and
+// the Dockerfile pass -X turnkeeper/internal/version.stamp.
 var stamp string
 
-// Version returns the version, or the commit and its date where the source has no version.
+// Version returns the version; without one, the commit and its date; without a commit, "devel".
 func Version() string {
 	b := read()
 	if b.version != "" {
@@ -23,10 +23,10 @@ func Version() string {
 	return b.source()
 }
 
-// Long returns the version with the commit, its date, the compiler and the platform.
+// Long returns the version with commit, date, compiler and platform.
 func Long() string { return read().long() }
 
-// A build is what is known of the source of a program.
+// A build describes the source and compiler of a program.
 type build struct {
 	version, commit, day string
 	modified             bool
@@ -41,7 +41,7 @@ func read() build {
 	return parse(info, stamp)
 }
 
-// parse reads what the go command recorded; a stamp wins.
+// parse returns the build recorded by the go command, overridden by a stamp.
 func parse(info *debug.BuildInfo, stamp string) build {
 	settings := map[string]string{}
 	for _, s := range info.Settings {

@@ -1,14 +1,13 @@
-// Package views is what programs read of Turnkeeper: the objects that the HTTP API
-// answers with and that "turnctl -o json" prints. It is the one place of their
-// names and meanings.
+// Package views defines the JSON objects that the HTTP API answers with and "turnctl -o json"
+// prints.
 //
-// Fields keep their names and meanings; new ones may be added. Durations end in
-// _ms, what does not exist (yet) is null, and a list without entries is [].
+// Fields keep their names and meanings; new ones may be added. Names of durations end in _ms, a
+// missing value is null, and an empty list is [].
 package views
 
 import "time"
 
-// All shows each of some nouns. It never gives null.
+// All returns the views of a list. It never returns nil, which JSON would write as null.
 func All[N, V any](nouns []N, view func(N) V) []V {
 	all := make([]V, len(nouns))
 	for i, noun := range nouns {
@@ -17,10 +16,10 @@ func All[N, V any](nouns []N, view func(N) V) []V {
 	return all
 }
 
-// Millis returns a duration in milliseconds, not negative.
+// Millis returns a duration in milliseconds, 0 if it is negative.
 func Millis(d time.Duration) int64 { return max(d.Milliseconds(), 0) }
 
-// OrNull returns null for the zero value.
+// OrNull returns a pointer to value, or nil for the zero value.
 func OrNull[T comparable](value T) *T {
 	var zero T
 	if value == zero {

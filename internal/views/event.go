@@ -12,13 +12,13 @@ type Event struct {
 	TurnID turnkeeper.TurnID    `json:"turn_id"`
 	Seq    int64                `json:"seq"`
 	Type   turnkeeper.EventType `json:"type"`
-	Round  int                  `json:"round" doc:"0: none"`
-	Block  int                  `json:"block" doc:"0: none"`
+	Round  int                  `json:"round" doc:"0: not of a round"`
+	Block  int                  `json:"block" doc:"0: not of a block"`
 	Data   json.RawMessage      `json:"data" schema:"type=object|null" doc:"null: none"`
 	At     time.Time            `json:"at"`
 }
 
-// OfEvent shows an event.
+// OfEvent returns the view of an event.
 func OfEvent(e turnkeeper.Event) Event {
 	v := Event(e)
 	if len(v.Data) == 0 {

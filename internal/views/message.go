@@ -22,18 +22,18 @@ type Message struct {
 	Slot         *time.Time              `json:"slot"`
 	Attempts     int                     `json:"attempts"`
 	TurnID       *turnkeeper.TurnID      `json:"turn_id"`
-	Outcome      *turnkeeper.TurnState   `json:"outcome" schema:"ref=Outcome" doc:"of the turn that closed it; null: it is open"`
+	Outcome      *turnkeeper.TurnState   `json:"outcome" schema:"ref=Outcome" doc:"outcome of the turn that closed the message; null: the message is open"`
 	LastError    string                  `json:"last_error"`
-	Faults       int                     `json:"counted_attempts" doc:"attempts that count against it"`
-	WaitsFor     []string                `json:"waits_for_models" doc:"models, all of them down, that it waits for"`
-	Waits        []Wait                  `json:"waits" doc:"what it waits for; empty: it is closed, or its turn runs"`
+	Faults       int                     `json:"counted_attempts" doc:"failed attempts that count against the limit of attempts"`
+	WaitsFor     []string                `json:"waits_for_models" doc:"models that are down and that the message waits for"`
+	Waits        []Wait                  `json:"waits" doc:"why the message waits; empty: it is closed, or its turn runs"`
 	TraceParent  string                  `json:"trace_parent"`
 	AcceptedAt   time.Time               `json:"accepted_at"`
 	DueAt        time.Time               `json:"due_at"`
 	ClosedAt     *time.Time              `json:"closed_at"`
 }
 
-// OfMessage shows a message.
+// OfMessage returns the view of a message.
 func OfMessage(m turnkeeper.WaitingMessage) Message {
 	return Message{
 		ID: m.ID, State: m.State, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
@@ -51,20 +51,20 @@ type Reply struct {
 	Agent        string               `json:"agent"`
 	Conversation string               `json:"conversation"`
 	Outcome      turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome"`
-	Body         string               `json:"body" doc:"empty: the agent replies to such an outcome without a text (on_degraded, on_failed: silent)"`
+	Body         string               `json:"body" doc:"empty: the agent is silent on this outcome (on_degraded, on_failed: silent)"`
 	CreatedAt    time.Time            `json:"created_at"`
-	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id" doc:"the turn that a sub-agent wrote it for; null: it is no sub-agent's"`
+	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id" doc:"the turn that called the sub-agent which wrote the reply; null: not by a sub-agent"`
 	ReplyEnd
 }
 
-// An Exchange is a message of a conversation with what it came to.
+// An Exchange is a message of a conversation with its reply and tool calls.
 type Exchange struct {
 	Message Message     `json:"message"`
-	Reply   *Reply      `json:"reply" doc:"null: there is none yet"`
-	Calls   []ReplyCall `json:"calls" doc:"of the message's newest turn, so far"`
+	Reply   *Reply      `json:"reply" doc:"null: none yet"`
+	Calls   []ReplyCall `json:"calls" doc:"tool calls of the message's newest turn, so far"`
 }
 
-// OfExchange shows an exchange.
+// OfExchange returns the view of an exchange.
 func OfExchange(x operate.Exchange) Exchange {
 	v := Exchange{Message: OfMessage(x.Message), Calls: OfReplyCalls(x.Calls)}
 	if x.Reply != nil {
@@ -73,25 +73,25 @@ func OfExchange(x operate.Exchange) Exchange {
 	return v
 }
 
-// A ReplyEnd is how the turn of a reply ended.
+// A ReplyEnd describes how the turn of a reply ended.
 type ReplyEnd struct {
 	StopReason *turnkeeper.StopReason `json:"stop_reason" doc:"why the turn ended; null: an older release wrote the reply"`
-	ErrorClass string                 `json:"error_class" doc:"of the error that ended the turn; empty: none"`
-	Calls      []ReplyCall            `json:"calls" doc:"what became of the tool calls of the turn, in the order they were asked for"`
+	ErrorClass string                 `json:"error_class" doc:"class of the error that ended the turn; empty: no error"`
+	Calls      []ReplyCall            `json:"calls" doc:"tool calls of the turn, in the order the model asked for them"`
 }
 
-// A ReplyCall is what became of a tool call of the turn, without what its tool returned.
+// A ReplyCall is a tool call of the turn, without its result.
 type ReplyCall struct {
-	Ordinal    int                  `json:"ordinal" doc:"in the turn, from 1"`
+	Ordinal    int                  `json:"ordinal" doc:"number of the call in the turn, from 1"`
 	ID         string               `json:"id" doc:"round-R-tool-I"`
 	Name       string               `json:"name"`
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
-	DurationMs *int64               `json:"duration_ms" doc:"null: it did not run, or nobody knows"`
-	Error      string               `json:"error" doc:"in plain words why it did not succeed, at most 200 characters, without what the tool returned; empty: it did, or was not needed"`
+	DurationMs *int64               `json:"duration_ms" doc:"null: the call did not run, or its duration is unknown"`
+	Error      string               `json:"error" doc:"why the call did not succeed, at most 200 characters, without the tool's output; empty: it succeeded, or was not needed"`
 }
 
-// OfReply shows a reply.
+// OfReply returns the view of a reply.
 func OfReply(r turnkeeper.Reply) Reply {
 	return Reply{
 		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
@@ -99,12 +99,12 @@ func OfReply(r turnkeeper.Reply) Reply {
 	}
 }
 
-// EndOfReply shows how the turn of a reply ended.
+// EndOfReply returns the view of how the turn of a reply ended.
 func EndOfReply(r turnkeeper.Reply) ReplyEnd {
 	return ReplyEnd{OrNull(r.StopReason), r.ErrorClass, OfReplyCalls(r.Calls)}
 }
 
-// OfReplyCalls shows the calls of a reply.
+// OfReplyCalls returns the views of the calls of a reply.
 func OfReplyCalls(calls []turnkeeper.ReplyCall) []ReplyCall { return All(calls, ofReplyCall) }
 
 func ofReplyCall(c turnkeeper.ReplyCall) ReplyCall {

@@ -7,20 +7,20 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Model is how a model stands that agents ask.
+// A Model is the health of a model that agents use.
 type Model struct {
 	Model     string             `json:"model"`
-	State     string             `json:"state" schema:"ref=ModelState"` // up, down, probing (it is down, and a turn tries it), unknown (not asked yet), unused
+	State     string             `json:"state" schema:"ref=ModelState"` // up, down, probing (down, and a turn tries it), unknown (not asked yet), unused
 	DownSince *time.Time         `json:"down_since"`
-	Until     *time.Time         `json:"next_try_at"` // null: it is up
-	Failures  int                `json:"failures" doc:"in a row"`
-	Class     string             `json:"error_class" doc:"of the newest failure"`
+	Until     *time.Time         `json:"next_try_at"` // null: the model is up
+	Failures  int                `json:"failures" doc:"consecutive failures"`
+	Class     string             `json:"error_class" doc:"class of the newest failure"`
 	Error     string             `json:"error"`
 	ProbeTurn *turnkeeper.TurnID `json:"probe_turn_id"`
-	Agents    []string           `json:"agents" doc:"that ask it"`
+	Agents    []string           `json:"agents" doc:"agents that use the model"`
 }
 
-// OfModel shows a model.
+// OfModel returns the view of a model.
 func OfModel(h turnkeeper.ModelHealth) Model {
 	return Model{
 		Model: h.Model, State: h.State(), DownSince: OrNull(h.DownSince), Until: OrNull(h.Until), Failures: h.Failures,
@@ -28,20 +28,20 @@ func OfModel(h turnkeeper.ModelHealth) Model {
 	}
 }
 
-// BulkRetried is what came of a retry of all that failed.
+// BulkRetried is the result of retrying all failed messages.
 type BulkRetried struct {
 	Retried []RetriedMessage `json:"retried"`
 }
 
-// A RetriedMessage is one of them.
+// A RetriedMessage is one message of a BulkRetried.
 type RetriedMessage struct {
-	MessageID turnkeeper.MessageID `json:"message_id" doc:"that is handled next"`
+	MessageID turnkeeper.MessageID `json:"message_id" doc:"the new message"`
 	RetryOf   turnkeeper.MessageID `json:"retry_of"`
 	Agent     string               `json:"agent"`
 	Class     string               `json:"error_class"`
 }
 
-// OfBulkRetried shows it.
+// OfBulkRetried returns the view of a bulk retry.
 func OfBulkRetried(all []operate.BulkRetried) BulkRetried {
 	return BulkRetried{All(all, func(r operate.BulkRetried) RetriedMessage {
 		return RetriedMessage{MessageID: r.As, RetryOf: r.Message, Agent: r.Agent, Class: r.ErrorClass}

@@ -8,12 +8,12 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Lane is what runs serially, with who holds it and what waits in it.
+// A Lane is a lane with its lease and the number of waiting messages.
 type Lane struct {
 	Lane        turnkeeper.Lane      `json:"lane"`
 	Held        bool                 `json:"held"`
-	TurnID      *turnkeeper.TurnID   `json:"turn_id" doc:"its open turn, which may wait without the lease"`
-	TurnState   turnkeeper.TurnState `json:"turn_state" schema:"orEmpty" doc:"of its open turn; empty: there is none"`
+	TurnID      *turnkeeper.TurnID   `json:"turn_id" doc:"open turn of the lane, which may wait without holding the lease"`
+	TurnState   turnkeeper.TurnState `json:"turn_state" schema:"orEmpty" doc:"state of the open turn; empty: no open turn"`
 	WorkerID    turnkeeper.WorkerID  `json:"worker_id"`
 	Token       int64                `json:"token"`
 	GrantID     turnkeeper.GrantID   `json:"grant_id"`
@@ -23,10 +23,10 @@ type Lane struct {
 	Failures    int                  `json:"failures"`
 	NotBefore   *time.Time           `json:"not_before"`
 	Waiting     int                  `json:"waiting_messages"`
-	Silence     *Silence             `json:"worker_silence" doc:"null: its holder gives signs of life, or nobody holds it"`
+	Silence     *Silence             `json:"worker_silence" doc:"null: the lane is free, or its worker sends heartbeats"`
 }
 
-// OfLane shows a lane.
+// OfLane returns the view of a lane.
 func OfLane(v operate.LaneView) Lane {
 	l := v.Lease
 	return Lane{
@@ -40,7 +40,7 @@ func OfLane(v operate.LaneView) Lane {
 type Schedule struct {
 	Agent        string     `json:"agent"`
 	Name         string     `json:"name"`
-	Cron         string     `json:"cron" doc:"in force"`
+	Cron         string     `json:"cron" doc:"in effect; may differ from cron_of_file"`
 	FileCron     string     `json:"cron_of_file"`
 	TimeZone     string     `json:"time_zone"`
 	Conversation string     `json:"conversation"`
@@ -48,17 +48,17 @@ type Schedule struct {
 	Active       bool       `json:"active"`
 	PausedAt     *time.Time `json:"paused_at"`
 	PausedReason string     `json:"paused_reason"`
-	NextDue      *time.Time `json:"next_due" doc:"null: it is paused, has ended, or that is not computed yet"`
+	NextDue      *time.Time `json:"next_due" doc:"null: paused, ended, or not computed yet"`
 	LastSlot     *time.Time `json:"last_slot"`
 	LastError    string     `json:"last_error"`
-	AgentRetired bool       `json:"agent_retired" doc:"it does not run while its agent is retired"`
+	AgentRetired bool       `json:"agent_retired" doc:"a retired agent's schedules do not run"`
 }
 
-// OfSchedule shows a schedule.
+// OfSchedule returns the view of a schedule.
 func OfSchedule(s turnkeeper.Schedule) Schedule {
 	next := s.NextDue
 	if !s.Active || !s.PausedAt.IsZero() {
-		next = time.Time{} // it was due before it was paused
+		next = time.Time{} // stored before the pause
 	}
 	return Schedule{
 		Agent: s.Agent, Name: s.Name, Cron: s.InForce(), FileCron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
@@ -67,13 +67,13 @@ func OfSchedule(s turnkeeper.Schedule) Schedule {
 	}
 }
 
-// A ScheduleRun is the run of a schedule that somebody asked for.
+// A ScheduleRun is the result of running a schedule on request.
 type ScheduleRun struct {
 	MessageID turnkeeper.MessageID `json:"message_id"`
-	Waiting   bool                 `json:"waiting" doc:"the message waited already"`
+	Waiting   bool                 `json:"waiting" doc:"the message was already waiting"`
 }
 
-// A Scheduler is how the scheduler stands.
+// A Scheduler is the state of the scheduler.
 type Scheduler struct {
 	PausedAt       *time.Time `json:"paused_at"`
 	PausedReason   string     `json:"paused_reason"`
@@ -84,7 +84,7 @@ type Scheduler struct {
 	HoldReason     string     `json:"hold_reason"`
 }
 
-// OfScheduler shows the scheduler.
+// OfScheduler returns the view of the scheduler.
 func OfScheduler(s operate.SchedulerSettings) Scheduler {
 	return Scheduler{
 		OrNull(s.PausedAt), s.PausedReason, OrNull(Millis(s.PollInterval)), OrNull(s.MaxDispatches), OrNull(s.LastTickAt),
@@ -96,19 +96,19 @@ func OfScheduler(s operate.SchedulerSettings) Scheduler {
 type Worker struct {
 	WorkerID   turnkeeper.WorkerID    `json:"worker_id"`
 	State      turnkeeper.WorkerState `json:"state"` // alive, serving, draining, silent, stopped
-	Roles      []string               `json:"roles" doc:"api, scheduler, webhooks, worker; empty: an older release has not said"`
+	Roles      []string               `json:"roles" doc:"api, scheduler, webhooks, worker; empty: a worker of an older release"`
 	Host       string                 `json:"host"`
 	PID        int                    `json:"pid"`
 	Version    string                 `json:"version"`
-	Slots      int                    `json:"slots" doc:"turns that it takes at once; 0: it takes none"`
-	TakeoverMs int64                  `json:"takeover_after_ms" doc:"how long it may be silent; 0: until its leases end"`
+	Slots      int                    `json:"slots" doc:"maximum number of concurrent turns; 0: runs no turns"`
+	TakeoverMs int64                  `json:"takeover_after_ms" doc:"silence after which its turns are taken over; 0: only when their leases end"`
 	StartedAt  time.Time              `json:"started_at"`
 	BeatAt     time.Time              `json:"last_heartbeat_at"`
 	SilentMs   int64                  `json:"silent_ms"`
 	StoppedAt  *time.Time             `json:"stopped_at"`
 }
 
-// OfWorker shows a worker process.
+// OfWorker returns the view of a worker process.
 func OfWorker(h turnkeeper.Heartbeat) Worker {
 	return Worker{
 		h.WorkerID, h.State(), append([]string{}, h.Roles...), h.Host, h.PID, h.Version, h.Slots, Millis(h.TakeoverAfter), h.StartedAt, h.BeatAt,
@@ -116,18 +116,18 @@ func OfWorker(h turnkeeper.Heartbeat) Worker {
 	}
 }
 
-// An Agent is one that messages are accepted for.
+// An Agent is a registered agent.
 type Agent struct {
 	Name           string     `json:"name"`
 	Description    string     `json:"description"`
 	Lane           string     `json:"lane" schema:"ref=LaneKind"` // agent or conversation
 	DefinitionHash string     `json:"definition_hash"`
-	RetiredAt      *time.Time `json:"retired_at" doc:"since when it takes no new messages; null: it takes them"`
-	LeftWaiting    int        `json:"left_waiting" doc:"messages that wait, if it is retired"`
-	Paused         []string   `json:"paused_schedules" doc:"by name"`
+	RetiredAt      *time.Time `json:"retired_at" doc:"no new messages are accepted since then; null: not retired"`
+	LeftWaiting    int        `json:"left_waiting" doc:"waiting messages of a retired agent"`
+	Paused         []string   `json:"paused_schedules" doc:"names of paused schedules"`
 }
 
-// OfAgent shows an agent.
+// OfAgent returns the view of an agent.
 func OfAgent(a turnkeeper.AgentRegistration) Agent {
 	lane := "agent"
 	if a.LanePerConversation {

@@ -5,24 +5,24 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Cancelled says what came of a cancellation.
+// A Cancelled is the result of a cancellation.
 type Cancelled struct {
 	TurnID    turnkeeper.TurnID `json:"turn_id"`
-	Cancelled bool              `json:"cancelled" doc:"false: its worker has been told, and ends it"`
+	Cancelled bool              `json:"cancelled" doc:"false: requested; the turn's worker will end it"`
 }
 
-// OfCancelled shows what came of a cancellation.
+// OfCancelled returns the view of a cancellation's result.
 func OfCancelled(c operate.Cancelled) Cancelled { return Cancelled{c.Turn, c.Closed} }
 
-// A Retried says what came of a retry.
+// A Retried is the result of a retry.
 type Retried struct {
-	MessageID turnkeeper.MessageID  `json:"message_id" doc:"that is handled next"`
-	RetryOf   *turnkeeper.MessageID `json:"retry_of" doc:"null: the message is tried again itself"`
+	MessageID turnkeeper.MessageID  `json:"message_id" doc:"the message that will be handled"`
+	RetryOf   *turnkeeper.MessageID `json:"retry_of" doc:"the retried message; null: message_id is that message itself"`
 	DueNow    bool                  `json:"due_now"`
-	Repeat    bool                  `json:"repeat" doc:"it was put into the inbox again before"`
+	Repeat    bool                  `json:"repeat" doc:"the message was already retried"`
 }
 
-// OfRetried shows what came of the retry of a message.
+// OfRetried returns the view of the retry of message id.
 func OfRetried(id turnkeeper.MessageID, r operate.Retried) Retried {
 	v := Retried{MessageID: r.Message, DueNow: r.DueNow, Repeat: r.Repeat}
 	if r.Message != id {

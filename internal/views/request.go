@@ -2,8 +2,8 @@ package views
 
 import "turnkeeper"
 
-// A Request is how the request of a round stood against the context window.
-// Parts are estimates in tokens before correction.
+// A Request is the size of a round's request in relation to the context window. The parts are
+// estimates in tokens, before correction.
 type Request struct {
 	Provider       string             `json:"provider"`
 	Model          string             `json:"model"`
@@ -16,16 +16,16 @@ type Request struct {
 	Turn           int                `json:"turn_tokens" schema:"format=int64"`
 	Notice         int                `json:"notice_tokens" schema:"format=int64"`
 	Factor         float64            `json:"correction_factor"`
-	Estimate       int                `json:"estimated_tokens" schema:"format=int64" doc:"corrected"`
+	Estimate       int                `json:"estimated_tokens" schema:"format=int64" doc:"sum of the parts times correction_factor"`
 	Room           int                `json:"room_tokens" schema:"format=int64"`
-	Reported       *int64             `json:"reported_tokens" doc:"null: the provider reported none"`
-	Dropped        string             `json:"dropped_results" doc:"of this turn's calls, by number"`
+	Reported       *int64             `json:"reported_tokens" doc:"null: not reported by the provider"`
+	Dropped        string             `json:"dropped_results" doc:"numbers of this turn's calls whose results were left out"`
 	FirstPast      *turnkeeper.TurnID `json:"first_earlier_turn"`
 	LeanPast       *turnkeeper.TurnID `json:"earlier_results_dropped_to_turn"`
 	Omitted        int                `json:"earlier_turns_not_shown"`
 	Summary        *turnkeeper.TurnID `json:"summary_to_turn"`
 	SilentlyCut    bool               `json:"silently_cut"`
-	CompactedTo    *int               `json:"compacted_to_tokens" schema:"format=int64" doc:"null: the provider refused nothing as too long"`
+	CompactedTo    *int               `json:"compacted_to_tokens" schema:"format=int64" doc:"null: the provider did not refuse the request as too long"`
 	SHA256         string             `json:"sha256"`
 	Bytes          int                `json:"bytes" schema:"format=int64"`
 	ToolsHash      string             `json:"tools_sha256"`
@@ -33,7 +33,7 @@ type Request struct {
 	ToolsForbidden bool               `json:"last_round"`
 }
 
-// OfRequest shows how a request was made; nil: that is not known.
+// OfRequest returns the view of a request's recipe; nil for nil.
 func OfRequest(r *turnkeeper.Recipe) *Request {
 	if r == nil {
 		return nil

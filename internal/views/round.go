@@ -7,7 +7,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 )
 
-// A Round is an answered model call, with the tool calls it asked for.
+// A Round is an answered model call with the tool calls it asked for.
 type Round struct {
 	Round        int       `json:"round"`
 	Charged      bool      `json:"charged"`
@@ -22,10 +22,10 @@ type Round struct {
 	EndedAt      time.Time `json:"ended_at"`
 	ToolCalls    []Call    `json:"tool_calls"`
 
-	Request *Request `json:"request" doc:"null: an older release wrote the round"`
+	Request *Request `json:"request" doc:"null: written by an older release"`
 }
 
-// OfRound shows a round.
+// OfRound returns the view of a round.
 func OfRound(r turnkeeper.Round) Round {
 	return Round{
 		Round: r.Number, Charged: r.Charged, Provider: r.Provider, Model: r.Model, Attempts: r.Attempts,
@@ -35,22 +35,22 @@ func OfRound(r turnkeeper.Round) Round {
 	}
 }
 
-// A FailedAttempt is a model call that gave no answer.
+// A FailedAttempt is a model call without an answer.
 type FailedAttempt struct {
-	Round      int       `json:"round" doc:"that it was made for; it may have no answer"`
-	Attempt    int       `json:"attempt" doc:"of the round; 0: a call beside the rounds"`
+	Round      int       `json:"round" doc:"round of the attempt; the round may have no answer"`
+	Attempt    int       `json:"attempt" doc:"number of the attempt in its round; 0: a side call, such as a summary"`
 	Provider   string    `json:"provider"`
 	Model      string    `json:"model"`
 	ErrorClass string    `json:"error_class"`
 	Error      string    `json:"error"`
-	Text       string    `json:"text" doc:"what it had streamed, its middle cut out where that is long"`
+	Text       string    `json:"text" doc:"text streamed before the failure; a long text is cut in the middle"`
 	Reasoning  string    `json:"reasoning"`
 	LatencyMs  int64     `json:"latency_ms"`
 	Usage      Usage     `json:"usage"` // estimated where the provider did not report it
 	EndedAt    time.Time `json:"ended_at"`
 }
 
-// OfFailedAttempt shows a model call that gave no answer.
+// OfFailedAttempt returns the view of a model call without an answer.
 func OfFailedAttempt(f turnkeeper.FailedAttempt) FailedAttempt {
 	return FailedAttempt{
 		f.Round, f.Attempt, f.Provider, f.Model, f.Class, f.Error, f.Text, f.Reasoning, Millis(f.Latency), OfUsage(f.Usage), f.EndedAt,
@@ -68,8 +68,8 @@ type Call struct {
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
 	Paging     bool                 `json:"paging"`
-	Background bool                 `json:"background" doc:"it went on while the turn did"`
-	Detached   bool                 `json:"detached" doc:"it ran in a job of its own"`
+	Background bool                 `json:"background" doc:"the call ran while the turn continued"`
+	Detached   bool                 `json:"detached" doc:"the call ran in a separate job"`
 	Starts     int                  `json:"starts"`
 	StartedAt  *time.Time           `json:"started_at"`
 	EndedAt    *time.Time           `json:"ended_at"`
@@ -78,10 +78,10 @@ type Call struct {
 	Shown      string               `json:"result"`
 	OutputID   *turnkeeper.OutputID `json:"output_id"`
 	LateResult string               `json:"late_result"`
-	Usage      *Usage               `json:"usage" doc:"of model calls made for it; null: there were none"`
+	Usage      *Usage               `json:"usage" doc:"usage of model calls made for this call; null: none"`
 }
 
-// OfCall shows a tool call.
+// OfCall returns the view of a tool call.
 func OfCall(c turnkeeper.ToolCall) Call {
 	v := Call{
 		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.Arguments, RawArgs: c.RawArgs,
@@ -109,7 +109,7 @@ type Output struct {
 	Retrieved  int64               `json:"retrieved"`
 }
 
-// OfOutput shows a stored result.
+// OfOutput returns the view of a stored result.
 func OfOutput(o turnkeeper.Output) Output {
 	return Output{o.ID, o.Call.String(), o.MediaType, o.SizeBytes, o.Chars, o.Tokens, o.SHA256, o.Incomplete, o.Retrieved}
 }

@@ -2,10 +2,10 @@ package views
 
 // The scopes of a token.
 const (
-	ScopeSend    = "send"    // put messages into inboxes, and read what became of them
-	ScopeRead    = "read"    // read all that there is
-	ScopeOperate = "operate" // change what runs
+	ScopeSend    = "send"    // send messages and read them with their replies
+	ScopeRead    = "read"    // read everything
+	ScopeOperate = "operate" // cancel, retry, pause and resume
 )
 
-// Scopes are all scopes.
+// Scopes lists all scopes.
 func Scopes() []string { return []string{ScopeSend, ScopeRead, ScopeOperate} }

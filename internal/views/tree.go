@@ -7,41 +7,41 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// An AgentTree is a turn and all sub-agents that work for it, at whatever depth.
+// An AgentTree is a turn and all sub-agents that work for it, at any depth.
 type AgentTree struct {
 	Root       turnkeeper.TurnID  `json:"root_turn_id"`
-	Parent     *turnkeeper.TurnID `json:"parent_turn_id" doc:"whom this turn works for; null: nobody"`
-	ParentCall string             `json:"parent_call" doc:"round-R-tool-I of that turn"`
-	Depth      int                `json:"depth" doc:"of this turn; 0: it is the root"`
+	Parent     *turnkeeper.TurnID `json:"parent_turn_id" doc:"the turn that this turn works for; null: none"`
+	ParentCall string             `json:"parent_call" doc:"round-R-tool-I, in the parent turn"`
+	Depth      int                `json:"depth" doc:"depth of this turn; 0: the root"`
 	MaxDepth   int                `json:"max_depth"`
 	MaxAgents  int                `json:"max_sub_agents"`
 	Tokens     Usage              `json:"tokens"` // of the root and the newest turn of each sub-agent
-	MaxTokens  int64              `json:"budget_tokens" doc:"0: no bound"`
-	MaxCalls   int64              `json:"budget_calls" doc:"0: no bound"`
-	UsedTokens int64              `json:"used_tokens" doc:"of the budget, where there is one"`
+	MaxTokens  int64              `json:"budget_tokens" doc:"0: no limit"`
+	MaxCalls   int64              `json:"budget_calls" doc:"0: no limit"`
+	UsedTokens int64              `json:"used_tokens" doc:"used tokens of the budget, if it has one"`
 	UsedCalls  int64              `json:"used_calls"`
-	SubAgents  []SubAgent         `json:"sub_agents" doc:"in the order they were spawned, at most 1000"`
+	SubAgents  []SubAgent         `json:"sub_agents" doc:"in the order of their calls, at most 1000"`
 }
 
-// A SubAgent is a call that gave work to an agent.
+// A SubAgent is a call to a sub-agent.
 type SubAgent struct {
 	Parent    turnkeeper.TurnID       `json:"parent_turn_id"`
 	Call      string                  `json:"call" doc:"round-R-tool-I"`
 	Agent     string                  `json:"agent"`
 	Depth     int                     `json:"depth"`
-	MessageID *turnkeeper.MessageID   `json:"message_id" doc:"null: it was refused"`
-	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: it was refused"`
+	MessageID *turnkeeper.MessageID   `json:"message_id" doc:"null: the call was refused"`
+	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: the call was refused"`
 	TurnID    *turnkeeper.TurnID      `json:"turn_id"`
-	TurnState turnkeeper.TurnState    `json:"turn_state" schema:"orEmpty" doc:"empty: it has none"`
-	Trouble   turnkeeper.SpawnTrouble `json:"trouble" doc:"why its call got no reply; empty: it did, or will"`
-	Dropped   bool                    `json:"dropped" doc:"nobody waits for it any more"`
+	TurnState turnkeeper.TurnState    `json:"turn_state" schema:"orEmpty" doc:"empty: no turn"`
+	Trouble   turnkeeper.SpawnTrouble `json:"trouble" doc:"why the call got no reply; empty: replied or still open"`
+	Dropped   bool                    `json:"dropped" doc:"its reply is no longer waited for"`
 	Tokens    Usage                   `json:"tokens"`
 	Since     time.Time               `json:"since"`
-	Until     time.Time               `json:"until" doc:"then its reply is no longer waited for"`
+	Until     time.Time               `json:"until" doc:"deadline of its reply"`
 	EndedAt   *time.Time              `json:"ended_at"`
 }
 
-// OfAgentTree shows a tree of agents.
+// OfAgentTree returns the view of a tree of agents.
 func OfAgentTree(t operate.Tree) AgentTree {
 	v := AgentTree{
 		Root: t.Root, Parent: OrNull(t.Lineage.Parent), Depth: t.Lineage.Depth(), MaxDepth: t.Limits.MaxDepth, MaxAgents: t.Limits.MaxAgents,
@@ -54,7 +54,7 @@ func OfAgentTree(t operate.Tree) AgentTree {
 	return v
 }
 
-// OfSubAgent shows a call that gave work to an agent.
+// OfSubAgent returns the view of a call to a sub-agent.
 func OfSubAgent(a turnkeeper.SubAgent) SubAgent {
 	return SubAgent{
 		Parent: a.Parent, Call: a.Call.String(), Agent: a.Agent, Depth: a.Depth, MessageID: OrNull(a.Message), State: a.State,

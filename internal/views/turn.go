@@ -7,7 +7,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Usage is what model calls took, in tokens.
+// A Usage is the token usage of model calls.
 type Usage struct {
 	InputTokens     int64 `json:"input_tokens"`
 	OutputTokens    int64 `json:"output_tokens"`
@@ -17,7 +17,7 @@ type Usage struct {
 	Estimated       bool  `json:"estimated"`
 }
 
-// OfUsage shows what model calls took.
+// OfUsage returns the view of a usage.
 func OfUsage(u turnkeeper.Usage) Usage {
 	return Usage{u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, u.Total(), u.Estimated}
 }
@@ -38,7 +38,7 @@ type Turn struct {
 	Calls          int                    `json:"executed_tool_call_count"`
 	Dispatches     int                    `json:"dispatch_count"`
 	Losses         int                    `json:"lost_worker_count"`
-	DurationMs     *int64                 `json:"turn_duration_ms" doc:"from the first grant to the end"`
+	DurationMs     *int64                 `json:"turn_duration_ms" doc:"from the first grant to the end of the turn"`
 	Tokens         Usage                  `json:"tokens"`
 	ErrorClass     string                 `json:"error_class"`
 	Error          string                 `json:"error"`
@@ -53,34 +53,34 @@ type Turn struct {
 	GrantedAt      *time.Time             `json:"granted_at"`
 	LeaseUntil     *time.Time             `json:"lease_until"`
 	EndedAt        *time.Time             `json:"ended_at"`
-	UnderWay       *UnderWay              `json:"under_way" doc:"what it does now, which is not counted yet; null: it does not run"`
-	Silence        *Silence               `json:"worker_silence" doc:"null: its worker gives signs of life, or it has none"`
+	UnderWay       *UnderWay              `json:"under_way" doc:"the current round, not counted yet; null: the turn does not run"`
+	Silence        *Silence               `json:"worker_silence" doc:"null: no worker, or its worker sends heartbeats"`
 }
 
-// An UnderWay is what a running turn does at the moment, and is not counted yet.
+// An UnderWay is the current round of a running turn, which is not counted yet.
 type UnderWay struct {
-	Round        int        `json:"round" doc:"that a model is asked for, or whose calls run"`
-	Since        *time.Time `json:"since" doc:"of its first text, or of the grant; null: calls run"`
-	OutputTokens int64      `json:"output_tokens" doc:"of the answer so far, estimated"`
+	Round        int        `json:"round" doc:"number of the round whose model call or tool calls run"`
+	Since        *time.Time `json:"since" doc:"time of the model's first text, or of the grant; null: tool calls run"`
+	OutputTokens int64      `json:"output_tokens" doc:"estimated tokens of the answer so far"`
 	Calls        []OpenCall `json:"tool_calls"`
 }
 
-// An OpenCall is a tool call that is not answered.
+// An OpenCall is a tool call without a result.
 type OpenCall struct {
 	ID        string               `json:"id" doc:"round-R-tool-I"`
 	Name      string               `json:"name"`
 	State     turnkeeper.CallState `json:"state"`
-	StartedAt *time.Time           `json:"started_at" doc:"null: no start is on record"`
+	StartedAt *time.Time           `json:"started_at" doc:"null: no start is recorded"`
 }
 
-// A Silence is that of the worker that a turn runs on.
+// A Silence says how long the worker of a turn has sent no heartbeat.
 type Silence struct {
 	SilentMs   int64     `json:"silent_ms"`
-	Stopped    bool      `json:"stopped" doc:"the worker has said that it stops"`
-	TakeoverAt time.Time `json:"taken_over_at" doc:"the turn goes to another worker then"`
+	Stopped    bool      `json:"stopped" doc:"the worker has announced its stop"`
+	TakeoverAt time.Time `json:"taken_over_at" doc:"the turn goes to another worker at this time"`
 }
 
-// OfUnderWay shows what a running turn does; nil: it does not run.
+// OfUnderWay returns the view of a running turn's current round; nil for nil.
 func OfUnderWay(u *turnkeeper.UnderWay) *UnderWay {
 	if u == nil {
 		return nil
@@ -90,7 +90,7 @@ func OfUnderWay(u *turnkeeper.UnderWay) *UnderWay {
 	})}
 }
 
-// OfSilence shows the silence of a worker; nil: it gives signs of life.
+// OfSilence returns the view of a worker's silence; nil for nil.
 func OfSilence(s *turnkeeper.Silence) *Silence {
 	if s == nil {
 		return nil
@@ -98,7 +98,7 @@ func OfSilence(s *turnkeeper.Silence) *Silence {
 	return &Silence{Millis(s.For), s.Stopped, s.Until}
 }
 
-// OfTurn shows a turn.
+// OfTurn returns the view of a turn.
 func OfTurn(t turnkeeper.Turn) Turn {
 	v := Turn{
 		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, Conversation: t.Conversation, Lane: t.Lane,
@@ -128,54 +128,54 @@ type Dispatch struct {
 	Outcome   *string             `json:"outcome" schema:"ref=DispatchOutcome"`
 }
 
-// OfDispatch shows a dispatch.
+// OfDispatch returns the view of a dispatch.
 func OfDispatch(d turnkeeper.Dispatch) Dispatch {
 	return Dispatch{d.Token, d.GrantID, d.JobID, d.WorkerID, d.GrantedAt, d.Until, OrNull(d.EndedAt), OrNull(d.Outcome)}
 }
 
-// An AwaitedCall is a detached call that is open.
+// An AwaitedCall is an open detached call.
 type AwaitedCall struct {
 	Call      string              `json:"call" doc:"round-R-tool-I"`
 	Name      string              `json:"name"`
 	Since     time.Time           `json:"since"`
-	Until     *time.Time          `json:"until" doc:"then it counts as failed"`
+	Until     *time.Time          `json:"until" doc:"deadline, after which the call counts as failed"`
 	Attempt   int                 `json:"attempt"`
-	WorkerID  turnkeeper.WorkerID `json:"worker_id" doc:"that runs it; empty: it waits for one"`
+	WorkerID  turnkeeper.WorkerID `json:"worker_id" doc:"worker that runs the call; empty: not claimed"`
 	ClaimedAt *time.Time          `json:"claimed_at"`
-	ArrivedAt *time.Time          `json:"arrived_at" doc:"of its result, which the turn has not taken in yet"`
+	ArrivedAt *time.Time          `json:"arrived_at" doc:"time of its result, which the turn has not read yet"`
 }
 
-// OfAwaitedCall shows a detached call that is open.
+// OfAwaitedCall returns the view of an open detached call.
 func OfAwaitedCall(a turnkeeper.AwaitedCall) AwaitedCall {
 	return AwaitedCall{
 		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
 	}
 }
 
-// A WholeTurn is all about one turn.
+// A WholeTurn is a turn with all its details.
 type WholeTurn struct {
 	Turn
 	Message     Message       `json:"message"`
 	Reply       *Reply        `json:"reply"`
-	TraceID     string        `json:"trace_id" doc:"of the message's sender, or its own"`
+	TraceID     string        `json:"trace_id" doc:"trace of the message's sender, or the turn's own"`
 	DispatchLog []Dispatch    `json:"dispatches"`
 	RoundLog    []Round       `json:"rounds"`
 	Outputs     []Output      `json:"outputs"`
 	Awaited     []AwaitedCall `json:"waits_for"`
 
-	Failed []FailedAttempt `json:"failed_attempts" doc:"in order; they are part of its tokens"`
+	Failed []FailedAttempt `json:"failed_attempts" doc:"model calls without an answer, in order; tokens includes their usage"`
 
-	Cancellation *Cancellation `json:"cancellation" doc:"null: nobody asked for one"`
-	Tree         *AgentTree    `json:"tree" doc:"null: it works for no agent, and none for it"`
+	Cancellation *Cancellation `json:"cancellation" doc:"null: not requested"`
+	Tree         *AgentTree    `json:"tree" doc:"null: no sub-agent takes part"`
 }
 
-// A Cancellation is somebody's request that a turn be cancelled.
+// A Cancellation is a request to cancel a turn.
 type Cancellation struct {
 	Reason  string    `json:"reason"`
 	AskedAt time.Time `json:"asked_at"`
 }
 
-// OfWholeTurn shows all about a turn.
+// OfWholeTurn returns the view of a turn with all its details.
 func OfWholeTurn(v operate.TurnView) WholeTurn {
 	whole := WholeTurn{
 		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: turnkeeper.TraceOf(v.Turn, v.Message.TraceParent).String(),

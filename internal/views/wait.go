@@ -7,19 +7,19 @@ import (
 	"turnkeeper/internal/words"
 )
 
-// A Wait is one thing that an open message waits for.
+// A Wait is one reason why an open message waits.
 type Wait struct {
-	Reason    turnkeeper.WaitReason `json:"reason" doc:"more may be added"`
-	Detail    string                `json:"detail" doc:"in words, which may change"`
+	Reason    turnkeeper.WaitReason `json:"reason" doc:"values may be added"`
+	Detail    string                `json:"detail" doc:"a sentence for people, whose text may change"`
 	Since     *time.Time            `json:"since"`
-	Until     *time.Time            `json:"until" doc:"when it ends at the latest; null: not known"`
-	TurnID    *turnkeeper.TurnID    `json:"turn_id" doc:"that is open in the lane"`
-	MessageID *turnkeeper.MessageID `json:"message_id" doc:"that goes first"`
-	WorkerID  turnkeeper.WorkerID   `json:"worker_id" doc:"of that turn"`
+	Until     *time.Time            `json:"until" doc:"latest end of the wait; null: unknown"`
+	TurnID    *turnkeeper.TurnID    `json:"turn_id" doc:"the open turn of the lane"`
+	MessageID *turnkeeper.MessageID `json:"message_id" doc:"the message that goes first"`
+	WorkerID  turnkeeper.WorkerID   `json:"worker_id" doc:"the worker of turn_id"`
 	Model     string                `json:"model"`
 }
 
-// OfWait shows a thing that an open message waits for.
+// OfWait returns the view of a reason to wait.
 func OfWait(w turnkeeper.Wait) Wait {
 	return Wait{
 		Reason: w.Reason, Detail: words.Wait(w, inUTC), Since: OrNull(w.Since), Until: OrNull(w.Until), TurnID: OrNull(w.Turn),

@@ -7,28 +7,28 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Webhook is an endpoint that replies are pushed to. Counts go to 100,000.
+// A Webhook is an endpoint that replies are pushed to. Counts stop at 100,000.
 type Webhook struct {
 	Name         string     `json:"name"`
 	Origin       string     `json:"origin" doc:"scheme, host and port of its address"`
-	Agents       []string   `json:"agents" schema:"nullable" doc:"null: all"`
-	SubAgents    bool       `json:"sub_agents" doc:"also what they write for other agents"`
-	Served       bool       `json:"served" doc:"a worker delivers for it"`
+	Agents       []string   `json:"agents" schema:"nullable" doc:"null: all agents"`
+	SubAgents    bool       `json:"sub_agents" doc:"also replies of sub-agents to other agents"`
+	Served       bool       `json:"served" doc:"a worker delivers to this webhook"`
 	SeenAt       time.Time  `json:"seen_at"`
 	AddedAt      time.Time  `json:"added_at"`
 	PausedAt     *time.Time `json:"paused_at"`
 	PausedReason string     `json:"paused_reason"`
-	NotBefore    *time.Time `json:"not_before" doc:"the endpoint asked for a pause until then"`
-	Pending      int        `json:"pending" schema:"format=int64" doc:"sending included"`
+	NotBefore    *time.Time `json:"not_before" doc:"the endpoint asked for a pause until this time"`
+	Pending      int        `json:"pending" schema:"format=int64" doc:"includes sending"`
 	Sending      int        `json:"sending" schema:"format=int64"`
 	Dead         int        `json:"dead" schema:"format=int64"`
-	OldestMs     int64      `json:"oldest_pending_ms" doc:"0: nothing is pending"`
+	OldestMs     int64      `json:"oldest_pending_ms" doc:"age of the oldest pending delivery; 0: none"`
 	SucceededAt  *time.Time `json:"last_success_at"`
 	FailedAt     *time.Time `json:"last_failure_at"`
 	LastError    string     `json:"last_error"`
 }
 
-// OfWebhook shows a webhook.
+// OfWebhook returns the view of a webhook.
 func OfWebhook(v operate.WebhookView) Webhook {
 	return Webhook{
 		Name: v.Name, Origin: v.Origin, Agents: v.Agents, SubAgents: v.SubAgents, Served: v.Served(), SeenAt: v.SeenAt, AddedAt: v.AddedAt, PausedAt: OrNull(v.PausedAt),
@@ -37,10 +37,10 @@ func OfWebhook(v operate.WebhookView) Webhook {
 	}
 }
 
-// A Delivery is a reply on its way to a webhook.
+// A Delivery is the delivery of a reply to a webhook.
 type Delivery struct {
 	Webhook      string                   `json:"webhook"`
-	WebhookID    string                   `json:"webhook_id" doc:"as the receiver is told"`
+	WebhookID    string                   `json:"webhook_id" doc:"the header webhook-id, by which a receiver recognises a repeat"`
 	ReplyID      turnkeeper.ReplyID       `json:"reply_id"`
 	MessageID    turnkeeper.MessageID     `json:"message_id"`
 	TurnID       turnkeeper.TurnID        `json:"turn_id"`
@@ -51,18 +51,18 @@ type Delivery struct {
 	State        turnkeeper.DeliveryState `json:"state"`
 	Sending      bool                     `json:"sending"`
 	Attempts     int                      `json:"attempts"`
-	DueAt        *time.Time               `json:"due_at" doc:"of the next attempt; null: it is over"`
+	DueAt        *time.Time               `json:"due_at" doc:"time of the next attempt; null: delivered or dead"`
 	WorkerID     turnkeeper.WorkerID      `json:"worker_id"`
 	FirstAt      *time.Time               `json:"first_attempt_at"`
 	LastAt       *time.Time               `json:"last_attempt_at"`
-	Status       *int                     `json:"status" doc:"HTTP; null: there was no answer"`
+	Status       *int                     `json:"status" doc:"HTTP status; null: no answer"`
 	Error        string                   `json:"error"`
 	DurationMs   *int64                   `json:"duration_ms"`
 	Redelivered  int                      `json:"redelivered" schema:"format=int64"`
 	CreatedAt    time.Time                `json:"created_at"`
 }
 
-// OfDelivery shows a delivery.
+// OfDelivery returns the view of a delivery.
 func OfDelivery(d turnkeeper.Delivery) Delivery {
 	v := Delivery{
 		Webhook: d.Webhook, WebhookID: d.ReplyID.WebhookID(), ReplyID: d.ReplyID, MessageID: d.MessageID, TurnID: d.TurnID, Agent: d.Agent,

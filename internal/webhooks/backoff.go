@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// Waits before the next attempt: 5 s after the first, three times as long after each further
-// one, at most 6 h; a quarter more or less, so that what failed together does not come back
-// together.
+// The wait before the next attempt is 5 s after the first, three times as long after each further one,
+// at most 6 h; randomised by 25 % so that attempts that failed together are spread.
 const (
 	firstWait  = 5 * time.Second
 	longest    = 6 * time.Hour
 	waitFactor = 3
 )
 
-// backoff is the wait after an attempt, from 1; random is in [0,1).
+// backoff returns the wait after an attempt, numbered from 1; random is in [0,1).
 func backoff(attempt int, random float64) time.Duration {
 	wait := firstWait
 	for range attempt - 1 {
@@ -29,12 +28,12 @@ func backoff(attempt int, random float64) time.Duration {
 	return time.Duration(float64(wait) * (0.75 + random/2))
 }
 
-// retryAfter is what an answer asks for: seconds, or a date; at most the longest wait. 0: nothing.
+// retryAfter returns the wait in an answer's Retry-After header, in seconds or as a date; at most longest. 0: none.
 func retryAfter(header http.Header, now time.Time) time.Duration {
 	text := strings.TrimSpace(header.Get("Retry-After"))
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseInt(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
-		wait = time.Duration(min(max(seconds, 0), int64(longest/time.Second))) * time.Second // where it is too large, it is the largest
+		wait = time.Duration(min(max(seconds, 0), int64(longest/time.Second))) * time.Second // on overflow ParseInt returns the maximum
 	} else if date, err := http.ParseTime(text); err == nil {
 		wait = date.Sub(now)
 	}

@@ -8,7 +8,7 @@ import (
 	"turnkeeper"
 )
 
-// EventReply is the type of every message there is so far.
+// EventReply is the type of all messages so far.
 const EventReply = "reply.created"
 
 type message struct {
@@ -17,7 +17,7 @@ type message struct {
 	Data      any       `json:"data"`
 }
 
-// bodyOf is the same at every attempt, whoever makes it: it tells of the reply alone.
+// bodyOf returns the body of a delivery. It depends on the reply only, so it is the same at every attempt.
 func bodyOf(r turnkeeper.Reply, view func(turnkeeper.Reply) any) ([]byte, error) {
 	r.CreatedAt = r.CreatedAt.UTC()
 	var b bytes.Buffer

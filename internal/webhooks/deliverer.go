@@ -17,7 +17,7 @@ import (
 	"turnkeeper/internal/pause"
 )
 
-// A Store has the deliveries. Its methods are called by many goroutines.
+// A Store stores deliveries. It must be safe for concurrent use.
 type Store interface {
 	RegisterWebhook(ctx context.Context, w turnkeeper.Webhook) error
 	SeeWebhooks(ctx context.Context, names []string) (there []string, err error)
@@ -26,70 +26,70 @@ type Store interface {
 	NextDelivery(ctx context.Context, webhook string) (wait time.Duration, ok bool, err error)
 }
 
-// An Endpoint is where replies are pushed to. All fields are set, except where they say so.
+// An Endpoint is the target of deliveries. All fields are required unless they define a zero value.
 type Endpoint struct {
 	Name         string
 	URL          string // a secret
-	Origin       string // what may be shown of it
+	Origin       string // scheme, host and port, which may be displayed
 	Keys         [][]byte
 	Agents       []string // nil: all
-	SubAgents    bool     // also what they write for other agents
+	SubAgents    bool     // also replies of sub-agents to other agents
 	AllowPrivate bool
 	Timeout      time.Duration // of one attempt
-	Concurrency  int           // attempts at the same time, of all workers together
+	Concurrency  int           // maximum concurrent attempts of all workers together
 	MaxAttempts  int
 	MaxAge       time.Duration // since the first attempt
 
 	refuse func(address string) string // nil: netguard.Refusal; only tests set it
 }
 
-// Config is what a Deliverer works with.
+// Config configures a Deliverer.
 type Config struct {
 	Store     Store
 	Endpoints []Endpoint
 	WorkerID  turnkeeper.WorkerID
-	// Rings gives a channel that holds a ring when a turn may have ended, and ends the subscription.
+	// Rings subscribes to the doorbell for ended turns.
 	Rings        func() (rings <-chan struct{}, cancel func())
-	PollInterval time.Duration              // when to look although nothing rang
-	Grace        time.Duration              // for attempts under way when it is told to stop
-	Mask         func(string) string        // what is logged and kept of answers
-	View         func(turnkeeper.Reply) any // what receivers read of a reply
+	PollInterval time.Duration              // interval of queries without a doorbell
+	Grace        time.Duration              // time for attempts in progress to finish when Run's ctx ends
+	Mask         func(string) string        // masks secrets in answers before they are logged and stored
+	View         func(turnkeeper.Reply) any // returns the JSON object of a reply
 	Log          *zap.Logger
-	// Observe is told of each attempt; nil: nobody is. result is delivered, failed, dead or gone.
+	// Observe is called after each attempt; nil: not called. result is delivered, failed, dead or gone.
 	Observe func(webhook, result string, took time.Duration)
 	Fault   fault.Hook // nil in production
 }
 
-// A Deliverer delivers until it is told to stop.
+// A Deliverer delivers replies to its endpoints.
 type Deliverer struct {
 	Config
 	endpoints []*endpoint
 }
 
-// An endpoint is one with what this process has under way to it.
+// An endpoint is an Endpoint with this process's attempts.
 type endpoint struct {
 	Endpoint
 	*Deliverer
 	client *http.Client
 	rings  <-chan struct{}
-	sent   chan struct{} // holds a ring when an attempt has ended
+	sent   chan struct{} // has a value when an attempt has ended
 
 	mu     sync.Mutex
 	flying int
-	gone   bool // an operator has removed it
+	gone   bool // removed by an operator
 }
 
-// hold is for how long an attempt is claimed: its time, and time to note what became of it.
+// hold returns the duration of a claim: the timeout of an attempt and the time to record its result.
 func (e *endpoint) hold() time.Duration { return e.Timeout + noteTime }
 
 const (
 	noteTime  = 30 * time.Second
-	seeEvery  = 10 * time.Second      // it is said that the endpoints are served
-	pace      = 50 * time.Millisecond // between looks: turns may end by the hundred each second
+	seeEvery  = 10 * time.Second      // interval of recording that the endpoints are served
+	pace      = 50 * time.Millisecond // minimum between queries: hundreds of turns may end per second
 	fullPause = 500 * time.Millisecond
 )
 
-// New returns a Deliverer of c.
+// New returns a Deliverer.
 func New(c Config) *Deliverer {
 	d := &Deliverer{Config: c}
 	for _, e := range c.Endpoints {
@@ -98,20 +98,20 @@ func New(c Config) *Deliverer {
 	return d
 }
 
-// Register has replies from now on delivered.
+// Register registers the endpoints in the store. Replies written from then on are delivered.
 func (d *Deliverer) Register(ctx context.Context) error {
 	for _, e := range d.endpoints {
 		if err := d.Store.RegisterWebhook(ctx, turnkeeper.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents}); err != nil {
-			return fmt.Errorf("the webhook %s cannot be registered: %w", e.Name, err)
+			return fmt.Errorf("could not register the webhook %s: %w", e.Name, err)
 		}
 	}
 	return nil
 }
 
-// errStopping breaks off attempts of a worker that stops.
-var errStopping = errors.New("the worker stops")
+// errStopping is the cause that aborts attempts when the worker stops.
+var errStopping = errors.New("the worker is stopping")
 
-// Run delivers until ctx ends; attempts under way then have the grace, or until hard ends.
+// Run delivers until ctx ends. Attempts in progress may then continue for the grace period, or until hard ends.
 func (d *Deliverer) Run(ctx, hard context.Context) {
 	if len(d.endpoints) == 0 {
 		return
@@ -131,8 +131,7 @@ func (d *Deliverer) Run(ctx, hard context.Context) {
 	all.Wait()
 }
 
-// see says again and again that the endpoints are served, and looks which of them an operator
-// has removed.
+// see records every seeEvery that the endpoints are served, and notices endpoints removed by an operator.
 func (d *Deliverer) see(ctx context.Context) {
 	names := make([]string, len(d.endpoints))
 	for i, e := range d.endpoints {
@@ -143,11 +142,11 @@ func (d *Deliverer) see(ctx context.Context) {
 	for {
 		there, err := d.Store.SeeWebhooks(ctx, names)
 		if err != nil && ctx.Err() == nil {
-			d.Log.Warn("it could not be noted that webhooks are served", zap.Error(err))
+			d.Log.Warn("could not record that webhooks are served", zap.Error(err))
 		}
 		for _, e := range d.endpoints {
 			if err == nil && e.remove(!slices.Contains(there, e.Name)) {
-				d.Log.Warn("an operator has removed the webhook; it is made again by a worker that starts with it", zap.String("webhook", e.Name))
+				d.Log.Warn("an operator removed the webhook; a worker that starts with it in its settings registers it again", zap.String("webhook", e.Name))
 			}
 		}
 		select {
@@ -158,13 +157,13 @@ func (d *Deliverer) see(ctx context.Context) {
 	}
 }
 
-// remove notes whether the webhook is gone, and says whether that is news.
-func (e *endpoint) remove(gone bool) (news bool) {
+// remove records whether the webhook was removed, and reports whether it was not known before.
+func (e *endpoint) remove(gone bool) (isNew bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	news = gone && !e.gone
+	isNew = gone && !e.gone
 	e.gone = gone
-	return news
+	return isNew
 }
 
 func (e *endpoint) run(ctx, sending context.Context) {
@@ -175,7 +174,7 @@ func (e *endpoint) run(ctx, sending context.Context) {
 		claims, err := e.claim(ctx)
 		claimed := time.Now()
 		if err != nil && ctx.Err() == nil {
-			e.Log.Warn("deliveries could not be looked for; it is tried again", zap.String("webhook", e.Name), zap.Error(err))
+			e.Log.Warn("could not query deliveries, retrying", zap.String("webhook", e.Name), zap.Error(err))
 		}
 		for _, c := range claims {
 			e.add(1)
@@ -214,13 +213,13 @@ func (e *endpoint) claim(ctx context.Context) ([]turnkeeper.DeliveryClaim, error
 	return e.Store.ClaimDeliveries(ctx, e.Name, e.WorkerID, e.Concurrency, room, e.hold())
 }
 
-// wait returns when it is time to look again: where an attempt has ended, there may be more
-// that is due; where nothing was, there is time until something will be.
+// wait returns when deliveries should be queried again: at the doorbell, after an attempt, when the next
+// delivery is due, or after PollInterval.
 func (e *endpoint) wait(ctx context.Context, idle bool) {
 	most := e.PollInterval
 	if idle && e.room() > 0 {
 		if next, ok, err := e.Store.NextDelivery(ctx, e.Name); err == nil && ok {
-			most = min(most, max(next, fullPause)) // due at once: others have all there may be under way
+			most = min(most, max(next, fullPause)) // due already: other workers use all of Concurrency
 		}
 		_ = pause.For(ctx, pace)
 	}
@@ -234,13 +233,13 @@ func (e *endpoint) wait(ctx context.Context, idle bool) {
 	}
 }
 
-// attempt makes one attempt at a delivery, and notes what became of it. One that this process
-// slept through is not made: the claim may be another's by then.
+// attempt makes one attempt at a delivery and records its result. Its deadline counts from the claim, so
+// a process that was suspended does not send after its claim has expired.
 func (e *endpoint) attempt(ctx context.Context, c turnkeeper.DeliveryClaim, claimed time.Time) {
 	e.at(ctx, pointClaimed)
 	body, err := bodyOf(c.Reply, e.View)
 	if err != nil {
-		e.Log.Error("a reply cannot be written as JSON", zap.Int64("reply", int64(c.Reply.ID)), zap.Error(err))
+		e.Log.Error("could not encode a reply as JSON", zap.Int64("reply", int64(c.Reply.ID)), zap.Error(err))
 		return
 	}
 	sending, cancel := context.WithDeadline(ctx, claimed.Add(e.Timeout))
@@ -257,7 +256,7 @@ func (e *endpoint) attempt(ctx context.Context, c turnkeeper.DeliveryClaim, clai
 	e.at(ctx, pointNoted)
 }
 
-// judge says what an answer means for the delivery.
+// judge returns the result of an attempt for the delivery.
 func (e *endpoint) judge(c turnkeeper.DeliveryClaim, a answer, took time.Duration) turnkeeper.DeliveryEnd {
 	end := turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: a.status, Error: a.problem(), Duration: took}
 	switch {
@@ -280,8 +279,8 @@ func (e *endpoint) judge(c turnkeeper.DeliveryClaim, a answer, took time.Duratio
 	return end
 }
 
-// note writes down what became of an attempt, again and again until the claim is over: what is
-// not written down is delivered once more.
+// note records the result of an attempt, retrying until the claim expires. An unrecorded delivery is
+// repeated.
 func (e *endpoint) note(ctx context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd, until time.Time) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
@@ -299,22 +298,22 @@ func (e *endpoint) tell(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd, 
 	result := string(end.State)
 	switch {
 	case err != nil:
-		log.Warn("what became of a delivery could not be noted; it is made once more", zap.Error(err))
+		log.Warn("could not record the result of a delivery; it will be repeated", zap.Error(err))
 	case !held:
-		log.Info("a delivery was no longer this worker's when it ended")
+		log.Info("a delivery ended after its claim had expired")
 	case end.Uncounted:
-		log.Info("a delivery was broken off; it is made again")
+		log.Info("a delivery was aborted; it will be retried")
 		return
 	case end.State == turnkeeper.DeliveryDelivered:
 		log.Debug("reply delivered", zap.Int("status", end.Status))
 	case end.Gone:
 		result = "gone"
-		log.Warn("the webhook is paused: its endpoint wants nothing any more", zap.String("error", end.Error))
+		log.Warn("the webhook is paused: its endpoint answered 410 Gone", zap.String("error", end.Error))
 	case end.State == turnkeeper.DeliveryDead:
-		log.Error("a delivery is given up; turnctl webhooks redeliver makes it again", zap.String("error", end.Error))
+		log.Error("a delivery was given up; retry it with \"turnctl webhooks redeliver\"", zap.String("error", end.Error))
 	default:
 		result = "failed"
-		log.Warn("a delivery failed; it is made again", zap.String("error", end.Error), zap.Duration("wait", end.Wait))
+		log.Warn("a delivery failed; it will be retried", zap.String("error", end.Error), zap.Duration("wait", end.Wait))
 	}
 	if e.Observe != nil {
 		e.Observe(e.Name, result, end.Duration)

@@ -1,10 +1,9 @@
-// Package webhooks pushes replies to endpoints, signed as Standard Webhooks has it.
+// Package webhooks delivers replies to HTTP endpoints, signed according to Standard Webhooks.
 //
-// What is to be pushed are rows, made in the transaction of the reply; a Deliverer claims rows
-// that are due, for a time, and notes what became of each attempt. Whoever dies on the way leaves a
-// row whose claim runs out: so each reply is delivered at least once, and perhaps more often, always
-// with the same id and body. No order is promised. Each endpoint has a goroutine and a bound on
-// attempts under way of its own, and takes nothing from the others.
+// A row for each delivery is written in the transaction of the reply. A Deliverer claims due rows for a
+// limited time and records the result of each attempt. The claim of a worker that dies expires, so each
+// reply is delivered at least once, always with the same id and body. The order is not defined. Each
+// endpoint has its own goroutine and limit of concurrent attempts.
 //
-// The package knows no database: what it needs of one is Store.
+// The package uses the database only through Store.
 package webhooks

@@ -6,14 +6,14 @@ import (
 	"turnkeeper/internal/fault"
 )
 
-// Points of a delivery.
+// Fault points of a delivery.
 const (
-	pointClaimed  = "webhook.claimed"  // nothing is sent yet
-	pointAnswered = "webhook.answered" // the endpoint has it, and the database does not know
+	pointClaimed  = "webhook.claimed"  // before sending
+	pointAnswered = "webhook.answered" // after the answer, before it is recorded
 	pointNoted    = "webhook.noted"
 )
 
-// FaultPoints are all labels that a fault.Hook may be called with.
+// FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string { return []string{pointClaimed, pointAnswered, pointNoted} }
 
 func (d *Deliverer) at(ctx context.Context, label string) {

@@ -18,25 +18,25 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// Bounds of an answer. Of its body nothing is kept but a short excerpt of one that says no.
+// Limits of an answer. Only a short excerpt of a refusal's body is stored.
 const (
 	maxHeaderBytes  = 64 << 10
-	maxExcerptBytes = 16 << 10 // masked whole, so that no half of a secret is left at the excerpt's end
+	maxExcerptBytes = 16 << 10 // masked before it is cut, so that no part of a secret remains at the end
 	maxExcerptChars = 200
-	maxDrainBytes   = 64 << 10 // read so that the connection can be used again
+	maxDrainBytes   = 64 << 10 // read to reuse the connection
 	drainTime       = time.Second
 )
 
-// An answer is what an attempt came to.
+// An answer is the result of an attempt.
 type answer struct {
 	status int
 	header http.Header
-	text   string // how the body of a refusal begins
-	err    error  // there was no answer; in words for an operator
+	text   string // start of the body of a refusal
+	err    error  // why there was no answer, for operators
 }
 
-// newClient is the client of one endpoint. Each address is checked when it is connected to;
-// redirects are not followed, and proxies of the environment are not used.
+// newClient returns the client of one endpoint. It checks each address that it connects to, follows no
+// redirects, and ignores proxies in the environment.
 func newClient(e Endpoint) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -57,7 +57,7 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(body))
 	if err != nil {
-		return answer{err: errors.New("the address cannot be requested")}
+		return answer{err: errors.New("the address is not a valid URL")}
 	}
 	now := time.Now().Unix()
 	req.Header.Set("Content-Type", "application/json")
@@ -70,10 +70,10 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 		return answer{err: plainError(ctx, e.Timeout, err)}
 	}
 	defer func() { _ = res.Body.Close() }()
-	defer time.AfterFunc(drainTime, cancel).Stop() // the status is there: the rest is worth a moment
+	defer time.AfterFunc(drainTime, cancel).Stop() // the status is known; limit the time for the body
 	a := answer{status: res.StatusCode, header: res.Header}
 	if !a.good() {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxExcerptBytes)) // as much of it as came
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxExcerptBytes)) // a partial body will do
 		a.text = excerpt(text, e.Mask)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)
@@ -82,7 +82,7 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 
 func (a answer) good() bool { return a.err == nil && a.status >= 200 && a.status < 300 }
 
-// problem says in a sentence why the attempt failed; empty: it did not.
+// problem returns why the attempt failed; empty: it succeeded.
 func (a answer) problem() string {
 	switch {
 	case a.good():
@@ -100,7 +100,7 @@ func (a answer) problem() string {
 	return said
 }
 
-// excerpt is a text in one short line, masked; empty where it is none.
+// excerpt returns the start of a body as one masked line; empty if it is not text.
 func excerpt(body []byte, mask func(string) string) string {
 	for range utf8.UTFMax - 1 { // the last character may be cut
 		if r, size := utf8.DecodeLastRune(body); r != utf8.RuneError || size != 1 {
@@ -121,7 +121,7 @@ func excerpt(body []byte, mask func(string) string) string {
 	return string(runes[:min(len(runes), maxExcerptChars)])
 }
 
-// plainError is an error without the address, which may be a secret.
+// plainError returns an error without the address, which may be a secret.
 func plainError(ctx context.Context, timeout time.Duration, err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -130,10 +130,10 @@ func plainError(ctx context.Context, timeout time.Duration, err error) error {
 		return fmt.Errorf("no answer within %s", timeout)
 	}
 	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok {
-		return fmt.Errorf("%w; allow_private in the webhook's settings allows it", refused)
+		return fmt.Errorf("%w; set allow_private in the webhook's settings to allow it", refused)
 	}
 	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("the host could not be looked up: %s", lookup.Err)
+		return fmt.Errorf("DNS lookup failed: %s", lookup.Err)
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op.Err

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// The headers of a request, as Standard Webhooks has them.
+// Headers of a request according to Standard Webhooks.
 const (
 	headerID        = "Webhook-Id"
 	headerTimestamp = "Webhook-Timestamp"
 	headerSignature = "Webhook-Signature"
 )
 
-// sign is the signature of a message by each key, the newest first.
+// sign returns the signatures of a message by all keys, separated by spaces.
 func sign(keys [][]byte, id string, timestamp int64, body []byte) string {
 	signatures := make([]string, len(keys))
 	for i, key := range keys {

@@ -162,8 +162,8 @@ func TestATurnIsFollowedInABrowser(t *testing.T) {
 	if got := eval[string](b, `document.querySelector("#answer .reply").textContent`); got != reply {
 		t.Errorf("the page's reply is %q", got)
 	}
-	if !strings.Contains(eval[string](b, `document.querySelector("#timeline").textContent`), "asked again 1 time") {
-		t.Error("the timeline lacks the retry")
+	if !strings.Contains(eval[string](b, `document.querySelector("#timeline").textContent`), "retried 1 time") {
+		t.Error("the time line does not tell of the retry")
 	}
 }
 
@@ -201,7 +201,7 @@ func TestOperatingInABrowser(t *testing.T) {
 	b.open(path)
 	b.awaitPage("/sign-in?next=%2Fturns%2F" + fmt.Sprint(turn))
 	b.signIn("tk_wrong")
-	b.await("the token is refused", `document.querySelector("[role=alert]")?.textContent.includes("not known")`)
+	b.await("the token is refused", `document.querySelector("[role=alert]")?.textContent.includes("unknown")`)
 	b.signIn(reads.Token)
 	b.awaitPage(path)
 	b.await("a stream by the session", `document.querySelector("#live").dataset.seq > 0`)
@@ -259,9 +259,9 @@ func TestOperatingInABrowser(t *testing.T) {
 		t.Errorf("the page does not say why: %s", said)
 	}
 	b.await("it can be tried again", `document.querySelector("#retry-turn")`)
-	b.tabTo("Try the message again…")
+	b.tabTo("Retry the message…")
 	b.press(kb.Enter)
-	b.tabTo("Try again") // no tool has run, so there is nothing to confirm
+	b.tabTo("Retry") // no tool has run: nothing is to be confirmed
 	b.press(kb.Enter)
 	b.await("the new message is shown", `location.pathname.startsWith("/inbox/") && document.querySelector("h1")`)
 	if n := env.Query[int](e, "select count(*) from retries"); n != 1 {

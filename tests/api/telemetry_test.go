@@ -551,7 +551,7 @@ func TestBadTelemetrySettings(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_HEADERS", headerCanary, "OTEL_EXPORTER_OTLP_HEADERS must be name=value"},
 		{"OTEL_SDK_DISABLED", "perhaps", `OTEL_SDK_DISABLED is "perhaps": it must be true or false`},
 		{"TURNKEEPER_METRICS_LISTEN", "9464", "metrics_listen (TURNKEEPER_METRICS_LISTEN) is 9464: it must be HOST:PORT"},
-		{"TURNKEEPER_METRICS_LISTEN", "192.0.2.1:9464", "metrics_listen is 192.0.2.1:9464, and the process cannot listen there"},
+		{"TURNKEEPER_METRICS_LISTEN", "192.0.2.1:9464", "cannot listen on 192.0.2.1:9464 (setting metrics_listen)"},
 		{"TURNKEEPER_TELEMETRY_CONTENT", "some", "telemetry_content (TURNKEEPER_TELEMETRY_CONTENT) is some"},
 	} {
 		t.Run(c.name+" "+c.value, func(t *testing.T) {

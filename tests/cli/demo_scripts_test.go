@@ -20,7 +20,7 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 
 	e.WriteFile("agents/clerk.demo.yaml", "steps: [{text: '{{ massage }}'}]")
 	w.Signal(syscall.SIGHUP)
-	w.Await("the agents were not reloaded")
+	w.Await("could not reload the agents")
 	w.Await(`function \"massage\" not defined`)
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "First.")
 	if r := e.Run("", "turnctl", "doctor"); r.Code != 1 || !strings.Contains(r.Stdout, "clerk.demo.yaml:1: steps.1.text: function") {
@@ -29,7 +29,7 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 
 	e.WriteFile("agents/clerk.demo.yaml", `steps: [{text: '{{ match "He(.*)" message }}'}]`)
 	w.Signal(syscall.SIGHUP)
-	w.Await("the agents were reloaded")
+	w.Await("reloaded the agents")
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "llo")
 }
 

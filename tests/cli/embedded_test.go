@@ -158,7 +158,7 @@ func TestAPrivateDatabaseThatDies(t *testing.T) {
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	w.Await("the private Postgres runs again") // before any other program used it
+	w.Await("restarted the private Postgres") // before any other program used it
 
 	r := e.Run("", "enqueue", "--agent", "helper", "--wait", "--json", "What time is it?")
 	var answer struct{ Outcome string }

@@ -232,7 +232,7 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 	if code := w.Terminate(); code != 0 {
 		t.Errorf("the worker ended with %d", code)
 	}
-	w.Await("tools that did not return in their time end with this process")
+	w.Await("tools that did not return within their timeout end with this process")
 }
 
 func TestArgumentsThatMisbehave(t *testing.T) {

@@ -31,7 +31,7 @@ func TestAWorkerThatDoesNotMigrate(t *testing.T) {
 	if code := w.Wait(); code != 1 {
 		t.Errorf("the worker ended with %d", code)
 	}
-	w.Await(`the database lacks migration 001_tables: run "turnctl migrate"`)
+	w.Await(`the database needs migration 001_tables: run "turnctl migrate"`)
 	if r := e.Turnctl("migrate"); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}

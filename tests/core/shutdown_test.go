@@ -19,7 +19,7 @@ func TestSIGTERMLetsTheTurnFinish(t *testing.T) {
 	message := e.Enqueue("clerk", "Make a mark.")
 	e.AwaitRequests(2)
 	w.Signal(syscall.SIGTERM)
-	w.Await("no new turns are taken")
+	w.Await("taking no new turns")
 	waiting := e.Enqueue("clerk", "Am I too late?")
 	close(goOn)
 	if code := w.Wait(); code != 0 {
@@ -71,7 +71,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	message := e.Enqueue("clerk", "Make a mark.")
 	e.AwaitRequests(2)
 	w.Signal(syscall.SIGTERM)
-	w.Await("no new turns are taken")
+	w.Await("taking no new turns")
 	if code := w.Terminate(); code == 0 {
 		t.Error("a worker that left a turn behind ended with 0")
 	}
@@ -94,11 +94,11 @@ func TestSIGHUPReadsTheAgentsAgain(t *testing.T) {
 	e.WriteAgent("scribe")
 	e.WriteAgent("broken", "no_such_key: 1")
 	w.Signal(syscall.SIGHUP)
-	w.Await("the agents were not reloaded")
+	w.Await("could not reload the agents")
 	e.WantEnd(e.TurnOf(e.Enqueue("clerk", "Hello")), "succeeded", "none", 1)
 	e.WriteAgent("broken", "description: mended")
 	w.Signal(syscall.SIGHUP)
-	w.Await("the agents were reloaded")
+	w.Await("reloaded the agents")
 	e.WantEnd(e.TurnOf(e.Enqueue("scribe", "Hello")), "succeeded", "none", 1)
 	e.WantEnd(e.TurnOf(e.Enqueue("broken", "Hello")), "succeeded", "none", 1)
 }

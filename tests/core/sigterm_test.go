@@ -106,8 +106,8 @@ func stopAt(t *testing.T, p stopPoint, twice bool) {
 
 	w.Signal(syscall.SIGTERM)
 	if twice {
-		w.Await("no new turns are taken")
-		// the worker may have had nothing to wait for
+		w.Await("taking no new turns")
+		// The worker may have had nothing to wait for.
 		if err := w.Cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 			t.Fatal(err)
 		}

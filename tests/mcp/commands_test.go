@@ -217,5 +217,5 @@ func TestDoctorOnMCPServers(t *testing.T) {
 	}
 	e.WriteAgent("clerk", "mcp_servers: {shelve: [look]}")
 	r = e.Run("", "turnctl", "agents", "check")
-	wantOutput(e, r, 1, r.Stdout, `mcp_servers names "shelve", which is no MCP server of the settings: there are shelf`)
+	wantOutput(e, r, 1, r.Stdout, `mcp_servers has "shelve", which is not configured: configured are shelf`)
 }

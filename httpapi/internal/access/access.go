@@ -1,6 +1,6 @@
-// Package access is what a caller may see and change: it reads and writes the store for
-// the handlers of the API and of the page, and refuses what belongs to agents that are
-// not the caller's in the same words as what does not exist.
+// Package access reads and writes the store for the handlers of the API and the page, within the
+// rights of the caller. It returns the same error for a missing thing and for one of an agent that
+// the token does not cover.
 package access
 
 import (
@@ -14,7 +14,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A Store is what is read and written here.
+// A Store reads and writes the database; *operate.Store implements it.
 type Store interface {
 	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
 	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
@@ -36,13 +36,13 @@ type Store interface {
 	PauseScheduler(ctx context.Context, reason string) error
 }
 
-// An Access reads and writes a store for callers.
+// An Access checks a caller's rights and uses a store. It is safe for concurrent use.
 type Access struct{ store Store }
 
 // New returns an Access.
 func New(store Store) Access { return Access{store} }
 
-// CheckTurn refuses a turn that is not the caller's.
+// CheckTurn returns a 404 problem if the turn does not exist or is not visible to the caller.
 func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
 	agent, err := a.store.AgentOfTurn(c.Context(), id)
 	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(agent) {
@@ -51,7 +51,7 @@ func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
 	return err
 }
 
-// Turn reads all about the turn of the path.
+// Turn reads the turn whose id is in the path, with its details.
 func (a Access) Turn(c *request.Call) (v operate.TurnView, err error) {
 	id, err := request.ID[turnkeeper.TurnID](c, "turn")
 	if err != nil {
@@ -71,7 +71,7 @@ func (a Access) CancelTurn(c *request.Call, id turnkeeper.TurnID, reason string)
 	return a.store.CancelTurn(c.Context(), id, reason)
 }
 
-// RetryTurn tries the message of a turn again, and says which message that is.
+// RetryTurn retries the message of a turn, and returns that message's id as of.
 func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID, anyway bool) (done operate.Retried, of turnkeeper.MessageID, err error) {
 	if err := a.CheckTurn(c, id); err != nil {
 		return done, 0, err
@@ -84,7 +84,7 @@ func (a Access) RetryTurn(c *request.Call, id turnkeeper.TurnID, anyway bool) (d
 	return done, turn.Message.ID, err
 }
 
-// Output reads the output of the path, without its text.
+// Output reads the output whose id is in the path, without its text.
 func (a Access) Output(c *request.Call) (turnkeeper.Output, error) {
 	id := turnkeeper.OutputID(c.PathValue("id"))
 	o, err := a.store.FindOutput(c.Context(), id)
@@ -97,12 +97,12 @@ func (a Access) Output(c *request.Call) (turnkeeper.Output, error) {
 	return o, err
 }
 
-// OutputText reads a part of an output's text.
+// OutputText reads the characters of an output from from to before to.
 func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to int64) (string, error) {
 	return a.store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
 }
 
-// Message reads the message of the path.
+// Message reads the message whose id is in the path.
 func (a Access) Message(c *request.Call) (turnkeeper.WaitingMessage, error) {
 	id, err := request.ID[turnkeeper.MessageID](c, "message")
 	if err != nil {
@@ -115,9 +115,8 @@ func (a Access) Message(c *request.Call) (turnkeeper.WaitingMessage, error) {
 	return m, err
 }
 
-// Answered reads a message with what it waits for and with its reply, nil if there is none. A
-// message that is closed has its reply, and one that is open has none: the message is read again
-// where it was closed after it was read.
+// Answered reads a message, with the reasons why it waits, and its reply, or nil. The two are
+// consistent: if the message was closed between the two reads, it is read again.
 func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
 	m, err := a.store.WaitingMessage(ctx, id)
 	if err != nil {
@@ -133,7 +132,7 @@ func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeep
 	return m, &reply, err
 }
 
-// CancelMessage cancels the message of the path at once if it waits, and else its turn.
+// CancelMessage cancels the message of the path: at once if it waits, else by cancelling its turn.
 func (a Access) CancelMessage(c *request.Call, reason string) (operate.Cancelled, error) {
 	m, err := a.Message(c)
 	if err != nil {
@@ -142,7 +141,7 @@ func (a Access) CancelMessage(c *request.Call, reason string) (operate.Cancelled
 	return a.store.CancelMessage(c.Context(), m.ID, reason)
 }
 
-// RetryFailed puts messages that failed into the inbox again.
+// RetryFailed puts failed messages of the caller's agents into the inbox again.
 func (a Access) RetryFailed(c *request.Call, scope operate.FailedScope) ([]operate.BulkRetried, error) {
 	for _, agent := range scope.Agents {
 		if !c.Caller.Sees(agent) {
@@ -155,13 +154,13 @@ func (a Access) RetryFailed(c *request.Call, scope operate.FailedScope) ([]opera
 	return a.store.RetryFailed(c.Context(), scope)
 }
 
-// Agents lists the agents.
+// Agents lists the agents visible to the caller.
 func (a Access) Agents(c *request.Call) ([]turnkeeper.AgentRegistration, error) {
 	all, err := a.store.Agents(c.Context())
 	return slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.Caller.Sees(r.Name) }), err
 }
 
-// Models lists the models that the agents ask.
+// Models lists the models that the caller's agents use.
 func (a Access) Models(c *request.Call) ([]turnkeeper.ModelHealth, error) {
 	all, err := a.store.Models(c.Context())
 	if err != nil || c.Caller.SeesAll() {
@@ -173,13 +172,13 @@ func (a Access) Models(c *request.Call) ([]turnkeeper.ModelHealth, error) {
 	return slices.DeleteFunc(all, func(h turnkeeper.ModelHealth) bool { return len(h.Agents) == 0 }), nil
 }
 
-// Schedules lists the schedules.
+// Schedules lists the schedules visible to the caller.
 func (a Access) Schedules(c *request.Call) ([]turnkeeper.Schedule, error) {
 	all, err := a.store.Schedules(c.Context())
 	return slices.DeleteFunc(all, func(s turnkeeper.Schedule) bool { return !c.Caller.Sees(s.Agent) }), err
 }
 
-// RunSchedule runs the schedule of the path. waiting: its message waited already.
+// RunSchedule runs the schedule of the path now. waiting: a message of the schedule was already waiting.
 func (a Access) RunSchedule(c *request.Call) (id turnkeeper.MessageID, waiting bool, err error) {
 	err = OnSchedule(c, func(ctx context.Context, agent, name string) (err error) {
 		id, waiting, err = a.store.RunSchedule(ctx, agent, name)
@@ -188,7 +187,7 @@ func (a Access) RunSchedule(c *request.Call) (id turnkeeper.MessageID, waiting b
 	return id, waiting, err
 }
 
-// OnSchedule does something with the schedule of the path.
+// OnSchedule calls do with the schedule of the path, if it is visible to the caller.
 func OnSchedule(c *request.Call, do func(ctx context.Context, agent, name string) error) error {
 	agent, name := c.PathValue("agent"), c.PathValue("name")
 	err := turnkeeper.ErrNotFound
@@ -196,23 +195,23 @@ func OnSchedule(c *request.Call, do func(ctx context.Context, agent, name string
 		err = do(c.Context(), agent, name)
 	}
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return request.Refuse(http.StatusNotFound, "there is no schedule %.60q of %.60q", name, agent)
+		return request.Refuse(http.StatusNotFound, "agent %.60q has no schedule %.60q", agent, name)
 	}
 	return err
 }
 
-// CheckScheduler refuses a token that is for some agents: the scheduler is for all.
+// CheckScheduler refuses a token that is restricted to some agents: the scheduler serves all of them.
 func CheckScheduler(c *request.Call) error {
 	if c.Caller.SeesAll() {
 		return nil
 	}
-	return request.Refuse(http.StatusForbidden, "the scheduler is for all agents, and this token is not")
+	return request.Refuse(http.StatusForbidden, "the scheduler serves all agents: use a token that is not restricted to some")
 }
 
-// PauseScheduler pauses the scheduler.
+// PauseScheduler pauses the scheduler. A reason is required.
 func (a Access) PauseScheduler(ctx context.Context, reason string) error {
 	if reason == "" || len(reason) > request.MaxReason || !request.IsText(reason) {
-		return request.Refuse(http.StatusUnprocessableEntity, "say in reason why the scheduler is paused, in at most %d bytes: others will ask", request.MaxReason)
+		return request.Refuse(http.StatusUnprocessableEntity, "reason must say why the scheduler is paused, in 1 to %d bytes of text", request.MaxReason)
 	}
 	return a.store.PauseScheduler(ctx, reason)
 }

@@ -5,8 +5,8 @@ import (
 	"net/netip"
 )
 
-// From names the sender's address, as its rate is limited. Who has one address of version 6
-// has at least 2^64 of them: they count as one.
+// From returns the key of the sender's address for the rate limit. An IPv6 client usually has a whole
+// /64 network, so all addresses of a /64 count as one.
 func (c *Call) From() string {
 	host := HostOf(c.RemoteAddr)
 	if ip, _ := netip.ParseAddr(host); ip.Unmap().Is6() {
@@ -15,7 +15,7 @@ func (c *Call) From() string {
 	return "from " + host
 }
 
-// HostOf returns an address without its port.
+// HostOf returns an address without its port, if it has one.
 func HostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return host

@@ -16,70 +16,72 @@ import (
 )
 
 const (
-	// BodyOverhead is how many bytes a body may have beside a message's text.
+	// BodyOverhead is the size limit of a body beside a message's text, in bytes.
 	BodyOverhead = 16 << 10
-	// BytesPerEscape is how many bytes a byte of a message's text may be written as.
+	// BytesPerEscape is the maximum size of one byte of text when escaped in JSON (\u0000).
 	BytesPerEscape = 6
-	// BodyTimeout is what a client may take to send a body.
+	// BodyTimeout is the time a client has to send a body.
 	BodyTimeout = 30 * time.Second
-	// MaxReason is how many bytes a reason may have.
+	// MaxReason is the maximum length of a reason in bytes.
 	MaxReason = 1000
-	// IdempotencyKey is the header that makes a repeat of a request harmless.
+	// IdempotencyKey is the header that makes a request safe to repeat.
 	IdempotencyKey = "Idempotency-Key"
 
-	maxTraceParent = 256 // bytes of a traceparent, which may be of a later version
+	maxTraceParent = 256 // bytes; later versions of the header may be longer than version 00
 )
 
-// Read reads the JSON object of the request, strictly.
+// Read decodes the JSON object in the request's body. It refuses unknown and repeated names, and trailing data.
 func (c *Call) Read(limit int64, to any) error {
 	body, err := c.JSON(limit)
 	if err != nil {
 		return err
 	}
-	if err := NoRepeats(body, strings.ToLower); err != nil { // as it is read below: by whatever case
+	if err := NoRepeats(body, strings.ToLower); err != nil { // json.Decoder ignores the case of names
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {
-		return Refuse(http.StatusBadRequest, "the request's body is not as it should be: %s", plainJSON(err))
+		return Refuse(http.StatusBadRequest, "invalid request body: %s", plainJSON(err))
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return Refuse(http.StatusBadRequest, "the request's body goes on after its JSON object")
+		return Refuse(http.StatusBadRequest, "the request's body has data after its JSON object")
 	}
 	return nil
 }
 
-// NoRepeats refuses an object that has a name twice, by what as makes of it.
+// NoRepeats refuses an object with a repeated name; names are equal if as returns the same for them.
 func NoRepeats(body []byte, as func(string) string) error {
 	if name := repeated(body, as); name != "" {
-		return Refuse(http.StatusBadRequest, "the request's body has %.80q twice", name)
+		return Refuse(http.StatusBadRequest, "the request's body repeats the name %.80q", name)
 	}
 	return nil
 }
 
-// JSON returns the request's body, which must be JSON.
+// JSON returns the request's body of at most limit bytes, whose type must be application/json.
 func (c *Call) JSON(limit int64) ([]byte, error) {
 	if kind, _, _ := mime.ParseMediaType(c.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, Refuse(http.StatusUnsupportedMediaType, "the body must be application/json")
 	}
 	body, err := c.Bytes(limit)
 	if half := halfPair(body); err == nil && half != "" {
-		return nil, Refuse(http.StatusBadRequest, "the request's body has half a surrogate pair, %s, which is no character: send both halves, or the character itself", half)
+		return nil, Refuse(http.StatusBadRequest, "the request's body has an unpaired surrogate, %s: send both halves, or the character itself", half)
 	}
 	return body, err
 }
 
-// Bytes returns the request's body, whatever its type.
+// Bytes returns the request's body of at most limit bytes, of any type.
 func (c *Call) Bytes(limit int64) ([]byte, error) {
 	control := http.NewResponseController(c.W)
 	_ = control.SetReadDeadline(time.Now().Add(BodyTimeout))
+	resume := c.PauseTimeout()
 	body, err := io.ReadAll(http.MaxBytesReader(c.W, c.Body, limit))
+	resume()
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, Refuse(http.StatusRequestEntityTooLarge, "the request's body is longer than %d bytes", limit)
 	}
 	if err != nil {
-		return nil, Refuse(http.StatusBadRequest, "the request's body could not be read to its end")
+		return nil, Refuse(http.StatusBadRequest, "the request's body could not be read completely")
 	}
 	_ = control.SetReadDeadline(time.Time{})
 	if !utf8.Valid(body) {
@@ -93,21 +95,21 @@ func plainJSON(err error) string {
 		return fmt.Sprintf("%q cannot be a %s", wrong.Field, wrong.Value)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "it ends too soon"
+		return "unexpected end"
 	}
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// CheckKey refuses a header Idempotency-Key that does not hold one key: its sender relies on a
-// repeat being recognised.
+// CheckKey refuses an Idempotency-Key header that is empty or repeated: its sender expects that a
+// repeat is recognised.
 func (c *Call) CheckKey() error {
 	if keys := c.Header.Values(IdempotencyKey); len(keys) > 1 || len(keys) == 1 && strings.TrimSpace(keys[0]) == "" {
-		return Refuse(http.StatusBadRequest, "the header %s must hold one key, or not be sent", IdempotencyKey)
+		return Refuse(http.StatusBadRequest, "the header %s must hold one key, or be left out", IdempotencyKey)
 	}
 	return nil
 }
 
-// TraceParent returns the sender's trace context; empty: there is none that is valid.
+// TraceParent returns the sender's W3C trace context; empty if it is missing or invalid.
 func (c *Call) TraceParent() string {
 	value := c.Header.Get("Traceparent")
 	if _, ok := turnkeeper.ParseTraceParent(value); !ok || len(value) > maxTraceParent {
@@ -116,7 +118,7 @@ func (c *Call) TraceParent() string {
 	return value
 }
 
-// ReadOptional is Read for a body that need not be there.
+// ReadOptional is Read for an optional body: without one, it leaves to unchanged.
 func (c *Call) ReadOptional(to any) error {
 	if c.ContentLength == 0 {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// halfPair returns the first unpaired surrogate among the escapes of a JSON text, such as \ud83d; empty:
-// there is none. A JSON decoder would replace it by another character.
+// halfPair returns the first unpaired surrogate escape in a JSON text, such as \ud83d; empty: none.
+// encoding/json would replace it by U+FFFD.
 func halfPair(text []byte) string {
 	for i := 0; i < len(text); i++ {
 		if text[i] != '\\' {
@@ -18,7 +18,7 @@ func halfPair(text []byte) string {
 		unit := unitOf(text[i:])
 		switch {
 		case unit < 0:
-			i++ // what is escaped
+			i++ // skip the escaped character
 			continue
 		case utf16.IsSurrogate(unit):
 			if utf16.DecodeRune(unit, unitOf(text[i+escaped:])) == utf8.RuneError {
@@ -33,7 +33,7 @@ func halfPair(text []byte) string {
 
 const escaped = len(`\u0000`)
 
-// unitOf returns the code unit of the escape that the text begins with; -1: there is none.
+// unitOf returns the UTF-16 code unit of the \u escape at the start of the text; -1: none.
 func unitOf(text []byte) rune {
 	if len(text) < escaped || text[0] != '\\' || text[1] != 'u' {
 		return -1
@@ -45,13 +45,12 @@ func unitOf(text []byte) rune {
 	return rune(unit)
 }
 
-// repeated returns a name that an object of the JSON text has twice, compared by what as makes of it;
-// empty: there is none. The decoder takes the last value, and a proxy that filters by agent may have
-// read the first.
+// repeated returns a name that an object in the JSON text has twice, compared after applying as; empty:
+// none. The decoder takes the last value, but a proxy that filters by agent may have read the first.
 func repeated(text []byte, as func(string) string) string {
 	type level struct {
-		names map[string]bool // nil: a list
-		value bool            // a name was read, and its value comes
+		names map[string]bool // nil: an array
+		value bool            // the next token is the value of a name
 	}
 	levels := []level{{}}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -59,7 +58,7 @@ func repeated(text []byte, as func(string) string) string {
 	for {
 		token, err := d.Token()
 		if err != nil {
-			return "" // the end, or what is told of by who reads it
+			return "" // the end, or a syntax error, which the decoder of the caller reports
 		}
 		at := &levels[len(levels)-1]
 		if name, ok := token.(string); ok && at.names != nil && !at.value {

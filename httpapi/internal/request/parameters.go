@@ -12,10 +12,10 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// MaxWait bounds ?wait=.
+// MaxWait is the maximum of ?wait=.
 const MaxWait = time.Minute
 
-// Wait reads ?wait=, how long to wait for a reply.
+// Wait reads ?wait=, the time to wait for a reply; 0 if it is missing.
 func (c *Call) Wait() (time.Duration, error) {
 	text := c.URL.Query().Get("wait")
 	if text == "" {
@@ -28,7 +28,7 @@ func (c *Call) Wait() (time.Duration, error) {
 	return wait, nil
 }
 
-// ID reads the id in the path.
+// ID reads the id in the path. A malformed id is a 404 problem, like an unknown one.
 func ID[T ~int64](c *Call, noun string) (T, error) {
 	id, err := strconv.ParseInt(c.PathValue("id"), 10, 64)
 	if err != nil || id < 1 {
@@ -37,7 +37,7 @@ func ID[T ~int64](c *Call, noun string) (T, error) {
 	return T(id), nil
 }
 
-// Number reads a whole number of the query, not negative.
+// Number reads a non-negative integer from the query.
 func (c *Call) Number(name string, byDefault int64) (int64, error) {
 	text := c.URL.Query().Get(name)
 	if text == "" {
@@ -45,12 +45,12 @@ func (c *Call) Number(name string, byDefault int64) (int64, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
-		return 0, Refuse(http.StatusBadRequest, "%s must be a whole number from 0", name)
+		return 0, Refuse(http.StatusBadRequest, "%s must be an integer of at least 0", name)
 	}
 	return n, nil
 }
 
-// Flag reads true or false.
+// Flag reads true or false from the query.
 func (c *Call) Flag(name string, byDefault bool) (bool, error) {
 	switch c.URL.Query().Get(name) {
 	case "":
@@ -69,8 +69,8 @@ const (
 	MaxLimit     = 100
 )
 
-// Page reads what a list is asked for. cursor is the name of its parameter, states are those it
-// may be asked for.
+// Page reads the parameters of a list: limit, state, agent and the cursor, whose parameter has the
+// given name. states lists the allowed states.
 func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 	limit, err := c.Number("limit", DefaultLimit)
 	if err != nil || limit < 1 || limit > MaxLimit {
@@ -94,18 +94,18 @@ func (c *Call) agent() (string, error) {
 	case agent == "" && !c.Caller.SeesAll() && len(c.Caller.Token.Agents) == 1:
 		return c.Caller.Token.Agents[0], nil
 	case agent == "" && !c.Caller.SeesAll():
-		return "", Refuse(http.StatusBadRequest, "this token is for several agents: name one of them by agent=NAME")
+		return "", Refuse(http.StatusBadRequest, "this token covers several agents: choose one with agent=NAME")
 	case !c.Caller.Sees(agent):
-		return "", Refuse(http.StatusForbidden, "this token is not for the agent %q", agent)
+		return "", Refuse(http.StatusForbidden, "this token does not cover the agent %q", agent)
 	default:
 		return agent, nil
 	}
 }
 
-// maxWords bounds the text that is searched for, in bytes.
+// maxWords is the maximum length of a search text, in bytes.
 const maxWords = 1000
 
-// Search reads what a list of messages or turns is asked for.
+// Search reads the parameters of a search for messages or turns.
 func (c *Call) Search(states ...string) (operate.Search, error) {
 	p, err := c.Page("cursor", states...)
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *Call) Search(states ...string) (operate.Search, error) {
 	f := operate.Search{Page: p, Conversation: query.Get("conversation"), Words: strings.TrimSpace(query.Get("text")), ErrorClass: query.Get("error_class")}
 	switch {
 	case f.Conversation != "" && f.Agent == "":
-		return f, Refuse(http.StatusBadRequest, "conversation wants agent too: conversations of several agents may have the same name")
+		return f, Refuse(http.StatusBadRequest, "conversation requires agent: several agents may have a conversation of the same name")
 	case len(f.Words) > maxWords:
 		return f, Refuse(http.StatusBadRequest, "text has %d bytes, the limit is %d", len(f.Words), maxWords)
 	}
@@ -126,9 +126,9 @@ func (c *Call) Search(states ...string) (operate.Search, error) {
 	return f, err
 }
 
-// time reads a time of the query; zero: none is given.
+// time reads a time from the query; the zero time if it is missing.
 func (c *Call) time(name string) (time.Time, error) {
-	text := strings.ReplaceAll(c.URL.Query().Get(name), " ", "+") // the plus of an offset that was not escaped
+	text := strings.ReplaceAll(c.URL.Query().Get(name), " ", "+") // an unescaped + of an offset decodes to a space
 	if text == "" {
 		return time.Time{}, nil
 	}
@@ -140,17 +140,17 @@ func (c *Call) time(name string) (time.Time, error) {
 	return time.Time{}, Refuse(http.StatusBadRequest, "%s must be a time such as 2026-02-28T07:30:00Z, or a date; without an offset it is UTC", name)
 }
 
-// Conversation reads which conversation a transcript is asked for.
+// Conversation reads the parameters of a transcript.
 func (c *Call) Conversation() (operate.Page, string, error) {
 	p, err := c.Page("cursor")
 	conversation := c.URL.Query().Get("conversation")
 	if err == nil && (p.Agent == "" || conversation == "") {
-		err = Refuse(http.StatusBadRequest, "a transcript is of one conversation: name it by agent=NAME and conversation=NAME")
+		err = Refuse(http.StatusBadRequest, "a transcript needs agent=NAME and conversation=NAME")
 	}
 	return p, conversation, err
 }
 
-// The states that lists can be asked for.
+// The states that lists can be filtered by.
 var (
 	MessageStates = []string{
 		string(turnkeeper.MessageWaiting), string(turnkeeper.MessageRunning), string(turnkeeper.MessageAnswered),

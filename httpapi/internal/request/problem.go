@@ -5,25 +5,25 @@ import (
 	"net/http"
 )
 
-// A Problem is an error as RFC 9457 has it.
+// A Problem is an HTTP error in the format of RFC 9457.
 type Problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
 	Status int    `json:"status"`
-	Detail string `json:"detail" doc:"a plain sentence"`
+	Detail string `json:"detail" doc:"what is wrong, in a plain sentence"`
 
-	Param, Code string `json:"-"` // of an error of the Responses API
-	fixed       bool   // the detail is a constant of this program: it has no secret
+	Param, Code string `json:"-"` // fields of an error of the Responses API
+	fixed       bool   // the detail is a constant, so it holds no secret
 }
 
 func (p *Problem) Error() string { return p.Detail }
 
-// Temporary reports whether the same request may be answered later.
+// Temporary reports whether the same request may succeed later: status 429 or 503.
 func (p *Problem) Temporary() bool {
 	return p.Status == http.StatusTooManyRequests || p.Status == http.StatusServiceUnavailable
 }
 
-// Masked returns the detail as the client reads it: without secrets.
+// Masked returns the detail with secrets masked.
 func (p *Problem) Masked(mask func(string) string) string {
 	if p.fixed {
 		return p.Detail
@@ -31,7 +31,7 @@ func (p *Problem) Masked(mask func(string) string) string {
 	return mask(p.Detail)
 }
 
-// Refuse returns a problem. A sentence without args is a constant of this program, and is not masked.
+// Refuse returns a problem. A format without args is a constant, and is not masked.
 func Refuse(status int, format string, args ...any) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...), fixed: len(args) == 0}
 }

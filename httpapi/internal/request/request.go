@@ -1,6 +1,5 @@
-// Package request is what the handlers of the API and of the page have in common: a
-// request on its way, who sent it, its parameters and body, and the problems that it
-// is answered with. It reads nothing but the request.
+// Package request reads requests for the handlers of the API and the page: the caller, parameters and
+// body, and the problems that answer a bad request. It does not use the store.
 package request
 
 import (
@@ -10,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"time"
 
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
@@ -22,18 +22,18 @@ const (
 	ScopeOperate = views.ScopeOperate
 )
 
-// A Route is one method of one path, as net/http's patterns write it.
+// A Route is one method of one path, in the syntax of http.ServeMux.
 type Route struct {
 	Method, Path string
-	Scope        string // that a token needs; empty: the route is for everybody
+	Scope        string // required scope of the token; empty: no token is needed
 	Handle       func(*Call) error
 }
 
-// Pattern returns the route's pattern for a ServeMux.
+// Pattern returns the route's pattern for http.ServeMux.
 func (r Route) Pattern() string { return r.Method + " " + r.Path }
 
-// Scopes returns the scopes of which a token needs one; nil: the route is for everybody.
-// Who may read everything may read what a sender may, and send nothing.
+// Scopes returns the scopes of which a token needs one; nil: no token is needed. The scope read
+// includes the GET routes of the scope send.
 func (r Route) Scopes() []string {
 	switch {
 	case r.Scope == "":
@@ -45,9 +45,9 @@ func (r Route) Scopes() []string {
 	}
 }
 
-// A Caller is who sent a request.
+// A Caller is the sender of a request.
 type Caller struct {
-	Token *operate.Token // nil: on loopback, without one; may do all
+	Token *operate.Token // nil: a local request without a token, which may do everything
 }
 
 // May reports whether the caller has a scope.
@@ -55,26 +55,28 @@ func (c Caller) May(scope string) bool {
 	return c.Token == nil || slices.Contains(c.Token.Scopes, scope)
 }
 
-// Sees reports whether the caller may see, and ask for, what is the agent's.
+// Sees reports whether the caller's token covers an agent.
 func (c Caller) Sees(agent string) bool { return c.SeesAll() || slices.Contains(c.Token.Agents, agent) }
 
-// SeesAll reports whether the caller sees every agent.
+// SeesAll reports whether the caller's token covers all agents.
 func (c Caller) SeesAll() bool { return c.Token == nil || c.Token.Agents == nil }
 
-// A Call is one request on its way.
+// A Call is one request and the writer of its answer.
 type Call struct {
 	W http.ResponseWriter
 	*http.Request
 	Caller  Caller
-	ForPage bool   // it is of the page, and not of the API
-	Session string // by which the caller is known; empty: not by one
+	ForPage bool   // the request is for the page, not the API
+	Session string // session of the caller; empty: none
+
+	timeout *time.Timer   // ends the context; nil: no timeout
+	limit   time.Duration // of timeout
 }
 
-// ErrGone is returned when the client is gone, or the answer has begun: nothing more
-// can be said.
+// ErrGone says that no error can be sent: the client has disconnected, or the answer has begun.
 var ErrGone = errors.New("the answer has begun")
 
-// Answer writes a value as JSON.
+// Answer writes a status and a value as JSON.
 func (c *Call) Answer(status int, value any) error {
 	c.W.Header().Set("Content-Type", "application/json")
 	c.W.WriteHeader(status)
@@ -84,7 +86,7 @@ func (c *Call) Answer(status int, value any) error {
 	return nil
 }
 
-// Content writes content of a media type.
+// Content writes content of a media type with status 200.
 func (c *Call) Content(mediaType string, content []byte) error {
 	c.W.Header().Set("Content-Type", mediaType)
 	if _, err := c.W.Write(content); err != nil {
@@ -93,14 +95,14 @@ func (c *Call) Content(mediaType string, content []byte) error {
 	return nil
 }
 
-// GoTo redirects a browser to a path of this server.
+// GoTo redirects a browser to a path of this server (303).
 func (c *Call) GoTo(path string) error {
 	c.W.Header().Set("Location", path)
 	c.W.WriteHeader(http.StatusSeeOther)
 	return nil
 }
 
-// Encode writes a value as JSON on one line, with its end.
+// Encode writes a value as one line of JSON, with a newline at its end.
 func Encode(w io.Writer, value any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

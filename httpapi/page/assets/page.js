@@ -1,15 +1,15 @@
-// What the pages gain by script: they refresh themselves, times count on, and a
-// turn is followed while it runs. All text comes in as text.
+// Script of the page: it refreshes lists, updates times and follows a running turn. It inserts
+// untrusted text only as text nodes.
 "use strict";
 (() => {
   const refreshEvery = 3000;
 
-  // ---- Text, as Go's words.Plain shows it: what a terminal or the direction of a
-  // text would obey is written as an escape.
-  const obeyed = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+  // ---- Text, escaped like Go's words.Plain: control characters and those that change the direction
+  // of text.
+  const controls = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
   const hex = (code, digits) => code.toString(16).padStart(digits, "0");
   const escape = (c) => c === "\r" ? "\\r" : c.charCodeAt(0) < 0x80 ? "\\x" + hex(c.charCodeAt(0), 2) : "\\u" + hex(c.charCodeAt(0), 4);
-  const plain = (text) => String(text ?? "").replace(obeyed, escape);
+  const plain = (text) => String(text ?? "").replace(controls, escape);
 
   const element = (name, classes, text) => {
     const e = document.createElement(name);
@@ -21,23 +21,21 @@
   // ---- Times
   const coarse = (s) => s < 60 ? `${Math.floor(s)} s` : s < 3600 ? `${Math.floor(s / 60)} min` : s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`;
   const exact = (ms) => ms < 1000 ? `${Math.round(ms)} ms` : ms < 10000 ? `${(ms / 1000).toFixed(2)} s` : `${(ms / 1000).toFixed(1)} s`;
-  // The server's clock is the one that counts: the page says what it showed when it
-  // was made, and was made when the document came.
+  // skew is the server's clock minus the browser's. The footer has the server's time of the page.
   let skew = 0;
-  const tellTime = () => {
+  const readClock = () => {
     const shown = document.querySelector("footer time");
     if (shown) skew = Date.parse(shown.dateTime) - Date.now();
   };
-  const countOn = () => {
+  const updateTimes = () => {
     for (const t of document.querySelectorAll("main time, footer time")) {
       const s = (Date.now() + skew - Date.parse(t.dateTime)) / 1000;
-      const said = Math.abs(s) < 1 ? "now" : s < 0 ? `in ${coarse(-s)}` : `${coarse(s)} ago`;
-      if (t.textContent !== said) t.textContent = said;
+      const text = Math.abs(s) < 1 ? "now" : s < 0 ? `in ${coarse(-s)}` : `${coarse(s)} ago`;
+      if (t.textContent !== text) t.textContent = text;
     }
   };
 
-  // ---- Refreshing: what has changed is changed in place, so that focus, scroll,
-  // selection and what is typed stay.
+  // ---- Refresh: changes the page in place, which keeps focus, scroll position, selection and input.
   function morph(was, now) {
     if (was.hasAttribute("data-keep")) return;
     for (const { name } of [...was.attributes]) {
@@ -80,8 +78,8 @@
     asking = true;
     try {
       const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" }, redirect: "manual", cache: "no-store" });
-      if (answer.type === "opaqueredirect") return say(". You are signed out: load the page again to sign in");
-      if (!answer.ok) return say(". It could not be refreshed and is tried again");
+      if (answer.type === "opaqueredirect") return say(". Signed out: reload the page to sign in");
+      if (!answer.ok) return say(". Refresh failed, retrying");
       const made = new DOMParser().parseFromString(await answer.text(), "text/html");
       for (const now of made.querySelectorAll("[data-refresh]")) {
         const was = document.getElementById(now.id);
@@ -89,17 +87,17 @@
       }
       const foot = document.querySelector("footer time"), stamp = made.querySelector("footer time");
       if (foot && stamp) foot.dateTime = stamp.dateTime;
-      tellTime();
-      countOn();
+      readClock();
+      updateTimes();
       say("");
     } catch {
-      say(". The server does not answer; it is asked again");
+      say(". The server does not answer, retrying");
     } finally {
       asking = false;
     }
   }
 
-  // ---- A turn while it runs
+  // ---- Follow a running turn
   function follow(box) {
     const rounds = document.getElementById("live-rounds");
     const status = document.getElementById("live-status");
@@ -114,9 +112,9 @@
     };
     const into = () => round || rounds;
     const handlers = {
-      turn_start: () => tell("It runs."),
-      turn_resumed: (e) => { tell("It goes on."); line(rounds, `The turn goes on: dispatch ${e.data.dispatch}.`); },
-      turn_waiting: (e) => { tell("It waits for detached calls."); line(rounds, `Waits for ${(e.data.calls || []).join(", ")}.`); },
+      turn_start: () => tell("Running."),
+      turn_resumed: (e) => { tell("Resumed."); line(rounds, `The turn resumed: dispatch ${e.data.dispatch}.`); },
+      turn_waiting: (e) => { tell("Waiting for detached calls."); line(rounds, `Waits for ${(e.data.calls || []).join(", ")}.`); },
       round_start: (e) => {
         tell(`Round ${e.round} of ${e.data.of}${e.data.final ? ", the last: no tools" : ""}.`);
         round = element("article", "live-round");
@@ -129,14 +127,14 @@
         if (void_) {
           void_.dataset.void = "";
           void_.replaceChildren();
-          line(void_, `Round ${e.round} was taken back: ${e.data.reason}. What it had said is void.`);
+          line(void_, `Round ${e.round} was rolled back: ${e.data.reason}. Its text is void.`);
         }
         round = null;
         blocks.clear();
       },
       block_start: (e) => {
-        if (e.data.kind === "tool_use") line(into(), "is called with", e.data.tool);
-        else if (e.data.kind === "thinking") line(into(), "It thinks:");
+        if (e.data.kind === "tool_use") line(into(), "called with", e.data.tool);
+        else if (e.data.kind === "thinking") line(into(), "Thinking:");
         const text = element("div", "live-text");
         text.classList.add(/^[a-z_]+$/.test(e.data.kind) ? e.data.kind : "text");
         text.dataset.kind = e.data.kind;
@@ -147,7 +145,7 @@
       },
       block_delta: (e) => { const node = blocks.get(e.block); if (node) node.appendData(plain(e.data.text)); },
       block_stop: (e) => { blocks.delete(e.block); },
-      tool_started: (e) => { tools.set(e.data.call, line(into(), "runs …", e.data.name)); },
+      tool_started: (e) => { tools.set(e.data.call, line(into(), "running …", e.data.name)); },
       tool_result: (e) => {
         const took = e.data.duration_ms ? ` after ${exact(e.data.duration_ms)}` : "";
         tools.get(e.data.call)?.remove();
@@ -163,13 +161,13 @@
     const end = (e) => {
       over = true;
       source.close();
-      tell(`It ${e.data.state === "degraded" ? "was degraded" : e.data.state === "cancelled" ? "was cancelled" : e.data.state}${e.data.retry ? "; another turn will try" : ""}.`);
+      tell(`Ended: ${e.data.state}${e.data.retry ? "; another turn will retry" : ""}.`);
       box.dataset.over = e.data.state;
       refresh();
     };
     handlers.turn_complete = end;
     handlers.turn_error = end;
-    tell("Follows the turn.");
+    tell("Following the turn.");
     const source = new EventSource(box.dataset.events);
     for (const [type, handle] of Object.entries(handlers)) {
       source.addEventListener(type, (message) => {
@@ -181,13 +179,13 @@
     }
     source.onerror = () => {
       if (over) return;
-      tell(source.readyState === EventSource.CLOSED ? "The stream has ended. Load the page again to follow it." : "The connection was lost; it is made again.");
+      tell(source.readyState === EventSource.CLOSED ? "The stream has ended. Reload the page to follow the turn." : "Connection lost, reconnecting.");
     };
   }
 
-  tellTime();
-  countOn();
-  setInterval(countOn, 1000);
+  readClock();
+  updateTimes();
+  setInterval(updateTimes, 1000);
   setInterval(refresh, refreshEvery);
   document.addEventListener("visibilitychange", refresh);
   const live = document.getElementById("live");

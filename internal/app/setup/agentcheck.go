@@ -19,30 +19,29 @@ import (
 	"turnkeeper/tools/program"
 )
 
-// A Toolbox is what agents' tools are checked against.
+// A Toolbox holds the tools that agents are checked against.
 type Toolbox struct {
 	*tools.Registry
-	// Whole says that a worker would have these tools and no others. Where it
-	// is false a worker of the user's own may have more, and a tool that is not
-	// here is no fault.
+	// Whole says that a worker would have exactly these tools. If it is false, the user's own worker
+	// program may have more, and an unknown tool is not a fault.
 	Whole bool
-	// Running says that they are those of a worker that runs: what was added to its settings since it was
-	// started is not among them.
+	// Running says that these are the tools of a running worker, which do not include tools added to the
+	// settings since it was started.
 	Running bool
 }
 
-// An AgentsReport is what a check of a folder of agents found. Each fault and
-// each warning names the agent's file.
+// An AgentsReport is the result of checking a folder of agents. Each fault and warning names the agent's
+// file.
 type AgentsReport struct {
-	Agents   []*agentdef.Definition // without a fault, sorted by name
-	Faults   []error                // why a worker would not start; none: it would
-	Warnings []string               // what is allowed, and may not be meant
+	Agents   []*agentdef.Definition // agents without faults, sorted by name
+	Faults   []error                // reasons why a worker would not start
+	Warnings []string               // possible mistakes that are allowed
 
-	scripts demo.Scripts // of the folder
+	scripts demo.Scripts // demo scripts of the folder
 }
 
-// CheckAgents reads the agents of a folder, and its demo scripts, and checks them
-// against settings and tools. It is the one rule for a worker and for those who look at its files.
+// CheckAgents reads the agents and demo scripts of a folder, and checks them against settings and tools.
+// Workers and "turnctl agents check" use it.
 func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	var report AgentsReport
 	readings, err := agentdef.ReadAll(dir)
@@ -55,7 +54,7 @@ func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	}
 	report.scripts = scripts
 	for _, file := range agentdef.Overlooked(dir) {
-		report.warn(file, 0, "this file is not read: an agent's file ends in .md, in lower case")
+		report.warn(file, 0, "this file is ignored: the name of an agent's file must end in .md, in lower case")
 	}
 	report.checkAll(readings, namesOf(readings), cfg, toolbox)
 	if len(readings) == 0 && err == nil {
@@ -65,8 +64,8 @@ func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	return report
 }
 
-// CheckAgent is CheckAgents for one file of a folder. Of the folder's demo scripts it
-// tells the faults of those that the agent names.
+// CheckAgent is CheckAgents for one file of a folder. It reports faults only in demo scripts that the
+// agent uses.
 func CheckAgent(file string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	var report AgentsReport
 	reading := agentdef.Read(file)
@@ -76,12 +75,12 @@ func CheckAgent(file string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	if reading.Definition != nil {
 		report.Faults = append(report.Faults, faultsOfScripts(wrong, modelsOf(reading.Definition, cfg))...)
 	}
-	others, _ := agentdef.ReadAll(dir) // only their names are asked for
+	others, _ := agentdef.ReadAll(dir) // only for their names
 	report.checkAll([]agentdef.Reading{reading}, namesOf(others), cfg, toolbox)
 	return report
 }
 
-// faultsOfScripts are those of the scripts that play these models.
+// faultsOfScripts returns the faults of the demo scripts of these models.
 func faultsOfScripts(wrong error, models []namedModel) (faults []error) {
 	for _, err := range strictyaml.Split(wrong) {
 		for _, fault := range strictyaml.Split(err) {
@@ -96,7 +95,7 @@ func faultsOfScripts(wrong error, models []namedModel) (faults []error) {
 	return faults
 }
 
-// namesOf are the names that the files give, good or not.
+// namesOf returns the agents' names by their files, with or without faults.
 func namesOf(readings []agentdef.Reading) map[string]bool {
 	names := map[string]bool{}
 	for _, r := range readings {
@@ -105,8 +104,8 @@ func namesOf(readings []agentdef.Reading) map[string]bool {
 	return names
 }
 
-// checkAll checks what could be read. A file with faults of form is checked further, so
-// that all is told in one go.
+// checkAll checks the definitions that could be read. It checks a file with syntax faults too, to report
+// all faults at once.
 func (r *AgentsReport) checkAll(readings []agentdef.Reading, names map[string]bool, cfg *config.Config, toolbox Toolbox) {
 	for _, reading := range readings {
 		if reading.Definition != nil {
@@ -127,7 +126,7 @@ func (r *AgentsReport) warn(file string, line int, format string, args ...any) {
 	r.Warnings = append(r.Warnings, problem.Error())
 }
 
-// check notes what may not be meant, and why a well-formed agent would not run.
+// check adds faults and warnings of a definition that depend on settings and tools.
 func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 	d := file.Definition
 	if err := d.Check(cfg.Bounds); err != nil {
@@ -167,8 +166,8 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 	}
 }
 
-// checkNames refuses names of schedules that hold a secret, without repeating it: they are kept and
-// shown as they are.
+// checkNames refuses names of schedules that contain a secret: names are stored and shown unmasked. The
+// fault does not repeat the name.
 func checkNames(file *agentdef.Reading, cfg *config.Config) {
 	if len(file.Definition.Schedules) == 0 {
 		return
@@ -177,21 +176,21 @@ func checkNames(file *agentdef.Reading, cfg *config.Config) {
 	for _, s := range file.Definition.Schedules {
 		for _, name := range []struct{ key, text string }{{"name", s.Name}, {"conversation", s.Conversation}} {
 			if masker.String(name.text) != name.text {
-				file.Add(file.Line("schedule", ""), "schedule."+name.key+" has a secret in it, or what looks like one: names are kept and shown as they are, so choose another")
+				file.Add(file.Line("schedule", ""), "schedule."+name.key+" contains a secret, or text that looks like one: choose another name, because names are stored and shown unmasked")
 			}
 		}
 	}
 }
 
-// hint says what to do about a tool or server that a worker which runs does not have.
+// hint returns the advice for a tool or server that a running worker does not have.
 func (t Toolbox) hint() string {
 	if !t.Running {
 		return ""
 	}
-	return "; if it was added since this worker was started, restart the worker"
+	return "; if you added it after this worker was started, restart the worker"
 }
 
-// addBound adds a fault whose text begins with the key that it is about.
+// addBound adds a fault whose text begins with its key.
 func addBound(file *agentdef.Reading, fault error) {
 	text := fault.Error()
 	if problem, ok := errors.AsType[*agentdef.Problem](fault); ok {
@@ -202,10 +201,10 @@ func addBound(file *agentdef.Reading, fault error) {
 	file.Add(file.Line(key, item), text)
 }
 
-// A namedModel is a model and the key that names it.
+// A namedModel is a model and the key in which it is set.
 type namedModel struct{ key, name string }
 
-// modelsOf are those that the agent asks.
+// modelsOf returns the models that the agent uses.
 func modelsOf(d *agentdef.Definition, cfg *config.Config) []namedModel {
 	all := []namedModel{{"model", cmp.Or(d.Model, cfg.DefaultModel)}}
 	for _, name := range d.FallbackModels {
@@ -217,7 +216,7 @@ func modelsOf(d *agentdef.Definition, cfg *config.Config) []namedModel {
 	return all
 }
 
-// ModelsOf are the names of the models that an agent asks, each once.
+// ModelsOf returns the names of the models that an agent uses, without duplicates.
 func ModelsOf(d *agentdef.Definition, cfg *config.Config) (names []string) {
 	for _, m := range modelsOf(d, cfg) {
 		if !slices.Contains(names, m.name) {
@@ -227,34 +226,32 @@ func ModelsOf(d *agentdef.Definition, cfg *config.Config) (names []string) {
 	return names
 }
 
-// checkSubAgents warns of agents that have no file here: they may be on other workers.
+// checkSubAgents warns of sub-agents without a file: they may be on other workers.
 func (r *AgentsReport) checkSubAgents(file *agentdef.Reading, names map[string]bool) {
 	d := file.Definition
 	for _, name := range d.SubAgents {
 		if !names[name] {
 			r.warn(file.Path, file.Line("sub_agents", name),
-				"sub_agents holds %q, and no agent of that name is in this folder: spawning it fails unless another worker has it", name)
+				"sub_agents has %q, but this folder has no such agent: spawning it fails unless another worker has it", name)
 		}
 	}
 	if slices.Contains(d.Tools, turnkeeper.ToolSpawnAgent) {
 		r.warn(file.Path, file.Line("tools", turnkeeper.ToolSpawnAgent),
-			"%s need not be among the tools: an agent with sub_agents has it", turnkeeper.ToolSpawnAgent)
+			"%s can be removed from tools: an agent with sub_agents always has it", turnkeeper.ToolSpawnAgent)
 	}
 }
 
-// strange says what becomes of a tool that only a worker of the user's own can
-// have.
+// strange returns a warning about a tool that only the user's own worker program can have.
 func strange(name string, known *tools.Registry) string {
 	hint := ""
 	if near := known.Nearest(name); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
-	return fmt.Sprintf("the tool %q is neither built in nor in the config file%s: a worker starts with this agent only if it is a program of your own that has the tool; known here are %s",
+	return fmt.Sprintf("the tool %q is neither built in nor in the config file%s: only your own worker program with this tool can start with this agent; known tools: %s",
 		name, hint, strings.Join(known.Names(), ", "))
 }
 
-// checkProgram warns of a program that is not here: it may be where the worker
-// runs, or come later.
+// checkProgram warns of a missing program: it may exist on the worker's machine, or be installed later.
 func (r *AgentsReport) checkProgram(file *agentdef.Reading, line int, t config.Tool) {
 	if _, err := program.Find(t.Command[0]); err != nil {
 		r.warn(file.Path, line, "calls of the tool %q fail here: %v", t.Name, err)
@@ -267,18 +264,18 @@ func (r *AgentsReport) checkProgram(file *agentdef.Reading, line int, t config.T
 	}
 }
 
-// withoutRoot says which of an agent's tools need a root folder, where it has none.
+// withoutRoot returns a warning if one of an agent's tools needs a root folder, which it does not have.
 func withoutRoot(names []string) (key, item, problem string) {
 	for _, name := range names {
 		if builtin.NeedsRoot(name) {
-			return "tools", name, fmt.Sprintf("%s needs a folder, and there is no root: each of its calls fails; set root", name)
+			return "tools", name, fmt.Sprintf("%s needs a folder: set root, or each of its calls will fail", name)
 		}
 	}
 	return "", "", ""
 }
 
-// checkRoot says what is odd about the folder of the file tools, and where; empty: nothing.
-// It may be made later, by a tool even, and so it is no fault.
+// checkRoot returns a warning about the folder of the file tools and its position; empty: none. It is
+// not a fault: the folder may be created later, even by a tool.
 func checkRoot(d *agentdef.Definition) (key, item, problem string) {
 	root := d.Root
 	if root == "" {
@@ -286,11 +283,11 @@ func checkRoot(d *agentdef.Definition) (key, item, problem string) {
 	}
 	switch info, err := os.Stat(root); {
 	case errors.Is(err, os.ErrNotExist):
-		problem = fmt.Sprintf("root is %s, which does not exist here: the file tools fail until it does", root)
+		problem = fmt.Sprintf("root is %s, which does not exist here: the file tools fail until it exists", root)
 	case err != nil:
-		problem = fmt.Sprintf("root cannot be looked at: %v", err)
+		problem = fmt.Sprintf("root cannot be read: %v", err)
 	case !info.IsDir():
-		problem = fmt.Sprintf("root is %s, which is not a folder: the file tools fail until it is", root)
+		problem = fmt.Sprintf("root is %s, which is not a folder: the file tools will fail", root)
 	}
 	return "root", "", problem
 }

@@ -16,8 +16,8 @@ import (
 func TestTheExtractionModelIsChecked(t *testing.T) {
 	for name, c := range map[string]struct{ front, setting, fault string }{
 		"the demo's":          {"extraction_model: demo/script", "", ""},
-		"the agent's":         {"extraction_model: nowhere/x", "demo/script", `the model "nowhere/x" wants the provider "nowhere", which is not configured`},
-		"the setting's":       {"lane: agent", "nowhere/y", `the model "nowhere/y" wants the provider "nowhere", which is not configured`},
+		"the agent's":         {"extraction_model: nowhere/x", "demo/script", `the model "nowhere/x" needs the provider "nowhere", which is not configured`},
+		"the setting's":       {"lane: agent", "nowhere/y", `the model "nowhere/y" needs the provider "nowhere", which is not configured`},
 		"the agent's instead": {"extraction_model: demo/script", "nowhere/y", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -17,14 +17,14 @@ import (
 	"turnkeeper/tools"
 )
 
-// Agents are the agents of the folder, with its demo scripts, as last loaded.
+// Agents holds the agents and demo scripts of a folder, as last loaded. It is safe for concurrent use.
 type Agents struct {
 	Current atomic.Pointer[agentdef.Set]
 	scripts atomic.Pointer[demo.Scripts]
 }
 
-// Load reads and checks the folder. With any fault nothing changes, and the
-// error is one of ErrAgents.
+// Load reads and checks the folder. If there are faults, it changes nothing and the error matches
+// ErrAgents.
 func (a *Agents) Load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
 	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil})
 	if len(report.Faults) > 0 {
@@ -33,12 +33,12 @@ func (a *Agents) Load(cfg *config.Config, registry *tools.Registry, log *zap.Log
 	for _, warning := range report.Warnings {
 		log.Warn(warning)
 	}
-	a.scripts.Store(&report.scripts) // first, for who finds an agent that is new
+	a.scripts.Store(&report.scripts) // before the agents that use them
 	a.Current.Store(agentdef.NewSet(report.Agents))
 	return nil
 }
 
-// Script finds a demo script of the folder.
+// Script returns a demo script of the folder.
 func (a *Agents) Script(name string) (*demo.Script, bool) {
 	scripts := a.scripts.Load()
 	if scripts == nil {
@@ -48,7 +48,7 @@ func (a *Agents) Script(name string) (*demo.Script, bool) {
 	return script, ok
 }
 
-// ErrAgents is what the agents' files are at fault for.
+// ErrAgents matches errors about faults in agents' files.
 var ErrAgents = errors.New("the agents' files have faults")
 
 type agentsError struct{ faults error }
@@ -56,7 +56,7 @@ type agentsError struct{ faults error }
 func (e *agentsError) Error() string   { return e.faults.Error() }
 func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
 
-// Register makes the agents known to the database.
+// Register registers the agents in the database.
 func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config.Config) error {
 	var all []turnkeeper.AgentRegistration
 	for d := range a.Current.Load().All() {
@@ -65,12 +65,11 @@ func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config
 	return store.RegisterAgents(ctx, all)
 }
 
-// TellFileless says which agents are registered and have no file here. It is no fault:
-// another worker may have it.
+// TellFileless logs the registered agents without a file here; other workers may have their files.
 func (a *Agents) TellFileless(ctx context.Context, store *operate.Store, log *zap.Logger) {
 	registered, err := store.Agents(ctx)
 	if err != nil {
-		log.Warn("the registered agents could not be listed", zap.Error(err))
+		log.Warn("could not list the registered agents", zap.Error(err))
 		return
 	}
 	var without []string
@@ -80,7 +79,7 @@ func (a *Agents) TellFileless(ctx context.Context, store *operate.Store, log *za
 		}
 	}
 	if len(without) > 0 {
-		log.Info("agents without a file here stay registered, and are answered as they last were", zap.Strings("agents", without))
+		log.Info("agents without a file here stay registered with their last definition", zap.Strings("agents", without))
 	}
 }
 
@@ -97,8 +96,8 @@ func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.Agent
 	return r
 }
 
-// usableModels are the models of a chain whose providers are configured here: the others are
-// never asked. All, where none is.
+// usableModels returns the models of a chain whose providers are configured here, because others are
+// never called; all models if no provider is configured.
 func usableModels(chain []string, cfg *config.Config) []string {
 	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
 	usable := slices.DeleteFunc(slices.Clone(chain), func(model string) bool {
@@ -111,10 +110,10 @@ func usableModels(chain []string, cfg *config.Config) []string {
 	return usable
 }
 
-// Names lists the agents.
+// Names returns the agents' names.
 func (a *Agents) Names() []string { return a.Current.Load().Names() }
 
-// root is the folder of an agent's files.
+// root returns the root folder of an agent.
 func (a *Agents) root(agent string) string {
 	if d, ok := a.Current.Load().Get(agent); ok {
 		return d.Root
@@ -122,7 +121,7 @@ func (a *Agents) root(agent string) string {
 	return ""
 }
 
-// Describe is what an agent of this process says it is for.
+// Describe returns the description of an agent of this process.
 func (a *Agents) Describe(name string) (string, bool) {
 	d, ok := a.Current.Load().Get(name)
 	if !ok {

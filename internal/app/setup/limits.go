@@ -9,7 +9,7 @@ import (
 	"turnkeeper/inference"
 )
 
-// limited gives a provider its own limit on one model call; 0: none of its own.
+// limited adds a timeout to each model call of a provider; 0: no timeout.
 func limited(p inference.Provider, name string, limit time.Duration) inference.Provider {
 	if limit <= 0 {
 		return p
@@ -23,7 +23,7 @@ type limitedProvider struct {
 	limit time.Duration
 }
 
-var errProviderLimit = errors.New("the provider's own timeout")
+var errProviderLimit = errors.New("timeout of the provider")
 
 func (p limitedProvider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.limit, errProviderLimit)
@@ -32,7 +32,7 @@ func (p limitedProvider) Generate(ctx context.Context, req inference.Request, on
 	if err != nil && errors.Is(context.Cause(ctx), errProviderLimit) {
 		return response, &inference.Error{
 			Class: inference.ClassTransport, Provider: p.name, Model: req.Model,
-			Detail: fmt.Sprintf("no whole answer within %s", p.limit), Err: errProviderLimit,
+			Detail: fmt.Sprintf("no complete answer within %s", p.limit), Err: errProviderLimit,
 		}
 	}
 	return response, err

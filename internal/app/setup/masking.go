@@ -9,10 +9,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// Secrets are masked where text comes in, before a turn sees it, so that what
-// is shown, stored, hashed and sent on is one and the same.
+// Secrets are masked where text comes in, before a turn sees it, so that the displayed, stored, hashed
+// and forwarded text are the same.
 
-// A maskedProvider masks what a model says, deltas included.
+// A maskedProvider masks the answers of a model, including deltas.
 type maskedProvider struct {
 	inference.Provider
 	masker *redact.Masker
@@ -39,13 +39,13 @@ func (p maskedProvider) Generate(ctx context.Context, req inference.Request, onD
 	return response, err
 }
 
-// maskedDeltas masks a stream of deltas. A run of deltas of one block goes
-// through one stream, which holds back what may be the beginning of a secret.
+// maskedDeltas masks a stream of deltas. Consecutive deltas of one block go through one redact.Stream,
+// which holds back text that may be the start of a secret.
 type maskedDeltas struct {
 	masker *redact.Masker
 	to     func(inference.Delta)
 	stream *redact.Stream
-	block  inference.Delta // kind and index of the run
+	block  inference.Delta // kind and index of the block
 }
 
 func (m *maskedDeltas) take(d inference.Delta) {
@@ -71,7 +71,7 @@ func (m *maskedDeltas) flush() {
 	m.stream = nil
 }
 
-// maskTools masks what tools give back.
+// maskTools masks the results of tools.
 func maskTools(all []tools.Tool, masker *redact.Masker) []tools.Tool {
 	masked := make([]tools.Tool, len(all))
 	for i, tool := range all {
@@ -96,13 +96,13 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 		call.Sample = t.maskSample(call.Sample)
 	}
 	result, err := t.Tool.Run(ctx, call)
-	if err == nil && result.Body == nil { // bounded before it is gone through
+	if err == nil && result.Body == nil { // limits the size before masking
 		result, err = tools.Collect(ctx, result)
 	}
 	return t.mask(result), t.masker.Error(err)
 }
 
-// maskSample keeps secrets out of what a tool asks a model, as out of its results.
+// maskSample masks the requests of a tool to a model.
 func (t maskedTool) maskSample(sample func(context.Context, tools.Sampling) (tools.Sampled, error)) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	return func(ctx context.Context, s tools.Sampling) (tools.Sampled, error) {
 		s.System, s.Messages = t.masker.String(s.System), slices.Clone(s.Messages)

@@ -18,7 +18,7 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// mcpServers are the MCP servers of the settings, sorted by name.
+// mcpServers returns the configured MCP servers, sorted by name.
 func mcpServers(cfg *config.Config) []mcp.Server {
 	var servers []mcp.Server
 	for _, name := range slices.Sorted(maps.Keys(cfg.MCPServers)) {
@@ -47,20 +47,20 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 	return servers
 }
 
-// An MCPSource has the tools of MCP servers, masked.
+// An MCPSource provides the tools of MCP servers, with masked results.
 type MCPSource struct {
 	Client *mcp.Client
 	masker *redact.Masker
 }
 
-// NewMCPSource makes what a worker has of MCP servers. Those of servers that are
-// down are known by what is kept of them.
+// NewMCPSource returns the source of the configured servers. Tools of a server that is down are known
+// from the database.
 func NewMCPSource(ctx context.Context, cfg *config.Config, store mcpStore, masker *redact.Masker, log *zap.Logger) (*MCPSource, error) {
 	s := &MCPSource{Client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log, Access: mcpAccess(cfg, store)}), masker: masker}
 	return s, s.Client.Load(ctx)
 }
 
-// ToolsOf are the tools of MCP servers that an agent lists.
+// ToolsOf returns the MCP tools that an agent lists, and the keys of servers that are not configured.
 func (s *MCPSource) ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []string) {
 	for _, server := range d.MCPServers {
 		if !s.Client.Has(server.Name) {
@@ -76,7 +76,7 @@ func (s *MCPSource) ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []
 	return maskTools(have, s.masker), lacks
 }
 
-// Use has the servers up that the agents have tools of.
+// Use starts the servers whose tools the agents use.
 func (s *MCPSource) Use(agents *agentdef.Set) {
 	for d := range agents.All() {
 		for _, server := range d.MCPServers {
@@ -85,28 +85,28 @@ func (s *MCPSource) Use(agents *agentdef.Set) {
 	}
 }
 
-// checkMCP says why an agent cannot have the tools of MCP servers that it lists.
+// checkMCP adds faults about MCP servers and tools that an agent lists.
 func checkMCP(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 	for _, server := range file.Definition.MCPServers {
 		line := file.Line("mcp_servers", server.Name)
 		if _, ok := cfg.MCPServers[server.Name]; !ok {
 			names := slices.Sorted(maps.Keys(cfg.MCPServers))
-			have := "there are none; add it to mcp_servers in the config file"
+			have := "none is configured; add it to mcp_servers in the config file"
 			if len(names) > 0 {
-				have = "there are " + strings.Join(names, ", ")
+				have = "configured are " + strings.Join(names, ", ")
 			}
-			file.Add(line, fmt.Sprintf("mcp_servers names %q, which is no MCP server of the settings: %s%s", server.Name, have, toolbox.hint()))
+			file.Add(line, fmt.Sprintf("mcp_servers has %q, which is not configured: %s%s", server.Name, have, toolbox.hint()))
 		}
 		for _, tool := range server.Tools {
 			name := turnkeeper.MCPToolName(server.Name, tool)
 			if _, taken := toolbox.Get(name); taken {
-				file.Add(line, fmt.Sprintf("the tool %q of the MCP server %q would be called %q, as another tool is", tool, server.Name, name))
+				file.Add(line, fmt.Sprintf("the tool %q of the MCP server %q would have the name %q, which another tool has", tool, server.Name, name))
 			}
 		}
 	}
 }
 
-// MCPEffect is what running a call of a tool again would do, by the settings.
+// MCPEffect returns the effect of a tool according to the settings.
 func MCPEffect(cfg *config.Config, t turnkeeper.MCPTool) turnkeeper.Effect {
 	for _, s := range mcpServers(cfg) {
 		if s.Name == t.Server {
@@ -116,18 +116,17 @@ func MCPEffect(cfg *config.Config, t turnkeeper.MCPTool) turnkeeper.Effect {
 	return turnkeeper.EffectOnce
 }
 
-// An MCPReport is what one MCP server answered when it was asked for its tools.
+// An MCPReport is the result of asking one MCP server for its tools.
 type MCPReport struct {
 	Server string
-	Where  string   // the program, or the address without what may be secret
-	Err    error    // why it told of none; nil: it did
-	Tools  int      // how many it has
-	Lacks  []string // what agents list and it does not have, as sentences that begin with the agent's file
+	Where  string   // the program, or the address without its query
+	Err    error    // nil: the server answered
+	Tools  int      // number of its tools
+	Lacks  []string // tools that agents list and the server lacks; sentences that begin with the agent's file
 }
 
-// CheckMCPServers asks each MCP server that agents have tools of, all at once. logins
-// are those that people have made; nil: they cannot be read, and servers that want one
-// are reported so.
+// CheckMCPServers asks each MCP server used by agents for its tools, in parallel. logins has the stored
+// logins; nil: servers that require a login are reported as failed.
 func CheckMCPServers(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition, logins mcp.LoginStore) []MCPReport {
 	used := usedMCPServers(agents)
 	servers := slices.DeleteFunc(mcpServers(cfg), func(s mcp.Server) bool { return !used[s.Name] })

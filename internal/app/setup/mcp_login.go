@@ -12,13 +12,13 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// mcpStore keeps what is known of MCP servers.
+// An mcpStore stores tools of and logins to MCP servers.
 type mcpStore interface {
 	mcp.Store
 	mcp.LoginStore
 }
 
-// mcpOAuth says how tokens are had, as the settings have it. nil: none are.
+// mcpOAuth converts the OAuth settings of a server; nil for nil.
 func mcpOAuth(cfg *config.Config, o *config.MCPOAuth) *mcp.OAuth {
 	if o == nil {
 		return nil
@@ -39,20 +39,20 @@ func mcpOAuth(cfg *config.Config, o *config.MCPOAuth) *mcp.OAuth {
 	}
 }
 
-// mcpAccess is what tokens take beside that. Whatever is had is masked from then on.
+// mcpAccess returns what the MCP client needs to get tokens. Received tokens are masked from then on.
 func mcpAccess(cfg *config.Config, logins mcp.LoginStore) mcp.Access {
-	key, _ := base64.StdEncoding.DecodeString(cfg.MCPLoginKey.Reveal()) // the settings are checked
+	key, _ := base64.StdEncoding.DecodeString(cfg.MCPLoginKey.Reveal()) // checked when the settings were loaded
 	return mcp.Access{Logins: logins, Key: key, Learn: cfg.Learn}
 }
 
-// MCPWantsLogin says that people log in to the server of this name. Its error says
-// that there is no such server.
+// MCPWantsLogin reports whether people must log in to a server. It returns an error if the server is not
+// configured.
 func MCPWantsLogin(cfg *config.Config, server string) (bool, error) {
 	s, err := mcpServer(cfg, server)
 	return s.OAuth != nil && s.OAuth.Grant == mcp.GrantAuthorizationCode, err
 }
 
-// MCPLoginsUsed says that agents have tools of a server that people log in to.
+// MCPLoginsUsed reports whether agents use a server that people must log in to.
 func MCPLoginsUsed(cfg *config.Config, agents []*agentdef.Definition) bool {
 	used := usedMCPServers(agents)
 	return slices.ContainsFunc(mcpServers(cfg), func(s mcp.Server) bool {
@@ -64,13 +64,13 @@ func mcpServer(cfg *config.Config, name string) (mcp.Server, error) {
 	all := mcpServers(cfg)
 	i := slices.IndexFunc(all, func(s mcp.Server) bool { return s.Name == name })
 	if i < 0 {
-		return mcp.Server{}, fmt.Errorf("the settings have no MCP server %q", name)
+		return mcp.Server{}, fmt.Errorf("the MCP server %q is not configured", name)
 	}
 	return all[i], nil
 }
 
-// LogInToMCP has a person log in to an MCP server, and keeps the login. It returns that
-// and how many tools the server has.
+// LogInToMCP lets a person log in to an MCP server and stores the login. It returns the login and the
+// number of the server's tools.
 func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string, person mcp.Person) (turnkeeper.MCPLogin, int, error) {
 	s, err := mcpServer(cfg, server)
 	if err != nil {
@@ -79,16 +79,16 @@ func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, s
 	return mcp.Login(ctx, s, mcpAccess(cfg, store), person)
 }
 
-// LogOutOfMCP forgets the login to an MCP server: see mcp.Logout.
+// LogOutOfMCP deletes the login to an MCP server: see mcp.Logout.
 func LogOutOfMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string) (was bool, told, err error) {
 	s, err := mcpServer(cfg, server)
-	if err != nil { // what was in the settings once may still be kept
+	if err != nil { // a removed server may still have a stored login
 		s = mcp.Server{Name: server}
 	}
 	return mcp.Logout(ctx, s, mcpAccess(cfg, store))
 }
 
-// MCPRedirectPort is the port that a login to the server comes back to; 0: any.
+// MCPRedirectPort returns the local port that a login is redirected to; 0: any.
 func MCPRedirectPort(cfg *config.Config, server string) int {
 	s, _ := mcpServer(cfg, server)
 	if s.OAuth == nil {

@@ -8,8 +8,8 @@ import (
 	"turnkeeper/storage"
 )
 
-// Migrate brings the schema of a database up to date, River's tables included. It fails if tables are missing that earlier
-// migrations have made.
+// Migrate migrates the schema of a database, including River's tables. It fails if tables of earlier
+// migrations are missing.
 func Migrate(ctx context.Context, db *database.Database) ([]storage.Migration, error) {
 	applied, err := jobs.Migrate(ctx, db.Store.DB, db.Log)
 	if err != nil {

@@ -11,9 +11,8 @@ import (
 	"turnkeeper/tools/program"
 )
 
-// configure gives the tools of a registry that are no programs the switches of the
-// settings. whole says that all tools there can be are in it, so that a name without
-// a tool is an error.
+// configure applies the settings tools.NAME to tools of a registry that are not programs. whole says that
+// the registry has all tools, so that an unknown name is an error.
 func configure(registry *tools.Registry, cfg *config.Config, whole bool) error {
 	for _, name := range slices.Sorted(maps.Keys(cfg.Tools)) {
 		t := cfg.Tools[name]
@@ -28,13 +27,13 @@ func configure(registry *tools.Registry, cfg *config.Config, whole bool) error {
 			Background: t.Background,
 		})
 		if err != nil {
-			return fmt.Errorf("tools.%s has no command, so it must be the name of a tool that is there without it: %w", name, err)
+			return fmt.Errorf("tools.%s has no command, so its name must be that of a built-in tool or one registered in Go: %w", name, err)
 		}
 	}
 	return nil
 }
 
-// freshness is that of the settings as a tool has it.
+// freshness converts the setting to a tool's value.
 func freshness(s config.ToolSwitches) time.Duration {
 	switch {
 	case s.Freshness == nil:
@@ -45,7 +44,7 @@ func freshness(s config.ToolSwitches) time.Duration {
 	return *s.Freshness
 }
 
-// Programs are the tools that the settings make of programs, sorted by name.
+// Programs returns the configured program tools, sorted by name.
 func Programs(cfg *config.Config) []tools.Tool {
 	var all []tools.Tool
 	for _, name := range slices.Sorted(maps.Keys(cfg.Tools)) {

@@ -17,27 +17,26 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// A ProviderCheck says whether a provider can be reached, and which models it lists.
+// A ProviderCheck is the result of asking a provider for its models.
 type ProviderCheck struct {
 	Name    string
 	BaseURL string
 	OK      bool
-	Unasked bool // its key is missing here
+	Unasked bool // not asked, because its key is missing here
 	Detail  string
-	Advice  string // what to do; empty where OK
+	Advice  string // what to do; empty if OK
 
 	models []openai.Model
 	lists  bool
 }
 
-// Lacks says that the provider lists its models, and "provider/model" is not among them.
+// Lacks reports whether the provider lists its models without "provider/model".
 func (c ProviderCheck) Lacks(name string) bool {
 	provider, model, _ := strings.Cut(name, "/")
 	return c.lists && provider == c.Name && !openai.Lists(c.models, model)
 }
 
-// Nearest are a few of the listed models whose names begin as the given one does, as
-// "provider/model".
+// Nearest returns at most three listed models, as "provider/model", whose names start like the given one.
 func (c ProviderCheck) Nearest(name string) (near []string) {
 	const few, letters = 3, 4
 	_, model, _ := strings.Cut(name, "/")
@@ -58,12 +57,12 @@ func (c ProviderCheck) Nearest(name string) (near []string) {
 	return near
 }
 
-// checkTime bounds what a provider is asked for a check, and windows are asked for at a start.
+// checkTime is the timeout of checking a provider and of asking for context windows at the start.
 const checkTime = 5 * time.Second
 
 var errNoAnswer = fmt.Errorf("no answer within %s", checkTime)
 
-// CheckProviders asks each configured provider for its models, all at once.
+// CheckProviders asks all configured providers for their models, in parallel.
 func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
 	masker := cfg.Masker()
 	names := slices.Sorted(maps.Keys(cfg.Providers))
@@ -74,7 +73,7 @@ func CheckProviders(ctx context.Context, cfg *config.Config) []ProviderCheck {
 		asking.Go(func() {
 			check := ProviderCheck{Name: name, BaseURL: cfg.Providers[name].BaseURL, Unasked: true}
 			if secret, lacks := cfg.Lacks("providers." + name + "."); lacks {
-				check.Detail, check.Advice = "not asked: "+secret.Problem, "set it here too: a worker has its own"
+				check.Detail, check.Advice = "not asked: "+secret.Problem, "set it here too: a worker has its own environment"
 			} else {
 				check = reach(ctx, cfg.Providers[name])
 			}
@@ -108,30 +107,30 @@ func reach(ctx context.Context, p config.Provider) ProviderCheck {
 	return check
 }
 
-// reachFailure says in plain words why a provider cannot be used, and what to do.
+// reachFailure returns why a provider cannot be used, and what to do.
 func reachFailure(err error, p config.Provider) (detail, advice string) {
 	setting := "providers." + p.Name + "."
 	failure, ok := errors.AsType[*inference.Error](err)
 	if !ok {
 		failure = &inference.Error{Class: inference.ClassTransport, Detail: err.Error()}
 	}
-	said := failure.Detail
+	text := failure.Detail
 	if failure.Status > 0 {
-		said = fmt.Sprintf("HTTP %d, %s", failure.Status, failure.Detail)
+		text = fmt.Sprintf("HTTP %d, %s", failure.Status, failure.Detail)
 	}
 	switch failure.Class {
 	case inference.ClassAuth:
 		if !p.APIKey.IsSet() {
-			return "wants a key, and none is set: " + said, "set " + setting + "api_key_env, and the variable that it names"
+			return "requires a key, and none is set: " + text, "set " + setting + "api_key_env, and the variable that it names"
 		}
-		return "refuses the key: " + said, "replace the key of " + setting + "api_key_env or api_key_file: it is wrong, expired, or lacks the right; or correct base_url, if the key is for another service"
+		return "refuses the key: " + text, "replace the key of " + setting + "api_key_env or api_key_file: it is wrong, expired, or lacks permission; or correct base_url, if the key is for another service"
 	case inference.ClassTransport:
-		return "cannot be reached: " + said, "start the server, or correct " + setting + "base_url; then look at the network and at proxies"
+		return "cannot be reached: " + text, "start the server, or correct " + setting + "base_url; then check the network and proxies"
 	case inference.ClassQuota:
-		return "has no credit left for this key: " + said, "add credit to the account, or use another key"
+		return "has no credit left for this key: " + text, "add credit to the account, or use another key"
 	case inference.ClassRateLimited, inference.ClassOverloaded:
-		return "is there, and too busy to answer: " + said, "try again in a while"
+		return "is too busy to answer: " + text, "try again later"
 	default:
-		return "refuses to list its models: " + said, "correct " + setting + "base_url, query and headers"
+		return "refuses to list its models: " + text, "correct " + setting + "base_url, query and headers"
 	}
 }

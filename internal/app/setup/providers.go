@@ -18,15 +18,14 @@ import (
 	"turnkeeper/internal/redact"
 )
 
-// Models finds providers by model name.
+// Models has the configured providers and the context windows of their models.
 type Models struct {
 	Providers map[string]inference.Provider
 	Windows   *windows
 }
 
-// NewModels makes the providers of the settings, and the demo's with its scripts. read
-// reads their answers; it is a parameter because turnctl, which asks no model, does
-// without the library that it links.
+// NewModels creates the configured providers and the demo provider. read parses the answers of models. It is a
+// parameter because it links openai-go, and turnctl, which calls no model, must not.
 func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), read openai.ReadAnswer, masker *redact.Masker, log *zap.Logger) (*Models, error) {
 	m := &Models{Providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
 	clients := map[string]*openai.Client{}
@@ -37,7 +36,7 @@ func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), rea
 		}
 		clients[name] = client
 		limit := time.Duration(0)
-		if !client.Streams() { // what streams is never cut off while it does
+		if !client.Streams() { // a streaming call has only an idle timeout
 			limit = cmp.Or(p.Timeout, cfg.Bounds.ModelTimeout)
 		}
 		m.Providers[name] = maskedProvider{limited(client, name, limit), masker}
@@ -48,7 +47,7 @@ func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), rea
 
 const demoProvider = demo.Name
 
-// Find finds the provider of "provider/model".
+// Find returns the provider of "provider/model".
 func (m *Models) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
 	provider, model, ok := strings.Cut(name, "/")
 	if !ok || model == "" {
@@ -62,7 +61,7 @@ func (m *Models) Find(name string) (inference.Provider, agentturn.ModelInfo, err
 	if provider != demoProvider {
 		known := m.Windows.of(name)
 		m.Windows.want(known)
-		// What is assumed of a server that says nothing gives way to what an agent's file says.
+		// An agent's own context_window overrides an assumed one.
 		if known.Source != WindowAssumed || known.Tokens != assumedWindow {
 			info.ContextWindow = known.Tokens
 		}
@@ -72,8 +71,8 @@ func (m *Models) Find(name string) (inference.Provider, agentturn.ModelInfo, err
 	return client, info, nil
 }
 
-// checkModel says why no provider has the model, or nil. dir is the folder of
-// the scripts.
+// checkModel returns an error if the provider of the model is not configured, or the demo script in dir
+// does not exist.
 func checkModel(model string, cfg *config.Config, scripts demo.Scripts, dir string) error {
 	provider, own, _ := strings.Cut(model, "/")
 	configured := append([]string{demoProvider}, cfg.ProviderNames()...)
@@ -87,12 +86,12 @@ func checkModel(model string, cfg *config.Config, scripts demo.Scripts, dir stri
 }
 
 func notConfigured(model, provider string, configured []string) error {
-	return fmt.Errorf("the model %q wants the provider %q, which is not configured; configured are: %s (%s)",
+	return fmt.Errorf("the model %q needs the provider %q, which is not configured; configured are: %s (%s)",
 		model, provider, strings.Join(configured, ", "), providerHint(provider))
 }
 
-// providerHint says what makes a provider. Variables count where the command
-// runs: those of a worker's terminal are not seen in another.
+// providerHint returns how to configure a provider. Environment variables must be set in the terminal of
+// each command.
 func providerHint(provider string) string {
 	switch provider {
 	case "openai":
@@ -120,7 +119,7 @@ func revealed(values map[string]config.Secret) map[string]openai.Secret {
 	return texts
 }
 
-// adjusted is a named profile with what the config says otherwise.
+// adjusted returns a named profile with the overrides of the settings.
 func adjusted(profile openai.Profile, c config.Profile) openai.Profile {
 	for _, flag := range []struct {
 		not *bool

@@ -14,19 +14,17 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A SentRequest is a request that was sent to a model, made again from the
-// database.
+// A SentRequest is a request that was sent to a model, rebuilt from the database.
 type SentRequest struct {
 	Turn   turnkeeper.TurnID
 	Round  int
 	Recipe turnkeeper.Recipe
-	Body   []byte // what the endpoint got; of a provider without one, the request as JSON
+	Body   []byte // body sent to the endpoint; for a provider without an endpoint, the request as JSON
 	SHA256 string // of Body
-	Exact  bool   // it is what was sent, byte for byte
+	Exact  bool   // Body is identical to the sent one
 }
 
-// RebuildRequest makes the request of a round again. Errors say in plain words
-// why that cannot be.
+// RebuildRequest rebuilds the request of a round. Errors say in plain words why it cannot be rebuilt.
 func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.TurnID, round int) (SentRequest, error) {
 	record, err := journal.New(store.DB).RecordForRequest(ctx, turn, round)
 	if err != nil {

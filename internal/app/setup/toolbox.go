@@ -16,12 +16,11 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// NewToolbox has every tool that an agent of this process can list.
+// NewToolbox returns a registry of all tools that an agent of this process can list.
 func NewToolbox(agents *Agents, store *operate.Store, cfg *config.Config, masker *redact.Masker, own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
 	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Notes: notes{journal.New(store.DB)}})
 	all = append(all, more...)
-	// First as they are: behind the mask, the registry cannot see what tools.New
-	// found wrong.
+	// First check them unmasked: the registry cannot see errors of tools.New behind the mask.
 	if _, err := tools.NewRegistry(all...); err != nil {
 		return nil, err
 	}
@@ -32,10 +31,10 @@ func NewToolbox(agents *Agents, store *operate.Store, cfg *config.Config, masker
 	return registry, errors.Join(checkReserved(registry), configure(registry, cfg, true))
 }
 
-// checkReserved refuses a tool with the name of one that every agent with sub_agents has.
+// checkReserved refuses a tool with the reserved name spawn_agent.
 func checkReserved(registry *tools.Registry) error {
 	if _, taken := registry.Get(turnkeeper.ToolSpawnAgent); taken {
-		return fmt.Errorf("tool %q: the name is that of the tool by which agents give work to agents; give yours another", turnkeeper.ToolSpawnAgent)
+		return fmt.Errorf("tool %q: this name is reserved for calling sub-agents; choose another", turnkeeper.ToolSpawnAgent)
 	}
 	return nil
 }
@@ -50,10 +49,10 @@ func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error)
 	return registry, err
 }
 
-// noNotes stands for a store of notes that nobody opens.
+// noNotes is a note store for tools that are never run.
 type noNotes struct{ builtin.NoteStore }
 
-// notes are the agents' notes in the database.
+// notes stores the agents' notes in the database.
 type notes struct{ *journal.Store }
 
 func (n notes) ListNotes(ctx context.Context, agent string) ([]builtin.Note, error) {

@@ -22,8 +22,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// AgentTools are the tools of an agent, to be run outside a turn: those that its file lists, as a worker with the
-// same settings has them.
+// AgentTools runs the tools that an agent's file lists outside a turn, configured as in a worker with the
+// same settings.
 type AgentTools struct {
 	cfg      *config.Config
 	def      *agentdef.Definition
@@ -32,8 +32,8 @@ type AgentTools struct {
 	log      *zap.Logger
 }
 
-// OpenAgentTools makes the tools of an agent of the agents folder. The error matches turnkeeper.ErrNotFound where there
-// is no such agent, and ErrAgents where its file has faults. Close them.
+// OpenAgentTools opens the tools of an agent. The caller must close them. The error matches
+// turnkeeper.ErrNotFound if there is no such agent, and ErrAgents if its file has faults.
 func OpenAgentTools(ctx context.Context, cfg *config.Config, store *operate.Store, agent string, log *zap.Logger) (*AgentTools, error) {
 	known, err := KnownTools(cfg)
 	if err != nil {
@@ -74,20 +74,20 @@ func OpenAgentTools(ctx context.Context, cfg *config.Config, store *operate.Stor
 	return a, nil
 }
 
-// noAgent says why the agent has no tools here.
+// noAgent returns why the agent could not be loaded.
 func noAgent(cfg *config.Config, agent string, names []string) error {
 	file := filepath.Join(cfg.AgentsDir, agent+".md")
 	if reading := agentdef.Read(file); reading.Definition != nil {
 		return &agentsError{errors.Join(CheckAgent(file, cfg, Toolbox{Registry: &tools.Registry{}}).Faults...)}
 	}
-	return fmt.Errorf("%w: agent %q has no file in %s; there are %s", turnkeeper.ErrNotFound, agent, cfg.AgentsDir, cmp.Or(strings.Join(names, ", "), "none"))
+	return fmt.Errorf("%w: agent %q has no file in %s; known agents: %s", turnkeeper.ErrNotFound, agent, cfg.AgentsDir, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// callable says that a tool can run outside a turn: it does not read or change results of one.
+// callable reports whether a tool can run outside a turn: it does not use the results of a turn.
 func callable(spec tools.Spec) bool { return !spec.Paging && len(spec.OutputIDs) == 0 }
 
-// CallableTools are the names of the tools of an agent's file that can be run outside a turn, sorted. Nothing is
-// started or asked.
+// CallableTools returns the sorted names of an agent's tools that can run outside a turn. It starts no
+// MCP server.
 func CallableTools(cfg *config.Config, agent string) []string {
 	known, err := KnownTools(cfg)
 	def := agentdef.Read(filepath.Join(cfg.AgentsDir, agent+".md")).Definition
@@ -109,14 +109,14 @@ func CallableTools(cfg *config.Config, agent string) []string {
 	return slices.Compact(names)
 }
 
-// Name is the agent's.
+// Name returns the agent's name.
 func (a *AgentTools) Name() string { return a.def.Name }
 
 // Close ends the sessions of MCP servers.
 func (a *AgentTools) Close() { a.mcp.Client.Close() }
 
-// Spec says what a tool is. The error matches turnkeeper.ErrNotFound where the agent has no such tool that can be run
-// outside a turn, and names those that it has.
+// Spec returns the spec of a tool. The error matches turnkeeper.ErrNotFound if the agent has no such tool
+// that can run outside a turn, and lists the agent's tools.
 func (a *AgentTools) Spec(name string) (tools.Spec, error) {
 	if spec, ok := a.registry.Spec(name); ok {
 		return spec, nil
@@ -131,7 +131,7 @@ func (a *AgentTools) Spec(name string) (tools.Spec, error) {
 		turnkeeper.ErrNotFound, a.def.Name, name, hint, cmp.Or(strings.Join(names, ", "), "none"))
 }
 
-// Missing is the secret of the settings that a tool needs and that is not there; ok: there is one.
+// Missing returns the first missing secret that a tool needs; ok is false if there is none.
 func (a *AgentTools) Missing(name string) (secret config.MissingSecret, ok bool) {
 	if secret, ok = a.cfg.Lacks("tools." + name + "."); ok {
 		return secret, true
@@ -146,7 +146,7 @@ func (a *AgentTools) Missing(name string) (secret config.MissingSecret, ok bool)
 	return config.MissingSecret{}, false
 }
 
-// MissingOfMCP is the secret of the settings that an MCP server needs and that is not there; ok: there is one.
+// MissingOfMCP returns the first missing secret that an MCP server needs; ok is false if there is none.
 func MissingOfMCP(cfg *config.Config, server string) (secret config.MissingSecret, ok bool) {
 	if secret, ok = cfg.Lacks("mcp_servers." + server + "."); ok {
 		return secret, true
@@ -157,23 +157,23 @@ func MissingOfMCP(cfg *config.Config, server string) (secret config.MissingSecre
 	return config.MissingSecret{}, false
 }
 
-// Check reads the arguments as a turn does. fault says in words for a model what is wrong; empty: nothing.
+// Check parses and validates arguments as in a turn. fault is an error text for a model; empty: valid.
 func (a *AgentTools) Check(name, arguments string) (_ tools.Arguments, fault string) {
 	return a.registry.Check(name, arguments)
 }
 
-// A ToolEnd is what a call outside a turn ended with.
+// A ToolEnd is the result of a call outside a turn.
 type ToolEnd struct {
 	Outcome  tools.Outcome
-	Shown    string   // what a model would be shown
-	Cut      bool     // there is more than that
-	Chars    int64    // of the whole result
-	Attached []string // what came beside the text
+	Shown    string   // text shown to a model
+	Cut      bool     // Shown is not the whole result
+	Chars    int64    // length of the whole result in characters
+	Attached []string // descriptions of attachments
 	Took     time.Duration
 }
 
-// Call runs a tool once, with arguments of Check. It has the time that the tool has in a turn, and the result is cut as
-// there, where nothing can be read on.
+// Call runs a tool once with arguments from Check. Timeout and result limits are those of a turn without
+// paging.
 func (a *AgentTools) Call(ctx context.Context, name string, args tools.Arguments) ToolEnd {
 	tool, _ := a.registry.Get(name)
 	spec, _ := a.registry.Spec(name)

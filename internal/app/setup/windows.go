@@ -18,10 +18,10 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// A WindowSource says where the context window of a model is known from.
+// A WindowSource is the source of a model's context window.
 type WindowSource string
 
-// The sources, the strongest first.
+// The sources in order of precedence.
 const (
 	WindowSet     WindowSource = "models: in the config file"
 	WindowTable   WindowSource = "the table of known models"
@@ -29,13 +29,13 @@ const (
 	WindowAssumed WindowSource = "assumed"
 )
 
-// A ModelWindow is the context window that a model is taken to have.
+// A ModelWindow is the context window used for a model.
 type ModelWindow struct {
 	Model  string
 	Tokens int
 	Source WindowSource
 
-	failed  string // why the server could not be asked; empty: it was not, or does not tell
+	failed  string // why asking the server failed; empty: not asked, or no answer about the window
 	profile string
 }
 
@@ -47,7 +47,7 @@ func (w ModelWindow) String() string {
 	return fmt.Sprintf("%s %s tokens (%s)", w.Model, thousands(w.Tokens), from)
 }
 
-// Warning says what may not be meant, and what to do; empty: the window is known.
+// Warning returns a warning and advice if the window is assumed; else empty texts.
 func (w ModelWindow) Warning() (what, advice string) {
 	if w.Source != WindowAssumed {
 		return "", ""
@@ -57,13 +57,13 @@ func (w ModelWindow) Warning() (what, advice string) {
 	case w.failed != "":
 		why = " (the provider " + w.failed + ")"
 	case w.profile == "ollama":
-		why = " (Ollama tells it once the model is loaded, and gives models this little unless OLLAMA_CONTEXT_LENGTH or num_ctx says otherwise)"
+		why = " (Ollama reports it once the model is loaded; its default is this small unless OLLAMA_CONTEXT_LENGTH or num_ctx is set)"
 	}
-	return fmt.Sprintf("the context window of %s is not known%s: %s tokens are assumed", w.Model, why, thousands(w.Tokens)),
+	return fmt.Sprintf("the context window of %s is unknown%s: assuming %s tokens", w.Model, why, thousands(w.Tokens)),
 		"set context_window for it under models: in the config file, or in the agent's file"
 }
 
-// thousands writes a number as 32,768.
+// thousands formats a number like 32,768.
 func thousands(n int) string {
 	text := strconv.Itoa(n)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -72,16 +72,15 @@ func thousands(n int) string {
 	return text
 }
 
-// Windows that are assumed where nothing is known, in tokens. Ollama cuts longer requests without
-// a word, so it is taken at its smallest default.
+// Assumed windows in tokens. Ollama silently cuts longer requests, so its smallest default is assumed.
 const (
 	assumedWindow       = 32768
 	assumedOllamaWindow = 4096
 )
 
-// CheckWindows says for each model that an agent would ask which context window it is taken to
-// have. Models with a window of the agent's own are left out. Servers are asked where neither the
-// settings nor the table have the model, at most for checkTime.
+// CheckWindows returns the context window of each model that agents use, except where the agent sets
+// context_window. Servers are asked, at most for checkTime, for models that neither the settings nor the
+// table have.
 func CheckWindows(ctx context.Context, cfg *config.Config, agents []*agentdef.Definition) []ModelWindow {
 	clients := map[string]*openai.Client{}
 	for name, p := range cfg.Providers {
@@ -94,7 +93,7 @@ func CheckWindows(ctx context.Context, cfg *config.Config, agents []*agentdef.De
 	return w.Learn(ctx, WindowsNeeded(cfg, agents))
 }
 
-// WindowsNeeded are the models whose windows the agents do not give themselves, sorted.
+// WindowsNeeded returns the models used by agents that do not set context_window, sorted.
 func WindowsNeeded(cfg *config.Config, agents []*agentdef.Definition) []string {
 	names := map[string]bool{}
 	for _, d := range agents {
@@ -108,17 +107,17 @@ func WindowsNeeded(cfg *config.Config, agents []*agentdef.Definition) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// windows knows the context windows of models, and asks servers for those that only they know. It
-// is safe for concurrent use.
+// windows looks up context windows of models, and asks servers for unknown ones. It is safe for
+// concurrent use.
 type windows struct {
 	cfg     *config.Config
 	clients map[string]*openai.Client // by provider
-	again   chan struct{}             // something in wanted
+	again   chan struct{}             // has a value if wanted is not empty
 
 	mu     sync.Mutex
-	told   map[string]int    // by servers
-	failed map[string]string // models whose servers could not be asked, and why
-	wanted map[string]bool   // to be asked for again
+	told   map[string]int    // windows reported by servers
+	failed map[string]string // why asking a model's server failed
+	wanted map[string]bool   // models to ask for again
 }
 
 func newWindows(cfg *config.Config, clients map[string]*openai.Client) *windows {
@@ -126,7 +125,7 @@ func newWindows(cfg *config.Config, clients map[string]*openai.Client) *windows 
 		told: map[string]int{}, failed: map[string]string{}, wanted: map[string]bool{}}
 }
 
-// of is the window of a model by what is known now.
+// of returns the window of a model as known now.
 func (w *windows) of(name string) ModelWindow {
 	provider, model, _ := strings.Cut(name, "/")
 	p := w.cfg.Providers[provider]
@@ -152,8 +151,8 @@ func (w *windows) of(name string) ModelWindow {
 	return known
 }
 
-// Learn asks servers for the windows of the models that nothing else knows, all at once, and
-// returns what is known of each model then.
+// Learn asks servers, in parallel, for windows with no other source, and returns the window of each
+// model.
 func (w *windows) Learn(ctx context.Context, names []string) []ModelWindow {
 	ctx, cancel := context.WithTimeoutCause(ctx, checkTime, errNoAnswer)
 	defer cancel()
@@ -175,7 +174,7 @@ func (w *windows) ask(ctx context.Context, name string) {
 	provider, model, _ := strings.Cut(name, "/")
 	client, ok := w.clients[provider]
 	if !ok {
-		return // a fault that is reported elsewhere
+		return // reported as a fault of the settings
 	}
 	tokens, err := client.Window(ctx, model)
 	w.mu.Lock()
@@ -188,8 +187,8 @@ func (w *windows) ask(ctx context.Context, name string) {
 	}
 }
 
-// want has a model's server asked again, if it may tell more by now: it could not be reached, or
-// loads its models when they are used.
+// want requests that a model's server is asked again if its answer may differ now: it could not be
+// reached, or loads models when they are used.
 func (w *windows) want(known ModelWindow) {
 	if known.Source != WindowAssumed || known.failed == "" && known.profile != "ollama" {
 		return
@@ -203,11 +202,11 @@ func (w *windows) want(known ModelWindow) {
 	}
 }
 
-// askAgainAfter is how long after a turn has met an unknown window its server is asked again: the
-// turn's own request may load the model meanwhile.
+// askAgainAfter is the delay before a server is asked again after a turn used an unknown window: the
+// turn's request may load the model meanwhile.
 const askAgainAfter = 3 * time.Second
 
-// KeepAsking asks again for what is wanted, until ctx ends.
+// KeepAsking asks servers for the wanted windows until ctx ends.
 func (w *windows) KeepAsking(ctx context.Context, log *zap.Logger) {
 	for {
 		select {
@@ -228,14 +227,13 @@ func (w *windows) KeepAsking(ctx context.Context, log *zap.Logger) {
 		w.mu.Unlock()
 		for _, known := range w.Learn(ctx, names) {
 			if known.Source == WindowTold {
-				log.Info("the server tells the context window of a model now", zap.String("model", known.Model), zap.Int("context_window", known.Tokens))
+				log.Info("the server now reports the context window of a model", zap.String("model", known.Model), zap.Int("context_window", known.Tokens))
 			}
 		}
 	}
 }
 
-// Tell logs which windows are in use, and warns of those that are assumed. A model that was
-// warned of is not warned of again.
+// Tell logs the windows in use, and warns once for each model with an assumed window.
 func (w *windows) Tell(all []ModelWindow, warned map[string]bool, log *zap.Logger) {
 	var inUse []string
 	for _, known := range all {

@@ -1,6 +1,6 @@
-// Command refgen writes the reference of settings, docs/configuration.md, from
-// the tables of internal/config and agentdef. It is run by go generate in
-// internal/config; a test fails while the file is not what it would write.
+// Command refgen writes the reference of settings, docs/configuration.md, from the tables in
+// internal/config and agentdef. "go generate" runs it in internal/config; a test fails while the file is
+// out of date.
 package main
 
 import (

@@ -13,20 +13,20 @@ const intro = `# Configuration
 
 <!-- Written by internal/config/refgen: change the tables there, then run go generate ./internal/config -->
 
-Everything has a default; a process without any settings runs with the built-in demo model and an
+Every setting has a default; a process without any settings uses the built-in demo model and a
 private Postgres.
 
-A setting is taken from the first of these places that has it:
+The value of a setting is the first of:
 
 1. the flag of the command,
-2. the agent's file, for the settings that an agent has as well,
-3. the environment (a variable that is set to nothing counts as not set),
-4. the config file: ` + "`turnkeeper.yaml`" + ` in the working directory, or the one that ` + "`--config`" + ` or ` + "`TURNKEEPER_CONFIG`" + ` names,
+2. the agent's file, for settings that an agent has too,
+3. the environment variable, if it is not empty,
+4. the config file: ` + "`turnkeeper.yaml`" + ` in the working directory, or the file set by ` + "`--config`" + ` or ` + "`TURNKEEPER_CONFIG`" + `,
 5. the default.
 
-All settings are checked when the process starts, also those that a higher place overrides. Every
-fault is reported at once, with the setting, where it stands and what is accepted, and the exit code
-is not 0. Unknown keys are faults.
+All settings are checked when the process starts, even overridden ones. All errors are reported
+together, each with the setting, its source and what is accepted, and the exit code is not 0. Unknown
+keys are errors.
 
 Durations are written as ` + "`90s`, `2m` or `1h30m`" + `; a bare number is seconds. Relative paths start at the
 working directory. The config file is YAML without anchors, aliases and tags, at most 64 KiB.
@@ -36,16 +36,16 @@ const agentIntro = `
 ## The agent's file
 
 An agent is a file ` + "`NAME.md`" + ` in the agents folder: settings in YAML between two lines ` + "`---`" + `, then the system
-prompt. The name is 1 to 63 of a-z 0-9 _ -, starting with a letter or digit; README.md is not an agent. Unknown keys are faults,
+prompt. The name is 1 to 63 of a-z 0-9 _ -, starting with a letter or digit; README.md is not an agent. Unknown keys are errors,
 reported with file and line. The file is at most 1 MiB, its settings 64 KiB.
 `
 
 const providersIntro = `
 ## Providers
 
-` + "`providers`" + ` in the config file names OpenAI-compatible endpoints; models are then written ` + "`PROVIDER/MODEL`" + `.
-The provider ` + "`demo`" + ` is built in, needs no key, and answers by script: ` + "`demo/script`" + ` by its own, ` + "`demo/NAME`" + ` by
-the file ` + "`NAME.demo.yaml`" + ` of the agents folder, as [demo-scripts.md](demo-scripts.md) says.
+` + "`providers`" + ` in the config file defines OpenAI-compatible endpoints. Models are written ` + "`PROVIDER/MODEL`" + `.
+The provider ` + "`demo`" + ` is built in, needs no key, and answers by script: ` + "`demo/script`" + ` is built in too, ` + "`demo/NAME`" + ` is
+the file ` + "`NAME.demo.yaml`" + ` in the agents folder; see [demo-scripts.md](demo-scripts.md).
 
 ` + "```yaml" + `
 providers:
@@ -56,18 +56,18 @@ providers:
     api_key_env: OPENROUTER_API_KEY
 ` + "```" + `
 
-Two providers need no config file. ` + "`OPENAI_API_KEY`" + ` makes the provider ` + "`openai`" + ` at https://api.openai.com/v1,
-or at ` + "`OPENAI_BASE_URL`" + `, which makes it without a key as well; ` + "`OPENROUTER_API_KEY`" + ` makes ` + "`openrouter`" + `. These
-variables only fill in what the config file leaves open, and such a key is never sent to an address
-that the config file gives: name it there by ` + "`api_key_env`" + `.
+Two providers need no config file. ` + "`OPENAI_API_KEY`" + ` or ` + "`OPENAI_BASE_URL`" + ` defines the provider ` + "`openai`" + `, by default at
+https://api.openai.com/v1; ` + "`OPENROUTER_API_KEY`" + ` defines ` + "`openrouter`" + `. The config file overrides these
+variables, and such a key is never sent to an address set in the config file: there, set
+` + "`api_key_env`" + `.
 
-Keys and headers are never shown: not in logs, errors, records or replies.
+Keys and headers are never shown in logs, errors, records or replies.
 `
 
 const modelsIntro = `
 ## Models
 
-` + "`models`" + ` in the config file says what is known of a model, by ` + "`PROVIDER/MODEL`" + `.
+` + "`models`" + ` in the config file describes models, by ` + "`PROVIDER/MODEL`" + `.
 
 ` + "```yaml" + `
 models:
@@ -79,9 +79,9 @@ models:
 const programsIntro = `
 ## Programs as tools
 
-` + "`tools`" + ` in the config file makes tools of programs, in any language. An agent has one when its own ` + "`tools`" + `
-names it, and every worker of a database should know the tools that its agents list. They are read when a
-worker starts.
+` + "`tools`" + ` in the config file defines programs, in any language, as tools. An agent can use those that its own
+` + "`tools`" + ` lists, and every worker of a database should define the tools that its agents list. They are read
+when a worker starts.
 
 ` + "```yaml" + `
 tools:
@@ -101,29 +101,30 @@ tools:
       API_TOKEN: {env: COUNTER_TOKEN}
 ` + "```" + `
 
-What the program writes to its standard output is the result. With another exit code than 0 the call has
-failed, and the model is shown the end of its standard error. Beside ` + "`env`" + ` it has ` + "`TURNKEEPER_AGENT`" + `,
+The program's standard output is the result. If the exit code is not 0, the call fails, and the model is
+shown the end of the standard error. In addition to ` + "`env`" + `, the program gets ` + "`TURNKEEPER_AGENT`" + `,
 ` + "`TURNKEEPER_CONVERSATION`" + `, ` + "`TURNKEEPER_TURN_ID`" + `, ` + "`TURNKEEPER_CALL`" + ` (unique in the turn) and
-` + "`TURNKEEPER_IDEMPOTENCY_KEY`" + ` (the same whenever this call is started again).
+` + "`TURNKEEPER_IDEMPOTENCY_KEY`" + ` (the same if this call is started again).
 
-Everything that a call started ends with it: when the program ends, when its time is up, when the turn is
-cancelled, and when the worker is killed. On Linux nothing in the background, in a session of its own or
-orphaned escapes that, but what runs under another user or is started by another service. On other systems
-only the program's process group is killed, and not when the worker is killed.
+All processes that a call started are killed when the program ends, at the timeout, when the turn is
+cancelled, and when the worker is killed. On Linux this includes background, orphaned and new-session
+processes, but not processes of another user or started by another service. On other systems only the
+program's process group is killed, and not when the worker is killed.
 
-A program runs as the worker's user, with the environment above and no open file but its standard three. On
-Linux it cannot read the worker's environment or memory: the worker is not dumpable, so in /proc and for debuggers
-it is root's alone, and it leaves no core. On other systems a program of the same user may see the worker's
-environment. Nowhere is it kept from files that the user can read, the config file and ` + "`file:`" + ` secrets included, or
-from other processes of the user: where a program is not trusted, run it as another user (sudo, a container). A
-worker of root hides nothing from its tools, and warns of that when it starts. The same holds for MCP servers that are programs.
+A program runs as the worker's user, with the environment above and only its three standard files open. On
+Linux it cannot read the worker's environment or memory: the worker is not dumpable, so /proc and debuggers
+need root, and it leaves no core dump. On other systems a program of the same user may see the worker's
+environment. A program can read every file that the user can read, including the config file and ` + "`file:`" + `
+secrets, and can reach other processes of the user: run untrusted programs as another user (sudo, a
+container). A worker that runs as root hides nothing from its tools, and logs a warning when it starts. The
+same is true of MCP servers with ` + "`command`" + `.
 `
 
 const webhooksIntro = `
 ## Webhooks
 
-` + "`webhooks`" + ` in the config file names endpoints that replies are pushed to, by workers with the role ` + "`webhooks`" + `. It is
-read when a worker starts; every worker of a database should have the same. More in [webhooks.md](webhooks.md).
+` + "`webhooks`" + ` in the config file defines endpoints; workers with the role ` + "`webhooks`" + ` deliver replies to them. It is
+read when a worker starts; all workers of a database should have the same. See [webhooks.md](webhooks.md).
 
 ` + "```yaml" + `
 webhooks:
@@ -137,8 +138,8 @@ webhooks:
 const mcpIntro = `
 ## MCP servers
 
-` + "`mcp_servers`" + ` in the config file names MCP servers whose tools agents can have. An agent's own ` + "`mcp_servers`" + ` lists
-the tools it may call. More in [mcp.md](mcp.md).
+` + "`mcp_servers`" + ` in the config file defines MCP servers whose tools agents can use. An agent's own ` + "`mcp_servers`" + ` lists
+the tools it may call. See [mcp.md](mcp.md).
 
 ` + "```yaml" + `
 mcp_servers:
@@ -169,20 +170,20 @@ The keys of ` + "`oauth.identity`" + `:
 
 const mcpKeyIntro = `
 With the grant authorization_code the config file needs ` + "`mcp_login_key: {env: VARIABLE}`" + ` or ` + "`{file: PATH}`" + `: the key
-that logins are sealed with in the database, 32 bytes in base64, as ` + "`turnctl mcp key`" + ` makes one. All workers, and whoever
-logs in, have the same.
+that encrypts logins in the database, 32 bytes in base64. ` + "`turnctl mcp key`" + ` creates one. All workers, and people
+who log in, need the same key.
 `
 
 const toolsIntro = `
 ## Built-in tools
 
-An agent has the tools that its ` + "`tools`" + ` names and no others. The effect says what running a call again would
-do: ` + "`none`" + ` reads only, ` + "`keyed`" + ` may run again with the same idempotency key, ` + "`once`" + ` is never started twice. A worker
-program of your own has these and its own.
+An agent can use the tools that its ` + "`tools`" + ` lists and no others. The effect says what repeating a call would
+do: ` + "`none`" + ` reads only, ` + "`keyed`" + ` may run again with the same idempotency key, ` + "`once`" + ` is never started twice. Your
+own worker program has these tools and those that you add.
 
 `
 
-// reference is the whole document.
+// reference returns the document.
 func reference() string {
 	var b strings.Builder
 	b.WriteString(intro)
@@ -191,7 +192,7 @@ func reference() string {
 		if s.Group != group {
 			group = s.Group
 			fmt.Fprintf(&b, "\n## %s\n\n", group)
-			row(&b, "Setting, flag, variable", "Type", "Accepted", "Default", "What it does")
+			row(&b, "Setting, flag, variable", "Type", "Accepted", "Default", "Description")
 			rule(&b, 5)
 		}
 		row(&b, names(s), unit(s), s.Bounds, code(s.Default), meaning(s))
@@ -219,7 +220,7 @@ func reference() string {
 		row(&b, code(k.Name), k.Type, k.Bounds, k.Default, k.Doc)
 	}
 	b.WriteString(toolsIntro)
-	row(&b, "Tool", "Effect", "What the model is told of it")
+	row(&b, "Tool", "Effect", "Description for the model")
 	rule(&b, 3)
 	for _, tool := range builtin.All(builtin.Deps{Notes: noNotes{}}) {
 		spec := tool.Spec()
@@ -228,7 +229,7 @@ func reference() string {
 	return b.String()
 }
 
-// noNotes lets the tools for notes be described.
+// noNotes is a note store for describing the tools for notes.
 type noNotes struct{ builtin.NoteStore }
 
 func mapping(b *strings.Builder, keys []config.MappingKey) {
@@ -240,7 +241,7 @@ func mapping(b *strings.Builder, keys []config.MappingKey) {
 
 func header(b *strings.Builder) {
 	b.WriteString("\n")
-	row(b, "Key", "Type", "Accepted", "Default", "What it does")
+	row(b, "Key", "Type", "Accepted", "Default", "Description")
 	rule(b, 5)
 }
 

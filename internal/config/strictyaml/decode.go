@@ -11,41 +11,41 @@ import (
 	"time"
 )
 
-// A Decoder fills structs from mappings and notes each fault with its line. A
-// field says by tags which keys it has and what they accept:
+// A Decoder fills structs from mappings and records each fault with its line. Tags of a field define its
+// keys and what they accept:
 //
-//	yaml:"key"      its key, or several keys of which one may be given
-//	needs:"text"    the key must be given; the text, if any, follows "is missing"
-//	in:"1 to 20"    bounds of a number or duration; "0, or 1 to 20" accepts 0 too
-//	of:"a, b, c"    the words that a text may be; a bool says whether it is the last one
-//	check:"name"    Checks[name] looks at a text, or at each text of a list
-//	once:"yes"      no text stands in the list twice
-//	names:"name"    Checks[name] looks at the keys of a map
+//	yaml:"key"      key, or several keys of which at most one may be given
+//	needs:"text"    the key is required; the text, if any, follows "is missing"
+//	in:"1 to 20"    range of a number or duration; "0, or 1 to 20" accepts 0 too
+//	of:"a, b, c"    allowed words of a text; a bool is true for the last word
+//	check:"name"    Checks[name] checks a text, or each text of a list
+//	once:"yes"      a list must not repeat a text
+//	names:"name"    Checks[name] checks the keys of a map
 //	as:"name"       Readers[name] reads the value, or each value of a map
-//	type:"text"     what Reference calls its type
+//	type:"text"     type in the Reference
 //
-// The fields of a struct without a key count as those of the struct around it. A value with a fault is set as
-// far as it can be read.
+// Fields of an embedded struct without a key count as fields of the outer struct. A value with a fault
+// may be set partially.
 type Decoder struct {
 	*Problems
-	// Checks return what follows the key in a fault, such as " must have a path"; empty: the text is good.
+	// Checks return the rest of a fault after the key, such as " must have a path"; empty: no fault.
 	Checks map[string]func(text string) string
-	// Readers get a pointer to the field.
+	// Readers read a value into the field that to points to.
 	Readers map[string]func(at Place, v *Node, to any)
 }
 
-// A Place is where a value stands.
+// A Place is the position of a value.
 type Place struct {
-	Where string // the whole key: "providers.acme.headers.X-Title"
-	Key   string // its last part: "X-Title"
+	Where string // full key: "providers.acme.headers.X-Title"
+	Key   string // last part of the key: "X-Title"
 	Line  int    // of the key
 }
 
-// JSON is any value, as JSON.
+// JSON is any value as JSON.
 type JSON = json.RawMessage
 
-// Decode fills the struct that to points to. where names the mapping and ends
-// with a dot; empty for the document itself.
+// Decode fills the struct that to points to. where is the key of the mapping with a final dot; empty for
+// the document.
 func (d *Decoder) Decode(where string, v *Node, to any) {
 	fields := map[string]reflect.Value{}
 	tags := map[string]reflect.StructTag{}
@@ -73,14 +73,14 @@ func (d *Decoder) Decode(where string, v *Node, to any) {
 		hint, needed := tags[keys[0]].Lookup("needs")
 		switch {
 		case len(given) > 1:
-			d.Add(v.Line, "%s has %s: give one of them", subject(where), strings.Join(given, " and "))
+			d.Add(v.Line, "%s has %s: set only one of them", subject(where), strings.Join(given, " and "))
 		case len(given) == 0 && needed:
 			d.Add(v.Line, "%s%s is missing%s", where, keys[0], hint)
 		}
 	}
 }
 
-// eachField calls each for the fields of a struct that have keys.
+// eachField calls each for every field of a struct that has keys.
 func eachField(of reflect.Value, each func(keys []string, tag reflect.StructTag, field reflect.Value)) {
 	for i := range of.NumField() {
 		field := of.Type().Field(i)
@@ -92,8 +92,8 @@ func eachField(of reflect.Value, each func(keys []string, tag reflect.StructTag,
 	}
 }
 
-// Entries goes through a mapping whose keys are names of the user's own. Each
-// name is looked at by the check; empty: any will do.
+// Entries calls each for the entries of a mapping whose keys are chosen by the user. check names the
+// check of the keys; empty: any key is allowed.
 func (d *Decoder) Entries(where string, v *Node, check string, each func(at Place, v *Node)) {
 	var names []string
 	for _, field := range v.Fields {
@@ -110,7 +110,7 @@ func (d *Decoder) Entries(where string, v *Node, check string, each func(at Plac
 	})
 }
 
-// Value reads one value into the variable that to points to, as the tag says.
+// Value reads one value into the variable that to points to, following the tag.
 func (d *Decoder) Value(at Place, v *Node, to any, tag reflect.StructTag) {
 	d.set(at, v, reflect.ValueOf(to).Elem(), tag)
 }
@@ -174,7 +174,7 @@ func (d *Decoder) set(at Place, v *Node, field reflect.Value, tag reflect.Struct
 		texts := d.texts(at, v, tag)
 		field.Set(reflect.ValueOf(texts))
 	default:
-		panic("strictyaml: no way to read " + at.Where)
+		panic("strictyaml: unsupported type of " + at.Where)
 	}
 }
 
@@ -197,14 +197,14 @@ func (d *Decoder) within(at Place, v *Node, err error, tag reflect.StructTag, va
 	}
 }
 
-// bound reads one end of a span: of durations where it has a unit.
+// bound parses a bound: an integer, or a duration if it has a unit.
 func bound(text string, tag reflect.StructTag) int64 {
 	if n, err := ParseInt(text); err == nil {
 		return n
 	}
 	span, err := ParseDuration(text)
 	if err != nil {
-		panic("strictyaml: no bounds: " + tag.Get("in"))
+		panic("strictyaml: invalid bounds: " + tag.Get("in"))
 	}
 	return int64(span)
 }
@@ -241,7 +241,7 @@ func (d *Decoder) texts(at Place, v *Node, tag reflect.StructTag) []string {
 	seen := map[string]bool{}
 	for i, text := range texts {
 		if tag.Get("once") != "" && seen[text] {
-			d.Add(v.Items[i].Line, "%s holds %q twice", at.Where, text)
+			d.Add(v.Items[i].Line, "%s has %q twice", at.Where, text)
 		}
 		seen[text] = true
 		d.check(at, v.Items[i], tag, text)
@@ -249,19 +249,18 @@ func (d *Decoder) texts(at Place, v *Node, tag reflect.StructTag) []string {
 	return texts
 }
 
-// A Key is one key of a mapping, for the reference of settings.
+// A Key describes a key of a mapping in the reference of settings.
 type Key struct {
 	Name    string // "max_rounds"; "budget.turn_tokens" within a mapping
 	Type    string // "text", "duration", "list of text", ...
 	Bounds  string // what is accepted; empty: anything of its type
-	Default string // what its absence means
-	Doc     string // what it does, with the meaning of 0
+	Default string // value or behaviour without the key
+	Doc     string // description, with the meaning of 0
 }
 
-// Reference lists the keys of a struct, and of those below it, by rows of their
-// name, bounds, default and meaning. Types are those of the fields, or of their
-// tag "type". Bounds that are empty, or go on after a space or comma, begin with
-// those of the tags.
+// Reference returns the keys of a struct and of nested structs. A row has a key's name, bounds, default
+// and description. The type is that of the field or its tag "type". Bounds that are empty or start with
+// a space or comma follow the bounds in the tags.
 func Reference(of any, rows [][4]string) []Key {
 	keys := make([]Key, len(rows))
 	for i, row := range rows {

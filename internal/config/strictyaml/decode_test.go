@@ -97,13 +97,13 @@ nam: x
 `)
 	want := `f:1: mode is "quick": it must be one of slow, fast
 f:1: name is missing: say who it is
-f:1: the settings has key and key_env: give one of them
+f:1: the settings has key and key_env: set only one of them
 f:2: speed must be text, not a number: put it in quotes
 f:3: count is 21: it must be 1 to 20
 f:4: ratio is 2.5: it must be 0 to 2
 f:5: wait is 600s: it must be 1s to 5m
 f:6: on must be true or false, not text
-f:7: list holds "a" twice
+f:7: list has "a" twice
 f:7: list is too long
 f:8: parts is too long
 f:8: parts.b.calls is 5: it must be 0, or 10 to 20

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind says what a Node is.
+// Kind is the kind of a Node.
 type Kind string
 
 // The kinds, worded for messages.
@@ -27,10 +27,10 @@ const (
 // A Node is one value of a document.
 type Node struct {
 	Kind   Kind
-	Line   int     // where it starts, from 1
-	Value  string  // Text, Number, Bool: what is written, quotes resolved
+	Line   int     // first line, from 1
+	Value  string  // Text, Number, Bool: the text without quotes
 	Items  []*Node // List
-	Fields []Field // Map, in the order written; keys may repeat
+	Fields []Field // Map, in the order of the file; keys may repeat
 }
 
 // A Field is one key of a mapping.
@@ -40,10 +40,10 @@ type Field struct {
 	Value *Node
 }
 
-// Scalar says that the node is text, a number, or true or false.
+// Scalar reports whether the node is text, a number or a bool.
 func (n *Node) Scalar() bool { return n.Kind == Text || n.Kind == Number || n.Kind == Bool }
 
-// Get returns the value of a mapping's key; nil: it has no such key.
+// Get returns the value of a mapping's key; nil: no such key.
 func (n *Node) Get(key string) *Node {
 	for _, field := range n.Fields {
 		if field.Key == key {
@@ -53,13 +53,12 @@ func (n *Node) Get(key string) *Node {
 	return nil
 }
 
-// AsText gives a text. The errors of the As methods lack a subject: "must be
-// text, not a list".
+// AsText returns the node as text. Errors of the As methods have no subject: "must be text, not a list".
 func (n *Node) AsText() (string, error) {
 	switch n.Kind {
 	case Text:
 		if strings.ContainsRune(n.Value, 0) || !utf8.ValidString(n.Value) {
-			return "", errors.New("must be text without NUL or broken characters")
+			return "", errors.New("must be valid UTF-8 text without NUL")
 		}
 		return n.Value, nil
 	case Number, Bool:
@@ -69,7 +68,7 @@ func (n *Node) AsText() (string, error) {
 	}
 }
 
-// AsInt gives a whole number.
+// AsInt returns the node as an integer.
 func (n *Node) AsInt() (int64, error) {
 	if n.Kind != Number {
 		return 0, n.not("a whole number")
@@ -77,7 +76,7 @@ func (n *Node) AsInt() (int64, error) {
 	return ParseInt(n.Value)
 }
 
-// AsFloat gives a number.
+// AsFloat returns the node as a number.
 func (n *Node) AsFloat() (float64, error) {
 	if n.Kind != Number {
 		return 0, n.not(Number)
@@ -85,7 +84,7 @@ func (n *Node) AsFloat() (float64, error) {
 	return ParseFloat(n.Value)
 }
 
-// AsBool gives true or false.
+// AsBool returns the node as a bool.
 func (n *Node) AsBool() (bool, error) {
 	if n.Kind != Bool {
 		return false, n.not(Bool)
@@ -93,8 +92,8 @@ func (n *Node) AsBool() (bool, error) {
 	return ParseBool(n.Value)
 }
 
-// AsDuration gives a duration: a text such as 90s, 2m or 1h30m, or a whole
-// number of seconds.
+// AsDuration returns the node as a duration: a text such as 90s, 2m or 1h30m, or a whole number of
+// seconds.
 func (n *Node) AsDuration() (time.Duration, error) {
 	if n.Kind != Number && n.Kind != Text {
 		return 0, n.not("a duration such as 90s or 2m")
@@ -102,7 +101,7 @@ func (n *Node) AsDuration() (time.Duration, error) {
 	return ParseDuration(n.Value)
 }
 
-// AsTexts gives a list of texts. The error may be about one of its items.
+// AsTexts returns the node as a list of texts. The error may be about one of its items.
 func (n *Node) AsTexts() ([]string, error) {
 	if n.Kind != List {
 		return nil, n.not("a list such as [one, two]")
@@ -122,21 +121,21 @@ func (n *Node) not(wanted Kind) error { return fmt.Errorf("must be %s, not %s", 
 
 var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
-// ParseInt reads a plain decimal whole number.
+// ParseInt parses a plain decimal integer.
 func ParseInt(text string) (int64, error) {
 	if !decimal.MatchString(text) {
 		return 0, errors.New("must be a whole number such as 12")
 	}
 	value, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
-		return 0, errors.New("is too large a number")
+		return 0, errors.New("is too large")
 	}
 	return value, nil
 }
 
 var fraction = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 
-// ParseFloat reads a plain decimal number.
+// ParseFloat parses a plain decimal number.
 func ParseFloat(text string) (float64, error) {
 	value, err := strconv.ParseFloat(text, 64)
 	if err != nil || !fraction.MatchString(text) {
@@ -145,7 +144,7 @@ func ParseFloat(text string) (float64, error) {
 	return value, nil
 }
 
-// ParseBool reads true or false, and nothing else.
+// ParseBool parses true or false.
 func ParseBool(text string) (bool, error) {
 	if text != "true" && text != "false" {
 		return false, errors.New("must be true or false")
@@ -153,8 +152,7 @@ func ParseBool(text string) (bool, error) {
 	return text == "true", nil
 }
 
-// ParseDuration reads a duration such as 90s or 2m; a bare whole number is
-// seconds.
+// ParseDuration parses a duration such as 90s or 2m; a bare integer is seconds.
 func ParseDuration(text string) (time.Duration, error) {
 	if decimal.MatchString(text) {
 		text += "s"
@@ -166,8 +164,7 @@ func ParseDuration(text string) (time.Duration, error) {
 	return value, nil
 }
 
-// FormatDuration writes a duration as settings do: in one unit where a whole
-// number of it will do.
+// FormatDuration formats a duration as settings are written: in whole hours or seconds if possible.
 func FormatDuration(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -181,8 +178,8 @@ func FormatDuration(d time.Duration) string {
 	}
 }
 
-// Plain gives the node as encoding/json knows values: string, json.Number,
-// bool, nil, []any, map[string]any. Of a repeated key the last counts.
+// Plain returns the node as a value of encoding/json: string, json.Number, bool, nil, []any or
+// map[string]any. The last of repeated keys wins.
 func (n *Node) Plain() any {
 	switch n.Kind {
 	case Number:

@@ -12,15 +12,14 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Limits of a document. The YAML library's time and stack grow with the square
-// of some of these.
+// Limits of a document. Time and stack of the YAML library grow quadratically with some of them.
 const (
 	MaxBytes = 64 << 10
 	MaxLines = 2000
 	maxDepth = 32
 )
 
-// A SyntaxError is a document that cannot be read as settings.
+// A SyntaxError says why a document cannot be parsed.
 type SyntaxError struct {
 	Line int
 	Text string
@@ -28,14 +27,13 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Text) }
 
-// Parse reads one document, LF line ends, whose first line counts as number
-// firstLine. An empty document is nil. The error is a *SyntaxError: the
-// first fault found.
+// Parse parses one document with LF line ends. Lines are numbered from firstLine. An empty document is
+// nil. The error is a *SyntaxError about the first fault.
 func Parse(source string, firstLine int) (node *Node, err error) {
 	p := &converter{offset: firstLine - 1}
 	defer func() {
-		if recover() != nil { // the library is not proof against every input
-			node, err = nil, p.fault(1, "this cannot be read as YAML")
+		if recover() != nil { // the library panics on some inputs
+			node, err = nil, p.fault(1, "invalid YAML")
 		}
 	}()
 	if len(source) > MaxBytes || strings.Count(source, "\n") > MaxLines {
@@ -52,7 +50,7 @@ func Parse(source string, firstLine int) (node *Node, err error) {
 	return p.document(file)
 }
 
-// converter turns the library's tree into Nodes.
+// converter converts the library's syntax tree into Nodes.
 type converter struct {
 	offset int
 }
@@ -64,16 +62,16 @@ func (p *converter) fault(line int, format string, args ...any) *SyntaxError {
 func (p *converter) libraryFault(err error) error {
 	e, ok := errors.AsType[yaml.Error](err)
 	if !ok || e.GetToken() == nil || e.GetToken().Position == nil {
-		return p.fault(1, "this cannot be read as YAML")
+		return p.fault(1, "invalid YAML")
 	}
 	hint := ""
 	if strings.Contains(e.GetMessage(), "not allowed in this context") {
-		hint = "; put a text that holds ': ' or begins with * & ! % @ in quotes"
+		hint = "; put text that has ': ' or begins with * & ! % @ in quotes"
 	}
-	return p.fault(e.GetToken().Position.Line, "this cannot be read as YAML: %s%s", e.GetMessage(), hint)
+	return p.fault(e.GetToken().Position.Line, "invalid YAML: %s%s", e.GetMessage(), hint)
 }
 
-// checkDepth refuses what would take the parser too deep.
+// checkDepth refuses documents that are nested too deeply for the parser's stack.
 func (p *converter) checkDepth(tokens token.Tokens) error {
 	flow, dashes, line := 0, 0, 0
 	for _, t := range tokens {
@@ -141,7 +139,7 @@ func (p *converter) node(from ast.Node, depth int) (*Node, error) {
 		node.Kind = Map
 		return node, p.fields(node, []*ast.MappingValueNode{v}, depth)
 	default:
-		return nil, p.fault(lineOf(from), "YAML anchors, aliases, tags and directives are not supported: put a text that begins with * & ! or %% in quotes")
+		return nil, p.fault(lineOf(from), "YAML anchors, aliases, tags and directives are not supported: put text that begins with * & ! or %% in quotes")
 	}
 	return node, nil
 }

@@ -41,7 +41,7 @@ func TestParseOfNothing(t *testing.T) {
 }
 
 func TestParseRefuses(t *testing.T) {
-	const notSupported = "YAML anchors, aliases, tags and directives are not supported: put a text that begins with * & ! or % in quotes"
+	const notSupported = "YAML anchors, aliases, tags and directives are not supported: put text that begins with * & ! or % in quotes"
 	for _, c := range []struct{ name, source, want string }{
 		{"two documents", "a: 1\n---\nb: 2", "line 3: only one YAML document is allowed"},
 		{"alias", "a: *b", "line 1: " + notSupported},
@@ -50,7 +50,7 @@ func TestParseRefuses(t *testing.T) {
 		{"merge key", "<<: {a: 1}", "line 1: a key must be plain text"},
 		{"number as key", "1: a", "line 1: a key must be plain text"},
 		{"key of several parts", "? a\n: b", "line 1: a key must be plain text"},
-		{"tabs", "a:\n\tb: 1", "line 2: this cannot be read as YAML: found character '\t' that cannot start any token"},
+		{"tabs", "a:\n\tb: 1", "line 2: invalid YAML: found character '\t' that cannot start any token"},
 		{"deep brackets", strings.Repeat("[", 60000), "line 1: the settings are nested too deeply"},
 		{"deep dashes", strings.Repeat("- ", 30000), "line 1: the settings are nested too deeply"},
 		{"deep steps", steps(40), "line 34: the settings are nested too deeply"},

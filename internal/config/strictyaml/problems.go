@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A Problem is one fault of a file.
+// A Problem is a fault of a file.
 type Problem struct {
-	Path string // as the caller named the file
-	Line int    // from 1; 0: the file as a whole
+	Path string // path of the file
+	Line int    // from 1; 0: the whole file
 	Text string // what is wrong and what to do
 }
 
@@ -21,18 +21,18 @@ func (p *Problem) Error() string {
 	return fmt.Sprintf("%s:%d: %s", p.Path, p.Line, p.Text)
 }
 
-// Problems gathers the faults of one file.
+// Problems collects the faults of a file.
 type Problems struct {
 	Path string
 	list []*Problem
 }
 
-// Add notes a fault.
+// Add adds a fault.
 func (p *Problems) Add(line int, format string, args ...any) {
 	p.list = append(p.list, &Problem{Path: p.Path, Line: line, Text: fmt.Sprintf(format, args...)})
 }
 
-// AddSyntax notes the error of Parse.
+// AddSyntax adds an error of Parse.
 func (p *Problems) AddSyntax(err error) {
 	if e, ok := errors.AsType[*SyntaxError](err); ok {
 		p.Add(e.Line, "%s", e.Text)
@@ -41,16 +41,15 @@ func (p *Problems) AddSyntax(err error) {
 	p.Add(0, "%s", err)
 }
 
-// Any says that there is a fault.
+// Any reports whether there is a fault.
 func (p *Problems) Any() bool { return len(p.list) > 0 }
 
-// Err joins the faults in the order of their lines; nil when there are none.
-// Each is a *Problem.
+// Err returns the joined faults in the order of their lines, or nil. Each is a *Problem.
 func (p *Problems) Err() error {
 	return errors.Join(p.Errors()...)
 }
 
-// Errors lists the faults in the order of their lines.
+// Errors returns the faults in the order of their lines.
 func (p *Problems) Errors() []error {
 	slices.SortStableFunc(p.list, func(a, b *Problem) int { return a.Line - b.Line })
 	errs := make([]error, len(p.list))
@@ -60,7 +59,7 @@ func (p *Problems) Errors() []error {
 	return errs
 }
 
-// Split gives the errors that were joined into err, or else err alone; none for nil.
+// Split returns the errors joined into err, or err itself if it is not joined; none for nil.
 func Split(err error) []error {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return joined.Unwrap()
@@ -71,10 +70,9 @@ func Split(err error) []error {
 	return []error{err}
 }
 
-// Fields calls each for the keys of a mapping that are known, in the order
-// written, and notes a fault for every other key, for a repeated one, and for
-// one without a value. where names the mapping in messages and ends with a
-// dot; empty for the document itself.
+// Fields calls each for the known keys of a mapping, in the order of the file, and adds a fault for each
+// unknown or repeated key and each key without a value. where is the key of the mapping with a final
+// dot; empty for the document.
 func (p *Problems) Fields(where string, mapping *Node, known []string, each func(Field)) {
 	if mapping.Kind != Map {
 		p.Add(mapping.Line, "%s must be a mapping of keys to values, not %s", subject(where), mapping.Kind)
@@ -89,7 +87,7 @@ func (p *Problems) Fields(where string, mapping *Node, known []string, each func
 		case repeated:
 			p.Add(field.Line, "key %q is already set on line %d", where+field.Key, line)
 		case field.Value.Kind == Null:
-			p.Add(field.Line, "key %q has no value: give it one or remove the line", where+field.Key)
+			p.Add(field.Line, "key %q has no value: set it or remove the line", where+field.Key)
 		default:
 			each(field)
 		}
@@ -106,8 +104,7 @@ func subject(where string) string {
 	return strings.TrimSuffix(where, ".")
 }
 
-// suggestion is " (did you mean "x"?)" for the known word nearest to word, or
-// empty when none is near.
+// suggestion returns " (did you mean "x"?)" for the known word nearest to word, or "" if none is near.
 func suggestion(word string, known []string) string {
 	best := Nearest(word, known)
 	if best == "" {
@@ -116,8 +113,8 @@ func suggestion(word string, known []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// Nearest is the known word that word may be a slip of, or empty. The known
-// words are in lower case; the case of word does not count.
+// Nearest returns the known word that is most similar to word, or "" if none is similar. Known words
+// must be in lower case; the case of word is ignored.
 func Nearest(word string, known []string) string {
 	best, bestDistance := "", 1+max(1, min(3, len(word)/3))
 	for _, candidate := range known {
@@ -128,8 +125,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// distance counts the insertions, deletions, replacements and swaps of
-// adjacent bytes that turn a into b.
+// distance returns the edit distance of a and b: insertions, deletions, replacements and swaps of
+// adjacent bytes.
 func distance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
