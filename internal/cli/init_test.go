@@ -29,7 +29,7 @@ func TestInit(t *testing.T) {
 		!strings.Contains(made.Next[2], `enqueue --agent helper --wait "`) {
 		t.Errorf("next are %q", made.Next)
 	}
-	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no faults\n" || got.stderr != "" {
+	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no errors\n" || got.stderr != "" {
 		t.Errorf("%+v", got)
 	}
 	text, err := os.ReadFile("turnkeeper.yaml")
@@ -84,7 +84,7 @@ func TestInitNeverOverwrites(t *testing.T) {
 			}
 			for range 2 {
 				got := run(t, turnctl.Program(), nil, "", "init")
-				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr, there+" is there already: nothing was written") {
+				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr, there+" already exists: nothing was written") {
 					t.Errorf("%+v", got)
 				}
 			}

@@ -284,7 +284,7 @@ func TestLists(t *testing.T) {
 			})
 		},
 		"top": func(s *term.Screen) {
-			drawSight(s, utcNow, sight{
+			drawTop(s, utcNow, topState{
 				Figures: operate.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 40, Failed: 1, Tokens: 123456, Now: utcNow.Now},
 				Down: []turnkeeper.ModelHealth{
 					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},

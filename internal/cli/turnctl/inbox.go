@@ -51,7 +51,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.Message) {
 	t.Print(s)
 }
 
-// messageCell is how a message stands.
+// messageCell returns the status of a message.
 func messageCell(m turnkeeper.Message, c term.Clock) term.Cell {
 	state, note := words.Standing(m, c.Ago)
 	cell := stateCell(state)
