@@ -75,6 +75,7 @@ func TestBadInput(t *testing.T) {
 		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
 		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
 		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "usage: turnctl show ID|latest"},
+		{"no such error class", turnctl.Program(), "", []string{"retry", "--failed", "--error-class", "overlaoded"}, 2, `--error-class is "overlaoded": it must be one of rate_limited, overloaded,`},
 		{"schedule without name", turnctl.Program(), "", []string{"schedules", "pause", "watcher/"}, 2, "give AGENT or AGENT/NAME"},
 		{"schedule of no agent", turnctl.Program(), "", []string{"schedules", "pause", "/x"}, 2, "give AGENT or AGENT/NAME"},
 		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause", " "}, 2, "give a reason"},

@@ -95,7 +95,7 @@ func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stu
 	return stuck
 }
 
-// errorClasses are the classes of model errors.
+// errorClasses are the error classes of failed turns: those of model errors, and those that package agentturn sets.
 func errorClasses() (words []string) {
 	for _, class := range []inference.Class{
 		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
@@ -103,7 +103,7 @@ func errorClasses() (words []string) {
 	} {
 		words = append(words, string(class))
 	}
-	return words
+	return append(words, string(turnkeeper.StopMaxDuration), string(turnkeeper.StopBudget), "internal")
 }
 
 // adviceOfModel says how to fix a model that is down, by the class of its newest failure.

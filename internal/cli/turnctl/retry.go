@@ -48,6 +48,9 @@ with one --error-class ("turnctl show" prints that of a turn): one of
 				if len(args) > 0 || cmd.Flags().Changed("turn") || anyway {
 					return shell.Misused("--failed goes with --since, --agent and --error-class only")
 				}
+				if err := shell.OneOf("--error-class", scope.ErrorClass, errorClasses()); err != nil {
+					return err
+				}
 				if turn.agent != "" {
 					scope.Agents = []string{turn.agent}
 				}
