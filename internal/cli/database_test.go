@@ -255,6 +255,12 @@ func TestSteering(t *testing.T) {
 	if got := ctl("schedules", "run", "watcher/none"); got.code == 0 || !strings.Contains(got.stderr, "there is no schedule watcher/none") {
 		t.Errorf("run of none: %+v", got)
 	}
+	if _, err := store.Pool().Exec(t.Context(), "update turnkeeper.schedules set active = false where agent = 'watcher'"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ctl("schedules", "run", "watcher"); got.code != 6 || !strings.Contains(got.stderr, "schedule watcher/default has ended: the file of agent watcher no longer has it") {
+		t.Errorf("run of an ended one: %+v", got)
+	}
 
 	type scheduler struct {
 		PausedReason string `json:"paused_reason"`

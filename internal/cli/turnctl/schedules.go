@@ -3,6 +3,7 @@ package turnctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -154,7 +155,10 @@ func runSchedule(s *shell.Session) *cobra.Command {
 		Use: "run AGENT[/NAME]", Short: "Run a schedule now, in addition to its slots", Args: shell.ExactArgs(1),
 		Long: `Enqueue the message of a schedule now. This does not change its next slot, and works
 for a paused schedule too. If a message of the schedule is already waiting, the
-command enqueues no other.`,
+command enqueues no other. A schedule that has ended, because its agent's file no
+longer has it, cannot be run.
+
+` + shell.RefusedHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			which, err := parseTarget(args[0])
 			if err != nil {
@@ -163,7 +167,7 @@ command enqueues no other.`,
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				id, waiting, err := db.Store.RunSchedule(cmd.Context(), which.agent, which.name)
 				if errors.Is(err, turnkeeper.ErrNotFound) {
-					return shell.NotFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
+					return notRun(cmd.Context(), db.Store, which)
 				}
 				if err != nil {
 					return err
@@ -178,6 +182,17 @@ command enqueues no other.`,
 			})
 		},
 	}
+}
+
+// notRun says why RunSchedule did not find a schedule: it has ended, or does not exist.
+func notRun(ctx context.Context, store *operate.Store, which target) error {
+	switch _, err := findSchedule(ctx, store, which); {
+	case err == nil:
+		return shell.Refused(fmt.Errorf("schedule %s has ended: the file of agent %s no longer has it", which, which.agent))
+	case !errors.Is(err, turnkeeper.ErrNotFound):
+		return err
+	}
+	return shell.NotFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
 }
 
 // setSchedule changes the times of a schedule.

@@ -145,5 +145,6 @@ func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Cont
 // turnctlExitHelp lists all exit codes of turnctl.
 const turnctlExitHelp = shell.ExitHelp + `
   5  events --follow: the turn failed or was cancelled
-  6  cancel, retry, webhooks, init: not possible in the current state; tools call: not confirmed
+  6  cancel, retry, schedules run, webhooks, init: not possible in the current state;
+     tools call: not confirmed
   130  stopped by a signal before the end`
