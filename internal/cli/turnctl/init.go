@@ -35,9 +35,13 @@ agents/helper.md, into the current folder. It needs no database, and prints the
 next commands.
 
 It never overwrites: if one of the files exists, it writes nothing and ends with
-exit code 6.`,
+exit code 6. It refuses --config: the file is always named turnkeeper.yaml.`,
 		Example: `  mkdir shop && cd shop && turnctl init`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The next commands would read another file than the one written here.
+			if value, _ := s.Getenv("TURNKEEPER_CONFIG"); cmd.Flags().Changed("config") || value != "" {
+				return shell.Misused("init writes %s into the current folder: omit --config, and unset TURNKEEPER_CONFIG", config.DefaultFile)
+			}
 			agent := filepath.Join("agents", "helper.md")
 			if err := writeNew([]newFile{{config.DefaultFile, starterConfig}, {agent, starterAgent}}); err != nil {
 				return err
