@@ -76,6 +76,7 @@ type topView struct {
 	Elsewhere       int             `json:"waiting_turns"`
 	EndedPerMin     int             `json:"ended_last_minute"`
 	SucceededPerMin int             `json:"succeeded_last_minute"`
+	DegradedPerMin  int             `json:"degraded_last_minute"`
 	FailedPerMin    int             `json:"failed_last_minute"`
 	TokensPerMin    int64           `json:"tokens_last_minute"`
 	Down            []views.Model   `json:"models_down"`
@@ -87,7 +88,7 @@ type topView struct {
 
 func viewTop(v topState) topView {
 	return topView{
-		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
 		views.All(v.Down, views.OfModel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
 		views.All(v.Lanes, views.OfLane),
 	}
@@ -221,7 +222,7 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 	}
 	s.Line("queue    %s, %s", term.Plural(v.Waiting, "message"), oldest)
 	s.Line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.Elsewhere)
-	s.Line("minute   %s, %d succeeded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Failed, term.Thousands(v.Tokens))
+	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
 	for i, m := range v.Down {
 		label := "         "
 		if i == 0 {
