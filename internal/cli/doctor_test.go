@@ -3,9 +3,12 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,7 +110,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	diagnose(t, env).wants(t, "fail", "workers", "0 alive with 0 slots; 1 message waits", "start one: ")
 
 	s.beat("host-1")
-	s.exec("update turnkeeper.worker_heartbeat set takeover_after = interval '1 hour'") // it does not fall silent, however long this takes
+	s.keepAlive("host-1") // however long this takes
 	s.registerFile(dir, "echo", "---\nmodel: demo/script\ntools: [clock]\n---\nYou answer.\n", "demo/script")
 	d = diagnose(t, env)
 	d.wants(t, "ok", "workers")
@@ -237,6 +240,26 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	d := diagnose(t, env)
 	d.wants(t, "fail", "provider dead", "cannot be reached")
 	d.lacks(t, "context window")
+}
+
+// A server without a list of models may still serve calls, so doctor does not fail it.
+func TestDoctorOnAProviderWithoutModelList(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+			defer server.Close()
+			env := nowhere(t)
+			env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
+			config := "providers:\n  plain: {base_url: '" + server.URL + "/v1'}\n"
+			if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "echo.md"), []byte("---\nmodel: plain/large\n---\nHello.\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			diagnose(t, env).wants(t, "ok", "provider plain", "cannot list models: they are not checked")
+		})
+	}
 }
 
 // What a model's state says that never was asked, was, and that nobody asks any more.
