@@ -138,16 +138,13 @@ const (
 	WorkerStopped  WorkerState = "stopped"
 )
 
-// leastSilence is what a worker without TakeoverAfter, or with a very short one,
-// may be silent for and still counts as alive.
-const leastSilence = 15 * time.Second
-
-// State is how the process stands, by when it last gave a sign of life.
+// State returns the state of the process. It is silent after SilentAfter, whatever its TakeoverAfter: that is
+// when other workers take over its turns, and until when the scheduler counts its slots.
 func (h Heartbeat) State() WorkerState {
 	switch {
 	case !h.StoppedAt.IsZero():
 		return WorkerStopped
-	case h.Silent > max(h.TakeoverAfter, leastSilence):
+	case h.Silent > SilentAfter:
 		return WorkerSilent
 	case h.Slots == 0 && len(h.Roles) > 0 && !slices.Contains(h.Roles, RoleWorker):
 		return WorkerServing

@@ -18,8 +18,8 @@ func workersCommand(s *shell.Session) *cobra.Command {
 		Use: "workers", Short: "List worker processes, including those that ended in the last hour", Args: cobra.NoArgs,
 		Long: `List worker processes, including those that ended in the last hour. Each is alive,
 serving (it does not have the role worker, so it takes no turns), draining (it is
-shutting down and takes no more turns), silent (lost: other workers take over its
-turns) or stopped.`,
+shutting down and takes no more turns), silent (no heartbeat for 15 s: other workers
+take over its turns after takeover_after) or stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Heartbeat, error) {
 				return store.Workers(ctx)
