@@ -138,12 +138,13 @@ const (
 	WorkerStopped  WorkerState = "stopped"
 )
 
-// State returns the state of the process. A process is silent after TakeoverAfter, but not before SilentAfter.
+// State returns the state of the process. It is silent after SilentAfter, whatever its TakeoverAfter: that is
+// when other workers take over its turns, and until when the scheduler counts its slots.
 func (h Heartbeat) State() WorkerState {
 	switch {
 	case !h.StoppedAt.IsZero():
 		return WorkerStopped
-	case h.Silent > max(h.TakeoverAfter, SilentAfter):
+	case h.Silent > SilentAfter:
 		return WorkerSilent
 	case h.Slots == 0 && len(h.Roles) > 0 && !slices.Contains(h.Roles, RoleWorker):
 		return WorkerServing

@@ -59,8 +59,8 @@ type Silence struct {
 	Until   time.Time     // when the turn goes to another worker, by the scheduler's next look after that
 }
 
-// SilentAfter is how long a worker may be silent before that is told of: longer than any pause
-// between two signs of life.
+// SilentAfter is how long a worker may send no heartbeat before all views call it silent: longer
+// than any pause between two heartbeats.
 const SilentAfter = 15 * time.Second
 
 // An UnderWay is what a running turn does at the moment.

@@ -87,7 +87,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 	}
 	m := decode[message](t, h.ask("GET", "/v1/messages/2", ""))
 	if m.Outcome != nil || len(m.Waits) == 0 || m.Waits[0].Reason != "lane_held" || m.Waits[0].Until == nil || m.Waits[0].TurnID == nil ||
-		!strings.HasPrefix(m.Waits[0].Detail, fmt.Sprintf("turn %d of worker worker-1 holds lane clerk, until at most ", running.id)) {
+		!strings.HasPrefix(m.Waits[0].Detail, fmt.Sprintf("turn %d of worker worker-1 holds lane clerk, at most until ", running.id)) {
 		t.Errorf("%+v", m)
 	}
 	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})

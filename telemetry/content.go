@@ -9,13 +9,13 @@ import (
 	"turnkeeper/inference"
 )
 
-// Bounds of what is shown of a conversation, where that is asked for.
+// Limits of conversation text in spans, with Options.Content.
 const (
 	shownChars    = 4000 // of one text
 	shownMessages = 40   // of one request, the newest
 )
 
-// The shapes of messages in the conventions.
+// The message format of the GenAI conventions.
 type (
 	part struct {
 		Type      string `json:"type"` // text, tool_call, tool_call_response
@@ -32,7 +32,7 @@ type (
 	}
 )
 
-// shown is a text with secrets masked, and bounded.
+// shown masks secrets and cuts the text.
 func (t *Telemetry) shown(text string) string {
 	text = t.mask(text)
 	if utf8.RuneCountInString(text) <= shownChars {
@@ -41,7 +41,7 @@ func (t *Telemetry) shown(text string) string {
 	return string([]rune(text)[:shownChars]) + "…"
 }
 
-// asked are the attributes of what a model is asked.
+// asked returns the attributes of a model's request.
 func (t *Telemetry) asked(r inference.Request) []attribute.KeyValue {
 	var system []part
 	var messages []message
@@ -74,7 +74,7 @@ func (t *Telemetry) callsOf(calls []inference.Call) (parts []part) {
 	return parts
 }
 
-// said are the attributes of what a model answered.
+// said returns the attributes of a model's answer.
 func (t *Telemetry) said(r inference.Response) []attribute.KeyValue {
 	answer := t.partsOf(inference.Message{Role: inference.RoleAssistant, Text: r.Text, Calls: r.Calls})
 	return []attribute.KeyValue{jsonAttribute("gen_ai.output.messages", []message{

@@ -1,13 +1,12 @@
-// Package telemetry tells the outside what a process does: traces and metrics by
-// OpenTelemetry, sent by OTLP over HTTP, and the same metrics for Prometheus to
-// read. It is the one importer of OpenTelemetry's SDK and of Prometheus; what it
-// tells of comes through the narrow interfaces of the packages that know it
+// Package telemetry exports traces and metrics by OpenTelemetry (OTLP over HTTP),
+// and the same metrics for Prometheus. It is the only importer of OpenTelemetry's
+// SDK and of Prometheus. Other packages report to it through narrow interfaces
 // (agentturn.Observer, scheduler.Observer, and functions).
 //
 // Nothing here blocks or fails a turn: spans go to a bounded queue that drops what
-// does not fit, numbers are added up in memory, and all sending is done by
-// goroutines of its own. What a conversation says is in no span, metric or log,
-// unless Options.Content asks for it.
+// does not fit, metrics are added up in memory, and separate goroutines send them.
+// No span, metric or log contains text of a conversation, unless Options.Content
+// is set.
 //
 // A Telemetry is safe for concurrent use. It knows no database.
 package telemetry

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// An environment is what OpenTelemetry's own variables say.
+// An environment reads OpenTelemetry's standard variables.
 type environment struct {
 	get  func(string) string
 	errs []error
 }
 
-// A signal is something that is sent.
+// A signal is a kind of telemetry.
 type signal struct {
 	name     string // traces, metrics
 	exporter string // the variable that says who gets it
@@ -27,7 +27,7 @@ var (
 	metrics = signal{"metrics", "OTEL_METRICS_EXPORTER", "/v1/metrics"}
 )
 
-// variable is the name of an OTLP variable that is for this signal alone.
+// variable returns the name of the OTLP variable for this signal only.
 func (s signal) variable(what string) string {
 	return "OTEL_EXPORTER_OTLP_" + strings.ToUpper(s.name) + "_" + what
 }
@@ -36,7 +36,7 @@ func (e *environment) bad(format string, args ...any) {
 	e.errs = append(e.errs, fmt.Errorf(format, args...))
 }
 
-// disabled says that OTEL_SDK_DISABLED is true.
+// disabled reports whether OTEL_SDK_DISABLED is true.
 func (e *environment) disabled() bool {
 	switch value := e.get("OTEL_SDK_DISABLED"); strings.ToLower(value) {
 	case "", "false":
@@ -49,7 +49,7 @@ func (e *environment) disabled() bool {
 	}
 }
 
-// endpoint is where a signal is sent to, as a whole URL; empty: nowhere.
+// endpoint returns the full URL that a signal is sent to, or "" if it is not sent.
 func (e *environment) endpoint(s signal, base string) string {
 	switch who := e.get(s.exporter); who {
 	case "", "otlp":
@@ -79,8 +79,8 @@ func (e *environment) endpoint(s signal, base string) string {
 	return where
 }
 
-// CheckEndpoint says what is wrong with the URL of an OTLP receiver, or nil. It
-// does not repeat the URL, which may hold a secret.
+// CheckEndpoint validates the URL of an OTLP receiver. Its error does not contain
+// the URL, which may hold a secret.
 func CheckEndpoint(text string) error {
 	u, err := url.Parse(text)
 	switch {
@@ -95,8 +95,8 @@ func CheckEndpoint(text string) error {
 	}
 }
 
-// check finds what is wrong with the variables that the exporter of a signal reads
-// by itself: it would only complain and go on.
+// check validates the variables that the exporter of a signal reads itself: the
+// exporter would only log errors.
 func (e *environment) check(s signal) {
 	both := func(what string) [2]string { return [2]string{"OTEL_EXPORTER_OTLP_" + what, s.variable(what)} }
 	for _, name := range both("PROTOCOL") {
@@ -142,7 +142,8 @@ func (e *environment) millis(name string) {
 	}
 }
 
-// pairs does not repeat the value, which may be a secret.
+// pairs validates a list of pairs. Its error does not contain the value, which may
+// be a secret.
 func (e *environment) pairs(name string) {
 	for pair := range strings.SplitSeq(e.get(name), ",") {
 		key, value, ok := strings.Cut(pair, "=")

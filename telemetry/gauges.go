@@ -10,10 +10,10 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// A Queue is what waits in the whole database.
+// A Queue counts what waits and runs in the whole database.
 type Queue struct {
 	Messages               int           // in the inbox
-	Oldest                 time.Duration // the oldest of them is due for so long
+	Oldest                 time.Duration // how long the oldest of them has been due
 	Running, Queued, Waits int           // turns
 
 	down map[string]bool // models
@@ -23,14 +23,14 @@ type Queue struct {
 type Pool struct {
 	Name            string
 	Used, Idle, Max int
-	Waits           int64         // times that somebody had to wait for a connection
-	Waited          time.Duration // all of these together
+	Waits           int64         // number of waits for a connection
+	Waited          time.Duration // total time of these waits
 }
 
-// Sources are asked when somebody reads the metrics. nil: there is nothing to tell.
+// Sources are called when metrics are read. A nil source has no metrics.
 type Sources struct {
-	// Queue reads the database. It is asked at most once in some seconds, however
-	// often the metrics are read, and given up after two.
+	// Queue reads the database. It is called at most every few seconds, however
+	// often the metrics are read, with a timeout of two seconds.
 	Queue func(context.Context) (Queue, error)
 	// Models reads which models are down, at most as often as Queue.
 	Models   func(context.Context) (down map[string]bool, err error)
@@ -39,13 +39,13 @@ type Sources struct {
 	Watchers func() int // of events
 }
 
-// Bounds of the look at the database.
+// Limits of the queries.
 const (
 	queueTime = 2 * time.Second
 	queueKept = 5 * time.Second
 )
 
-// Watch has the sources asked from now on. It is called once.
+// Watch registers the sources. Call it once.
 func (t *Telemetry) Watch(s Sources) error {
 	m := maker{meter: t.meter}
 	w := &watch{Sources: s, tele: t}
@@ -70,7 +70,7 @@ func (m *maker) observedCounter(d Metric) metric.Float64ObservableCounter {
 	return c
 }
 
-// A watch is the sources with what they are told to.
+// A watch reads the sources into their instruments.
 type watch struct {
 	Sources
 	tele *Telemetry
@@ -123,8 +123,8 @@ func (w *watch) lookAtPools(o metric.Observer) {
 	}
 }
 
-// current is the queue as it was some seconds ago at most. Whoever comes while
-// it is read waits for that reading.
+// current returns the queue, at most some seconds old. Concurrent calls share one
+// query.
 func (w *watch) current(ctx context.Context) (Queue, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *watch) current(ctx context.Context) (Queue, bool) {
 	return q, w.known
 }
 
-// Ticked tells of a pass of this process's scheduler.
+// Ticked records a tick of this process's scheduler.
 func (t *Telemetry) Ticked(busy bool, took time.Duration, err error) {
 	outcome := "done"
 	switch {
@@ -160,8 +160,8 @@ func (t *Telemetry) Ticked(busy bool, took time.Duration, err error) {
 	}
 }
 
-// WorkerLost tells of a lease that was taken from a lost worker. closed says that
-// its turn was ended by that. A turn with rounds was to go on with the results of their tools.
+// WorkerLost records a lease reclaimed from a lost worker. closed says that its
+// turn was ended too. A turn with rounds would have continued with their tool results.
 func (t *Telemetry) WorkerLost(agent string, closed bool, rounds int) {
 	t.metrics.lost.Add(always, 1, with(labelAgent, agent))
 	if closed {
@@ -172,5 +172,5 @@ func (t *Telemetry) WorkerLost(agent string, closed bool, rounds int) {
 	}
 }
 
-// lastTick is when the scheduler last looked; nil: never.
+// lastTick is the time of the scheduler's last tick; nil: never.
 type lastTick = atomic.Pointer[time.Time]

@@ -7,12 +7,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Ids gives spans that several processes speak of the ids that follow from the
-// database, and all others random ones.
+// Ids generates span ids: derived from the database for spans that several
+// processes refer to, and random for all others.
 type ids struct{}
 
-// A wantedID is the id that the next span is to have. It travels in the context of
-// that span's start alone.
+// A wantedID is the id for the next span. It is passed only in the context of that
+// span's start.
 type wantedID struct {
 	trace trace.TraceID
 	span  trace.SpanID
@@ -24,7 +24,7 @@ func wanting(ctx context.Context, t trace.TraceID, s trace.SpanID) context.Conte
 	return context.WithValue(ctx, wantedKey{}, wantedID{t, s})
 }
 
-// NewIDs are those of a span without a parent.
+// NewIDs returns the ids of a span without a parent.
 func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	if w, ok := ctx.Value(wantedKey{}).(wantedID); ok {
 		return w.trace, w.span
@@ -34,7 +34,7 @@ func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return t, randomSpan()
 }
 
-// NewSpanID is that of a span with a parent.
+// NewSpanID returns the id of a span with a parent.
 func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 	if w, ok := ctx.Value(wantedKey{}).(wantedID); ok {
 		return w.span

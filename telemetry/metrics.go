@@ -13,8 +13,8 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// instruments are what numbers are told to. Those that are looked up when
-// somebody reads are in gauges.go.
+// instruments are the counters and histograms. Gauges, which are read on demand,
+// are in gauges.go.
 type instruments struct {
 	continuations, continuationErrors  metric.Int64Counter
 	iterations                         metric.Int64Histogram
@@ -41,7 +41,7 @@ func newInstruments(meter metric.Meter) (*instruments, error) {
 	return i, errors.Join(m.errs...)
 }
 
-// A maker makes instruments of what the catalogue says.
+// A maker creates the instruments of the catalogue.
 type maker struct {
 	meter metric.Meter
 	errs  []error
@@ -71,7 +71,7 @@ func (m *maker) times(d Metric) metric.Float64Histogram {
 	return h
 }
 
-// with are labels: their names and values by turns.
+// with returns labels from alternating names and values.
 func with(pairs ...string) metric.MeasurementOption {
 	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
 	for n := 0; n < len(pairs); n += 2 {
@@ -83,7 +83,7 @@ func with(pairs ...string) metric.MeasurementOption {
 // Instruments need no context: they add up in memory.
 var always = context.Background()
 
-// granted tells how long it took until somebody had the turn.
+// granted records the time until a worker started the turn.
 func (i *instruments) granted(_ context.Context, r turnkeeper.Record) {
 	ready := r.ReadySince
 	if r.Turn.Dispatches <= 1 && !r.Message.DueAt.IsZero() {
@@ -103,7 +103,7 @@ func (i *instruments) dispatched(turn turnkeeper.Turn, outcome string) {
 	i.dispatches.Add(always, 1, with(labelAgent, turn.Agent, labelOutcome, outcome))
 }
 
-// ended tells of a turn that has ended here.
+// ended records the end of a turn on this process.
 func (i *instruments) ended(turn turnkeeper.Turn, e agentturn.DispatchEnd, took time.Duration) {
 	state, stop := string(e.Outcome.State), string(e.Outcome.StopReason)
 	i.turns.Add(always, 1, with(labelAgent, turn.Agent, labelState, state, labelStop, stop))
@@ -120,8 +120,8 @@ func (i *instruments) ended(turn turnkeeper.Turn, e agentturn.DispatchEnd, took 
 	i.continuationTime.Record(always, e.Continued.Seconds(), agent)
 }
 
-// failedToContinue says that an error ended a turn that had called tools, or had gone on with their
-// results: most often the first call of the model after them is what fails.
+// failedToContinue reports whether an error ended a turn that had called tools or had continued with their
+// results: usually the first model call after them fails.
 func failedToContinue(e agentturn.DispatchEnd) bool {
 	switch e.Outcome.StopReason {
 	case turnkeeper.StopInferenceError, turnkeeper.StopWorkerLost, turnkeeper.StopBudget:
@@ -131,7 +131,7 @@ func failedToContinue(e agentturn.DispatchEnd) bool {
 	}
 }
 
-// modelCalled tells of one attempt at a model call.
+// modelCalled records one attempt at a model call.
 func (i *instruments) modelCalled(b agentturn.ModelBegin, e agentturn.ModelEnd, took time.Duration) {
 	labels := []string{"gen_ai.operation.name", "chat", "gen_ai.provider.name", providerName(b.Provider), "gen_ai.request.model", b.Model}
 	if e.Err != nil {
@@ -167,15 +167,15 @@ func (i *instruments) toolRan(tool string, state turnkeeper.CallState, took time
 	i.toolTime.Record(always, took.Seconds(), with(labelTool, tool, labelState, string(state)))
 }
 
-// Request tells of one HTTP request that was answered. route is the pattern that
-// it matched; empty: none.
+// Request records an answered HTTP request. route is the pattern that it matched,
+// or empty.
 func (t *Telemetry) Request(method, route string, status int, took time.Duration) {
 	t.metrics.http.Record(always, took.Seconds(), with(
 		"http.request.method", method, "http.route", route, "http.response.status_code", strconv.Itoa(status),
 	))
 }
 
-// Delivery tells of one attempt to push a reply to a webhook.
+// Delivery records an attempt to push a reply to a webhook.
 func (t *Telemetry) Delivery(webhook, outcome string, took time.Duration) {
 	t.metrics.deliveries.Record(always, took.Seconds(), with(labelWebhook, webhook, labelOutcome, outcome))
 }

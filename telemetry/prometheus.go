@@ -13,13 +13,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Bounds of answers to those who read the metrics.
+// Limits of reads of the metrics.
 const (
 	scrapeTime  = 10 * time.Second
 	scrapesOnce = 4 // at the same time
 )
 
-// newPrometheus is what Prometheus reads, and by what.
+// newPrometheus returns the exporter for Prometheus and its HTTP handler.
 func newPrometheus() (sdkmetric.Reader, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -31,11 +31,11 @@ func newPrometheus() (sdkmetric.Reader, http.Handler, error) {
 	return reader, handler, nil
 }
 
-// exactNames gives the metrics whose names are promised that name: the exporter
-// adds unit and kind to it, as is the custom for all others.
+// exactNames restores the names of metrics that must not change: the exporter
+// appends unit and kind to all names.
 type exactNames struct{ prometheus.Gatherer }
 
-// Gather is of prometheus.Gatherer.
+// Gather implements prometheus.Gatherer.
 func (g exactNames) Gather() ([]*dto.MetricFamily, error) {
 	families, err := g.Gatherer.Gather()
 	for _, family := range families {
@@ -46,7 +46,7 @@ func (g exactNames) Gather() ([]*dto.MetricFamily, error) {
 	return families, err
 }
 
-// exact are promised names by what the exporter makes of them.
+// exact maps the exporter's names to the exact ones.
 var exact = func() map[string]string {
 	names := map[string]string{}
 	for _, m := range Metrics() {

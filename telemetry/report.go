@@ -9,23 +9,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// reportEvery bounds how often the log tells that telemetry fails: a receiver that
-// is away fails every few seconds.
+// reportEvery is the minimum interval between log lines about failures: an
+// unreachable receiver fails every few seconds.
 const reportEvery = time.Minute
 
-// reporter passes errors of the exporters on to the log. OpenTelemetry has one
-// place for them in a process, and without it they go to the standard error.
+// reporter logs errors of the exporters. OpenTelemetry has one error handler per
+// process, by default standard error.
 type reporter struct {
 	log  *zap.Logger
 	mask func(string) string
 
 	mu     sync.Mutex
 	last   time.Time
-	silent int // errors since
+	silent int // errors since the last line
 	over   bool
 }
 
-// Handle is of otel.ErrorHandler.
+// Handle implements otel.ErrorHandler.
 func (r *reporter) Handle(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -33,11 +33,11 @@ func (r *reporter) Handle(err error) {
 		r.silent++
 		return
 	}
-	r.log.Warn("telemetry could not be sent; turns go on", zap.String("error", r.mask(err.Error())), zap.Int("errors_before", r.silent))
+	r.log.Warn("telemetry could not be sent; turns continue", zap.String("error", r.mask(err.Error())), zap.Int("errors_before", r.silent))
 	r.last, r.silent = time.Now(), 0
 }
 
-// reportTo has errors go to the log until quiet is called.
+// reportTo logs errors until quiet is called.
 func reportTo(log *zap.Logger, mask func(string) string) (quiet func()) {
 	r := &reporter{log: log, mask: mask}
 	otel.SetErrorHandler(r)

@@ -10,18 +10,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// A Server has the metrics at /metrics of an address of their own, for processes
-// without an API.
+// A Server serves /metrics at a separate address, for processes without the API.
 type Server struct {
 	http   *http.Server
 	served chan error
 }
 
-// Serve begins to serve the metrics, and nothing else.
+// Serve starts to serve the metrics.
 func (t *Telemetry) Serve(listener net.Listener, log *zap.Logger) *Server {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", t.handler)
-	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel) // only what clients did to their connections
+	errorLog, _ := zap.NewStdLogAt(log, zap.DebugLevel) // only errors of clients' connections
 	s := &Server{served: make(chan error, 1), http: &http.Server{
 		Handler: mux, ReadTimeout: scrapeTime, WriteTimeout: 2 * scrapeTime, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 32 << 10, ErrorLog: errorLog,
@@ -30,7 +29,7 @@ func (t *Telemetry) Serve(listener net.Listener, log *zap.Logger) *Server {
 	return s
 }
 
-// Close stops, and cuts off who still reads when ctx ends.
+// Close stops the server, and closes open connections when ctx ends.
 func (s *Server) Close(ctx context.Context) error {
 	err := s.http.Shutdown(ctx)
 	if err != nil {

@@ -21,25 +21,24 @@ import (
 	"go.uber.org/zap"
 )
 
-// Options say what is told to whom.
+// Options configure telemetry.
 type Options struct {
 	// Endpoint is the base URL of an OTLP receiver, which speaks protobuf over
-	// HTTP. Empty: OpenTelemetry's own variables for single signals may name one;
+	// HTTP. If empty, OpenTelemetry's variables for single signals may name one;
 	// else nothing is sent.
 	Endpoint string
-	// Content has spans hold what is asked and answered, with secrets masked and
-	// cut; false: nothing of it.
+	// Content adds the text of conversations to spans, cut and with secrets masked.
 	Content  bool
-	Mask     func(string) string // masks secrets; nil: there are none
+	Mask     func(string) string // masks secrets; nil: no secrets
 	Version  string              // of the program
-	Instance string              // names this run of this process
+	Instance string              // identifies this run of the process
 	Log      *zap.Logger         // nil: none
-	// Getenv looks variables up that this package checks. nil: os.Getenv, where
-	// the exporters look theirs up in any case.
+	// Getenv looks up the variables that this package checks. nil: os.Getenv,
+	// which the exporters always use.
 	Getenv func(string) string
 }
 
-// A Telemetry tells what one process does.
+// A Telemetry exports traces and metrics of one process.
 type Telemetry struct {
 	tracer  trace.Tracer
 	meter   metric.Meter
@@ -54,11 +53,11 @@ type Telemetry struct {
 	quiet   func()
 }
 
-// scope names what makes the spans and metrics.
+// scope is the instrumentation scope of spans and metrics.
 const scope = "turnkeeper"
 
-// Start begins. Errors are of the settings, in plain words: whether a receiver is
-// there is found out later, and stops nothing.
+// Start starts telemetry. Its errors are errors of the settings. An unreachable
+// receiver is not an error: it is only logged later.
 func Start(ctx context.Context, o Options) (*Telemetry, error) {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -87,12 +86,12 @@ func Start(ctx context.Context, o Options) (*Telemetry, error) {
 		err = t.startMetrics(ctx, toMetrics, from)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("telemetry cannot be started: %w", err), t.Close(ctx))
+		return nil, errors.Join(fmt.Errorf("cannot start telemetry: %w", err), t.Close(ctx))
 	}
 	return t, nil
 }
 
-// describe is who sends.
+// describe returns the resource that identifies this process.
 func describe(ctx context.Context, o Options) (*resource.Resource, error) {
 	return resource.New(ctx,
 		resource.WithTelemetrySDK(),
@@ -100,7 +99,7 @@ func describe(ctx context.Context, o Options) (*resource.Resource, error) {
 			attribute.String("service.name", "turnkeeper"), attribute.String("service.version", o.Version),
 			attribute.String("service.instance.id", o.Instance),
 		),
-		resource.WithFromEnv(), // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say it better
+		resource.WithFromEnv(), // OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
 	)
 }
 
@@ -138,17 +137,17 @@ func (t *Telemetry) startMetrics(ctx context.Context, to string, from *resource.
 	return err
 }
 
-// Traces says that spans are sent somewhere.
+// Traces reports whether spans are sent.
 func (t *Telemetry) Traces() bool { return t.traces != nil }
 
-// Handler answers with the metrics, in Prometheus's text format.
+// Handler serves the metrics in Prometheus's text format.
 func (t *Telemetry) Handler() http.Handler { return t.handler }
 
-// FlushTime bounds Close.
+// FlushTime is the timeout of Close.
 const FlushTime = 5 * time.Second
 
-// Close sends what is still to be sent, for FlushTime at most and as long as ctx
-// lasts, and stops. What could not be sent then is lost.
+// Close sends what is pending, within FlushTime and ctx, and stops. Telemetry that
+// it cannot send is lost.
 func (t *Telemetry) Close(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, FlushTime)
 	defer stop()

@@ -27,7 +27,7 @@ const (
 	outcomeUnwritten  = "unwritten"
 )
 
-// A dispatch is one grant of a turn, at work.
+// A dispatch traces one grant of a turn.
 type dispatch struct {
 	tele  *Telemetry
 	turn  turnkeeper.Turn
@@ -38,9 +38,9 @@ type dispatch struct {
 
 type dispatchKey struct{}
 
-// Dispatch begins the span of a grant. It hangs below that of the turn, which has
-// an id that every process finds, and is sent by the one that ends the turn: a
-// span cannot stay open from process to process.
+// Dispatch starts the span of a grant. Its parent is the span of the turn, whose id
+// every process can derive, and which the process that ends the turn sends: a span
+// cannot stay open across processes.
 func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
 	turn := b.Record.Turn
 	place := turnkeeper.TraceOf(turn, b.Record.Message.TraceParent)
@@ -64,7 +64,7 @@ func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (co
 	return ctx, d.end
 }
 
-// turnSpan is the span of a whole turn. Only who ends the turn ends it.
+// turnSpan returns the span of a whole turn. Only the process that ends the turn ends it.
 func (t *Telemetry) turnSpan(ctx context.Context, place turnkeeper.TraceContext, turn turnkeeper.Turn, made time.Time) trace.Span {
 	options := []trace.SpanStartOption{trace.WithTimestamp(made), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "invoke_agent"),
@@ -87,7 +87,7 @@ func (t *Telemetry) turnSpan(ctx context.Context, place turnkeeper.TraceContext,
 	return span
 }
 
-// lostSpan sends the span of a grant whose worker was lost and could not.
+// lostSpan sends the span of a grant for its lost worker.
 func (t *Telemetry) lostSpan(ctx context.Context, place turnkeeper.TraceContext, lost turnkeeper.Dispatch, number int, granted time.Time) {
 	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(turnkeeper.GrantSpan(lost.GrantID))), "dispatch",
 		trace.WithTimestamp(granted), trace.WithAttributes(
@@ -100,8 +100,8 @@ func (t *Telemetry) lostSpan(ctx context.Context, place turnkeeper.TraceContext,
 	span.End(trace.WithTimestamp(granted.Add(max(0, lost.EndedAt.Sub(lost.GrantedAt)))))
 }
 
-// end ends a dispatch. Where no outcome could be written its span is not sent: the
-// grant is then lost, and who has the next one sends it.
+// end ends a dispatch. If no outcome could be written, it does not send the span: the
+// grant is then lost, and the worker with the next grant sends it.
 func (d *dispatch) end(e agentturn.DispatchEnd) {
 	outcome := outcomeOf(e)
 	d.tele.metrics.dispatched(d.turn, outcome)
@@ -149,7 +149,7 @@ func outcomeOf(e agentturn.DispatchEnd) string {
 	}
 }
 
-// ofDispatch is ctx below the dispatch's span, whatever it was below.
+// ofDispatch returns ctx with the dispatch's span as parent.
 func ofDispatch(ctx context.Context) context.Context {
 	if d, ok := ctx.Value(dispatchKey{}).(*dispatch); ok {
 		return trace.ContextWithSpan(ctx, d.span)
@@ -157,7 +157,7 @@ func ofDispatch(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Round begins the span of a round, or of what a later dispatch does of it.
+// Round starts the span of a round, or of the part of it in a later dispatch.
 func (t *Telemetry) Round(ctx context.Context, r agentturn.RoundBegin) (context.Context, func(agentturn.RoundEnd)) {
 	ctx, span := t.tracer.Start(ofDispatch(ctx), "round", trace.WithAttributes(
 		attribute.Int("turnkeeper.round", r.Number), attribute.Bool("turnkeeper.round.resumed", r.Resumed),
@@ -173,7 +173,7 @@ func (t *Telemetry) Round(ctx context.Context, r agentturn.RoundBegin) (context.
 	}
 }
 
-// ModelCall begins the span of one attempt at a model call.
+// ModelCall starts the span of one attempt at a model call.
 func (t *Telemetry) ModelCall(ctx context.Context, m agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
 	attributes := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "chat"),
@@ -217,7 +217,7 @@ func answered(r inference.Response) []attribute.KeyValue {
 	if r.FinishReason != "" {
 		attributes = append(attributes, attribute.StringSlice("gen_ai.response.finish_reasons", []string{r.FinishReason}))
 	}
-	if r.Usage.Estimated { // the conventions want no estimates
+	if r.Usage.Estimated { // the conventions exclude estimates
 		return attributes
 	}
 	for name, n := range map[string]int64{
@@ -231,8 +231,8 @@ func answered(r inference.Response) []attribute.KeyValue {
 	return attributes
 }
 
-// modelError is the class of an error, one of a closed list. What it says may be
-// what a provider echoed of a request, and stays out.
+// modelError returns the class of an error, one of a closed list. It omits the text,
+// in which a provider may echo the request.
 func modelError(err error) string {
 	if e, ok := errors.AsType[*inference.Error](err); ok {
 		return orOther(string(e.Class))
@@ -243,7 +243,7 @@ func modelError(err error) string {
 	return "cancelled"
 }
 
-// ToolCall begins the span of a run of a tool.
+// ToolCall starts the span of a run of a tool.
 func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (context.Context, func(agentturn.ToolEnd)) {
 	if b.Detached {
 		ctx = t.ofTurn(ctx, b)
@@ -275,9 +275,8 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 	}
 }
 
-// SubAgent sends the span of a call that gave work to another agent. It hangs below
-// the turn, for more than one dispatch may have waited, and the other agent's turn
-// hangs below it.
+// SubAgent sends the span of a call to another agent. Its parent is the turn, because
+// several dispatches may have waited for it. It is the parent of the other agent's turn.
 func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 	t.metrics.toolRan(s.Call.Name, s.State, s.Took)
 	place := turnkeeper.TraceOf(s.Turn, s.TraceParent)
@@ -314,12 +313,12 @@ func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 	span.End(trace.WithTimestamp(ended))
 }
 
-// Traced says that the span of ctx is kept.
+// Traced reports whether the span of ctx is sampled.
 func (t *Telemetry) Traced(ctx context.Context) bool {
 	return trace.SpanContextFromContext(ctx).IsSampled()
 }
 
-// ofTurn is ctx below the span of the turn, for what runs outside of its
+// ofTurn returns ctx with the turn's span as parent, for work outside of its
 // dispatches.
 func (t *Telemetry) ofTurn(ctx context.Context, b agentturn.ToolBegin) context.Context {
 	place := turnkeeper.TraceOf(b.Turn, b.TraceParent)
@@ -338,7 +337,7 @@ func orOther(class string) string {
 	return class
 }
 
-// Names of providers that the conventions have under another name.
+// The conventions' names of providers, if they differ from ours.
 var providerNames = map[string]string{
 	"mistral": "mistral_ai", "gemini": "gcp.gemini", "google": "gcp.gemini", "xai": "x_ai", "azure": "azure.ai.openai", "bedrock": "aws.bedrock",
 }

@@ -15,24 +15,24 @@ const (
 	MaxArgumentDepth = 64        // objects and arrays within each other, the outermost included
 )
 
-// Arguments are the arguments of a call, checked.
+// Arguments are the validated arguments of a call.
 type Arguments struct {
 	// Canonical is what is hashed, stored and run: the keys of every object in
 	// byte order, no space between tokens, nothing escaped that need not be,
 	// and each number written in one way (see CheckArguments).
 	Canonical string
-	// Coerced says that a string was taken for the array or object encoded in
-	// it, because the schema wants one there.
+	// Coerced says that a string was decoded into the array or object that the
+	// schema requires.
 	Coerced bool
 }
 
 // CheckArguments reads the arguments of a call as a provider sent them. They
 // must be one JSON object, valid UTF-8, within MaxArgumentBytes and
 // MaxArgumentDepth, without a key twice, anything after the object, a lone
-// surrogate or a NUL character, and valid by the schema. Nothing and blanks
-// count as an empty object; null does not. A string in place of an array or object that
-// the schema wants is read as the JSON in it, if it is that. A property that is not
-// required, is null and cannot be null counts as absent.
+// surrogate or a NUL character, and valid by the schema. An empty or blank text
+// counts as an empty object; null does not. A string in place of an array or object
+// that the schema requires is decoded, if it is that JSON. A property that is not
+// required, is null and must not be null counts as absent.
 //
 // Numbers must fit a 64-bit float, and have at most 100 characters and 80
 // digits that count. Those without an exponent, a leading minus zero or zeros
@@ -40,9 +40,9 @@ type Arguments struct {
 // that form (1e2 and 100.0 to 100), with no digit lost, or, where it would take more than 100
 // characters, to d.ddde±N. So equal arguments have equal canonical forms.
 //
-// fault is empty when the arguments are good; else it is text for the model,
-// that says all that is wrong and what is required. Canonical arguments are
-// their own canonical form.
+// fault is empty if the arguments are valid; else it is text for the model that
+// lists all errors and what is required. Canonical arguments are their own
+// canonical form.
 func CheckArguments(schema *Schema, raw string) (args Arguments, fault string) {
 	object, coerced, err := readArguments(schema, raw)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Schema) fault(problem string) string {
 	return text + "."
 }
 
-// Hash is the hex SHA-256 of the name, a NUL and the canonical arguments.
+// Hash returns the hex SHA-256 of the name, a NUL and the canonical arguments.
 func Hash(name, canonical string) string {
 	sum := sha256.Sum256([]byte(name + "\x00" + canonical))
 	return hex.EncodeToString(sum[:])

@@ -12,9 +12,8 @@ import (
 	"turnkeeper"
 )
 
-// Run runs a tool and collects what it gives back. It is how a tool that wraps
-// another one calls it, when it needs the whole result; a Result that it passes
-// on as it is needs no Run.
+// Run runs a tool and collects its result. A tool that wraps another one uses it
+// to get the whole result; to pass a Result on unchanged it need not.
 func Run(ctx context.Context, tool Tool, call Call) (Result, error) {
 	return run(ctx, tool, call, Collect)
 }
@@ -28,12 +27,11 @@ func run(ctx context.Context, tool Tool, call Call, collect func(context.Context
 	return collect(ctx, result)
 }
 
-// Collect is the result with its Body read, and with no more than
-// turnkeeper.MaxOutputBytes of it: what is over that is not read from a Body,
-// and is let go where it is in memory already. The cut splits no character. A
-// result that is whole and within the bound is returned as it is.
+// Collect returns the result with its Body read, cut to turnkeeper.MaxOutputBytes
+// at a character boundary. It does not read a Body beyond that. A complete result
+// within the limit is returned unchanged.
 //
-// The error is that of a Body that broke off, or of ctx.
+// The error is that of the Body, or of ctx.
 func Collect(ctx context.Context, r Result) (Result, error) {
 	if r.Body != nil {
 		content, more, err := readBody(ctx, r.Body)
@@ -57,7 +55,7 @@ func Collect(ctx context.Context, r Result) (Result, error) {
 	return boundText(r), nil
 }
 
-// maxAttached is how many attachments of a result are kept.
+// maxAttached is the maximum number of attachments of a result.
 const maxAttached = 32
 
 func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, err error) {
@@ -72,10 +70,9 @@ func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, e
 	return append([]byte{}, read.Bytes()...), more, nil
 }
 
-// ReadBody reads a Body piece by piece, to its end or to
-// turnkeeper.MaxOutputBytes, and one byte to see whether there is more, and closes
-// it. A piece may be used until take returns. The error is that of take, of a Body
-// that broke off, or the cause of ctx.
+// ReadBody reads a Body in pieces, to its end or to turnkeeper.MaxOutputBytes and
+// one byte more, which tells whether it was cut, and closes it. A piece is valid
+// until take returns. The error is that of take, of the Body, or the cause of ctx.
 func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error) (more bool, err error) {
 	defer closeBody(body)
 	// A reader that waits for ever is set free by closing what it reads from.
@@ -107,9 +104,9 @@ func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error
 	}
 }
 
-// closeBody closes a body that can be closed. Neither its error nor a panic says
-// anything about what was read; the panic would end the program where nobody waits
-// for the tool.
+// closeBody closes a body that can be closed. It ignores the error, and recovers a
+// panic, which would end the program if the tool was abandoned: neither concerns
+// the content.
 func closeBody(body io.Reader) {
 	defer func() { _ = recover() }()
 	if c, ok := body.(io.Closer); ok {

@@ -18,7 +18,7 @@ import (
 // timeout, whatever the tool does.
 const DefaultGrace = 750 * time.Millisecond
 
-// Outcome says how a run of a tool ended.
+// Outcome is how a run of a tool ended.
 type Outcome string
 
 // The outcomes. All but Succeeded have a Result with IsError.
@@ -31,46 +31,44 @@ const (
 	InDoubt   Outcome = "in_doubt" // an error that wraps ErrInDoubt
 )
 
-// An Ending is what a run of a tool ended with.
+// An Ending is the result of a run of a tool.
 type Ending struct {
 	Result    Result // for the model, whatever the outcome
 	Outcome   Outcome
-	Err       error // what the tool returned, for branching and for operators; nil: nothing
-	Abandoned bool  // the tool had not returned: what it does may still happen
+	Err       error // the tool's error, for branching and for operators
+	Abandoned bool  // the tool had not returned: its effect may still happen
 }
 
 // ExecuteOptions bound one run of a tool.
 type ExecuteOptions struct {
-	// Timeout is the most the run may take. 0: only ctx bounds it. Less than
-	// 0: the time is up already, and the tool is not run.
+	// Timeout bounds the run. 0: only ctx bounds it. Less than 0: the time is
+	// already up, and the tool is not run.
 	Timeout time.Duration
-	// Limit is the timeout that the message to the model names, where part of it had passed before
-	// this run. 0: Timeout.
+	// Limit is the timeout named in the message to the model, if part of it passed before this run.
+	// 0: Timeout.
 	Limit time.Duration
 	// Grace is how long a tool may take to return after its context ended,
 	// before it is abandoned. 0: DefaultGrace.
 	Grace time.Duration
 	// Log gets the stack of a panic. nil: nothing is logged.
 	Log *zap.Logger
-	// Collect takes what a tool gave back, in the tool's time and its goroutine;
-	// see Collect and ReadBody. It answers for the Body. nil: Collect.
+	// Collect reads a tool's result, in the tool's time and its goroutine; see
+	// Collect and ReadBody. It must close the Body. nil: Collect.
 	Collect func(context.Context, Result) (Result, error)
-	// Abandoned is called before Execute returns, and before Late, when the tool
-	// is left behind. nil: nobody is told.
+	// Abandoned, if not nil, is called when the tool is abandoned, before Execute
+	// returns and before Late.
 	Abandoned func()
-	// Late gets, from the tool's own goroutine, how an abandoned tool ended in
-	// the end; at most once, after Execute has returned. nil: dropped.
+	// Late, if not nil, gets the ending of an abandoned tool, at most once, in the
+	// tool's goroutine, after Execute has returned.
 	Late func(Ending)
 }
 
-// Execute runs a tool once, and returns when it ended or soon after its time
-// was up: a tool that ignores its context is left behind with its goroutine.
-// A transactional tool that is left behind may still touch its transaction;
-// roll that back.
+// Execute runs a tool once, and returns when it ends or soon after its time is
+// up: a tool that ignores its context is abandoned with its goroutine. An
+// abandoned transactional tool may still use its transaction: roll it back.
 //
-// A tool that returns a result after its time was up has succeeded, or failed,
-// all the same; one that then returns an error has timed out, or was
-// cancelled. Execute never panics for the tool.
+// A result that a tool returns after its time was up still counts; an error then
+// means timed out or cancelled. Execute recovers panics of the tool.
 func Execute(ctx context.Context, tool Tool, call Call, opts ExecuteOptions) Ending {
 	e := execution{tool: tool, call: call, name: tool.Spec().Name, opts: opts,
 		expired: errors.New("the tool's time is up"), told: make(chan struct{})}
@@ -93,7 +91,7 @@ type execution struct {
 	opts ExecuteOptions
 
 	expired error         // cause of the tool's context when its own timeout ended it
-	settled atomic.Bool   // somebody has decided: the ending is taken, or the tool is abandoned
+	settled atomic.Bool   // decided: the ending is used, or the tool is abandoned
 	told    chan struct{} // closed when Abandoned was called
 }
 
@@ -178,7 +176,7 @@ func (e *execution) ended(ctx context.Context, result Result, err error) Ending 
 	return ending
 }
 
-// stopped is the ending of a run whose context has ended.
+// stopped returns the ending of a run whose context has ended.
 func (e *execution) stopped(ctx context.Context) Ending {
 	cause := context.Cause(ctx)
 	if errors.Is(cause, e.expired) {

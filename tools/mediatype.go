@@ -11,8 +11,8 @@ var textTypes = map[string]bool{
 	"application/x-www-form-urlencoded": true, "application/sql": true, "application/graphql": true,
 }
 
-// IsText says that content of a media type is text. The empty type is: it
-// stands for text/plain. Parameters do not count, nor does upper case.
+// IsText reports whether a media type is text. The empty type means text/plain.
+// Parameters and case are ignored.
 func IsText(mediaType string) bool {
 	kind, _, err := mime.ParseMediaType(mediaType)
 	if err != nil {

@@ -2,8 +2,8 @@ package tools
 
 import "strings"
 
-// Nearest is the registered name most like the given one, for a suggestion;
-// empty when none is alike. Never run a tool because its name is near.
+// Nearest returns the registered name most similar to the given one, for a
+// suggestion, or "" if none is similar. Never run a tool because its name is near.
 func (r *Registry) Nearest(name string) string {
 	wanted := fold(name)
 	best, bestDistance := "", max(2, len(wanted)/3)+1

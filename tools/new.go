@@ -12,14 +12,14 @@ import (
 	"turnkeeper"
 )
 
-// New makes a tool of a function whose arguments are a struct A with JSON
-// tags. Where spec.Parameters is empty the schema is derived from A: fields
+// New returns a tool of a function whose arguments are a struct A with JSON
+// tags. If spec.Parameters is empty, the schema is derived from A: fields
 // without omitempty or omitzero are required, no others are allowed, and a tag
 // `jsonschema:"..."` describes a field to the model. A zero effect is
 // turnkeeper.EffectOnce.
 //
-// An A that has no schema (it is not a struct, or holds a channel, a function
-// or itself) is reported when the tool is registered.
+// If A has no schema (it is not a struct, or contains a channel, a function or
+// itself), Register returns the error.
 func New[A any](spec Spec, run func(ctx context.Context, call Call, args A) (Result, error)) Tool {
 	spec.Effect = cmp.Or(spec.Effect, turnkeeper.EffectOnce)
 	t := &function[A]{spec: spec, run: run}
@@ -32,9 +32,9 @@ func New[A any](spec Spec, run func(ctx context.Context, call Call, args A) (Res
 	return t
 }
 
-// Func is New for a function that needs nothing of the call but its arguments.
-// A string or a Result that it returns is the result as it stands; every other
-// value is encoded as JSON.
+// Func is New for a function that needs only the arguments of the call. A string
+// or a Result that it returns is used unchanged; any other value is encoded as
+// JSON.
 func Func[A, R any](spec Spec, run func(ctx context.Context, args A) (R, error)) Tool {
 	if run == nil {
 		return New[A](spec, nil)
@@ -62,7 +62,7 @@ func resultOf(value any) (Result, error) {
 	return Result{Text: string(encoded), MediaType: "application/json"}, nil
 }
 
-// SchemaOf is the JSON Schema of the struct A, as New derives it.
+// SchemaOf returns the JSON Schema that New derives from the struct A.
 func SchemaOf[A any]() (json.RawMessage, error) {
 	if t := reflect.TypeFor[A](); t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("its arguments are of type %s; they must be a struct", t)

@@ -11,9 +11,9 @@ import (
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// A Registry holds tools by name, in the order they were registered. The zero
-// value is empty and ready for use. Registering is for one goroutine; once it
-// is done, everything else may be called by several goroutines at once.
+// A Registry holds tools by name, in the order of registration. The zero value
+// is empty and ready for use. Register and Configure are not safe for concurrent
+// use; after them all other methods are.
 //
 // A tool's Spec is read once, when it is registered.
 type Registry struct {
@@ -27,8 +27,8 @@ type entry struct {
 	schema *Schema
 }
 
-// NewRegistry makes a registry of the given tools. The first tool that cannot
-// be registered is its error.
+// NewRegistry returns a registry of the tools, or the error of the first tool
+// that cannot be registered.
 func NewRegistry(tools ...Tool) (*Registry, error) {
 	r := &Registry{}
 	for _, tool := range tools {
@@ -39,10 +39,10 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// Register adds a tool. It refuses a name of impossible form or one that is
-// taken, a schema that is not the schema of an object or does not compile, an
-// unknown effect or repeat, a negative timeout, a max_result_chars out of bounds, a
-// detached tool without a timeout, a background that cannot be, and what a Checker finds.
+// Register adds a tool. It refuses an invalid or used name, a schema that is not
+// of an object or does not compile, an unknown effect or repeat, a negative
+// timeout, a max_result_chars out of bounds, a detached tool without a timeout, an
+// impossible background, and returns the error of a Checker.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -72,7 +72,7 @@ func (r *Registry) add(e entry) {
 	r.entries[e.spec.Name] = e
 }
 
-// checkSpec fills the zero effect and says what is wrong with the spec.
+// checkSpec sets the default effect and validates the spec.
 func checkSpec(spec *Spec) (*Schema, error) {
 	if !nameForm.MatchString(spec.Name) {
 		return nil, fmt.Errorf("tool name %q: use 1 to 64 of a-z, A-Z, 0-9, _ and -", spec.Name)
@@ -103,7 +103,7 @@ func checkSpec(spec *Spec) (*Schema, error) {
 	return schema, nil
 }
 
-// checkDetached says what keeps a detached tool from being one.
+// checkDetached validates the spec of a detached tool.
 func checkDetached(spec Spec) error {
 	switch {
 	case !spec.Detached:
@@ -123,14 +123,14 @@ func (r *Registry) Get(name string) (Tool, bool) {
 	return e.tool, ok
 }
 
-// Spec is the spec of a tool as it was registered, its zero effect filled in.
+// Spec returns the spec of a tool as registered, with the default effect set.
 func (r *Registry) Spec(name string) (Spec, bool) {
 	e, ok := r.entries[name]
 	return e.spec, ok
 }
 
-// Check checks a call's arguments as CheckArguments does, by the schema of the
-// named tool. An unknown tool is a fault too.
+// Check is CheckArguments with the schema of the named tool. An unknown tool is a
+// fault too.
 func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
 	e, ok := r.entries[name]
 	if !ok {
@@ -139,11 +139,11 @@ func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
 	return CheckArguments(e.schema, raw)
 }
 
-// Names lists the tools in the order they were registered.
+// Names returns the names of the tools in the order of registration.
 func (r *Registry) Names() []string { return slices.Clone(r.names) }
 
-// Specs lists the specs of the tools in the order they were registered, zero
-// effects filled in.
+// Specs returns the specs of the tools in the order of registration, with default
+// effects set.
 func (r *Registry) Specs() []Spec {
 	specs := make([]Spec, 0, len(r.names))
 	for _, name := range r.names {
@@ -152,8 +152,8 @@ func (r *Registry) Specs() []Spec {
 	return specs
 }
 
-// Subset is the registry of the named tools, in the order named. An unknown
-// name is an error that lists the names there are; so is one named twice.
+// Subset returns a registry of the named tools, in that order. An unknown name is
+// an error that lists the registered names; so is a repeated name.
 func (r *Registry) Subset(names []string) (*Registry, error) {
 	subset := &Registry{}
 	for _, name := range names {

@@ -1,14 +1,14 @@
 package tools
 
-// A Sampling is a question of a tool's own to a model, asked within its call.
+// A Sampling is a question that a tool asks a model within its call.
 type Sampling struct {
 	System      string            // empty: none
 	Messages    []SamplingMessage // at least one
-	MaxTokens   int               // of the answer; 0: what an answer of the agent may have
+	MaxTokens   int               // of the answer; 0: the agent's limit
 	Temperature *float64          // nil: the provider's default
 
-	// Tokens bound question and answer together, by the estimate that is made
-	// before the model is asked. 0: no bound.
+	// Tokens limits question and answer together, by the estimate before the
+	// model call. 0: no limit.
 	Tokens int64
 }
 
@@ -18,10 +18,10 @@ type SamplingMessage struct {
 	Text      string
 }
 
-// A Sampled is what a model answered. With an error only Tokens counts.
+// A Sampled is the model's answer. With an error only Tokens is set.
 type Sampled struct {
 	Text   string
 	Model  string // as configured, without its provider
-	Cut    bool   // the answer reached the bound of its tokens
-	Tokens int64  // that question and answer took
+	Cut    bool   // the answer reached its token limit
+	Tokens int64  // used by question and answer
 }

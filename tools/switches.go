@@ -8,24 +8,24 @@ import (
 	"turnkeeper"
 )
 
-// MaxResultChars is the most that Spec.MaxResultChars may be.
+// MaxResultChars is the maximum of Spec.MaxResultChars.
 const MaxResultChars = 1_000_000
 
-// FreshnessOff as a Spec's Freshness runs equal calls again, however fresh they are.
+// FreshnessOff as a Spec's Freshness always runs equal calls again.
 const FreshnessOff time.Duration = -1
 
-// Repeat says what becomes of a call that repeats the one directly before it.
+// Repeat says whether to run a call that repeats the one directly before it.
 type Repeat string
 
-// What becomes of a call that is repeated. The zero value is RepeatAllow for a tool of
-// effect none, and RepeatGuard for all others.
+// The values of Repeat. The zero value is RepeatAllow for a tool of effect none, and
+// RepeatGuard for all others.
 const (
-	RepeatAllow Repeat = "allow" // it runs again
-	RepeatGuard Repeat = "guard" // where the first one succeeded, it is answered with that one's result
+	RepeatAllow Repeat = "allow" // run it again
+	RepeatGuard Repeat = "guard" // if the first one succeeded, answer with its result
 )
 
-// Guarded says that a call is not run again directly after an equal one that
-// succeeded.
+// Guarded reports whether a call is not run again directly after an equal one
+// that succeeded.
 func (s Spec) Guarded() bool {
 	if s.Paging {
 		return false
@@ -36,9 +36,9 @@ func (s Spec) Guarded() bool {
 	return s.Repeat == RepeatGuard
 }
 
-// ChecksEarlier says that a call in a turn of a schedule depends on equal calls of
-// earlier turns: whether one succeeded within fresh (0: that does not matter), and
-// whether they kept failing. window is the turn's.
+// ChecksEarlier reports whether a call in a turn of a schedule depends on equal calls
+// of earlier turns: on one that succeeded within fresh (0: not on that), and on
+// repeated failures. window is the turn's freshness window.
 func (s Spec) ChecksEarlier(window time.Duration) (fresh time.Duration, ok bool) {
 	if s.Paging || s.Effect == turnkeeper.EffectNone && s.Freshness <= 0 {
 		return 0, false
@@ -46,7 +46,7 @@ func (s Spec) ChecksEarlier(window time.Duration) (fresh time.Duration, ok bool)
 	return max(0, cmp.Or(s.Freshness, window)), true
 }
 
-// Switches change what a tool's Spec says. A zero field leaves it as it is.
+// Switches override fields of a tool's Spec. A zero field changes nothing.
 type Switches struct {
 	Timeout        time.Duration
 	Freshness      time.Duration
@@ -55,7 +55,7 @@ type Switches struct {
 	Background     *bool
 }
 
-// Configure changes the spec of a registered tool. It refuses what Register does.
+// Configure changes the spec of a registered tool. It has the errors of Register.
 func (r *Registry) Configure(name string, s Switches) error {
 	e, ok := r.entries[name]
 	if !ok {

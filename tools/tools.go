@@ -1,12 +1,11 @@
-// Package tools is what an agent can do: the Tool and its Spec, the Registry
-// that an agent's tools are taken from, and the checks that every call's
-// arguments pass before anything runs.
+// Package tools defines the Tool and its Spec, the Registry of an agent's
+// tools, and the checks of every call's arguments before it runs.
 //
 // A tool is registered with New, from a function whose argument is a struct
 // with JSON tags; the schema is derived from the struct. The package imports
-// no database, no model client and no queue; a transactional tool reaches the
-// transaction that records its result through its context, by the door that
-// storage gives.
+// no database, no model client and no queue; a transactional tool gets the
+// transaction that records its result from its context, with a function of
+// package storage.
 package tools
 
 import (
@@ -19,7 +18,7 @@ import (
 	"turnkeeper"
 )
 
-// A Spec says what a tool is and how it may be run.
+// A Spec describes a tool and how to run it.
 type Spec struct {
 	Name        string            // 1 to 64 of a-z, A-Z, 0-9, _ and -
 	Description string            // for the model
@@ -27,48 +26,47 @@ type Spec struct {
 	Effect      turnkeeper.Effect // zero: EffectOnce
 	Timeout     time.Duration     // of one call; 0: the turn's tool_timeout
 
-	// Freshness is how recently an equal call must have succeeded for a call not to be
-	// run in the first round of a turn of a schedule. 0: the turn's freshness_window
-	// for a tool with an effect, and FreshnessOff for one of effect none.
+	// Freshness is the window for skipping calls: in the first round of a turn of a
+	// schedule, a call is not run if an equal one succeeded within it. 0: the turn's
+	// freshness_window for a tool with an effect, and FreshnessOff for one of effect none.
 	Freshness time.Duration
 
-	// Repeat says what becomes of a call that equals the one directly before it, where
-	// that one succeeded. Empty: RepeatAllow for a tool of effect none, else RepeatGuard.
+	// Repeat says whether to run a call directly after an equal one that succeeded.
+	// Empty: RepeatAllow for a tool of effect none, else RepeatGuard.
 	Repeat Repeat
 
-	// MaxResultChars is how many characters of a result the model is shown at once.
-	// 0: the turn's max_tool_result_chars.
+	// MaxResultChars is the maximum number of characters of a result shown to the model
+	// at once. 0: the turn's max_tool_result_chars.
 	MaxResultChars int
 
-	// Transactional says that the tool's only effect is in the database that
-	// keeps the journal, and that it runs in the transaction that records its
-	// result: it happens exactly when the result does. That transaction is open,
-	// with what it has locked, until the tool returns or its time is up.
+	// Transactional runs the tool in the transaction that records its result. Its
+	// only effect must be in the database of the journal: it is committed with the
+	// result or not at all. The transaction and its locks are held until the tool
+	// returns or its time is up.
 	Transactional bool
 
-	// Detached says that a call runs in a job of its own, on any worker that has
-	// the tool, apart from its turn, which may end meanwhile. Its Timeout, which
-	// must be given, bounds it instead of the turn's time; Call.Outputs is nil.
+	// Detached runs a call in its own job, on any worker that has the tool, while
+	// its turn waits as a row. Timeout is required and replaces the turn's time
+	// limit; Call.Outputs is nil.
 	Detached bool
 
-	// Background says whether a call that takes longer than async_timeout goes on in
-	// the background while the turn goes on. nil: only one of effect none does. A call
-	// with an effect that comes after it in the same answer waits for its end all the
-	// same.
+	// Background says whether a call that takes longer than async_timeout continues in
+	// the background while the turn continues. nil: only for effect none. A later call
+	// with an effect in the same answer waits for its end in any case.
 	Background *bool
 
-	// Paging says that the tool only reads stored outputs. Its calls are not
-	// counted as executed, a round of nothing else is not charged, and equal
-	// calls in a row are all run.
+	// Paging marks a tool that only reads stored outputs. Its calls are not
+	// counted as executed, a round with only such calls is not charged, and equal
+	// calls in a row all run.
 	Paging bool
 
-	// OutputIDs are the arguments that name a stored output. Where an agent may
-	// pass outputs on by handle (output_handles), these get the name and not the
-	// text. Those of paging tools always do.
+	// OutputIDs are the arguments that name a stored output. If an agent may pass
+	// outputs by handle (output_handles), these get the handle and not the text.
+	// Those of paging tools always do.
 	OutputIDs []string
 }
 
-// MayGoOn says whether a call may go on in the background.
+// MayGoOn reports whether a call may continue in the background.
 func (s Spec) MayGoOn() bool {
 	if s.Paging {
 		return false
@@ -87,35 +85,34 @@ type Call struct {
 	Lane         turnkeeper.Lane
 	Key          turnkeeper.CallKey
 	Arguments    json.RawMessage // canonical; valid by the tool's schema
-	// IdempotencyKey is the same for every start of this call and for no
-	// other: a tool of effect keyed passes it on to the system it changes.
+	// IdempotencyKey is the same for every start of this call, and unique to it.
+	// A tool of effect keyed passes it to the system it changes.
 	IdempotencyKey string
 	// Outputs are the results of the turn's calls so far. nil: there are none.
 	Outputs Outputs
-	// Progress tells those who watch the turn how far the call is. It may be
-	// called by any goroutine, never waits, and drops what comes too fast, or
-	// after the call. nil: nobody is told.
+	// Progress reports the call's progress to watchers of the turn. It is safe
+	// for concurrent use, never blocks, and drops reports that come too fast or
+	// after the call. nil: there are no watchers.
 	Progress func(text string)
-	// Sample has a model of the agent's chain answer a question of the tool, at the
-	// expense of the turn. It sees nothing of the turn but what the question says. It
-	// may be called by any goroutine, within the call's context. Its error may be
-	// shown to whoever asks. nil: no model can be asked.
+	// Sample asks a model of the agent's chain a question, charged to the turn. The
+	// model sees only the question, nothing of the turn. Sample is safe for concurrent
+	// use within the call's context. Its error holds no secret. nil: not available.
 	Sample func(ctx context.Context, s Sampling) (Sampled, error)
 }
 
 // Outputs are the results of a turn's calls, for tools that read more of them.
 type Outputs interface {
-	// Find is the result of a call, by the id that the model knows the call by, by
-	// its ordinal in the turn ("3"), or by the id of the stored output.
-	// found is false where the turn has no such result.
+	// Find returns the result of a call, by the call's id for the model, its
+	// ordinal in the turn ("3"), or the id of the stored output. found is false if
+	// the turn has no such result.
 	Find(ctx context.Context, id string) (o Output, found bool, err error)
 
-	// Wait returns when a call in the background is done: all that are, and were
-	// not told of before. any is false where none is and none runs.
+	// Wait waits until a background call is done, and returns all done calls that
+	// it has not returned before. any is false if there are none and none runs.
 	Wait(ctx context.Context) (done []Finished, any bool, err error)
 }
 
-// A Finished call was in the background and is done, well or not.
+// A Finished is a background call that is done, successfully or not.
 type Finished struct {
 	Tool  string
 	ID    turnkeeper.OutputID
@@ -126,109 +123,104 @@ type Finished struct {
 type Output struct {
 	CallID   string // as the model knows it
 	Tool     string
-	Binary   bool  // what can be read is its description
-	Cut      bool  // only the beginning of the result was kept
+	Binary   bool  // Read returns a description
+	Cut      bool  // only the beginning of the result is stored
 	Chars    int64 // Unicode characters
 	Bytes    int64
 	Tokens   int64 // estimate
-	Unseen   int64 // the first character that the model has not been shown; Chars: none is left
+	Unseen   int64 // the first character that the model has not been shown; Chars: it was shown all
 	MaxChars int   // of a page
-	// MaxTokens is how much is given out whole.
+	// MaxTokens is the maximum size, in tokens, that raw mode returns.
 	MaxTokens int64
-	// Running says that the call is in the background: nothing can be read yet.
+	// Running is true for a background call: nothing can be read yet.
 	Running bool
-	// Failure is what a call in the background failed with; empty: it did not.
+	// Failure is the error of a failed background call; else empty.
 	Failure string
 	// Read returns the characters from one position up to another.
 	Read func(ctx context.Context, from, to int64) (string, error)
-	// Retrieved notes that something of it was read.
+	// Retrieved counts a retrieval.
 	Retrieved func(ctx context.Context) error
-	// Extract has a model find what answers the query, and gives back JSON that
-	// fits into a page: an outputs.Extraction. Where that fails, for whatever
-	// reason but the end of ctx, it gives back a warning with parts of the text.
-	// nil: it cannot be searched.
+	// Extract lets a model find the answer to the query, and returns JSON that
+	// fits into a page: an outputs.Extraction. If that fails, other than by the
+	// end of ctx, it returns a warning with parts of the text. nil: the output
+	// cannot be searched.
 	Extract func(ctx context.Context, query string) (Result, error)
 }
 
-// A Result is what a tool gives back: Text, Bytes, or what a Body gives. What of
-// it is kept has a bound, turnkeeper.MaxOutputBytes; the rest is dropped, and
-// the model is told so.
+// A Result is what a tool returns: Text, Bytes or a Body. At most
+// turnkeeper.MaxOutputBytes of it are stored; the rest is dropped, and the model
+// is told so.
 type Result struct {
 	Text      string // for the model; used when Bytes and Body are nil
 	Bytes     []byte // binary content; used when Body is nil
 	MediaType string // empty: text/plain for Text and Body, application/octet-stream for Bytes
-	IsError   bool   // the tool ran and says it failed
+	IsError   bool   // the tool ran and failed
 
-	// Body, when it is not nil, is read for the content, in the call's time: to
-	// its end or to the bound, and nothing past that. So a tool need not know
-	// how much there is. By MediaType it is taken for text or for binary
-	// content. A Body that is an io.Closer is closed in any case: when it was
-	// read, and, from another goroutine and maybe once more, when the call's
-	// time is up, which sets free a reader that waits.
+	// Body, if not nil, is the content. It is read within the call's time, to its
+	// end or to the limit, so a tool need not know its size. MediaType decides
+	// whether it is text or binary. If it is an io.Closer it is always closed:
+	// after it was read, and, from another goroutine and perhaps a second time,
+	// when the call's time is up, to unblock a reader.
 	Body io.Reader
 
-	// Incomplete says that Text or Bytes is only the beginning of what there
-	// was, and RawBytes how much that was, where it is known (0: it is not).
-	// Both are set for what is cut at the bound.
+	// Incomplete says that Text or Bytes is only the beginning of the result;
+	// RawBytes is its full size, or 0 if unknown. Both are set for a result that
+	// is cut at the limit.
 	Incomplete bool
 	RawBytes   int64
 
-	// ShowAs, when it is not nil, says what the model is shown in place of the
+	// ShowAs, if not nil, returns the text that the model is shown in place of the
 	// content, which is then stored whatever its size. It gets the id of the stored
 	// output, and must not panic.
 	ShowAs func(id string) string
 
-	// Attached are stored beside the content, each as an output of its own. The
-	// model is told of them below the text. With Bytes, Body or ShowAs they are
+	// Attached are stored in addition to the content, each as its own output. They
+	// are listed for the model below the text. With Bytes, Body or ShowAs they are
 	// dropped.
 	Attached []Attachment
 
-	// Kept is what the Collect of ExecuteOptions has made of a Body, for whoever
-	// gave it. A tool leaves it nil.
+	// Kept is set by ExecuteOptions.Collect for its own use. A tool leaves it nil.
 	Kept any
 }
 
 // An Attachment is binary content that comes with a result.
 type Attachment struct {
-	Name      string // what it is, for the model: "image", "resource file:///a"
+	Name      string // a description for the model: "image", "resource file:///a"
 	MediaType string // empty: application/octet-stream
 	Bytes     []byte
 }
 
-// ErrInDoubt is wrapped by the error of a tool that cannot tell whether its call
-// has happened: it was sent away, and the answer was lost. A call of effect once
-// is then of unknown outcome, and the turn can end only as degraded; any other
-// has failed.
+// ErrInDoubt is wrapped by the error of a tool that does not know whether its
+// call happened, such as after a lost response. A call of effect once then has
+// an unknown outcome, and its turn ends degraded; any other call has failed.
 var ErrInDoubt = errors.New("the outcome is not known")
 
-// A Tool is something a model can call. Run may be called by several
-// goroutines at once. It must return soon after ctx ends; what ends it is
-// context.Cause(ctx). An error and a Result with IsError are both failures
-// shown to the model; Run's error text is shown as it is, so it must hold no
-// secret. A panic is a failure as well.
+// A Tool is something a model can call. Run must be safe for concurrent use, and
+// must return soon after ctx ends; context.Cause(ctx) is the reason. An error and
+// a Result with IsError are both failures shown to the model. The error text is
+// shown as it is, so it must hold no secret. A panic is a failure too.
 //
-// A tool that does not return in its time is left behind: its call is answered,
-// and its goroutine runs on for as long as it likes. No Go program can end it,
-// as none survives a tool that overflows the stack or takes all memory. What
-// may do that is better run as a program of its own; see package program.
+// A tool that does not return in its time is abandoned: its call is answered, and
+// its goroutine keeps running, as Go cannot stop it. Nor can Go survive a tool
+// that overflows the stack or takes all memory. Run such a tool as a separate
+// program; see package program.
 type Tool interface {
 	Spec() Spec
 	Run(ctx context.Context, call Call) (Result, error)
 }
 
-// A Checker is a Tool that can tell, when it is registered, why it could not
-// run. nil: it can.
+// A Checker is a Tool that checks, when it is registered, whether it can run.
 type Checker interface {
 	Tool
 	Check() error
 }
 
-// A Reconciler is a Tool that can look up whether a call whose outcome is
-// unknown has happened.
+// A Reconciler is a Tool that can look up whether a call of unknown outcome
+// happened.
 type Reconciler interface {
 	Tool
-	// Reconcile reports (result, true, nil) when the call happened and this is
-	// its result, (_, false, nil) when it certainly did not and may be started
-	// again, and an error when it cannot tell.
+	// Reconcile returns (result, true, nil) if the call happened, (_, false, nil)
+	// if it certainly did not and may be started again, and an error if it does
+	// not know.
 	Reconcile(ctx context.Context, call Call) (Result, bool, error)
 }

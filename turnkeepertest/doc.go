@@ -1,8 +1,7 @@
-// Package turnkeepertest tests tools and agents where it hurts: it runs a user's
-// own tools and agent against a scripted model, in memory, kills or stops the
-// worker at any point, lets another take over, and checks that nothing was done
-// twice and nothing was lost. An ordinary go test with it needs no Postgres and
-// no network, and takes a millisecond or so a crash.
+// Package turnkeepertest crash-tests tools and agents: it runs your tools and
+// agent in memory against a scripted model, kills or pauses the worker at any
+// point, lets another take over, and checks that nothing was done twice or lost.
+// It needs no Postgres and no network, and takes about a millisecond per crash.
 //
 //	func TestOrder(t *testing.T) {
 //		turnkeepertest.CrashEverywhere(t, func(t *testing.T) turnkeepertest.Scenario {
@@ -23,55 +22,53 @@
 //	}
 //
 // Run runs a scenario once, with the faults it is given: CrashAt, PauseAt,
-// LoseAnswer. CrashEverywhere, PauseEverywhere and LoseAnswersEverywhere learn
-// where a fault can strike and try every place, each in a fresh world and as a
-// subtest of its own.
+// LoseAnswer. CrashEverywhere, PauseEverywhere and LoseAnswersEverywhere find all
+// points of a run and inject a fault at each, in a new run and a separate subtest.
 //
 // # What is real
 //
-// The scheduler, leases, heartbeats, recovery and the turn's own loop are those
-// of a worker; a killed worker's turn is found and taken over as in production.
-// The database is one in memory that keeps the same rules and passes the same
-// test suite as Postgres does. The model is a script.
+// The scheduler, leases, heartbeats, recovery and the turn's loop are those of a
+// worker; a killed worker's turn is taken over as in production. The store is in
+// memory and passes the same test suite as the Postgres store. The model is a
+// script.
 //
 // # What is checked
 //
-// After each run, beside the scenario's own Check:
+// After each run, in addition to the scenario's Check:
 //
-//   - Turnkeeper's invariants: one reply a message, no open call under a closed
-//     turn, no plain success over an unknown outcome, no write under an old
-//     grant, leases that never overlap, and so on.
+//   - Turnkeeper's invariants: one reply per message, no open call in a closed
+//     turn, no plain success with an unknown outcome, no write under an old
+//     grant, no overlapping leases, and so on.
 //   - A tool of effect once was not started twice for one call.
 //   - A tool of effect keyed, started again, had no effect again: it passed on
 //     the idempotency key.
 //   - A tool of effect none had no effect.
-//   - A transactional tool did nothing outside of its transaction that was then
-//     done again.
+//   - A transactional tool repeated no effect outside of its transaction.
 //
-// The last three see the effects that the tools' fakes write in a Ledger. What
-// fails is reported with a trace of the run.
+// The last three checks see the effects that the tools' fakes record in a Ledger.
+// A failure is reported with a trace of the run.
 //
 // # Points
 //
-// A run can be crashed and paused wherever it passes one of these points. One
-// that ends in .before and .after stands for a write to the journal.
+// A run can be crashed and paused at these points. Those that end in .before and
+// .after surround a write to the journal.
 //
-//	turn.start             a worker has taken the turn and read its journal
-//	recover.reconcile      before a tool is asked what became of a call
-//	recover.verdict.before calls of a lost worker are to be written down as unknown
+//	turn.start             a worker has bound the turn and read its journal
+//	recover.reconcile      before a tool is asked whether a call happened
+//	recover.verdict.before calls of a lost worker are to be written as unknown
 //	recover.verdict.after
 //	model.before           the request is ready
 //	stream.before          what the model has streamed is to be written
 //	stream.after
-//	model.first            the first piece of a streamed answer has come
-//	model.more             a later piece has
+//	model.first            the first piece of a streamed answer was received
+//	model.more             a later piece was received
 //	model.after            the answer is read
 //	model.planned          the answer's calls are checked, nothing is written
 //	plan.before            the answer and its calls are to be written
 //	plan.after
 //	call.start.before      the start of a call with an effect is to be written
 //	call.start.after
-//	call.checked           there is time enough; the tool runs next
+//	call.checked           enough time is left; the tool runs next
 //	effect.before          within the tool, in Ledger.Do: before the effect
 //	effect.after           the same, after the effect
 //	call.effect_done       the tool has returned, nothing is written
@@ -85,29 +82,28 @@
 //	finish.after
 //	detached.claimed       a worker has claimed a detached call; the tool runs next
 //	detached.ran           the tool of a detached call has returned, nothing is written
-//	detached.arrived       its result is on record
-//	turn.late              a worker that has lost its turn is about to tell a late result
+//	detached.arrived       its result is stored
+//	turn.late              a worker that has lost its turn is about to report a late result
 //
 // # Time
 //
-// A run is a bubble of testing/synctest: time is fake and passes at once when
-// everything in the bubble waits, so the fifteen seconds until a silent worker
-// is replaced cost nothing. That asks three things of tools and fakes. They must
-// not wait for anything outside of the bubble: no network (net.Pipe is fine), no
-// child process, no channel made elsewhere; they must return when their context
-// ends; and all goroutines that they start must have ended with the run. For
-// tools that cannot, set Scenario.RealTime, and patience.
+// A run is a bubble of testing/synctest: time is fake and advances when everything
+// in the bubble waits, so the fifteen seconds until a take-over cost nothing. Tools
+// and fakes must therefore not wait for anything outside of the bubble (no network
+// except net.Pipe, no child process, no channel made outside), must return when
+// their context ends, and must end all their goroutines with the run. For tools
+// that cannot, set Scenario.RealTime; such runs take their real time.
 //
 // # What it cannot show
 //
-// A goroutine cannot be killed from outside. A worker that is killed passes no
-// further point, and a tool of it that runs beside has no more effects in a
-// Ledger, but sees its context end, which a tool of a process killed for real
-// does not. What a fake does without a Ledger is not held back.
+// A goroutine cannot be killed. A killed worker passes no further point, and its
+// running tools have no more effects in a Ledger, but their context ends, which it
+// does not in a process that is really killed. Effects of a fake without a Ledger
+// are not suppressed.
 //
-// A transactional tool that asks for its transaction (storage.TxFrom) finds
-// none: that needs Postgres. Put your writes behind an interface, test the tool
-// here with a fake that writes in OnCommit, and your SQL against a Postgres.
+// A transactional tool finds no transaction (storage.TxFrom): that needs Postgres.
+// Put your writes behind an interface, test the tool here with a fake that writes
+// in OnCommit, and test your SQL against Postgres.
 //
 // Schedules, budgets, the freshness window, sub-agents and signals are not part of a
 // run.

@@ -194,7 +194,7 @@ func TestLookups(t *testing.T) {
 			t.Errorf("%v of an agent that has nothing: %+v", args, got)
 		}
 	}
-	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") || !strings.Contains(got.stderr, env["TURNKEEPER_AGENTS_DIR"]+": watcher; they stay registered") {
+	if got := ctl("agents"); !strings.Contains(got.stdout, "watcher") || !strings.Contains(got.stderr, "no file in "+env["TURNKEEPER_AGENTS_DIR"]+" for: watcher") {
 		t.Errorf("%+v", got)
 	}
 	env["TURNKEEPER_AGENTS_DIR"] += "/none"
@@ -254,6 +254,12 @@ func TestSteering(t *testing.T) {
 	}
 	if got := ctl("schedules", "run", "watcher/none"); got.code == 0 || !strings.Contains(got.stderr, "there is no schedule watcher/none") {
 		t.Errorf("run of none: %+v", got)
+	}
+	if _, err := store.Pool().Exec(t.Context(), "update turnkeeper.schedules set active = false where agent = 'watcher'"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ctl("schedules", "run", "watcher"); got.code != 6 || !strings.Contains(got.stderr, "schedule watcher/default has ended: the file of agent watcher no longer has it") {
+		t.Errorf("run of an ended one: %+v", got)
 	}
 
 	type scheduler struct {
@@ -388,7 +394,7 @@ func TestTokens(t *testing.T) {
 	}
 	made := turnctl("create", "shop", "--scopes", "send,read", "--agents", "echo", "--expires", "1h")
 	secret := strings.TrimSpace(made.stdout)
-	if made.code != 0 || !strings.Contains(made.stderr, "only time") {
+	if made.code != 0 || !strings.Contains(made.stderr, "not shown again") {
 		t.Fatalf("%+v", made)
 	}
 	token, err := store.FindToken(t.Context(), secret)
@@ -403,8 +409,8 @@ func TestTokens(t *testing.T) {
 		code int
 		want string
 	}{
-		"a second of the name": {turnctl("create", "shop", "--scopes", "send"), 2, `there is a token "shop"`},
-		"no scope":             {turnctl("create", "other"), 2, "say with --scopes"},
+		"a second of the name": {turnctl("create", "shop", "--scopes", "send"), 2, `token "shop" already exists`},
+		"no scope":             {turnctl("create", "other"), 2, "--scopes is required"},
 		"another scope":        {turnctl("create", "other", "--scopes", "all"), 2, `--scopes has "all"`},
 		"an impossible name":   {turnctl("create", "Other", "--scopes", "send"), 2, "the token's name"},
 		"unknown":              {turnctl("revoke", "other"), 3, `there is no token "other"`},

@@ -3,9 +3,12 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -107,7 +110,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	diagnose(t, env).wants(t, "fail", "workers", "0 alive with 0 slots; 1 message waits", "start one: ")
 
 	s.beat("host-1")
-	s.exec("update turnkeeper.worker_heartbeat set takeover_after = interval '1 hour'") // it does not fall silent, however long this takes
+	s.keepAlive("host-1") // however long this takes
 	s.registerFile(dir, "echo", "---\nmodel: demo/script\ntools: [clock]\n---\nYou answer.\n", "demo/script")
 	d = diagnose(t, env)
 	d.wants(t, "ok", "workers")
@@ -137,7 +140,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	})
 	t.Run("messages that wait for long", func(t *testing.T) {
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '1 hour', last_error = 'no such thing' where agent = 'watcher'`)
-		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no scheduler has looked yet", "turnctl explain --message 1")
+		diagnose(t, env).wants(t, "warn", "waiting watcher", "message 1", "no scheduler has run yet", "turnctl explain --message 1")
 		s.exec(`insert into turnkeeper.leases (lane, agent, not_before, failures) values ('watcher', 'watcher', now() + interval '2 minutes', 4)`)
 		diagnose(t, env).wants(t, "warn", "waiting watcher", "after 4 failed turns in a row", "no such thing")
 		if err := s.PauseScheduler(t.Context(), "repairs"); err != nil {
@@ -188,7 +191,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d = diagnose(t, env)
 		d.wants(t, "fail", "model test/key", "only has no other model", "restart the workers")
 		d.wants(t, "fail", "model test/name", "correct the model's name in the file of named", "SIGHUP")
-		d.wants(t, "fail", "model test/busy", "wait: it is asked again", "turnctl retry MESSAGE")
+		d.wants(t, "fail", "model test/busy", "wait: it is tried again", "turnctl retry MESSAGE")
 		d.lacks(t, "model test/unused")
 	})
 	t.Run("webhooks that fail", func(t *testing.T) {
@@ -200,7 +203,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.exec(`update turnkeeper.webhooks set failed_at = now(), last_error = 'HTTP 503'`)
 		diagnose(t, env).wants(t, "warn", "webhook shop", "its newest attempt failed", "1 reply waits", "HTTP 503", "turnctl webhooks show shop")
 		s.exec(`update turnkeeper.webhook_deliveries set state = 'dead', due_at = null`)
-		diagnose(t, env).wants(t, "warn", "webhook shop", "1 deliveries were given up", "HTTP 503", "redeliver shop --dead")
+		diagnose(t, env).wants(t, "warn", "webhook shop", "1 dead deliveries", "HTTP 503", "redeliver shop --dead")
 	})
 	t.Run("files that workers do not have", func(t *testing.T) {
 		for name, text := range map[string]string{
@@ -217,7 +220,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "agent spare", "differs", "tool clock", "restart")
 		d.wants(t, "warn", "agent fresh", "no worker has registered it", "SIGHUP")
 		d.lacks(t, "agent only")
-		if got := run(t, enqueue.Program(), env, "", "--agent", "spare", "Hello."); got.code != 0 || !strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr, "restart it") {
+		if got := run(t, enqueue.Program(), env, "", "--agent", "spare", "Hello."); got.code != 0 || !strings.Contains(got.stderr, "agent spare: its file differs") || !strings.Contains(got.stderr, "restart workers") {
 			t.Errorf("enqueue: %+v", got)
 		}
 	})
@@ -237,6 +240,26 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	d := diagnose(t, env)
 	d.wants(t, "fail", "provider dead", "cannot be reached")
 	d.lacks(t, "context window")
+}
+
+// A server without a list of models may still serve calls, so doctor does not fail it.
+func TestDoctorOnAProviderWithoutModelList(t *testing.T) {
+	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
+		t.Run(strconv.Itoa(status), func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+			defer server.Close()
+			env := nowhere(t)
+			env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
+			config := "providers:\n  plain: {base_url: '" + server.URL + "/v1'}\n"
+			if err := os.WriteFile(env["TURNKEEPER_CONFIG"], []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(env["TURNKEEPER_AGENTS_DIR"], "echo.md"), []byte("---\nmodel: plain/large\n---\nHello.\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			diagnose(t, env).wants(t, "ok", "provider plain", "cannot list models: they are not checked")
+		})
+	}
 }
 
 // What a model's state says that never was asked, was, and that nobody asks any more.
@@ -318,7 +341,7 @@ mcp_servers:
 		if !strings.Contains(check.stdout, secret) {
 			t.Errorf("agents check does not tell of %s:\n%s", secret, check.stdout)
 		}
-		d.wants(t, "warn", "settings", secret, "worker with these settings does not start without it")
+		d.wants(t, "warn", "settings", secret, "A worker does not start without it")
 	}
 	d.wants(t, "warn", "provider acme", "not asked", "ACME_KEY")
 	if check.code != 0 {
@@ -337,7 +360,7 @@ func TestSchemaIsNewer(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	s.exec("insert into turnkeeper.schema_migrations (version, name, oldest_program) values (997, 'later', 1), (998, 'last', 1)")
-	const want = "the database's schema is newer than this program: it does not know 2 migrations, up to 998_last; use the newer program\n"
+	const want = "the database's schema is newer than this program, which does not know 2 migrations, up to 998_last; use the newer program\n"
 	for name, got := range map[string]ran{
 		"turnctl": run(t, turnctl.Program(), env, "", "turns", "-o", "json"), "enqueue": run(t, enqueue.Program(), env, "", "--agent", "echo", "--json", "hi"),
 	} {
@@ -374,9 +397,9 @@ func TestWhatIsNamed(t *testing.T) {
 	}{
 		{[]string{"events", "latest", "--agent", "echo"}, 0, ""},
 		{[]string{"explain", "latest", "--agent", "ecco"}, 3, `there is no agent "ecco" (did you mean "echo"?)`},
-		{[]string{"show", "1", "--agent", "echo"}, 2, "--agent goes with latest"},
-		{[]string{"cancel", "--message", "1", "--agent", "echo"}, 2, "--agent goes with latest"},
-		{[]string{"retry", "1", "--agent", "echo"}, 2, "--agent goes with --failed, or with --turn latest"},
+		{[]string{"show", "1", "--agent", "echo"}, 2, "--agent is only for latest"},
+		{[]string{"cancel", "--message", "1", "--agent", "echo"}, 2, "--agent is only for latest"},
+		{[]string{"retry", "1", "--agent", "echo"}, 2, "--agent goes only with --failed, or with --turn latest"},
 		{[]string{"retry", "--turn", "latest", "--agent", "watcher"}, 6, ""},
 		{[]string{"cancel", "--message", "1"}, 6, "message 1 is closed already"},
 		{[]string{"cancel", "--message", "9"}, 3, "there is no message 9"},
@@ -385,7 +408,7 @@ func TestWhatIsNamed(t *testing.T) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
 	}
-	if got := ctl("cancel", "--message", "2"); got.code != 0 || got.stdout != "message 2 is told to stop; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
+	if got := ctl("cancel", "--message", "2"); got.code != 0 || got.stdout != "message 2 was asked to stop; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
 		t.Errorf("%+v", got)
 	}
 	s.send("Third.")

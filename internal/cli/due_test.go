@@ -54,7 +54,7 @@ func TestEnqueueForLater(t *testing.T) {
 		"local":              {"--at", tomorrow + "T09:00", at(tomorrow + "T09:00:00+05:30"), at(tomorrow + "T09:00:00+05:30"), ", due " + tomorrow + " 09:00:00 +05:30 (in ", ""},
 		"local, by a space":  {"--at", tomorrow + " 09:00:30", at(tomorrow + "T09:00:30+05:30"), at(tomorrow + "T09:00:30+05:30"), ", due " + tomorrow + " 09:00:30 +05:30 (in ", ""},
 		"with an offset":     {"--at", tomorrow + "T09:00:00Z", at(tomorrow + "T09:00:00Z"), at(tomorrow + "T09:00:00Z"), ", due " + tomorrow + " 14:30:00 +05:30 (in ", ""},
-		"past":               {"--at", "2020-05-17T09:00", now.Add(-time.Second), now.Add(time.Hour), ", due ", "--at is past (2020-05-17 09:00:00 +05:30 ("},
+		"past":               {"--at", "2020-05-17T09:00", now.Add(-time.Second), now.Add(time.Hour), ", due ", "--at is in the past (2020-05-17 09:00:00 +05:30 ("},
 		"after":              {"--delay", "2h", now.Add(2 * time.Hour), now.Add(3 * time.Hour), ", due ", ""},
 		"after seconds":      {"--delay", "7200", now.Add(2 * time.Hour), now.Add(3 * time.Hour), ", due ", ""},
 		"at once":            {"--delay", "0", now.Add(-time.Second), now.Add(time.Hour), ", due ", ""},
@@ -107,7 +107,7 @@ func TestEnqueueForLater(t *testing.T) {
 	}
 	id, _, _ := strings.Cut(strings.TrimPrefix(first.stdout, "message "), " ")
 	run(t, turnctl.Program(), env, "", "cancel", "--message", id)
-	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, "accepted before, and is closed: cancelled") {
+	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, "accepted before, now closed: cancelled") {
 		t.Errorf("the repeat of a cancelled message says %q, %s", again.stdout, again.stderr)
 	}
 	if got := run(t, turnctl.Program(), env, "", "inbox", "--limit", "100"); !strings.Contains(got.stdout, "waiting, due in ") {
@@ -131,7 +131,7 @@ func TestRetiredAgents(t *testing.T) {
 	}
 	turnctl(3, `there is no agent "nobody"`, "agents", "retire", "nobody")
 	turnctl(2, "agent name", "agents", "retire", "../x")
-	turnctl(0, "watcher is retired: it takes no new messages, and its schedules do not run\n3 messages still waiting", "agents", "retire", "watcher")
+	turnctl(0, "watcher is retired: it refuses new messages, and its schedules do not run\n3 messages still waiting", "agents", "retire", "watcher")
 	turnctl(0, "3 messages waiting", "agents")
 	turnctl(0, `"left_waiting": 3`, "agents", "-o", "json")
 	turnctl(0, "agent retired", "schedules")
@@ -143,8 +143,8 @@ func TestRetiredAgents(t *testing.T) {
 		t.Errorf("%d messages are cancelled, error %v", len(all), err)
 	}
 	turnctl(6, "is retired", "retry", "1", "--anyway")
-	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
-	turnctl(0, "watcher takes messages", "agents", "restore", "watcher")
+	turnctl(0, "watcher accepts messages", "agents", "restore", "watcher")
+	turnctl(0, "watcher accepts messages", "agents", "restore", "watcher")
 	if got := run(t, enqueue.Program(), env, "", "--agent", "watcher", "hi"); got.code != 0 {
 		t.Errorf("%+v", got)
 	}

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -45,6 +46,23 @@ func (s *stage) beat(worker turnkeeper.WorkerID) {
 	if err := s.Beat(s.t.Context(), turnkeeper.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// keepAlive sends heartbeats of a worker until the end of the test.
+func (s *stage) keepAlive(worker turnkeeper.WorkerID) {
+	ctx, stop := context.WithCancel(s.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_ = s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: time.Hour})
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	s.t.Cleanup(func() { stop(); <-done })
 }
 
 func (s *stage) send(body string) turnkeeper.MessageID {

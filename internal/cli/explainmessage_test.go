@@ -33,16 +33,16 @@ func (s *stage) messagesExplained(env map[string]string) {
 	behind := running + 1
 	explain := func(id turnkeeper.MessageID) []string { return []string{"explain", "--message", idOf(id)} }
 	says(t, env, explain(running), "turn 16 runs on worker host-3.", "turnctl events 16 --follow")
-	says(t, env, explain(behind), "has had no turn yet", "- turn 16 of worker host-3 holds lane echo, until at most", "- no worker takes turns.",
-		"Look at the turn: turnctl explain 16.", "Start a worker: ")
+	says(t, env, explain(behind), "has had no turn yet", "- turn 16 of worker host-3 holds lane echo, at most until", "- no worker takes turns.",
+		"See the turn: turnctl explain 16.", "Start a worker: ")
 	if err := s.PauseScheduler(t.Context(), "the provider is down."); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.PauseSchedule(t.Context(), "watcher", "default", true, "too many"); err != nil {
 		t.Fatal(err)
 	}
-	says(t, env, explain(behind), "- the scheduler has been paused since", ": the provider is down.", "Let turns be handed out again: turnctl scheduler resume.")
-	says(t, env, explain(2), "turn 2 closed it at", ": the turn was degraded.", "Reply 2, degraded: “Tool results: 1 succeeded, 0 failed.”", "turnctl explain 2.")
+	says(t, env, explain(behind), "- the scheduler has been paused since", ": the provider is down.", "Resume the scheduler: turnctl scheduler resume.")
+	says(t, env, explain(2), "turn 2 closed it at", ": the turn ended degraded.", "Reply 2, degraded: “Tool results: 1 succeeded, 0 failed.”", "turnctl explain 2.")
 	says(t, env, explain(11), "the turn was cancelled.")
 	says(t, env, []string{"inbox", "--limit", "100"}, "! degraded echo", "✓ succeeded echo", "· waiting, scheduler paused echo", "✗ failed echo")
 	says(t, env, []string{"lanes"}, "The scheduler has been paused since", ": the provider is down.")

@@ -29,7 +29,7 @@ func TestInit(t *testing.T) {
 		!strings.Contains(made.Next[2], `enqueue --agent helper --wait "`) {
 		t.Errorf("next are %q", made.Next)
 	}
-	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no faults\n" || got.stderr != "" {
+	if got := run(t, turnctl.Program(), nil, "", "agents", "check"); got.code != 0 || got.stdout != "✓ helper\n1 agent in ./agents, no errors\n" || got.stderr != "" {
 		t.Errorf("%+v", got)
 	}
 	text, err := os.ReadFile("turnkeeper.yaml")
@@ -71,7 +71,28 @@ func TestInitTellsWhatIsNext(t *testing.T) {
 	}
 }
 
-// It never touches what is there, and leaves nothing behind where it refuses.
+func TestInitRefusesAnotherConfigFile(t *testing.T) {
+	for name, c := range map[string]struct {
+		env  map[string]string
+		args []string
+	}{
+		"flag":     {nil, []string{"--config", "other.yaml"}},
+		"variable": {map[string]string{"TURNKEEPER_CONFIG": "other.yaml"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			got := run(t, turnctl.Program(), c.env, "", append([]string{"init"}, c.args...)...)
+			if got.code != 2 || !strings.Contains(got.stderr, "omit --config") {
+				t.Errorf("%+v", got)
+			}
+			if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+				t.Errorf("it wrote %v, error %v", entries, err)
+			}
+		})
+	}
+}
+
+// It never touches existing files, and leaves nothing behind if it refuses.
 func TestInitNeverOverwrites(t *testing.T) {
 	for name, there := range map[string]string{"settings": "turnkeeper.yaml", "an agent": filepath.Join("agents", "helper.md")} {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +105,7 @@ func TestInitNeverOverwrites(t *testing.T) {
 			}
 			for range 2 {
 				got := run(t, turnctl.Program(), nil, "", "init")
-				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr, there+" is there already: nothing was written") {
+				if got.code != 6 || got.stdout != "" || !strings.Contains(got.stderr, there+" already exists: nothing was written") {
 					t.Errorf("%+v", got)
 				}
 			}

@@ -74,14 +74,15 @@ func TestBadInput(t *testing.T) {
 		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "degraded"}, 2, "it must be one of waiting, running, answered"},
 		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
 		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
-		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "it is called as: turnctl show ID|latest"},
-		{"schedule without name", turnctl.Program(), "", []string{"schedules", "pause", "watcher/"}, 2, "write AGENT or AGENT/NAME"},
-		{"schedule of no agent", turnctl.Program(), "", []string{"schedules", "pause", "/x"}, 2, "write AGENT or AGENT/NAME"},
-		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause", " "}, 2, "say why"},
+		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "usage: turnctl show ID|latest"},
+		{"no such error class", turnctl.Program(), "", []string{"retry", "--failed", "--error-class", "overlaoded"}, 2, `--error-class is "overlaoded": it must be one of rate_limited, overloaded,`},
+		{"schedule without name", turnctl.Program(), "", []string{"schedules", "pause", "watcher/"}, 2, "give AGENT or AGENT/NAME"},
+		{"schedule of no agent", turnctl.Program(), "", []string{"schedules", "pause", "/x"}, 2, "give AGENT or AGENT/NAME"},
+		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause", " "}, 2, "give a reason"},
 		{"nothing to set", turnctl.Program(), "", []string{"scheduler", "set"}, 2, "give --poll-interval, --max-dispatches, or both"},
 		{"poll too short", turnctl.Program(), "", []string{"scheduler", "set", "--poll-interval", "1ms"}, 2, "--poll-interval is 1ms: it must be 10ms to 1h"},
 		{"too many dispatches", turnctl.Program(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
-		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker ever ran with the data folder"},
+		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker has run with the data folder"},
 		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
 		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
 		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a valid URL: write postgres://<user>:<password>@<host>:<port>/<database>, with"},
@@ -89,7 +90,7 @@ func TestBadInput(t *testing.T) {
 		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
 		{"worker takes no arguments", worker.Program(), "", []string{"start"}, 2, `unknown command "start"`},
 
-		{"no agent", enqueue.Program(), "", []string{"hi"}, 2, "say which agent: --agent NAME"},
+		{"no agent", enqueue.Program(), "", []string{"hi"}, 2, "--agent is required: --agent NAME"},
 		{"impossible agent", enqueue.Program(), "", []string{"--agent", "No Body", "hi"}, 2, `agent name "No Body"`},
 		{"empty message", enqueue.Program(), "", []string{"--agent", "a", " "}, 2, "enqueue: message cannot be empty\n"},
 		{"empty input", enqueue.Program(), " \n", []string{"--agent", "a"}, 2, "enqueue: message cannot be empty\n"},
@@ -105,7 +106,7 @@ func TestBadInput(t *testing.T) {
 		{"timeout in words", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "soon", "hi"}, 2, "it must be a duration such as 90s"},
 		{"pause without reason", turnctl.Program(), "", []string{"scheduler", "pause"}, 2, "turnctl scheduler pause REASON"},
 		{"key", enqueue.Program(), "", []string{"--agent", "a", "--key", strings.Repeat("k", 201), "hi"}, 2, "the idempotency key is longer than 200 bytes"},
-		{"time for no wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2, "add --wait, or leave it out"},
+		{"time for no wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "5s", "hi"}, 2, "add --wait, or omit --wait-timeout"},
 		{"negative wait", enqueue.Program(), "", []string{"--agent", "a", "--wait-timeout", "-1s", "hi"}, 2, "it must not be negative"},
 	}
 	for _, c := range cases {
@@ -173,7 +174,7 @@ func TestHelp(t *testing.T) {
 		args    []string
 		want    []string
 	}{
-		{"worker", worker.Program(), []string{"--help"}, []string{"Exit codes:", "--max-rounds", "TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Better set the variable"}},
+		{"worker", worker.Program(), []string{"--help"}, []string{"Exit codes:", "--max-rounds", "TURNKEEPER_MAX_ROUNDS", "Settings: Bounds of a turn:", "Prefer the variable"}},
 		{"enqueue", enqueue.Program(), []string{"-h"}, []string{"Exit codes:", "--wait-timeout", "--database-url", "no reply in time"}},
 		{"turnctl", turnctl.Program(), nil, []string{"Commands:", "doctor", "Exit codes:"}},
 		{"a command", turnctl.Program(), []string{"turns", "--help"}, []string{"--limit", "-o, --output"}},
@@ -361,7 +362,7 @@ func TestAgentsCheck(t *testing.T) {
 				}
 			}
 		}
-		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n8 faults in "+file+"\n") {
+		if got := run(t, turnctl.Program(), nowhere(t), "", "agents", "check", file); !strings.HasSuffix(got.stdout, "\n8 errors in "+file+"\n") {
 			t.Errorf("%+v", got)
 		}
 		for missing, want := range map[string]string{"none.md": "none.md: the file cannot be read: no such file or directory", "none": "none does not exist"} {

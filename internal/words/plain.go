@@ -7,15 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Plain makes foreign text safe to show: everything that a terminal or a browser
-// would obey (control characters, changes of direction) is written as an escape.
-// Line ends and tabs stay.
+// Plain makes untrusted text safe to show in a terminal or browser: it escapes
+// control characters and changes of direction. It keeps line ends and tabs.
 func Plain(text string) string {
 	if !strings.ContainsFunc(text, Obeyed) && utf8.ValidString(text) {
 		return text
 	}
 	var b strings.Builder
-	for _, r := range text { // broken bytes come as U+FFFD
+	for _, r := range text { // invalid bytes become U+FFFD
 		if Obeyed(r) {
 			b.WriteString(escape(r))
 		} else {
@@ -25,7 +24,8 @@ func Plain(text string) string {
 	return b.String()
 }
 
-// Obeyed says that a terminal, or the direction of a text, obeys the character.
+// Obeyed reports whether the character controls a terminal or the direction of
+// text. Line ends and tabs do not count.
 func Obeyed(r rune) bool {
 	switch {
 	case r == '\n' || r == '\t':
@@ -33,7 +33,7 @@ func Obeyed(r rune) bool {
 	case unicode.IsControl(r):
 		return true
 	case r == '\u2028' || r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\u200e' || r == '\u200f' || r == '\u061c':
-		return true // line ends and directions of Unicode
+		return true // Unicode line ends and directions
 	}
 	return false
 }
@@ -49,7 +49,7 @@ func escape(r rune) string {
 	}
 }
 
-// Brief is a text on one line of at most so many characters, made plain.
+// Brief joins a text into one line, cuts it to most characters and makes it plain.
 func Brief(text string, most int) string {
 	line := strings.Join(strings.Fields(text), " ")
 	if runes := []rune(line); len(runes) > most {
@@ -58,7 +58,7 @@ func Brief(text string, most int) string {
 	return Plain(line)
 }
 
-// Sentence is a clause with its full stop.
+// Sentence returns a clause with one full stop.
 func Sentence(text string) string {
 	if text = Clause(text); strings.HasSuffix(text, "...") || strings.HasSuffix(text, "…") {
 		return text
@@ -66,7 +66,7 @@ func Sentence(text string) string {
 	return text + "."
 }
 
-// Clause is a sentence without its full stop, to stand before another.
+// Clause returns a sentence without its full stop.
 func Clause(text string) string {
 	if strings.HasSuffix(text, "...") {
 		return text

@@ -8,9 +8,9 @@ import (
 	"turnkeeper"
 )
 
-// Standing is how a message stands, for a list: the state to show, which for a closed message is
-// the outcome of its turn, and what holds an open one up, where that is more than its lane or the next look
-// of the scheduler. An empty note: nothing does. ago says how far a time is.
+// Standing returns the status of a message for a list. state is the message's state, or the outcome if it is answered.
+// note says what an open message waits for; it is "" if that is only its lane or the next tick. ago formats a time
+// relative to now.
 func Standing(m turnkeeper.WaitingMessage, ago func(time.Time) string) (state, note string) {
 	state = string(m.State)
 	if m.State == turnkeeper.MessageAnswered && m.Outcome != "" {
@@ -25,7 +25,7 @@ func Standing(m turnkeeper.WaitingMessage, ago func(time.Time) string) (state, n
 		case turnkeeper.WaitDeferred:
 			return "deferred", "due " + ago(w.Until)
 		case turnkeeper.WaitCalls:
-			return state, "for " + elsewhere(w.Count)
+			return state, "for " + detachedCalls(w.Count)
 		case turnkeeper.WaitSilent:
 			if m.State == turnkeeper.MessageRunning {
 				return state, SilentFor(turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped})
@@ -45,13 +45,13 @@ func Standing(m turnkeeper.WaitingMessage, ago func(time.Time) string) (state, n
 		case turnkeeper.WaitNotDue:
 			return state, "due " + ago(w.Until)
 		case turnkeeper.WaitBackoff:
-			return state, "tried again " + ago(w.Until)
+			return state, "retried " + ago(w.Until)
 		}
 	}
 	return state, ""
 }
 
-// SilentFor is the silence of a worker, for a list.
+// SilentFor describes a silent or stopped worker, for a list.
 func SilentFor(s turnkeeper.Silence) string {
 	if s.Stopped {
 		return "worker stopped"
@@ -59,7 +59,7 @@ func SilentFor(s turnkeeper.Silence) string {
 	return "worker silent for " + Coarse(s.For)
 }
 
-// UnderWay is what a running turn does at the moment.
+// UnderWay says what a running turn is doing.
 func UnderWay(u turnkeeper.UnderWay) string {
 	switch {
 	case len(u.Calls) > 0:
@@ -79,8 +79,8 @@ func UnderWay(u turnkeeper.UnderWay) string {
 	}
 }
 
-// Doing is what an open turn does or waits for, for a list; empty: there is nothing to say beside its state. ago says
-// how far a time is.
+// Doing says, for a list, what an open turn does or waits for. It returns "" if the state says it all. ago formats a
+// time relative to now.
 func Doing(t turnkeeper.Turn, ago func(time.Time) string) string {
 	switch {
 	case t.Silence != nil:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Ago is how long a time is past, or ahead: "3 min ago", "in 12 s".
+// Ago formats a time relative to now: "3 min ago", "in 12 s".
 func Ago(now, t time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -18,7 +18,7 @@ func Ago(now, t time.Time) string {
 	}
 }
 
-// Coarse is a duration in its largest unit.
+// Coarse formats a duration in its largest unit.
 func Coarse(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -32,7 +32,7 @@ func Coarse(d time.Duration) string {
 	}
 }
 
-// Exact is a duration with about three digits.
+// Exact formats a duration with about three digits.
 func Exact(d time.Duration) string {
 	switch {
 	case d < time.Second:

@@ -7,8 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// Wait says in a clause what an open message waits for: the one place of these words. moment
-// writes a time.
+// Wait says in a clause what an open message waits for. moment formats a time.
 func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
 	until := func(before string) string {
 		if w.Until.IsZero() {
@@ -22,7 +21,7 @@ func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
 	case turnkeeper.WaitRetired:
 		return fmt.Sprintf("agent %s has been retired since %s", Plain(w.Agent), moment(w.Since))
 	case turnkeeper.WaitNotDue:
-		return "it is not due before " + moment(w.Until)
+		return "it is due at " + moment(w.Until)
 	case turnkeeper.WaitEarlier:
 		return earlier(w)
 	case turnkeeper.WaitLaneHeld:
@@ -30,25 +29,25 @@ func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
 	case turnkeeper.WaitBackoff:
 		return fmt.Sprintf("lane %s pauses after %s in a row%s", line(string(w.Lane)), Plural(w.Count, "failed turn"), until(" until ")) + because(w.Why)
 	case turnkeeper.WaitCalls:
-		return fmt.Sprintf("turn %d waits for %s", w.Turn, elsewhere(w.Count))
+		return fmt.Sprintf("turn %d waits for %s", w.Turn, detachedCalls(w.Count))
 	case turnkeeper.WaitBudget:
-		return fmt.Sprintf("the budget is spent: turn %d is put off%s", w.Turn, until(" until ")) + because(w.Why)
+		return fmt.Sprintf("the budget is spent: turn %d is deferred%s", w.Turn, until(" until ")) + because(w.Why)
 	case turnkeeper.WaitDeferred:
-		return fmt.Sprintf("turn %d is put off%s", w.Turn, until(" until ")) + because(w.Why)
+		return fmt.Sprintf("turn %d is deferred%s", w.Turn, until(" until ")) + because(w.Why)
 	case turnkeeper.WaitNotTaken:
-		return fmt.Sprintf("turn %d is granted, and no worker has taken it up yet", w.Turn)
+		return fmt.Sprintf("turn %d is granted, but no worker has started it yet", w.Turn)
 	case turnkeeper.WaitSilent:
 		s := turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped, Until: w.Until}
 		return Silence(w.Worker, s, fmt.Sprintf("turn %d", w.Turn), moment)
 	case turnkeeper.WaitModel:
 		return modelDown(w, moment)
 	default:
-		return house(w, moment)
+		return globalWait(w, moment)
 	}
 }
 
-// house is what every message waits for.
-func house(w turnkeeper.Wait, moment func(time.Time) string) string {
+// globalWait handles the reasons that concern all messages.
+func globalWait(w turnkeeper.Wait, moment func(time.Time) string) string {
 	switch w.Reason {
 	case turnkeeper.WaitPaused:
 		return "the scheduler has been paused since " + moment(w.Since) + because(w.Why)
@@ -56,15 +55,15 @@ func house(w turnkeeper.Wait, moment func(time.Time) string) string {
 		return "the scheduler holds off until " + moment(w.Until) + because(w.Why)
 	case turnkeeper.WaitScheduler:
 		if w.Since.IsZero() {
-			return "no scheduler has looked yet"
+			return "no scheduler has run yet"
 		}
-		return "no scheduler has looked since " + moment(w.Since)
+		return "no scheduler has run since " + moment(w.Since)
 	case turnkeeper.WaitNoWorker:
 		return "no worker takes turns"
 	case turnkeeper.WaitNoSlot:
 		return "no slot is free: " + taken(w.Count)
 	case turnkeeper.WaitTick:
-		return "nothing holds it up: the scheduler grants it when it looks next"
+		return "nothing blocks it: the scheduler grants it at its next tick"
 	default:
 		return string(w.Reason)
 	}
@@ -77,7 +76,7 @@ func taken(slots int) string {
 	return fmt.Sprintf("the %s are taken by other turns", Plural(slots, "slot"))
 }
 
-// because appends what somebody or something gave as the reason.
+// because formats a reason to append; it returns "" if there is none.
 func because(why string) string {
 	if why = line(why); why == "" {
 		return ""
@@ -85,7 +84,7 @@ func because(why string) string {
 	return ": " + why
 }
 
-// line is foreign text on one line, without the full stop that a sentence around it has.
+// line returns untrusted text on one line, without its full stop.
 func line(text string) string {
 	return Clause(Brief(text, 300))
 }
@@ -94,49 +93,49 @@ func earlier(w turnkeeper.Wait) string {
 	text := fmt.Sprintf("message %d", w.Message)
 	switch {
 	case w.Count >= 100:
-		text += " and at least 99 others go"
+		text += " and at least 99 others are"
 	case w.Count > 2:
-		text += fmt.Sprintf(" and %d others go", w.Count-1)
+		text += fmt.Sprintf(" and %d others are", w.Count-1)
 	case w.Count == 2:
-		text += " and another go"
+		text += " and another are"
 	default:
-		text += " goes"
+		text += " is"
 	}
-	return text + " before it in lane " + line(string(w.Lane))
+	return text + " ahead of it in lane " + line(string(w.Lane))
 }
 
 func laneHeld(w turnkeeper.Wait, until func(string) string) string {
 	lane := line(string(w.Lane))
 	switch w.State {
 	case turnkeeper.TurnWaiting:
-		return fmt.Sprintf("turn %d is open in lane %s, and waits for calls that run elsewhere", w.Turn, lane)
+		return fmt.Sprintf("turn %d holds lane %s and waits for detached calls", w.Turn, lane)
 	case turnkeeper.TurnQueued:
-		return fmt.Sprintf("turn %d is open in lane %s, and is put off%s", w.Turn, lane, until(" until ")) + because(w.Why)
+		return fmt.Sprintf("turn %d holds lane %s and is deferred%s", w.Turn, lane, until(" until ")) + because(w.Why)
 	}
 	if w.Worker == "" {
-		return fmt.Sprintf("turn %d holds lane %s%s", w.Turn, lane, until(", until at most "))
+		return fmt.Sprintf("turn %d holds lane %s%s", w.Turn, lane, until(", at most until "))
 	}
-	return fmt.Sprintf("turn %d of worker %s holds lane %s%s", w.Turn, line(string(w.Worker)), lane, until(", until at most "))
+	return fmt.Sprintf("turn %d of worker %s holds lane %s%s", w.Turn, line(string(w.Worker)), lane, until(", at most until "))
 }
 
-func elsewhere(calls int) string {
-	if calls == 1 {
-		return "a call that runs elsewhere"
+func detachedCalls(n int) string {
+	if n == 1 {
+		return "a detached call"
 	}
-	return Plural(calls, "call") + " that run elsewhere"
+	return Plural(n, "detached call")
 }
 
 func modelDown(w turnkeeper.Wait, moment func(time.Time) string) string {
-	text := fmt.Sprintf("model %s is down since %s", line(w.Model), moment(w.Since))
+	text := fmt.Sprintf("model %s has been down since %s", line(w.Model), moment(w.Since))
 	if w.Turn != 0 {
-		text += fmt.Sprintf(", and turn %d tries it now", w.Turn)
+		text += fmt.Sprintf("; turn %d tries it now", w.Turn)
 	} else {
-		text += ", and is tried again at " + moment(w.Until)
+		text += "; it is tried again at " + moment(w.Until)
 	}
 	return text + because(w.Why)
 }
 
-// Silence says in a clause that the worker of a turn is silent. moment writes a time.
+// Silence says in a clause that the worker of a turn is silent or stopped. moment formats a time.
 func Silence(worker turnkeeper.WorkerID, s turnkeeper.Silence, turn string, moment func(time.Time) string) string {
 	who := "worker " + line(string(worker))
 	if worker == "" {

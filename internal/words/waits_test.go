@@ -22,34 +22,34 @@ func TestWait(t *testing.T) {
 	}{
 		{turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: "clerk", Since: since}, "agent clerk has been retired since 09:00:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: "clerk"}, "agent clerk is not registered: no worker has its file"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: until}, "it is not due before 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 1, Lane: "clerk"}, "message 3 goes before it in lane clerk"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 2, Lane: "clerk"}, "message 3 and another go before it in lane clerk"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 5, Lane: "clerk"}, "message 3 and 4 others go before it in lane clerk"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 100, Lane: "clerk"}, "message 3 and at least 99 others go before it in lane clerk"},
-		{held, "turn 7 of worker w-1 holds lane clerk, until at most 09:30:00"},
-		{untaken, "turn 7 holds lane clerk, until at most 09:30:00"},
-		{open, "turn 7 is open in lane clerk, and waits for calls that run elsewhere"},
-		{queued, "turn 7 is open in lane clerk, and is put off until 09:30:00: the day's budget is used up"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: until}, "it is due at 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 1, Lane: "clerk"}, "message 3 is ahead of it in lane clerk"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 2, Lane: "clerk"}, "message 3 and another are ahead of it in lane clerk"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 5, Lane: "clerk"}, "message 3 and 4 others are ahead of it in lane clerk"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 100, Lane: "clerk"}, "message 3 and at least 99 others are ahead of it in lane clerk"},
+		{held, "turn 7 of worker w-1 holds lane clerk, at most until 09:30:00"},
+		{untaken, "turn 7 holds lane clerk, at most until 09:30:00"},
+		{open, "turn 7 holds lane clerk and waits for detached calls"},
+		{queued, "turn 7 holds lane clerk and is deferred until 09:30:00: the day's budget is used up"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitBackoff, Lane: "clerk", Count: 2, Until: until, Why: "503\x1b"}, `lane clerk pauses after 2 failed turns in a row until 09:30:00: 503\x1b`},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 1}, "turn 7 waits for a call that runs elsewhere"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 calls that run elsewhere"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitBudget, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is put off until 09:30:00: spent"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitDeferred, Turn: 7, Until: until}, "turn 7 is put off until 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNotTaken, Turn: 7}, "turn 7 is granted, and no worker has taken it up yet"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 1}, "turn 7 waits for a detached call"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 detached calls"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitBudget, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is deferred until 09:30:00: spent"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitDeferred, Turn: 7, Until: until}, "turn 7 is deferred until 09:30:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitNotTaken, Turn: 7}, "turn 7 is granted, but no worker has started it yet"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Silent: 40 * time.Second, Until: until}, "worker w-1 has been silent for 40 s; turn 7 is taken over at 09:30:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Stopped: true, Until: until}, "worker w-1 has stopped; turn 7 is taken over at 09:30:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Silent: time.Minute, Until: until}, "its worker has been silent for 1 min; turn 7 is taken over at 09:30:00"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: since, Why: "repairs."}, "the scheduler has been paused since 09:00:00: repairs"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitHoldOff, Until: until, Why: "the clock stepped"}, "the scheduler holds off until 09:30:00: the clock stepped"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: since}, "no scheduler has looked since 09:00:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler}, "no scheduler has looked yet"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: since}, "no scheduler has run since 09:00:00"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler}, "no scheduler has run yet"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker}, "no worker takes turns"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: 10}, "no slot is free: the 10 slots are taken by other turns"},
 		{turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: 1}, "no slot is free: the one slot is taken by another turn"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Until: until, Why: "auth: 401 ..."}, "model a/one is down since 09:00:00, and is tried again at 09:30:00: auth: 401 ..."},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Turn: 7}, "model a/one is down since 09:00:00, and turn 7 tries it now"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitTick}, "nothing holds it up: the scheduler grants it when it looks next"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Until: until, Why: "auth: 401 ..."}, "model a/one has been down since 09:00:00; it is tried again at 09:30:00: auth: 401 ..."},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Turn: 7}, "model a/one has been down since 09:00:00; turn 7 tries it now"},
+		{turnkeeper.Wait{Reason: turnkeeper.WaitTick}, "nothing blocks it: the scheduler grants it at its next tick"},
 		{turnkeeper.Wait{Reason: "a_later_reason"}, "a_later_reason"},
 	} {
 		if got := words.Wait(c.wait, moment); got != c.want {
@@ -95,15 +95,15 @@ func TestStanding(t *testing.T) {
 func TestStopReason(t *testing.T) {
 	t.Parallel()
 	for losses, want := range map[int]string{
-		0: "its worker gave it back while a call ran that must not run twice", 1: "its worker was lost while a call ran that must not run twice",
-		3: "3 workers were lost on it",
+		0: "its worker handed it back during a call that must not be repeated", 1: "its worker was lost during a call that must not be repeated",
+		3: "it lost 3 workers",
 	} {
 		if got := words.StopReason(turnkeeper.Turn{StopReason: turnkeeper.StopWorkerLost, Losses: losses}); got != want {
 			t.Errorf("%d losses: %q", losses, got)
 		}
 	}
 	if got := words.StopReason(turnkeeper.Turn{StopReason: "later"}); got != "later" {
-		t.Errorf("a reason that is not known: %q", got)
+		t.Errorf("an unknown reason: %q", got)
 	}
 }
 

@@ -1,5 +1,5 @@
-// Package words puts what there is into words and signs, the same in a terminal
-// and in a browser.
+// Package words formats states, waits, times and numbers for people, the same
+// in a terminal and in a browser.
 package words
 
 import (
@@ -9,7 +9,7 @@ import (
 	"turnkeeper"
 )
 
-// Sign is a mark for a state, for those who see no colours.
+// Sign returns a mark for a state, for output without colours.
 func Sign(state string) string {
 	switch state {
 	case string(turnkeeper.TurnSucceeded):
@@ -27,7 +27,7 @@ func Sign(state string) string {
 	}
 }
 
-// Plural is "1 round", "2 rounds".
+// Plural returns "1 round", "2 rounds".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -35,7 +35,7 @@ func Plural(n int, noun string) string {
 	return Thousands(int64(n)) + " " + noun + "s"
 }
 
-// Thousands is a number in groups of three digits.
+// Thousands formats a number in groups of three digits.
 func Thousands(n int64) string {
 	digits := strconv.FormatInt(n, 10)
 	sign := ""
@@ -50,18 +50,18 @@ func Thousands(n int64) string {
 	return sign + strings.Join(append([]string{digits}, groups...), ",")
 }
 
-// stopReasons say in words what a stop reason means.
+// stopReasons explains the stop reasons.
 var stopReasons = map[turnkeeper.StopReason]string{
-	turnkeeper.StopNone:           "the model had nothing more to ask",
-	turnkeeper.StopMaxRounds:      "the bound on model calls was reached",
-	turnkeeper.StopMaxDuration:    "its time was over",
-	turnkeeper.StopMaxToolCalls:   "the bound on tool calls was reached",
-	turnkeeper.StopInferenceError: "the model could not be asked",
-	turnkeeper.StopBudget:         "the budget was used up",
+	turnkeeper.StopNone:           "the model had finished",
+	turnkeeper.StopMaxRounds:      "the limit on model calls was reached",
+	turnkeeper.StopMaxDuration:    "the time limit was reached",
+	turnkeeper.StopMaxToolCalls:   "the limit on tool calls was reached",
+	turnkeeper.StopInferenceError: "a model call failed",
+	turnkeeper.StopBudget:         "the budget was spent",
 	turnkeeper.StopCancelled:      "it was cancelled",
 }
 
-// StopReason says what the stop reason of a turn means; one that is not known stands for itself.
+// StopReason explains the stop reason of a turn. It returns an unknown one as it is.
 func StopReason(t turnkeeper.Turn) string {
 	if t.StopReason == turnkeeper.StopWorkerLost {
 		return lost(t.Losses)
@@ -72,13 +72,13 @@ func StopReason(t turnkeeper.Turn) string {
 	return string(t.StopReason)
 }
 
-// lost is what the loss of workers meant to a turn.
+// lost explains StopWorkerLost.
 func lost(workers int) string {
 	switch {
 	case workers > 1:
-		return strconv.Itoa(workers) + " workers were lost on it"
-	case workers == 0: // it stopped, or could not reach the database
-		return "its worker gave it back while a call ran that must not run twice"
+		return "it lost " + strconv.Itoa(workers) + " workers"
+	case workers == 0: // the worker stopped, or could not reach the database
+		return "its worker handed it back during a call that must not be repeated"
 	}
-	return "its worker was lost while a call ran that must not run twice"
+	return "its worker was lost during a call that must not be repeated"
 }

@@ -19,8 +19,8 @@ type Figures struct {
 	Elsewhere int           // turns that wait for calls
 
 	// Of turns that ended within the window, at most the 5,000 newest.
-	Ended, Succeeded, Failed int
-	Tokens                   int64
+	Ended, Succeeded, Degraded, Failed int
+	Tokens                             int64
 
 	Now time.Time // by the database's clock
 }
@@ -30,7 +30,8 @@ func (s *Reports) Figures(ctx context.Context, window time.Duration) (Figures, e
 	r, err := s.db.Q.Figures(ctx, window)
 	return Figures{
 		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Running: int(r.Running), Queued: int(r.Queued),
-		Elsewhere: int(r.Elsewhere), Ended: int(r.Ended), Succeeded: int(r.Good), Failed: int(r.Bad), Tokens: r.Tokens, Now: r.Now,
+		Elsewhere: int(r.Elsewhere), Ended: int(r.Ended), Succeeded: int(r.Good), Degraded: int(r.Degraded), Failed: int(r.Bad),
+		Tokens: r.Tokens, Now: r.Now,
 	}, pg.Translate(err)
 }
 

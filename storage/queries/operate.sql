@@ -43,10 +43,11 @@ select
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere,
-    recent.ended, recent.good, recent.bad, recent.tokens,
+    recent.ended, recent.good, recent.degraded, recent.bad, recent.tokens,
     clock_timestamp()::timestamptz as now
 from (
     select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
+        count(*) filter (where t.state = 'degraded')::bigint as degraded,
         count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
     from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
     where t.ended_at > clock_timestamp() - @span::interval

@@ -485,7 +485,7 @@ func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 			if n := env.Query[int](e, "select count(*) from turns where state = 'succeeded' and dispatches = 1"); n != len(messages) {
 				t.Errorf("%d of %d turns succeeded", n, len(messages))
 			}
-			w.Await("telemetry could not be sent; turns go on")
+			w.Await("telemetry could not be sent; turns continue")
 			if code := w.Terminate(); code != 0 {
 				t.Errorf("the worker ended with %d:\n%s", code, w.Output.Tail())
 			}

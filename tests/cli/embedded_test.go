@@ -41,7 +41,7 @@ func TestAFirstRunWithoutADatabase(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.Stdout), &answer); err != nil || r.Code != 0 || answer.Outcome != "succeeded" || answer.Reply == "" {
 		t.Fatalf("enqueue --wait ended with %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
-	if r := e.Run("", "turnctl", "doctor"); r.Code != 0 || !strings.Contains(r.Stdout, "all is well") {
+	if r := e.Run("", "turnctl", "doctor"); r.Code != 0 || !strings.Contains(r.Stdout, "no problems found") {
 		t.Errorf("turnctl doctor ended with %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	server := env.PostmasterPID(t, data)

@@ -48,7 +48,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 			t.Errorf("%s ended with %d", p.Name, code)
 		}
 	}
-	before, after, found := strings.Cut(pipe.Output.String(), "↶ round 1 is taken back: what it said above is void")
+	before, after, found := strings.Cut(pipe.Output.String(), "↶ round 1 is discarded: its text above is void")
 	if !found || !strings.Contains(before, "line 3 of what") || strings.Count(after, long) != 1 || strings.Contains(after, "reply\n") {
 		t.Errorf("in a pipe it says\n%s", pipe.Output)
 	}
@@ -74,7 +74,7 @@ func TestFollowOverALostWorker(t *testing.T) {
 	}
 	x.shows("ended:0")
 	history := x.tmux("capture-pane", "-p", "-J", "-S", "-")
-	before, after, found = strings.Cut(history, "↶ round 1 is taken back: what it said above is void")
+	before, after, found = strings.Cut(history, "↶ round 1 is discarded: its text above is void")
 	if !found || !strings.Contains(before, "line 3 of what") || !strings.Contains(after, long) {
 		t.Errorf("on the terminal it says\n%s", history)
 	}

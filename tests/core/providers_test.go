@@ -327,7 +327,7 @@ providers:
 		"provider signed":               {"warn", "refuses the key: HTTP 403, not for [redacted]", "replace the key"},
 		"provider dead":                 {"fail", "cannot be reached: ", "start the server, or correct providers.dead.base_url"},
 		"provider hangs":                {"warn", "cannot be reached: no answer within", "start the server"},
-		"model gemini/gemini-2.5-flush": {"warn", "does not list it; asked by misspelt", "listed are gemini/gemini-2.5-flash"},
+		"model gemini/gemini-2.5-flush": {"warn", "does not list it; used by misspelt", "similar names are gemini/gemini-2.5-flash"},
 	} {
 		is := false
 		for _, c := range found {

@@ -77,13 +77,13 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Fatal(r.Stderr)
 	}
 	r := mcp("list")
-	wantOutput(e, r, 0, r.Stderr, "no tools: a worker keeps what the MCP servers of its agents say of theirs")
+	wantOutput(e, r, 0, r.Stderr, "no tools: a worker stores the definitions from")
 	if got := env.Turnctl[[]mcpTool](e, "mcp", "list"); got == nil || len(got) != 0 {
 		t.Errorf("nothing is listed as %v", got)
 	}
 	for _, args := range [][]string{{"pin", "shelf"}, {"pin", "shelf", "look"}, {"forget", "shelf"}} {
 		r := mcp(args...)
-		wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf")
+		wantOutput(e, r, 1, r.Stderr, "no tool definitions are stored for the MCP server shelf")
 	}
 	for _, args := range [][]string{{"pin"}, {"forget"}, {"list", "a", "b"}, {"pin", "a", "b", "c"}, {"pin", "shelf", "--hash", "abc"}, {"nothing-such"}, {"pin", "shelf", "--colour"}} {
 		r := mcp(args...)
@@ -138,7 +138,7 @@ func TestTurnctlMCP(t *testing.T) {
 
 	// An unknown server cannot be pinned.
 	r = mcp("pin", "shelf", "nothing-such")
-	wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf nothing-such")
+	wantOutput(e, r, 1, r.Stderr, "no tool definitions are stored for the MCP server shelf nothing-such")
 	r = mcp("pin", "shelf", "look", "--hash", strings.Repeat("0", 64))
 	wantOutput(e, r, 0, r.Stdout, "nothing to accept: no definition has changed, or none has that hash")
 	r = mcp("pin", "shelf", "look", "--hash", look.Hash)
@@ -154,7 +154,7 @@ func TestTurnctlMCP(t *testing.T) {
 		t.Errorf("%d tools are forgotten", n)
 	}
 	r = mcp("forget", "shelf")
-	wantOutput(e, r, 1, r.Stderr, "nothing is kept of the MCP server shelf")
+	wantOutput(e, r, 1, r.Stderr, "no tool definitions are stored for the MCP server shelf")
 }
 
 // doctor and the check of agents report a server that is fine, lacks a tool, has a changed tool, or is down.
@@ -191,8 +191,8 @@ func TestDoctorOnMCPServers(t *testing.T) {
 	if said := doctorFindings(e, "MCP server shelf"); len(said) != 2 || said[1] != "ok: "+server+": 1 tool" || !strings.HasSuffix(said[0], lack) || !strings.HasPrefix(said[0], "warn: ") {
 		t.Errorf("doctor on a server without a tool: %q", said)
 	}
-	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said, []string{"warn: the definition of shelf__look is not the pinned one, and its calls are refused"}) {
-		t.Errorf("doctor on a changed definition: %q", said)
+	if said := doctorFindings(e, "MCP tools"); !slices.Equal(said, []string{"warn: the definition of shelf__look differs from the pinned one, and its calls are refused"}) {
+		t.Errorf("of a changed definition doctor says %q", said)
 	}
 	if warnings := check(); len(warnings) != 1 || !strings.HasSuffix(warnings[0], lack) {
 		t.Errorf("the check of a server that lacks a tool warns %q", warnings)

@@ -223,8 +223,8 @@ func TestALoginToAnMCPServer(t *testing.T) {
 	}
 	call("failed", `run "turnctl mcp login tracker"`)
 	for _, command := range [][]string{{"doctor"}, {"agents", "check"}, {"mcp", "list"}} {
-		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text, "nobody is logged in to it") || !strings.Contains(text, "mcp login tracker") {
-			t.Errorf("turnctl %v does not mention the login that is missing:\n%s", command, text)
+		if text := strings.Join(strings.Fields(tell(command...)), " "); !strings.Contains(text, "nobody is logged in") || !strings.Contains(text, "mcp login tracker") {
+			t.Errorf("turnctl %v does not tell of the login that is missing:\n%s", command, text)
 		}
 	}
 
@@ -294,8 +294,8 @@ func TestLoginsWithoutABrowserHere(t *testing.T) {
 		want string
 	}{
 		{[]string{"login", "nothing"}, `no MCP server "nothing"`},
-		{[]string{"login", "tracker", "--within", "1ms"}, "nobody has logged in within 1ms"},
-		{[]string{"login", "tracker", "--paste"}, "no address came from standard input"},
+		{[]string{"login", "tracker", "--within", "1ms"}, "no login within 1ms"},
+		{[]string{"login", "tracker", "--paste"}, "standard input has no address"},
 		{[]string{"logout", "tracker"}, "nobody is logged in"},
 	} {
 		if r := e.Run("", "turnctl", append([]string{"mcp"}, c.args...)...); r.Code != 1 || !strings.Contains(r.Stderr, c.want) {

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A catalog is what is known of a server's tools: what is kept of them, and what
-// its sessions say.
+// A catalog has the definitions of a server's tools: the stored ones, and those that
+// its sessions list.
 type catalog struct {
 	server Server
 	store  Store // nil: nothing is kept
@@ -40,7 +40,7 @@ func newCatalog(s Server, store Store, log *zap.Logger, rereadEvery time.Duratio
 	return &catalog{server: s, store: store, log: log, rereadEvery: rereadEvery, tools: map[string]entry{}, reported: map[string]string{}, leftOut: map[string]string{}}
 }
 
-// inUse is the definition that counts: the pinned one where another is refused.
+// inUse returns the definition to use: the pinned one if changes are refused.
 func (c *catalog) inUse(t turnkeeper.MCPTool) turnkeeper.MCPDefinition {
 	if c.server.RefuseChange && t.Changed() {
 		return t.Pinned
@@ -48,7 +48,7 @@ func (c *catalog) inUse(t turnkeeper.MCPTool) turnkeeper.MCPDefinition {
 	return t.Seen
 }
 
-// read takes over what is kept. Without a store nothing is.
+// read reads the stored definitions. Without a store there are none.
 func (c *catalog) read(ctx context.Context) error {
 	if c.store == nil {
 		return nil
@@ -64,7 +64,7 @@ func (c *catalog) read(ctx context.Context) error {
 	return nil
 }
 
-// see takes what a session lists. Where it cannot be kept it counts all the same.
+// see updates the catalog from a session's list. It does so even if it cannot store it.
 func (c *catalog) see(ctx context.Context, seen []turnkeeper.MCPTool) {
 	c.mu.Lock()
 	merged := Merge(c.kept(), seen, time.Now())
@@ -91,8 +91,7 @@ func (c *catalog) kept() []turnkeeper.MCPTool {
 	return kept
 }
 
-// take compiles definitions, and reports those that cannot be used, and the changed ones, each
-// once.
+// take compiles definitions, and logs invalid and changed ones once each.
 func (c *catalog) take(kept []turnkeeper.MCPTool) {
 	known := c.tools
 	c.tools = map[string]entry{}
@@ -117,7 +116,7 @@ func (c *catalog) take(kept []turnkeeper.MCPTool) {
 	}
 }
 
-// Fault says why a definition cannot be used; empty: it can. Its tool is left out.
+// Fault says why a definition cannot be used, so its tool is omitted; "" if it can.
 func Fault(d turnkeeper.MCPDefinition) string {
 	_, fault := compile(d)
 	return fault
@@ -137,8 +136,8 @@ func compile(d turnkeeper.MCPDefinition) (*tools.Schema, string) {
 	return schema, ""
 }
 
-// Merge is what is kept of tools once a server has listed others: what is new is
-// pinned as it is, what is missing is gone.
+// Merge returns the definitions to store after a server has listed its tools: new
+// ones are pinned, missing ones are marked as gone.
 func Merge(kept, seen []turnkeeper.MCPTool, now time.Time) []turnkeeper.MCPTool {
 	before := map[string]turnkeeper.MCPTool{}
 	for _, t := range kept {
@@ -161,7 +160,7 @@ func Merge(kept, seen []turnkeeper.MCPTool, now time.Time) []turnkeeper.MCPTool 
 	return merged
 }
 
-// get is what is known of a tool, and whether a session has listed the tools yet.
+// get returns the definition of a tool, and whether a session has listed the tools yet.
 func (c *catalog) get(name string) (e entry, known, listed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,8 +168,7 @@ func (c *catalog) get(name string) (e entry, known, listed bool) {
 	return e, known, c.listed
 }
 
-// refusal says why a call of the tool is refused by its definition; empty: it is
-// not.
+// refusal says why the definition makes calls of the tool refused; "" if it does not.
 func (c *catalog) refusal(ctx context.Context, name string) string {
 	e, known, listed := c.get(name)
 	if known && c.server.RefuseChange && e.Changed() && c.due() {

@@ -15,7 +15,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// maxLanes bounds the sessions of a server that has one for each lane.
+// maxLanes is the maximum number of sessions of a server with one per lane.
 const maxLanes = 64
 
 // A Config sets up a Client.
@@ -28,8 +28,8 @@ type Config struct {
 	limits *limits // nil: defaultLimits
 }
 
-// A Client has the tools of servers. New makes one, and Close ends it with all
-// that it started.
+// A Client has the tools of servers. Close ends all sessions and programs that it
+// started.
 type Client struct {
 	hosts  map[string]*host
 	ctx    context.Context
@@ -37,7 +37,7 @@ type Client struct {
 	follow sync.WaitGroup
 }
 
-// New makes a Client. It starts nothing yet.
+// New returns a Client. It starts no session.
 func New(cfg Config) *Client {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
@@ -58,20 +58,19 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Load reads what is kept of the servers' tools, so that those of a server that is
-// down are known.
+// Load reads the stored definitions of the servers' tools, which makes the tools of
+// a server that is down known.
 func (c *Client) Load(ctx context.Context) error {
 	for _, h := range c.hosts {
 		if err := h.catalog.read(ctx); err != nil {
-			return fmt.Errorf("what is kept of the tools of MCP servers cannot be read: %w", err)
+			return fmt.Errorf("cannot read the stored tool definitions of MCP servers: %w", err)
 		}
 	}
 	return nil
 }
 
-// Use makes the sessions of servers that agents have tools of, in the background:
-// a server that does not answer is asked again and again. A name that is used
-// already, or not known, is left out.
+// Use opens the sessions of the named servers in the background, and retries
+// servers that do not answer. It ignores names that are unknown or already in use.
 func (c *Client) Use(names ...string) {
 	for _, name := range names {
 		if h := c.hosts[name]; h != nil && h.use() {
@@ -80,11 +79,12 @@ func (c *Client) Use(names ...string) {
 	}
 }
 
-// Has says that there is a server of this name.
+// Has reports whether there is a server of this name.
 func (c *Client) Has(server string) bool { return c.hosts[server] != nil }
 
-// Tool is a server's tool, as it is known now. nil: there is no such server, or what it says
-// of the tool cannot be used, because it is too large for instance; then the log says why.
+// Tool returns a server's tool with its current definition. It returns nil if there is no such
+// server, or if the definition cannot be used, for example because it is too large; the log then
+// says why.
 func (c *Client) Tool(server, name string) tools.Tool {
 	h := c.hosts[server]
 	if h == nil {
@@ -93,8 +93,7 @@ func (c *Client) Tool(server, name string) tools.Tool {
 	return h.newTool(name)
 }
 
-// Close ends all sessions, and returns when the servers that were started are
-// gone.
+// Close ends all sessions, and returns when the started servers have ended.
 func (c *Client) Close() {
 	c.stop()
 	var group sync.WaitGroup
@@ -131,7 +130,7 @@ func (h *host) use() (first bool) {
 
 var errTooManyLanes = errors.New("too many conversations use it at once")
 
-// link is that of a lane.
+// link returns the link of a lane.
 func (h *host) link(lane turnkeeper.Lane) (*link, error) {
 	if !h.server.SessionPerLane {
 		lane = ""
@@ -159,9 +158,8 @@ func (h *host) link(lane turnkeeper.Lane) (*link, error) {
 	return l, nil
 }
 
-// acquire returns the link of a lane and a session of it that has taken a call on;
-// the session must be finished. A link that ends for idleness at the same moment is
-// replaced by a new one.
+// acquire returns the link of a lane and its session with a registered call; the
+// session must be finished. It replaces a link that is just ending for idleness.
 func (h *host) acquire(ctx context.Context, lane turnkeeper.Lane) (*link, *session, error) {
 	for {
 		l, err := h.link(lane)
@@ -191,7 +189,7 @@ func (h *host) newLink() *link {
 	return l
 }
 
-// connect makes a session whose tools are known.
+// connect opens a session and lists its tools.
 func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 	again := make(chan struct{}, 1)
 	relist := func() {
@@ -214,8 +212,7 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 	return s, nil
 }
 
-// followList reads the list of tools again whenever the server says that it has
-// changed.
+// followList reads the list of tools again when the server reports a change.
 func (h *host) followList(s *session, again <-chan struct{}) {
 	for {
 		select {
@@ -242,8 +239,8 @@ func (h *host) followList(s *session, again <-chan struct{}) {
 	}
 }
 
-// stayConnected keeps the shared session up. Where each lane has its own, one is
-// made for what the tools are, and ended.
+// stayConnected keeps the shared session open. With a session per lane it opens one
+// to list the tools, and ends it.
 func (h *host) stayConnected() {
 	l, err := h.link("")
 	if err != nil {
@@ -287,7 +284,7 @@ func (h *host) pause(err error) {
 	}
 }
 
-// endIdle ends the link of a lane that was not used for long.
+// endIdle ends the link of a lane after a time without use.
 func (h *host) endIdle(lane turnkeeper.Lane, l *link) {
 	for left := h.server.IdleTimeout; left > 0; left = h.server.IdleTimeout - l.unused() {
 		timer := time.NewTimer(left)
@@ -313,7 +310,7 @@ func (h *host) forget(lane turnkeeper.Lane) {
 	}
 }
 
-// idlest is the lane that was not used for longest; empty: all are in use.
+// idlest returns the lane that was unused for longest, or "" if all are in use.
 func (h *host) idlest() (lane turnkeeper.Lane) {
 	var most time.Duration
 	for name, l := range h.links {
@@ -341,8 +338,8 @@ func (h *host) close() {
 	}
 }
 
-// Probe asks a server once what tools it has, and ends it. Nothing is kept, but for
-// what a login was renewed to.
+// Probe lists a server's tools once, and ends it. It stores nothing but a renewed
+// login.
 func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]turnkeeper.MCPTool, error) {
 	if log == nil {
 		log = zap.NewNop()

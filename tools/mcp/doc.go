@@ -1,15 +1,16 @@
-// Package mcp gives agents the tools of MCP servers: programs that are spoken
-// to over their standard input and output, and endpoints over streamable HTTP.
-// It is the only importer of the MCP SDK.
+// Package mcp gives agents the tools of MCP servers: programs over their
+// standard input and output, and endpoints over streamable HTTP. It is the only
+// importer of the MCP SDK.
 //
-// A Client has one link to each server, or one for each lane. A link makes a
-// session when one is needed, and a new one when that is lost: what a session
-// was lost to is the failure of the calls that it ran, and of no later one.
-// Sessions that fail one after the other are made with growing pauses between.
+// A Client has one link to each server, or one per lane. A link opens a session
+// when one is needed, and a new one when that is lost: the loss fails only the
+// calls that the session ran. After repeated failures it waits for growing times
+// before it opens another session.
 //
-// What a server says of its tools is a claim. Effects come from the operator; a
-// description or schema that is not the pinned one is reported, or refused.
+// A server's description of its tools is not trusted. Effects come from the
+// operator; a description or schema that differs from the pinned one is reported,
+// or refused.
 //
-// A Client and its tools may be used by several goroutines at once. The package
-// knows no database: what is kept of definitions is behind Store.
+// A Client and its tools are safe for concurrent use. The package knows no
+// database: definitions are stored in a Store.
 package mcp

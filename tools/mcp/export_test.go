@@ -38,7 +38,7 @@ func Events(stream io.Reader, l Limits) (string, error) {
 
 // Forget makes what a client has read of a server's login as old as can be.
 func Forget(c *Client, server string) {
-	k := c.hosts[server].auth.(*keeper)
+	k := c.hosts[server].auth.(*tokenCache)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.read = k.read.Add(-freshTime)

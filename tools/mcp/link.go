@@ -11,14 +11,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// Pauses of a link whose server waits for a login.
+// Retry pauses while a server waits for a login.
 const (
 	loginPause = 2 * time.Second       // between looks whether somebody has logged in
 	answerTime = 50 * time.Millisecond // in which those who waited for such a look take what it found
 )
 
-// A link holds the session of one lane with a server, or of all lanes, and makes
-// a new one when that is lost.
+// A link holds the session with a server of one lane, or of all lanes, and opens a
+// new one when that is lost.
 type link struct {
 	connect func(context.Context) (*session, error)
 	timeout time.Duration
@@ -37,8 +37,7 @@ type link struct {
 	cancel     context.CancelFunc // of the attempt
 }
 
-// An unreachable error says that there is no session, and so that nothing was
-// sent.
+// An unreachable error means that there is no session, so nothing was sent.
 type unreachable struct {
 	why  error
 	wait time.Duration // until the next attempt; 0: the next call makes it
@@ -56,7 +55,7 @@ func (e *unreachable) Unwrap() error { return e.why }
 
 var errLinkClosed = errors.New("this worker is stopping")
 
-// acquire returns a session that has taken a call on; it must be released.
+// acquire returns a session with a registered call; it must be released.
 func (l *link) acquire(ctx context.Context) (*session, error) {
 	for {
 		s, wait, err := l.take()
@@ -71,7 +70,7 @@ func (l *link) acquire(ctx context.Context) (*session, error) {
 	}
 }
 
-// take is the session, or what to wait for.
+// take returns the session, or a channel to wait for.
 func (l *link) take() (*session, <-chan struct{}, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,8 +94,8 @@ func (l *link) take() (*session, <-chan struct{}, error) {
 	return nil, l.connecting, nil
 }
 
-// attempt makes a session. It has a time of its own: a call that does not wait
-// for it leaves it to the next.
+// attempt opens a session, with its own timeout: if a call stops waiting for it, the
+// next one can use it.
 func (l *link) attempt(ctx context.Context, cancel context.CancelFunc) {
 	defer cancel()
 	s, err := l.connect(ctx)
@@ -120,8 +119,8 @@ func waitsForLogin(err error) bool {
 	return ok && waits.Login != ""
 }
 
-// miss notes that an attempt has failed. One that waits for a person is made again by
-// the next call, for the server is not asked, and is told of once.
+// miss records a failed attempt. While a login is missing, the next call tries again,
+// because that sends nothing to the server; this is logged once.
 func (l *link) miss(err error) {
 	if waitsForLogin(err) {
 		told := l.why != nil && l.why.Error() == err.Error()
@@ -138,15 +137,15 @@ func (l *link) miss(err error) {
 
 func (l *link) fail(why error) { l.failures, l.why = l.failures+1, why }
 
-// pause is when the next session may be made after failures in a row. A failed
-// attempt always has one, the loss of a session that was up only from the second
-// on.
+// pause returns when the next session may be opened after failures in a row. There is
+// a pause after each failed attempt, but after the loss of an open session only from
+// the second loss on.
 func (l *link) pause(failures int) time.Time {
 	pause := min(l.limits.FirstPause<<min(failures-1, 10), l.limits.LastPause)
 	return time.Now().Add(pause/2 + rand.N(pause)) //nolint:gosec // no secret
 }
 
-// watch notes the loss of a session.
+// watch waits for the loss of a session and records it.
 func (l *link) watch(s *session) {
 	began := time.Now()
 	<-s.lost()
@@ -171,14 +170,14 @@ func (l *link) watch(s *session) {
 	l.log.Warn("the session with an MCP server was lost", zap.Error(why), zap.Int("failures", l.failures))
 }
 
-// worked notes that a session has answered: whatever failed before is over.
+// worked resets the failures after an answer.
 func (l *link) worked() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failures = 0
 }
 
-// unused is how long the link was not used; 0 while it is.
+// unused returns how long the link has been unused; 0 if it is in use.
 func (l *link) unused() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +187,7 @@ func (l *link) unused() time.Duration {
 	return time.Since(l.used)
 }
 
-// close ends the link, and returns when its server is gone.
+// close ends the link, and returns when its server has ended.
 func (l *link) close() {
 	l.mu.Lock()
 	l.closed = true

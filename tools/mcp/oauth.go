@@ -260,7 +260,7 @@ func newAuthorizer(s Server, access Access) authorizer {
 		return nil
 	}
 	if s.OAuth.Grant == GrantAuthorizationCode {
-		return newKeeper(s, access)
+		return newTokenCache(s, access)
 	}
 	return newMachine(s, access)
 }

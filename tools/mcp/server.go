@@ -8,7 +8,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A Server says how a server is reached, and what it is believed.
+// A Server says how to reach a server, and how far to trust it.
 type Server struct {
 	Name string // as turnkeeper.CheckMCPServerName wants it
 
@@ -55,7 +55,7 @@ type Server struct {
 	Roots []string // absolute paths that the server is told of; nil: none
 }
 
-// ToolSettings are what the operator says of one tool.
+// ToolSettings are the operator's settings of one tool.
 type ToolSettings struct {
 	Effect     turnkeeper.Effect // empty: the server's
 	Timeout    time.Duration     // 0: the server's
@@ -66,7 +66,7 @@ type ToolSettings struct {
 	MaxResultChars int           // as in tools.Spec
 }
 
-// A Store keeps what servers said of their tools. Implementations are safe for
+// A Store stores the servers' tool definitions. Implementations are safe for
 // concurrent use.
 type Store interface {
 	// MCPTools are the tools that are kept of a server.
@@ -86,7 +86,7 @@ func (s Server) connectTimeout() time.Duration {
 	return defaultConnectTimeout
 }
 
-// EffectOf is what running a call of the tool again would do.
+// EffectOf returns the effect of the tool.
 func (s Server) EffectOf(tool string, d turnkeeper.MCPDefinition) turnkeeper.Effect {
 	switch own := s.Tools[tool].Effect; {
 	case own != "":

@@ -17,11 +17,11 @@ import (
 	"turnkeeper/tools"
 )
 
-// metaKey is where a server finds the idempotency key of a call.
+// metaKey is the key of the idempotency key in a call's _meta.
 const metaKey = "turnkeeper/idempotency-key"
 
-// A tool is a server's tool as it was when it was asked for: what a turn was
-// offered stays as it is.
+// A tool is a server's tool with a fixed definition: it does not change within a
+// turn.
 type tool struct {
 	host *host
 	name string // the server's own
@@ -29,7 +29,7 @@ type tool struct {
 	hash string // of the definition; empty: it was not known
 }
 
-// newTool takes a tool as it is known now; nil: what the server says of it cannot be used.
+// newTool returns a tool with its current definition, or nil if that cannot be used.
 func (h *host) newTool(name string) tools.Tool {
 	e, known, _ := h.catalog.get(name)
 	if known && e.fault != "" {
@@ -58,9 +58,9 @@ func (h *host) newTool(name string) tools.Tool {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// Run calls the tool. A call that certainly did not reach the server, or reached one that
-// does not know the session any more, is sent once more, in a new session; one whose answer
-// was lost only where its effect allows that.
+// Run calls the tool. It sends a call again, once, in a new session if it certainly did not reach
+// the server, or if the server no longer knows the session. It resends a call whose answer was
+// lost only if its effect allows that.
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	asker := newSampler(ctx, t.host.server, call)
 	for again := false; ; again = true {
@@ -82,7 +82,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	}
 }
 
-// A fate is what is known of a call without a result.
+// A fate says what happened to a call without a result.
 type fate int
 
 const (
@@ -130,15 +130,15 @@ func (t *tool) attempt(ctx context.Context, call tools.Call, asker *sampler) att
 	return attempt{result: resultOf(answer)}
 }
 
-// tellChange tells those who watch of a definition that is not the pinned one.
+// tellChange reports a definition that differs from the pinned one as progress.
 func (t *tool) tellChange(call tools.Call) {
 	if e, known, _ := t.host.catalog.get(t.name); known && e.Changed() {
 		call.Progress("the definition of this tool has changed since it was pinned (turnctl mcp list)")
 	}
 }
 
-// check says why a call must not be sent; empty: it may. The definition that the
-// model knew may not be the server's any more.
+// check says why a call must not be sent; "" if it may. The server may have changed the
+// definition that the model knows.
 func (t *tool) check(ctx context.Context, call tools.Call) string {
 	if why := t.host.catalog.refusal(ctx, t.name); why != "" {
 		return "denied: " + why + ". Nothing was run."
@@ -151,17 +151,16 @@ func (t *tool) check(ctx context.Context, call tools.Call) string {
 	return fault
 }
 
-// maxInputRounds bounds how often a server may ask for more in one call.
+// maxInputRounds is the maximum number of input requests of a server in one call.
 const maxInputRounds = 5
 
-// errAsksTooMuch and errAsksModel are ends of calls whose server wants more than
-// it gets.
+// errAsksTooMuch and errAsksModel end calls whose server requests too much input.
 var (
 	errAsksTooMuch = errors.New("the server asked for input again and again")
 	errAsksModel   = errors.New("the server asked for an answer of a model, which is declined by the operator's policy")
 )
 
-// call sends a call, and answers what the server asks for before it answers.
+// call sends a call, and answers the server's requests for input.
 func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler) (*sdk.CallToolResult, error) {
 	for leg := range maxInputRounds + s.server.MaxSamplingCalls {
 		traced, trace := withTrace(ctx)
@@ -181,7 +180,7 @@ func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *s
 	return nil, errAsksTooMuch
 }
 
-// A callError is why there is no answer to a request, with how far that came.
+// A callError says why a request has no answer, and how far it got.
 type callError struct {
 	err    error
 	begun  bool // the server has answered before, and asked for more
@@ -189,14 +188,14 @@ type callError struct {
 	status int
 }
 
-// notTaken says that the server certainly has not begun with the call.
+// notTaken reports whether the server certainly has not started the call.
 func (e *callError) notTaken() bool { return !e.begun && (!e.sent || refusedStatus(e.status)) }
 
 func (e *callError) Error() string { return plainError(e.err).Error() }
 func (e *callError) Unwrap() error { return e.err }
 
-// lost finds out what became of a call without an answer, and whether its session
-// is worth another.
+// lost classifies a call without an answer, and retires its session if that is
+// broken.
 func (t *tool) lost(s *session, err error) attempt {
 	name := t.host.server.Name
 	e, ok := errors.AsType[*callError](err)
@@ -235,16 +234,16 @@ func (t *tool) lost(s *session, err error) attempt {
 	return attempt{fate: inDoubt, err: why}
 }
 
-// refusedStatus are statuses by which a server says that it did not take a call.
+// refusedStatus are the HTTP statuses of a server that did not accept a call.
 func refusedStatus(status int) bool {
 	return status >= 400 && status < 500 || status == http.StatusServiceUnavailable
 }
 
-// codeRejected is what the SDK gives to requests that it could not send, or whose
-// answer it could not take.
+// codeRejected is the SDK's code for requests that it could not send, or whose
+// answer it could not read.
 const codeRejected = -32005
 
-// answerOf is the error that the server answered with; nil: it did not answer.
+// answerOf returns the server's error response, or nil if it did not respond.
 func answerOf(err error) *jsonrpc.Error {
 	answer, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || answer.Code == codeRejected {
@@ -262,9 +261,8 @@ func said(err error) string {
 
 const maxSaid = 2000 // bytes of a server's error that are shown
 
-// protocolError is what the model is told of an error of the protocol, as opposed
-// to a failure of the tool: the server did not run the tool, or broke while it
-// did.
+// protocolError returns the text for the model of a protocol error, as opposed to a
+// failure of the tool: the server did not run the tool, or failed while it did.
 func protocolError(server string, e *jsonrpc.Error, begun bool) error {
 	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", server, bounded(e.Message, maxSaid), e.Code)
 	switch e.Code {

@@ -1,34 +1,30 @@
-// Package program makes tools of programs: each call runs one, gives it the
-// arguments as JSON on its standard input, and takes what it writes to its
-// standard output for the result.
+// Package program makes tools of programs: each call runs a program, with the
+// arguments as JSON on its standard input and its standard output as the result.
 //
-// What a call starts ends with the call. The program and everything it has
-// started, its family, is killed when the program ends, when the call's time is
-// up and when the call is cancelled, also what has gone to the background, into
-// a session of its own (setsid) or has been orphaned on purpose (a double
-// fork). The same happens soon after the worker itself was killed; and should
-// the worker be stopped, the program still ends at the end of its time.
+// The program and all processes that it has started, its family, are killed when
+// the program ends, when the call's time is up and when the call is cancelled:
+// also those in the background, in another session (setsid) or orphaned by a
+// double fork. The same happens soon after the worker is killed. If the worker is
+// stopped, the program still ends when its time is up.
 //
-// On Linux this is the work of a keeper, a small process between worker and
-// program: see keeper_linux.go. It needs no rights. It is the program that
-// imports this package, run again; nothing of its main runs. What it cannot do:
+// On Linux a keeper does this, a small process between worker and program: see
+// keeper_linux.go. It needs no privileges. It is the program that imports this
+// package, started again; nothing of its main runs. The keeper cannot:
 //
-//   - kill what runs under another user (a program that is setuid), or is stuck
-//     in the kernel (a dead network file system). The call is answered all the
-//     same.
-//   - find what another service starts on the program's behalf (cron, at,
-//     systemd-run, a container engine): that was never of the family.
-//   - hold against a program that means harm: it runs as the worker's user, and
-//     can kill the keeper, and the worker. When only the keeper is killed, the
-//     worker looks for the family by a mark in its environment, which a process
-//     can take out of its own.
+//   - kill processes of another user (setuid), or processes stuck in the kernel
+//     (a dead network file system). The call is answered in any case.
+//   - find processes that another service starts for the program (cron, at,
+//     systemd-run, a container engine): they do not belong to the family.
+//   - resist a malicious program: that runs as the worker's user, and can kill
+//     the keeper and the worker. If only the keeper is killed, the worker finds
+//     the family by a mark in its environment, which a process can remove.
 //
-// On other Unix systems the program gets a process group of its own and that is
-// killed: what leaves the group lives on, and so does everything when the
-// worker is killed. Elsewhere the program alone is killed.
+// On other Unix systems the program's process group is killed: processes that
+// leave the group survive, and all survive if the worker is killed. On other
+// systems only the program is killed.
 //
-// The package writes to no log and holds no state; its tools may be called by
-// several goroutines at once.
+// The package logs nothing and holds no state; its tools are safe for concurrent
+// use.
 package program
 
 import (
@@ -48,33 +44,32 @@ import (
 	"turnkeeper/tools"
 )
 
-// A Program says what is run for a call.
+// A Program describes the program to run for a call.
 type Program struct {
-	// Argv is the program and its arguments; no shell reads them. A program
-	// without a slash is looked up in the worker's PATH, a relative one starts
-	// at the worker's folder, not at Dir.
+	// Argv is the program and its arguments, without a shell. A program without a
+	// slash is looked up in the worker's PATH; a relative path is relative to the
+	// worker's folder, not to Dir.
 	Argv []string
 
 	// Dir is the folder it runs in. Empty: the worker's.
 	Dir string
 
-	// Env is its environment, as NAME=VALUE, and all of it but the variables of
-	// the call: nothing of the worker's is passed on, PATH and HOME included.
-	// Names that begin with TURNKEEPER_ are the call's own.
+	// Env is the whole environment, as NAME=VALUE, except for the variables of the
+	// call: no variable of the worker is passed on, not even PATH and HOME. Names
+	// that begin with TURNKEEPER_ are reserved for the call.
 	Env []string
 
-	// MaxOutput is how many bytes of its output are kept. What it writes past
-	// that is read and dropped, so that it can finish what it does, and the
-	// model is told that the result is cut. 0: turnkeeper.MaxOutputBytes, which
-	// is also the most.
+	// MaxOutput is the maximum number of bytes of output to keep. The rest is read
+	// and dropped, so the program can finish, and the model is told that the result
+	// is cut. 0: turnkeeper.MaxOutputBytes, which is also the maximum.
 	MaxOutput int
 
-	// MediaType is that of its output. Empty: text/plain. Output of a type that
-	// is not text is kept as binary content.
+	// MediaType is the type of the output. Empty: text/plain. Output of a type that
+	// is not text is stored as binary content.
 	MediaType string
 }
 
-// Variables of a call, beside Program.Env.
+// Variables of a call, in addition to Program.Env.
 const (
 	EnvAgent        = "TURNKEEPER_AGENT"
 	EnvConversation = "TURNKEEPER_CONVERSATION"
@@ -87,22 +82,22 @@ const (
 	EnvFamily = "TURNKEEPER_PROGRAM_FAMILY"
 )
 
-// Bounds of what is told of a program that failed.
+// Limits of the text for the model about a failed program.
 const (
 	maxStderr = 4000 // bytes, the last ones
 	maxSaid   = 1000 // bytes of its output, the first ones, when it wrote no error
 )
 
-// Tool makes a tool of a program. Where spec.Parameters is empty the tool takes
-// no arguments; a zero effect is turnkeeper.EffectOnce.
+// Tool returns a tool that runs a program. If spec.Parameters is empty, the tool
+// has no arguments; a zero effect is turnkeeper.EffectOnce.
 //
 // The program gets the call's arguments, one JSON object and a line break, on
-// its standard input; it need not read them. Ending with exit code 0 is a
-// success. Any other code, or a signal, is a failure, which shows the model the
-// last 4000 bytes of its standard error; on success these are dropped.
+// its standard input; it need not read them. Exit code 0 is a success. Any other
+// code, or a signal, is a failure, which shows the model the last 4000 bytes of
+// its standard error; on success these are dropped.
 //
-// What is wrong with p is reported when the tool is registered; a program that
-// cannot be found or started, when it is called.
+// Registering the tool reports errors in p; calling it reports a program that
+// cannot be found or started.
 func Tool(spec tools.Spec, p Program) tools.Tool {
 	spec.Effect = cmp.Or(spec.Effect, turnkeeper.EffectOnce)
 	if len(spec.Parameters) == 0 {
@@ -119,7 +114,7 @@ type tool struct {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// Check says what is wrong with the tool's Program.
+// Check validates the tool's Program.
 func (t *tool) Check() error { return t.program.check() }
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
@@ -172,7 +167,7 @@ func (t *tool) result(stdout *head) tools.Result {
 	return result
 }
 
-// complaint is what the model is shown of a program that failed.
+// complaint returns the text for the model about a failed program.
 func (t *tool) complaint(e ending, stdout *head, stderr *tail) string {
 	text := fmt.Sprintf("tool error: the program of '%s' %s", t.spec.Name, e)
 	if said := strings.TrimSpace(stderr.String()); said != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -96,13 +97,21 @@ func reach(ctx context.Context, p config.Provider) ProviderCheck {
 	}
 	defer client.Close()
 	check.models, check.lists, err = client.Models(ctx)
+	if failure, ok := errors.AsType[*inference.Error](err); ok && failure.Status == http.StatusNotImplemented {
+		err = nil // like the 404 and 405 of servers without a list: calls may work all the same
+	}
 	if err != nil {
 		check.Detail, check.Advice = reachFailure(err, p)
 		return check
 	}
-	check.OK, check.Detail = true, "answers"
-	if check.lists {
+	check.OK = true
+	switch {
+	case check.lists:
 		check.Detail = fmt.Sprintf("answers; models listed: %d", len(check.models))
+	case len(check.models) > 0:
+		check.Detail = "answers"
+	default:
+		check.Detail = "answers, but cannot list models: they are not checked"
 	}
 	return check
 }

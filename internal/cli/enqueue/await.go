@@ -16,34 +16,34 @@ import (
 	"turnkeeper/storage"
 )
 
-// A waiting is an accepted message whose sender waits for the reply.
+// A waiting waits for the reply to an accepted message.
 type waiting struct {
 	*enqueuing
 
 	db       *database.Database
 	accepted acceptedView
 	watcher  *follow.Watcher
-	told     int  // the failed attempt that was told last
-	down     bool // it was told that the message waits for a model
+	reported int  // the last failed attempt that was reported
+	down     bool // reported that the message waits for a model
 }
 
-// How often to look for the reply when no doorbell rings.
+// The poll interval grows from minPoll to maxPoll.
 const (
-	firstLook   = 200 * time.Millisecond
-	slowestLook = 2 * time.Second
+	minPoll = 200 * time.Millisecond
+	maxPoll = 2 * time.Second
 )
 
-var errWaitedLong = errors.New("the time to wait is over")
+var errWaitTimeout = errors.New("the wait timed out")
 
 func (w *waiting) run(ctx context.Context) error {
 	ctx, cancel := w.limit(ctx)
 	defer cancel()
-	bell, stop := follow.HangBell(ctx, w.db)
+	notifier, stop := follow.HangBell(ctx, w.db)
 	defer stop()
 	w.watcher = &follow.Watcher{
-		Source: follow.EventSource{Store: w.db.Store, Bell: bell}, Progress: follow.NewProgress(w.Err, w.verbose && !w.json, w.json),
+		Source: follow.EventSource{Store: w.db.Store, Bell: notifier}, Progress: follow.NewProgress(w.Err, w.verbose && !w.json, w.json),
 	}
-	message, reply, err := w.closed(ctx, bell)
+	message, reply, err := w.closed(ctx, notifier)
 	w.watcher.Settle(err == nil)
 	if err != nil {
 		return w.broken(ctx, message, err)
@@ -59,23 +59,23 @@ func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFun
 	if due := w.accepted.DueAt; due != nil {
 		timeout += max(0, time.Until(*due))
 	}
-	return context.WithTimeoutCause(ctx, timeout, errWaitedLong)
+	return context.WithTimeoutCause(ctx, timeout, errWaitTimeout)
 }
 
-// closed waits until the message is closed, and lets the watcher show what
-// happens meanwhile. With an error comes the message as it was last seen.
-func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
-	rings, unsubscribe := bell.Subscribe(storage.TopicTurns)
+// closed waits until the message is closed, while the watcher shows its turns.
+// With an error it returns the message as last read.
+func (w *waiting) closed(ctx context.Context, notifier *storage.Notifier) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
+	rings, unsubscribe := notifier.Subscribe(storage.TopicTurns)
 	defer unsubscribe()
 	answered := time.Now()
-	last := turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting}} // as it was accepted
-	for wait := firstLook; ; wait = min(wait*3/2, slowestLook) {
-		message, reply, err := w.look(ctx)
+	last := turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting}} // as accepted
+	for wait := minPoll; ; wait = min(wait*3/2, maxPoll) {
+		message, reply, err := w.read(ctx)
 		if err == nil {
 			last, answered = message, time.Now()
 			w.watcher.Turn(ctx, message.TurnID)
-			w.tellFailure(message)
-			w.tellDown(ctx, message)
+			w.reportFailure(message)
+			w.reportDown(ctx, message)
 		}
 		switch {
 		case err == nil && !message.ClosedAt.IsZero():
@@ -90,19 +90,19 @@ func (w *waiting) closed(ctx context.Context, bell *storage.Notifier) (turnkeepe
 	}
 }
 
-// tellFailure says why an attempt failed that will be repeated: until then
-// there is nothing to see, and that can be minutes.
-func (w *waiting) tellFailure(m turnkeeper.WaitingMessage) {
-	if w.json || m.State != turnkeeper.MessageWaiting || m.LastError == "" || m.Attempts == w.told {
+// reportFailure prints the error of a failed attempt that will be retried: the
+// pause before the retry can take minutes.
+func (w *waiting) reportFailure(m turnkeeper.WaitingMessage) {
+	if w.json || m.State != turnkeeper.MessageWaiting || m.LastError == "" || m.Attempts == w.reported {
 		return
 	}
-	w.told = m.Attempts
+	w.reported = m.Attempts
 	w.watcher.Settle(true)
-	w.Err.Line("%s", w.Err.Paint(term.Warned, fmt.Sprintf("attempt %d failed: %s; it is tried again after a pause", m.Attempts, term.OneLine(w.Masker.String(m.LastError), 500))))
+	w.Err.Line("%s", w.Err.Paint(term.Warned, fmt.Sprintf("attempt %d failed: %s; it is retried after a pause", m.Attempts, term.OneLine(w.Masker.String(m.LastError), 500))))
 }
 
-// tellDown says, once, that the message waits for a model that is down.
-func (w *waiting) tellDown(ctx context.Context, m turnkeeper.WaitingMessage) {
+// reportDown prints, once, that the message waits for a model that is down.
+func (w *waiting) reportDown(ctx context.Context, m turnkeeper.WaitingMessage) {
 	if len(m.WaitsFor) == 0 {
 		w.down = false
 		return
@@ -123,11 +123,11 @@ func (w *waiting) tellDown(ctx context.Context, m turnkeeper.WaitingMessage) {
 		}
 	}
 	w.watcher.Settle(true)
-	w.Err.Line("%s", w.Err.Paint(term.Warned, "the message waits for the "+what+" down"+since+`; it goes on with the first answer, see "turnctl models"`))
+	w.Err.Line("%s", w.Err.Paint(term.Warned, "the message waits for the "+what+" down"+since+`; it continues with the model's first answer, see "turnctl models"`))
 }
 
-// look reads the message and, once it is closed, its reply.
-func (w *waiting) look(ctx context.Context) (m turnkeeper.WaitingMessage, reply *turnkeeper.Reply, err error) {
+// read reads the message and, once it is closed, its reply.
+func (w *waiting) read(ctx context.Context) (m turnkeeper.WaitingMessage, reply *turnkeeper.Reply, err error) {
 	if m, err = w.db.Store.Message(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
 		return m, nil, err
 	}
@@ -141,15 +141,15 @@ func (w *waiting) look(ctx context.Context) (m turnkeeper.WaitingMessage, reply 
 	return m, &found, nil
 }
 
-// broken says what becomes of the message when nobody waits for it any more.
+// broken returns the error of an interrupted wait. It says that the message stays accepted.
 func (w *waiting) broken(ctx context.Context, m turnkeeper.WaitingMessage, err error) error {
 	id := w.accepted.MessageID
-	stays := fmt.Sprintf(`message %d stays accepted; "turnctl explain --message %d" says what it waits for`, id, id)
+	stays := fmt.Sprintf(`message %d stays accepted; "turnctl explain --message %d" shows what it waits for`, id, id)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
 	switch {
-	case errors.Is(err, errWaitedLong):
+	case errors.Is(err, errWaitTimeout):
 		if w.json {
 			view := w.accepted
 			view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}
@@ -159,11 +159,11 @@ func (w *waiting) broken(ctx context.Context, m turnkeeper.WaitingMessage, err e
 	case errors.Is(err, shell.ErrInterrupted), errors.Is(err, context.Canceled):
 		return shell.Exit(shell.ExitSignal, errors.New("no longer waiting: "+stays))
 	default:
-		return fmt.Errorf("the wait was cut off, %s: %w", stays, err)
+		return fmt.Errorf("the wait failed; %s: %w", stays, err)
 	}
 }
 
-// finish prints the reply and says how the message ended.
+// finish prints the reply. Its error is the outcome of the message, if that is not plain success.
 func (w *waiting) finish(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) error {
 	if err := w.printReply(m, reply); err != nil {
 		return err
@@ -175,9 +175,9 @@ func (w *waiting) finish(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) e
 	case m.State == turnkeeper.MessageCancelled:
 		return shell.Exit(shell.ExitNotDone, fmt.Errorf("the message was cancelled in its %s", turn))
 	case reply != nil && reply.Outcome == turnkeeper.TurnDegraded:
-		text := "the reply is degraded: it is not all that was asked for"
+		text := "the reply is degraded: it may be incomplete"
 		if reply.Body == "" {
-			text = "the outcome is degraded, and the agent gives no text for that"
+			text = "the outcome is degraded, and the agent is set to send no text then"
 		}
 		return shell.Exit(shell.ExitDegraded, fmt.Errorf("%s (%s, %s)", text, reply.StopReason, turn))
 	case w.json:
@@ -202,7 +202,7 @@ func (w *waiting) printReply(m turnkeeper.WaitingMessage, reply *turnkeeper.Repl
 		return nil
 	}
 	body := reply.Body
-	if w.Out.Terminal { // a program gets what was written, to the byte
+	if w.Out.Terminal { // programs get the exact bytes
 		body = term.Plain(body)
 	}
 	_, err := fmt.Fprintln(w.Stdout, body)

@@ -11,24 +11,24 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// readBody is the message: the arguments, or standard input.
+// readBody returns the body: the arguments joined by spaces, or standard input.
 func (e *enqueuing) readBody(args []string) (string, error) {
 	if len(args) > 0 && (len(args) > 1 || args[0] != "-") {
 		return strings.Join(args, " "), nil
 	}
 	if file, ok := e.Stdin.(*os.File); ok && len(args) == 0 {
 		if _, _, terminal := term.TerminalSize(file); terminal {
-			return "", shell.Misused(`there is no message: give it as an argument, pipe it in, or type it after "-" and end with Ctrl-D`)
+			return "", shell.Misused(`no message: give it as an argument, pipe it in, or pass "-", type it and end with Ctrl-D`)
 		}
 	}
 	body, err := io.ReadAll(io.LimitReader(e.Stdin, shell.LargestMessage+1))
 	if err != nil {
-		return "", fmt.Errorf("the message cannot be read from standard input: %w", err)
+		return "", fmt.Errorf("cannot read the message from standard input: %w", err)
 	}
 	if len(body) > shell.LargestMessage {
 		return "", fmt.Errorf("%w: the body has more than %d bytes", turnkeeper.ErrInvalidMessage, shell.LargestMessage)
 	}
-	// The line end that an editor or echo adds is not part of what was said.
+	// Drop the line end that an editor or echo adds.
 	text, _ := strings.CutSuffix(string(body), "\n")
 	return strings.TrimSuffix(text, "\r"), nil
 }

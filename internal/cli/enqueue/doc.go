@@ -1,3 +1,3 @@
-// Package enqueue is the program that puts a message into an inbox and, if asked, waits for the reply. It links neither
-// providers nor tools nor the queue.
+// Package enqueue is the program that puts a message into an inbox and, with --wait, waits for the reply. It links
+// neither providers nor tools nor River.
 package enqueue

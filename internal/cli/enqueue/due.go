@@ -12,14 +12,14 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A due is when a message is to be run at the earliest, as the command line says it.
+// A due is the earliest time to run a message, as given on the command line.
 type due struct {
 	at    string        // --at; empty: not given
 	delay time.Duration // --delay
-	given bool          // one of them is
+	given bool          // --at or --delay was given
 }
 
-// check parses what can be parsed without a clock.
+// check validates the flags and sets given.
 func (d due) check(atGiven, delayGiven bool, zone *time.Location) (due, error) {
 	d.given = atGiven || delayGiven
 	switch {
@@ -36,7 +36,7 @@ func (d due) check(atGiven, delayGiven bool, zone *time.Location) (due, error) {
 	return d, nil
 }
 
-// time is when the message is due, from now on.
+// time returns the due time.
 func (d due) time(now time.Time, zone *time.Location) (time.Time, error) {
 	if d.at != "" {
 		return parseMoment(d.at, zone)
@@ -44,7 +44,7 @@ func (d due) time(now time.Time, zone *time.Location) (time.Time, error) {
 	return now.Add(d.delay), nil
 }
 
-// parseMoment reads a time with its offset, or one of the zone.
+// parseMoment parses a time with an offset, or else in the zone.
 func parseMoment(text string, zone *time.Location) (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, text); err == nil {
 		return t, nil
@@ -63,7 +63,7 @@ func parseMoment(text string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, shell.Misused("--at is %q: write a time as 2006-01-02T15:04 (local time, %s) or 2006-01-02T15:04:05Z (RFC 3339)", text, zone)
 }
 
-// setDue gives the message its time, by the database's clock.
+// setDue sets the message's due time, by the database's clock.
 func (e *enqueuing) setDue(ctx context.Context, store *operate.Store) error {
 	if !e.due.given {
 		return nil
@@ -76,7 +76,7 @@ func (e *enqueuing) setDue(ctx context.Context, store *operate.Store) error {
 		return err
 	}
 	if e.due.at != "" && e.message.DueAt.Before(now) {
-		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("--at is past (%s): a new message is due at once", term.Clock{Now: now, Zone: e.Zone}.Exactly(e.message.DueAt))))
+		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("--at is in the past (%s): a new message is due at once", term.Clock{Now: now, Zone: e.Zone}.Exactly(e.message.DueAt))))
 	}
 	return nil
 }

@@ -28,14 +28,14 @@ func Program() shell.Program {
 		cmd := &cobra.Command{
 			Use:   "enqueue --agent NAME [flags] [BODY... | -]",
 			Short: "Put a message into an agent's inbox",
-			Long: `enqueue puts a message into an agent's inbox. The body is what the arguments
-say, with spaces between them, or what standard input holds when there is no
-argument or only "-". Once "message N accepted" is printed, the message is
-safe: it will be answered when a worker runs.
+			Long: `enqueue puts a message into an agent's inbox. The body is the arguments, joined
+by spaces, or standard input if there is no argument or only "-". Once it prints
+"message N accepted", the message is stored and will be answered when a worker
+runs.
 
---at and --delay set the time before which the message is not run. It keeps no
-other message waiting, and takes its place in its conversation when it is due.
-A time without an offset, such as "YYYY-MM-DD hh:mm", is one of the local zone.
+--at and --delay set the earliest time to run the message. Until then it blocks
+no other message; it takes its place in the conversation when it is due. A time
+without an offset, such as "YYYY-MM-DD hh:mm", is in the local time zone.
 
 With --wait it waits for the reply and prints it on standard output; everything
 else goes to standard error. With --json it prints one JSON object instead.
@@ -52,21 +52,21 @@ else goes to standard error. With --json it prints one JSON object instead.
 				}
 				return e.run(cmd, args)
 			},
-			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // the word may begin a message
+			CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true}, // "completion" may be the body's first word
 		}
 		f := cmd.Flags()
-		f.StringVar(&e.message.Agent, "agent", "", "who is to handle the message (required)")
-		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation it continues")
+		f.StringVar(&e.message.Agent, "agent", "", "the agent that handles the message (required)")
+		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation to continue")
 		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key is the same message")
 		f.IntVar(&e.message.Priority, "priority", 0, "higher goes first among messages due in the same second, -1000 to 1000")
 		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
-		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this time or later, such as 90s or 2h")
-		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to keep with the message")
+		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this delay or later, such as 90s or 2h")
+		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to store with the message")
 		f.BoolVar(&e.wait, "wait", false, "wait for the reply and print it")
-		shell.DurationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply, from when the message is due; 0: for ever")
+		shell.DurationFlag(f, &e.waitTimeout, "wait-timeout", 10*time.Minute, "how long to wait for the reply after the message is due; 0: no limit")
 		f.BoolVar(&e.json, "json", false, "print one JSON object")
-		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: a line for each thing that happens, terminal or not")
-		f.StringVar(&script, "completion", "", "print the script by which a shell completes this command: bash, zsh, fish or powershell")
+		f.BoolVarP(&e.verbose, "verbose", "v", false, "with --wait: print a line for each event, also if standard error is not a terminal")
+		f.StringVar(&script, "completion", "", "print the completion script for a shell: bash, zsh, fish or powershell")
 		_ = cmd.RegisterFlagCompletionFunc("completion", cobra.FixedCompletions([]string{"bash", "zsh", "fish", "powershell"}, cobra.ShellCompDirectiveNoFileComp))
 		s.AddSettings(cmd, shell.ReaderSettings...)
 		s.CompleteAll(cmd, nil, nil)
@@ -74,7 +74,7 @@ else goes to standard error. With --json it prints one JSON object instead.
 	}}
 }
 
-// An enqueuing is one message on its way.
+// An enqueuing is one run of enqueue.
 type enqueuing struct {
 	*shell.Session
 
@@ -86,7 +86,7 @@ type enqueuing struct {
 	verbose     bool
 }
 
-// acceptedView is what programs read of a message that was accepted.
+// acceptedView is the JSON output for an accepted message.
 type acceptedView struct {
 	MessageID    turnkeeper.MessageID `json:"message_id"`
 	Agent        string               `json:"agent"`
@@ -95,7 +95,7 @@ type acceptedView struct {
 	*awaitedView
 }
 
-// awaitedView is added when the reply was waited for.
+// awaitedView is the part of the JSON output with --wait.
 type awaitedView struct {
 	State   turnkeeper.MessageState `json:"state"`
 	Outcome *turnkeeper.TurnState   `json:"outcome"` // null: no reply
@@ -107,19 +107,19 @@ type awaitedView struct {
 
 func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if e.message.Agent == "" {
-		return shell.Misused("say which agent: --agent NAME")
+		return shell.Misused("--agent is required: --agent NAME")
 	}
-	// An empty one is a variable that was not set, rather than no key.
+	// An empty value probably comes from an unset shell variable.
 	for _, name := range []string{"key", "conversation"} {
 		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
-			return shell.Misused("--%s is empty: give it a value, or leave it out", name)
+			return shell.Misused("--%s is empty: give it a value, or omit it", name)
 		}
 	}
 	if e.waitTimeout < 0 {
 		return shell.Misused("--wait-timeout is %s: it must not be negative", e.waitTimeout)
 	}
 	if !e.wait && cmd.Flags().Changed("wait-timeout") {
-		return shell.Misused("--wait-timeout says how long --wait waits: add --wait, or leave it out")
+		return shell.Misused("--wait-timeout needs --wait: add --wait, or omit --wait-timeout")
 	}
 	if _, ok := turnkeeper.ParseTraceParent(e.message.TraceParent); !ok && e.message.TraceParent != "" {
 		return shell.Misused("--trace-parent is %q: it must be a W3C traceparent, such as "+
@@ -132,8 +132,7 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if e.message.Body, err = e.readBody(args); err != nil {
 		return err
 	}
-	// What is wrong with the message itself needs no database to be said; the
-	// limit in force is the database's.
+	// Check what needs no database. The database checks the configured size limit.
 	if err := e.message.Check(shell.LargestMessage); err != nil {
 		return err
 	}
@@ -156,17 +155,17 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 		accepted.Conversation = turnkeeper.DefaultConversation
 	}
 	said := ""
-	if e.due.given || e.message.Key != "" { // of a repeat, the first says when it is due and how it stands
+	if e.due.given || e.message.Key != "" { // a repeat has the due time and state of the first
 		m, err := db.Store.Message(ctx, id)
 		switch {
 		case err != nil:
 		case !m.ClosedAt.IsZero():
-			said = " before, and is closed: " + string(m.State)
+			said = " before, now closed: " + string(m.State)
 		case e.due.given || m.DueAt.After(m.AcceptedAt):
 			accepted.DueAt, said = &m.DueAt, ", due "+e.Clock().Exactly(m.DueAt)
 		}
 	}
-	to := e.Err // the reply alone is for standard output
+	to := e.Err // with --wait, standard output gets only the reply
 	if !e.wait {
 		to = e.Out
 	}
@@ -184,7 +183,8 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 	return w.run(ctx)
 }
 
-// changeOfFile says how the agent's file differs from what workers have registered; empty: it does not, or is not here.
+// changeOfFile describes how the agent's file differs from the registered definition. It returns "" if it does not
+// differ or there is no such file.
 func (e *enqueuing) changeOfFile(ctx context.Context, cfg *config.Config, store *operate.Store) string {
 	file := agentdef.Read(filepath.Join(cfg.AgentsDir, e.message.Agent+".md")).Definition
 	if file == nil {
@@ -201,24 +201,24 @@ func (e *enqueuing) changeOfFile(ctx context.Context, cfg *config.Config, store 
 	return change
 }
 
-// unanswered says what to do when nobody knows whether the message was accepted.
+// unanswered says what to do if the outcome of the commit is unknown.
 func (e *enqueuing) unanswered(err error) error {
-	advice := `look with "turnctl inbox" before you send it again; with --key, sending again is always safe`
+	advice := `check with "turnctl inbox" before you send it again; with --key, sending again is always safe`
 	if e.message.Key != "" {
 		advice = "send it again with the same --key: that is always safe"
 	}
 	return fmt.Errorf("the message may or may not have been accepted: %w; %s", err, advice)
 }
 
-// adviseWorker says when nobody is there who would handle the message, or
-// nobody may.
+// adviseWorker warns if no worker is running, the agent's file has changed, or
+// the scheduler is paused.
 func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store *operate.Store) {
 	workers, err := store.Workers(ctx)
 	if err != nil || e.json {
 		return
 	}
 	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive }) {
-		e.Err.Line("%s", e.Err.Paint(term.Warned, "no worker is running: the message waits until one is started"))
+		e.Err.Line("%s", e.Err.Paint(term.Warned, "no worker is running: the message waits until you start one"))
 	}
 	if change := e.changeOfFile(ctx, cfg, store); change != "" {
 		e.Err.Line("%s", e.Err.Paint(term.Warned, fmt.Sprintf("agent %s: %s; %s", e.message.Agent, change, shell.AdviceOfChange(change))))
@@ -231,5 +231,5 @@ func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store 
 const enqueueExitHelp = shell.ExitHelp + `
   4  --wait: no reply in time; the message stays accepted
   5  --wait: the message failed or was cancelled; its reply, if any, is printed
-  7  --wait: the reply is degraded, not all that was asked for; its text, if any, is printed
-  130  stopped by a signal before it was done`
+  7  --wait: the reply is degraded: it may be incomplete; its text, if any, is printed
+  130  stopped by a signal before the end`

@@ -1,2 +1,2 @@
-// Package follow waits for what happens in the database, and shows on a terminal what a turn does meanwhile.
+// Package follow waits for changes in the database and shows the progress of a turn on a terminal.
 package follow

@@ -11,25 +11,26 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// A Progress shows on standard error what a turn does: on a terminal a line
-// for each tool call and below it one line that changes; elsewhere nothing, or
-// a line for each thing that happens.
+// A Progress shows on standard error what a turn does. On a terminal it prints
+// a line for each tool call and one status line that changes in place. If
+// standard error is not a terminal it prints nothing, or with verbose a line
+// for each event.
 type Progress struct {
 	*term.Screen
-	live    bool // one line may change in place
+	live    bool // show the status line
 	verbose bool
-	status  bool // the changing line is on the screen
+	status  bool // the status line is on the screen
 	round   int
-	kind    string // of the block that streams
-	text    string // of the block, as it streams
+	kind    string // of the streaming block
+	text    string // of the block, so far
 }
 
-// NewProgress shows on a screen; verbose: a line for each thing that happens, never: nothing.
+// NewProgress returns a Progress on a screen. With verbose it prints a line for each event, with never nothing.
 func NewProgress(s *term.Screen, verbose, never bool) *Progress {
 	return &Progress{Screen: s, live: s.Terminal && !never, verbose: verbose && !never}
 }
 
-// shows says that there is any point in following the turn.
+// shows reports whether it shows anything of a turn.
 func (p *Progress) shows() bool { return p.live || p.verbose }
 
 func (p *Progress) begin(turn turnkeeper.TurnID) {
@@ -38,14 +39,14 @@ func (p *Progress) begin(turn turnkeeper.TurnID) {
 	}
 }
 
-// say prints a line that stays.
+// say prints a permanent line.
 func (p *Progress) say(line string) {
 	p.wipe()
 	p.Line("%s", line)
 }
 
-// flux puts text into the line that changes.
-func (p *Progress) flux(text string) {
+// setStatus replaces the text of the status line.
+func (p *Progress) setStatus(text string) {
 	if !p.live {
 		return
 	}
@@ -61,16 +62,16 @@ func (p *Progress) wipe() {
 	}
 }
 
-// end leaves the screen in order.
+// end removes the status line.
 func (p *Progress) end() { p.wipe() }
 
-// show takes the events of a turn in order.
+// show shows an event. The events of a turn come in order.
 func (p *Progress) show(e turnkeeper.Event) {
 	switch e.Type {
 	case turnkeeper.EventTurnWaiting:
 		p.waits(e)
 	case turnkeeper.EventTurnResumed:
-		p.say(p.Paint(term.Warned, "  the turn goes on with another grant"))
+		p.say(p.Paint(term.Warned, "  the turn continues with another grant"))
 	case turnkeeper.EventRoundStart:
 		p.round = e.Round
 		p.roundStarts(e)
@@ -79,13 +80,13 @@ func (p *Progress) show(e turnkeeper.Event) {
 	case turnkeeper.EventBlockDelta:
 		p.streams(e)
 	case turnkeeper.EventToolStarted:
-		p.flux("  " + term.OneLine(DataOf[turnevents.ToolData](e).Name, 64) + " runs …")
+		p.setStatus("  " + term.OneLine(DataOf[turnevents.ToolData](e).Name, 64) + " runs …")
 	case turnkeeper.EventToolResult:
 		p.toolEnds(e)
 	case turnkeeper.EventRoundStop:
 		p.roundEnds(e)
 	case turnkeeper.EventRoundRollback:
-		p.say(p.Paint(term.Warned, "  round "+fmt.Sprint(e.Round)+" is taken back: ") + term.OneLine(DataOf[turnevents.RollbackData](e).Reason, p.Columns))
+		p.say(p.Paint(term.Warned, "  round "+fmt.Sprint(e.Round)+" is discarded: ") + term.OneLine(DataOf[turnevents.RollbackData](e).Reason, p.Columns))
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
 		p.turnEnds(e)
 	}
@@ -107,21 +108,21 @@ func (p *Progress) roundStarts(e turnkeeper.Event) {
 		text += ", the last"
 	}
 	if p.live {
-		p.flux(text + ": asking the model …")
+		p.setStatus(text + ": asking the model …")
 		return
 	}
 	p.say(text)
 }
 
-// streams shows the end of what the model has said so far. Arguments of calls
-// are shown with the calls.
+// streams shows the end of the text that the model has written so far. It does
+// not show streamed arguments: a call is shown when it ends.
 func (p *Progress) streams(e turnkeeper.Event) {
 	head := fmt.Sprintf("  round %d: ", p.round)
 	switch {
 	case !p.live:
 		return
 	case p.kind == "thinking":
-		p.flux(head + "the model thinks …")
+		p.setStatus(head + "the model thinks …")
 		return
 	case p.kind != "text":
 		return
@@ -129,7 +130,7 @@ func (p *Progress) streams(e turnkeeper.Event) {
 	p.text += DataOf[turnevents.BlockDeltaData](e).Text
 	p.text = p.text[max(0, len(p.text)-4*p.Columns):]
 	tail := strings.ToValidUTF8(term.OneLine(p.text, 0), "")
-	p.flux(head + term.CutLeft(tail, p.Columns-term.Width(head)-1))
+	p.setStatus(head + term.CutLeft(tail, p.Columns-term.Width(head)-1))
 }
 
 func (p *Progress) toolEnds(e turnkeeper.Event) {
@@ -149,7 +150,7 @@ func (p *Progress) toolEnds(e turnkeeper.Event) {
 	p.say(line + p.Paint(term.Dim, facts+"  "+term.OneLine(data.Preview, room)))
 }
 
-// roundEnds says what a round was, where no reply follows that does.
+// roundEnds prints model, calls and tokens of a round, with verbose.
 func (p *Progress) roundEnds(e turnkeeper.Event) {
 	data := DataOf[turnevents.RoundStopData](e)
 	if !p.verbose {
@@ -162,7 +163,7 @@ func (p *Progress) roundEnds(e turnkeeper.Event) {
 func (p *Progress) turnEnds(e turnkeeper.Event) {
 	data := DataOf[turnevents.TurnEndData](e)
 	if data.Retry {
-		p.say(p.Paint(term.Warned, "  the turn failed; another will try"))
+		p.say(p.Paint(term.Warned, "  the turn failed; another turn will retry the message"))
 		return
 	}
 	if p.verbose {
@@ -174,8 +175,8 @@ func (p *Progress) turnEnds(e turnkeeper.Event) {
 	}
 }
 
-// DataOf reads an event's data; what a newer worker may have written otherwise
-// is left zero.
+// DataOf decodes an event's data. Fields that a newer worker wrote differently
+// stay zero.
 func DataOf[T any](e turnkeeper.Event) (data T) {
 	_ = json.Unmarshal(e.Data, &data)
 	return data

@@ -11,34 +11,34 @@ import (
 	"turnkeeper/stream"
 )
 
-// EventSource is where the database's events are read.
+// EventSource reads events from the database.
 type EventSource struct {
 	*operate.Store
 	Bell *storage.Notifier
 }
 
-// Subscribe tells when there may be new events.
+// Subscribe returns a channel that receives when there may be new events.
 func (s EventSource) Subscribe() (<-chan struct{}, func()) {
 	return s.Bell.Subscribe(storage.TopicTurns)
 }
 
-// A Watcher shows the turns of one message, one after the other. Its methods
-// are called by one goroutine.
+// A Watcher shows the turns of one message, one after the other. It is not
+// safe for concurrent use.
 type Watcher struct {
 	Source   stream.Source
 	Progress *Progress
 
-	id      turnkeeper.TurnID // shown now; 0: none yet
+	id      turnkeeper.TurnID // the turn shown; 0: none yet
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
 
-// lastEvents bounds the wait for the end of a turn's stream. It is stored
-// together with the reply, so that it is there, unless the turn was closed
-// by others.
+// lastEvents is the timeout for the end of a turn's stream. The last event is
+// stored together with the reply, but not if an operator or the scheduler
+// closed the turn.
 const lastEvents = time.Second
 
-// Turn begins to show a turn, unless it is shown already.
+// Turn starts to show a turn, unless it already does.
 func (w *Watcher) Turn(ctx context.Context, id turnkeeper.TurnID) {
 	if id == w.id || !w.Progress.shows() {
 		return
@@ -56,8 +56,8 @@ func (w *Watcher) Turn(ctx context.Context, id turnkeeper.TurnID) {
 	})
 }
 
-// Settle ends the show of a turn, if whole after its last events, and leaves
-// the screen in order.
+// Settle stops showing the turn and removes the status line. With whole it
+// first waits, at most lastEvents, for the end of the stream.
 func (w *Watcher) Settle(whole bool) {
 	if w.stop != nil {
 		if whole {

@@ -10,13 +10,13 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// What is said of a file that workers do not have as it is.
+// How an agent's file differs from its registration.
 const (
 	fileUnregistered = "no worker has registered it"
 	fileChanged      = "its file differs from what the workers registered"
 )
 
-// ChangeOf says how an agent's file differs from what workers have registered; empty: it does not.
+// ChangeOf describes how an agent's file differs from the registered definition. It returns "" if they are the same.
 func ChangeOf(ctx context.Context, store *operate.Store, file *agentdef.Definition, registered []turnkeeper.AgentRegistration) (string, error) {
 	i := slices.IndexFunc(registered, func(r turnkeeper.AgentRegistration) bool { return r.Name == file.Name })
 	if i < 0 {
@@ -39,7 +39,7 @@ func ChangeOf(ctx context.Context, store *operate.Store, file *agentdef.Definiti
 	return fileChanged, nil
 }
 
-// needsOf lists what a worker must have for the file, and needed not have for the old one.
+// needsOf lists the tools, MCP servers and providers that the file needs and the old definition did not.
 func needsOf(file, old *agentdef.Definition) (added []string) {
 	for _, name := range file.Tools {
 		if !slices.Contains(old.Tools, name) {
@@ -51,7 +51,7 @@ func needsOf(file, old *agentdef.Definition) (added []string) {
 			added = append(added, "MCP server "+server.Name)
 		}
 	}
-	known := map[string]bool{"": true, "demo": true} // the setting default_model, and what is built in
+	known := map[string]bool{"": true, "demo": true} // "" means default_model; demo is built in
 	for _, model := range old.Chain("") {
 		provider, _, _ := strings.Cut(model, "/")
 		known[provider] = true
@@ -65,11 +65,11 @@ func needsOf(file, old *agentdef.Definition) (added []string) {
 	return added
 }
 
-// AdviceOfChange says what makes workers take a file as it is.
+// AdviceOfChange says how to make workers load the changed file.
 func AdviceOfChange(change string) string {
-	advice := "if this is the workers' folder, send them SIGHUP: they read their agents again"
+	advice := "if the workers use this folder, send them SIGHUP to reload it"
 	if strings.Contains(change, "; new in it: ") {
-		return advice + "; if a worker was started before that was there, restart it: it reads tools, servers and providers at its start only"
+		return advice + "; restart workers that were started before the new entries were configured: they read tools, servers and providers only at start"
 	}
-	return advice + ". If they keep the old file after that, their log says why"
+	return advice + ". If they keep the old definition after that, their log says why"
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Command is how a person here types one of the programs: its name where the
-// shell finds it, else the path of the one beside the program that runs.
+// Command returns what a user types to run a program: its name if it is in
+// PATH, else its path next to the running program.
 func Command(name string) string {
 	if _, err := exec.LookPath(name); err == nil {
 		return name
@@ -20,8 +20,8 @@ func Command(name string) string {
 	return commandBeside(self, name)
 }
 
-// commandBeside is the path of name in the folder of self, the shorter of the
-// absolute and the relative one; the bare name if it is not there.
+// commandBeside returns the path of name in the folder of self, absolute or
+// relative, whichever is shorter. It returns name if there is no such file.
 func commandBeside(self, name string) string {
 	path := filepath.Join(filepath.Dir(self), name)
 	if info, err := os.Stat(path); err != nil || info.IsDir() {

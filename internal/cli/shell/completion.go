@@ -19,20 +19,20 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// completionTime bounds how long a shell waits for names that are in the database.
+// completionTime is the timeout of completions that read the database.
 const completionTime = time.Second
 
 // CompletionEntries is the maximum number of turns or messages that completion offers, newest first.
 const CompletionEntries = 50
 
-// completionScan is the number of messages whose conversations completion offers.
+// completionScan is the number of newest messages whose conversations completion offers.
 const completionScan = 100
 
-// A completer lists what may stand at a place of a command line, each with a tab and a description where there is one.
+// A completer lists the values for one argument or flag. A tab separates a value from its description, if it has one.
 type completer func(ctx context.Context, store *operate.Store, cmd *cobra.Command, args []string) ([]string, error)
 
-// FromDatabase completes by what the database has: with nothing, and without a word, where it does not answer soon. A private
-// one is not started for that.
+// FromDatabase completes with values from the database. It offers nothing, without an error, if the database does not
+// answer within completionTime. It does not start a private database.
 func (s *Session) FromDatabase(list completer) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		cfg, err := s.LoadConfig()
@@ -47,23 +47,23 @@ func (s *Session) FromDatabase(list completer) cobra.CompletionFunc {
 		}
 		defer func() { _ = db.Close(ctx) }()
 		found, _ := list(ctx, db.Store, cmd, args)
-		return begunBy(typed, found), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, found), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// FromSettings completes by what the settings and the agents folder have.
+// FromSettings completes with values from the settings and the agents folder.
 func (s *Session) FromSettings(list func(cfg *config.Config, args []string) []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		cfg, err := s.LoadConfig()
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		return begunBy(typed, list(cfg, args)), cobra.ShellCompDirectiveNoFileComp
+		return withPrefix(typed, list(cfg, args)), cobra.ShellCompDirectiveNoFileComp
 	}
 }
 
-// begunBy are the entries that begin with what was typed, without control characters but the tab before a description.
-func begunBy(typed string, entries []string) (fit []string) {
+// withPrefix returns the entries that start with typed. It drops names with control characters and cleans descriptions.
+func withPrefix(typed string, entries []string) (fit []string) {
 	for _, entry := range entries {
 		name, about, described := strings.Cut(entry, "\t")
 		if !strings.HasPrefix(name, typed) || term.Plain(name) != name {
@@ -77,7 +77,7 @@ func begunBy(typed string, entries []string) (fit []string) {
 	return fit
 }
 
-// CompleteAgents lists the agents that are registered.
+// CompleteAgents lists the registered agents.
 func CompleteAgents(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
 	agents, err := store.Agents(ctx)
 	for _, a := range agents {
@@ -95,11 +95,11 @@ func completeConversations(ctx context.Context, store *operate.Store, cmd *cobra
 	return slices.Compact(names), err
 }
 
-// Arguments is how the arguments of commands are completed, by the command's path, in their order.
+// Arguments maps a command's path to the completions of its arguments, in order.
 type Arguments map[string][]cobra.CompletionFunc
 
-// CompleteAll has every command below root complete what it can name: its arguments by the list, its flags by their name, of
-// which more has those that not every program has.
+// CompleteAll sets the completions of all commands below root: arguments by path, flags by name. more adds flags to the
+// ones that all programs share.
 func (s *Session) CompleteAll(root *cobra.Command, arguments Arguments, more map[string]cobra.CompletionFunc) {
 	flags := map[string]cobra.CompletionFunc{
 		"agent": s.FromDatabase(CompleteAgents), "conversation": s.FromDatabase(completeConversations),
@@ -126,7 +126,7 @@ func (s *Session) CompleteAll(root *cobra.Command, arguments Arguments, more map
 	walk(root)
 }
 
-// inOrder completes each argument in its own way, and nothing after the last.
+// inOrder completes the nth argument with the nth function, and nothing after the last.
 func inOrder(list []cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) >= len(list) {
@@ -136,7 +136,7 @@ func inOrder(list []cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// WriteCompletion writes the script by which a shell completes a program without commands.
+// WriteCompletion writes the completion script of a program without subcommands.
 func WriteCompletion(root *cobra.Command, to io.Writer, shell string) error {
 	switch shell {
 	case "bash":
@@ -152,7 +152,7 @@ func WriteCompletion(root *cobra.Command, to io.Writer, shell string) error {
 	}
 }
 
-// strictCommands has every group of commands refuse a command that it does not have, cobra's own groups included.
+// strictCommands makes every group of commands, including cobra's own, refuse unknown subcommands.
 func strictCommands(root *cobra.Command, args []string) {
 	if !root.HasSubCommands() {
 		return
@@ -176,7 +176,7 @@ func strictCommands(root *cobra.Command, args []string) {
 	}
 }
 
-// FlagText is what a flag was given; empty: there is no such flag, or it was not given.
+// FlagText returns the value of a flag, or "" if the command has no such flag.
 func FlagText(cmd *cobra.Command, name string) string {
 	if flag := cmd.Flags().Lookup(name); flag != nil {
 		return flag.Value.String()

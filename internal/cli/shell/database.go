@@ -15,17 +15,17 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// closeTime bounds the good order in which a command leaves the database.
+// closeTime is the timeout for closing the database at the end of a command.
 const closeTime = 15 * time.Second
 
-// WithDatabase opens the database, lets f use it, and closes it. Without
-// DATABASE_URL that is the private one, which is not made here: only a worker
-// and "turnctl migrate" make it.
+// WithDatabase opens the database, calls f and closes it. Without DATABASE_URL
+// it uses the private database, which must exist: only a worker and
+// "turnctl migrate" create it.
 func (s *Session) WithDatabase(ctx context.Context, f func(*config.Config, *database.Database) error) error {
 	return s.Database(ctx, false, f)
 }
 
-// Database is WithDatabase; mayCreate: a private database is made if there is none.
+// Database is like WithDatabase. With mayCreate it creates the private database if there is none.
 func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.Config, *database.Database) error) (err error) {
 	cfg, err := s.LoadConfig()
 	if err != nil {
@@ -55,33 +55,32 @@ func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.C
 	return explain(ctx, db.Store, f(cfg, db))
 }
 
-// warnOfNewerSchema says that a newer program has changed the schema. What it cannot find out, the command
-// itself tells.
+// warnOfNewerSchema warns if a newer program has migrated the schema. It ignores errors of its query: the command
+// will report them.
 func (s *Session) warnOfNewerSchema(ctx context.Context, store *operate.Store) {
 	newer, err := store.NewerMigrations(ctx)
 	if err != nil || len(newer) == 0 {
 		return
 	}
-	s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the database's schema is newer than this program: it does not know %s; use the newer program",
+	s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the database's schema is newer than this program, which does not know %s; use the newer program",
 		term.Plural(len(newer), "migration")+", up to "+newer[len(newer)-1].String())))
 }
 
-// findPrivate fails when the database would be a private one that nobody has
-// made yet.
+// findPrivate fails if there is neither a DATABASE_URL nor a private database.
 func findPrivate(cfg *config.Config) error {
 	if cfg.DatabaseURL.IsSet() {
 		return nil
 	}
 	if !pgdev.Made(cfg.DataDir) {
-		return fmt.Errorf("there is no database yet: no worker ever ran with the data folder %s; start a worker here, or set DATABASE_URL or --data-dir", cfg.DataDir)
+		return fmt.Errorf("there is no database yet: no worker has run with the data folder %s; start a worker here, or set DATABASE_URL or --data-dir", cfg.DataDir)
 	}
 	return nil
 }
 
 var errNoSchema = errors.New(`the database has no Turnkeeper schema yet: run "turnctl migrate" or start a worker`)
 
-// explain puts in place of an error of the database what an old or missing
-// schema makes of it.
+// explain replaces a database error by the error of an old, missing or too new
+// schema, if there is one.
 func explain(ctx context.Context, store *operate.Store, err error) error {
 	if err == nil || ctx.Err() != nil || known(err) {
 		return err
@@ -104,14 +103,14 @@ func explain(ctx context.Context, store *operate.Store, err error) error {
 	}
 }
 
-// known says that the error is an answer and not a failure.
+// known reports whether the error is an expected result and not a failure.
 func known(err error) bool {
 	_, coded := errors.AsType[*ExitError](err)
 	return coded || unread(err) || errors.Is(err, turnkeeper.ErrEmptyMessage) || errors.Is(err, turnkeeper.ErrInvalidMessage) ||
 		errors.Is(err, turnkeeper.ErrUnknownAgent) || errors.Is(err, turnkeeper.ErrAgentRetired) || errors.Is(err, turnkeeper.ErrKeyConflict)
 }
 
-// PendingOf counts the migrations that the database lacks.
+// PendingOf counts the migrations that are not applied.
 func PendingOf(migrations []storage.Migration) (n int) {
 	for _, m := range migrations {
 		if !m.Applied {

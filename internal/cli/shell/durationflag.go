@@ -8,8 +8,8 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// DurationFlag adds a flag that is written as durations of settings are: a bare
-// number is seconds.
+// DurationFlag adds a flag with the syntax of duration settings: a bare number
+// is seconds. standard is the default.
 func DurationFlag(f *pflag.FlagSet, to *time.Duration, name string, standard time.Duration, usage string) {
 	*to = standard
 	f.Var((*durationValue)(to), name, usage)
@@ -25,12 +25,12 @@ func (d *durationValue) Set(text string) error {
 	return err
 }
 
-// Type is the word for the value in --help.
+// Type returns the placeholder of the value in --help.
 func (d *durationValue) Type() string { return "duration" }
 
 func (d *durationValue) String() string {
 	if *d == 0 {
-		return "0" // which --help does not show as a default
+		return "0" // --help omits this default
 	}
 	return time.Duration(*d).String()
 }

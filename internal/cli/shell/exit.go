@@ -12,25 +12,25 @@ import (
 // Exit codes of all commands.
 const (
 	ExitOK       = 0   // done
-	ExitFailure  = 1   // it failed, or something could not be reached
+	ExitFailure  = 1   // the command failed, or could not reach something
 	ExitUsage    = 2   // the command line, the settings or the input are wrong
-	ExitNotFound = 3   // there is nothing with that id or name
+	ExitNotFound = 3   // nothing has that id or name
 	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
 	ExitNotDone  = 5   // enqueue --wait, turnctl events --follow: it failed or was cancelled
-	ExitRefused  = 6   // turnctl cancel, retry, webhooks, init: not possible as things stand; tools call: not confirmed
-	ExitDegraded = 7   // enqueue --wait: the reply is degraded, not all that was asked for
-	ExitSignal   = 130 // stopped by a signal before it was done
+	ExitRefused  = 6   // turnctl cancel, retry, schedules run, webhooks, init: not possible in the current state; tools call: not confirmed
+	ExitDegraded = 7   // enqueue --wait: the reply is degraded, so incomplete
+	ExitSignal   = 130 // stopped by a signal before the end
 )
 
-// ExitHelp lists the exit codes that every command may end with.
+// ExitHelp lists the exit codes of every command.
 const ExitHelp = `Exit codes:
   0  done
-  1  it failed, or something could not be reached
+  1  the command failed, or could not reach something
   2  the command line, the settings or the input are wrong
-  3  there is nothing with that id or name`
+  3  nothing has that id or name`
 
-// An ExitError ends the program with its code. An empty text is not printed:
-// all has been said.
+// An ExitError ends the program with its exit code. An empty text is not
+// printed.
 type ExitError struct {
 	code int
 	err  error
@@ -41,21 +41,21 @@ func (e *ExitError) Unwrap() error { return e.err }
 
 var errSilent = errors.New("")
 
-// Misused ends the program with the code for a wrong command line.
+// Misused returns an error with the exit code for a wrong command line.
 func Misused(format string, args ...any) error {
 	return &ExitError{ExitUsage, fmt.Errorf(format, args...)}
 }
 
-// NotFound ends the program with the code for what is not there.
+// NotFound returns an error with the exit code for an unknown id or name.
 func NotFound(format string, args ...any) error {
 	return &ExitError{ExitNotFound, fmt.Errorf(format, args...)}
 }
 
-// Silent ends the program with a code and no more words.
+// Silent returns an error with an exit code that prints nothing.
 func Silent(code int) error { return &ExitError{code, errSilent} }
 
-// exitCode says how a command ends that returned err. Whatever went wrong
-// before the command itself began is a fault of the command line.
+// exitCode returns the exit code for err. An error from before the command
+// began is a wrong command line.
 func exitCode(err error, began bool) int {
 	if err == nil {
 		return ExitOK
@@ -78,18 +78,18 @@ func exitCode(err error, began bool) int {
 	}
 }
 
-// unread says that nobody reads the output any more, as after "| head".
+// unread reports whether the reader of the output is gone, as after "| head".
 func unread(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// Refused ends the program with the code for what is not possible as things stand.
+// Refused returns an error with the exit code for what is not possible in the current state.
 func Refused(err error) error { return &ExitError{ExitRefused, err} }
 
 // RefusedHelp lists the exit codes of a command that may be refused.
 const RefusedHelp = ExitHelp + `
-  6  refused: not possible as things stand`
+  6  refused: not possible in the current state`
 
-// Wrong ends the program with the code for settings or input that are wrong.
+// Wrong returns err with the exit code for wrong settings or input.
 func Wrong(err error) error { return &ExitError{ExitUsage, err} }
 
-// Exit ends the program with a code and with what err says.
+// Exit returns err with an exit code.
 func Exit(code int, err error) error { return &ExitError{code, err} }

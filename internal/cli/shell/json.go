@@ -9,12 +9,11 @@ import (
 	"turnkeeper/internal/words"
 )
 
-// WriteJSON prints a value for programs, indented. Characters that a terminal
-// would obey are escaped here too: they can stand only within strings, and
-// mean the same there.
+// WriteJSON writes a value as indented JSON. It escapes terminal control
+// characters: they occur only within strings, where the escape means the same.
 func WriteJSON(w io.Writer, value any) error { return encodeJSON(w, value, "  ") }
 
-// WriteJSONLine is writeJSON on one line.
+// WriteJSONLine is WriteJSON on one line.
 func WriteJSONLine(w io.Writer, value any) error { return encodeJSON(w, value, "") }
 
 func encodeJSON(w io.Writer, value any, indent string) error {
@@ -37,7 +36,7 @@ func encodeJSON(w io.Writer, value any, indent string) error {
 	return err
 }
 
-// Print prints one answer in the form that was asked for.
+// Print writes view as JSON with -o json, and else calls text.
 func (s *Session) Print(view any, text func()) error {
 	if s.JSON() {
 		return WriteJSON(s.Stdout, view)

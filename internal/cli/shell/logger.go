@@ -10,8 +10,7 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// NewLogger returns the process's logger. Everything it writes has the secrets
-// of cfg masked.
+// NewLogger returns a logger to w that masks the secrets of cfg.
 func NewLogger(cfg *config.Config, w io.Writer) *zap.Logger {
 	level, err := zapcore.ParseLevel(cfg.LogLevel)
 	if err != nil {

@@ -26,33 +26,33 @@ import (
 // A Program is one of the commands.
 type Program struct {
 	Command func(*Session) *cobra.Command
-	Reloads bool // SIGHUP means: read the files again
+	Reloads bool // SIGHUP reloads the agents' files
 	fault   fault.Hook
 }
 
-// WithFaults returns the program with a hook that is called at labelled points
-// of its work (see app.FaultPoints). For programs of the tests only.
+// WithFaults returns the program with a hook that is called at the points of
+// app.FaultPoints. For tests only.
 func (p Program) WithFaults(hook fault.Hook) Program {
 	p.fault = hook
 	return p
 }
 
-// An Environment is what the operating system gives to a program. Unset fields
-// are: no arguments, no variables, no input, output that is thrown away.
+// An Environment is what the operating system gives to a program. The zero
+// value has no arguments, variables or input, and discards output.
 type Environment struct {
 	Args           []string // without the program's name
 	Getenv         func(string) (string, bool)
-	Variables      []string // the names of those that are set: for warnings of misspelt ones
+	Variables      []string // names of the set variables, for warnings about misspelt ones
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	Now            func() time.Time // nil: time.Now
-	Zone           *time.Location   // of times for people; nil: the machine's
-	Reload         <-chan os.Signal // each value makes a worker read its agents again
+	Zone           *time.Location   // for times in text output; nil: the machine's
+	Reload         <-chan os.Signal // each value makes a worker reload its agents
 }
 
 // Main runs the program as this process and returns its exit code. The first
-// SIGINT or SIGTERM asks it to end, the second makes it end at once. Before
-// anything else it hides the process from the programs that it will start.
+// SIGINT or SIGTERM asks it to stop, the second stops it at once. It first
+// protects the process from the programs that it will start.
 func Main(p Program) int {
 	if err := procguard.Protect(); err != nil {
 		_, _ = fmt.Fprintf(os.Stderr, "warning: %v\n", err)
@@ -70,7 +70,7 @@ func Main(p Program) int {
 	return p.Run(soft, hard, env)
 }
 
-// variables are the names of the process's variables, sorted.
+// variables returns the sorted names of the process's variables.
 func variables() []string {
 	names := os.Environ()
 	for i, entry := range names {
@@ -80,13 +80,13 @@ func variables() []string {
 	return names
 }
 
-// Tree is the program's commands with their flags, of which none can be run.
+// Tree returns the program's commands and flags, for documentation: none can be run.
 func (p Program) Tree() *cobra.Command {
 	return p.Command(newSession(nil, Environment{Zone: time.UTC})) //nolint:staticcheck // nothing runs
 }
 
-// Run runs the program once and returns its exit code. The end of soft asks it
-// to end in good order, the end of hard to drop everything.
+// Run runs the program once and returns its exit code. When soft ends it stops
+// in order; when hard ends it stops at once.
 func (p Program) Run(soft, hard context.Context, env Environment) int {
 	s := newSession(hard, env)
 	s.Fault = p.fault
@@ -95,7 +95,7 @@ func (p Program) Run(soft, hard context.Context, env Environment) int {
 	root.SetIn(s.Stdin)
 	root.SetOut(s.Stdout)
 	root.SetErr(s.Stderr)
-	strictCommands(root, env.Args) // after the output is set: cobra's commands take note of it
+	strictCommands(root, env.Args) // after the output is set: cobra's completion command copies it
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		s.began = true
@@ -122,7 +122,7 @@ type Session struct {
 	Format string // text or json
 	began  bool   // the command line was understood
 
-	NeedsSecrets bool // every secret that the settings name must be there
+	NeedsSecrets bool // LoadConfig fails if a secret named in the settings is missing
 
 	Masker *redact.Masker
 	Fault  fault.Hook // nil in production
@@ -145,7 +145,7 @@ func newSession(hard context.Context, env Environment) *Session {
 		env.Now = time.Now
 	}
 	if env.Zone == nil {
-		env.Zone = time.Local //nolint:gosmopolitan // for people at this machine
+		env.Zone = time.Local //nolint:gosmopolitan // for users of this machine
 	}
 	return &Session{
 		Environment: env, Hard: hard, Format: FormatText, Masker: redact.New(nil),
@@ -153,7 +153,7 @@ func newSession(hard context.Context, env Environment) *Session {
 	}
 }
 
-// Clock tells times by this moment.
+// Clock formats times relative to now.
 func (s *Session) Clock() term.Clock { return term.Clock{Now: s.Now(), Zone: s.Zone} }
 
 // The formats of output.
@@ -169,10 +169,10 @@ func (s *Session) checkFormat() error {
 	return nil
 }
 
-// JSON says that the output is for programs.
+// JSON reports whether -o json was given.
 func (s *Session) JSON() bool { return s.Format == FormatJSON }
 
-// report says what went wrong, without secrets and control characters.
+// report prints the error, without secrets and control characters.
 func (s *Session) report(called *cobra.Command, err error) {
 	if err == nil || errors.Is(err, errSilent) || unread(err) {
 		return
@@ -184,13 +184,13 @@ func (s *Session) report(called *cobra.Command, err error) {
 	}
 }
 
-// errVersion is how the command line ends at --version.
-var errVersion = errors.New("the version is asked for")
+// errVersion ends the parsing of flags at --version.
+var errVersion = errors.New("version requested")
 
-// addVersion gives the program the flag --version. Cobra's own prints by a template, and a program that links the
-// templates of the standard library links every method of every type as well: twice the program.
+// addVersion adds the flag --version. Cobra's own flag uses text/template, which makes the linker keep every method of
+// every type: the program would be twice as large.
 func addVersion(root *cobra.Command) {
-	root.InitDefaultHelpFlag() // it stands first
+	root.InitDefaultHelpFlag() // before --version in the help
 	shorthand := "v"
 	if root.Flags().ShorthandLookup(shorthand) != nil {
 		shorthand = ""

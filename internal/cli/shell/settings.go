@@ -13,11 +13,11 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// flags are the flags of settings that a program has.
+// flags are a program's flags for settings.
 type flags []*settingFlag
 
-// A settingFlag is a flag that stands for a setting. It is kept as text: the
-// settings themselves say what is right.
+// A settingFlag is the flag of a setting. It keeps the text: package config
+// validates it.
 type settingFlag struct {
 	setting config.Setting
 	text    string
@@ -31,7 +31,7 @@ func (f *settingFlag) Set(text string) error {
 	return nil
 }
 
-// Type is the word for the value in --help.
+// Type returns the placeholder of the value in --help.
 func (f *settingFlag) Type() string {
 	switch f.setting.Type {
 	case "whole number":
@@ -43,11 +43,10 @@ func (f *settingFlag) Type() string {
 	}
 }
 
-// ReaderSettings are those of programs that only look into the database.
+// ReaderSettings are the settings of programs that only use the database.
 var ReaderSettings = []string{"config", "database_url", "data_dir", "agents_dir", "log_level"}
 
-// AddSettings gives the command a flag for each of the named settings; for all
-// when none is named.
+// AddSettings adds a flag for each named setting, or for all if none is named.
 func (s *Session) AddSettings(cmd *cobra.Command, names ...string) {
 	cmd.Flags().SortFlags, cmd.PersistentFlags().SortFlags = false, false
 	for _, setting := range config.Settings() {
@@ -59,10 +58,10 @@ func (s *Session) AddSettings(cmd *cobra.Command, names ...string) {
 		usage := setting.Usage()
 		switch {
 		case setting.Name == "database_url":
-			usage = "The Postgres to use. Better set the variable: other users of this machine can read command lines [DATABASE_URL, " + setting.Env + "]"
+			usage = "The Postgres to use. Prefer the variable: other users of this machine can read command lines [DATABASE_URL, " + setting.Env + "]"
 		case setting.Name == "log_level" && len(names) > 0:
 			setting.Default = quietLevel
-			usage = "The least important log lines of this command that are written (" + setting.Bounds + ")"
+			usage = "The minimum level of this command's log (" + setting.Bounds + ")"
 		}
 		flag := cmd.PersistentFlags().VarPF(f, setting.Flag, "", usage)
 		flag.DefValue = setting.Default
@@ -82,7 +81,7 @@ func (s *Session) AddSettings(cmd *cobra.Command, names ...string) {
 	}
 }
 
-// An offFlag says the opposite of its setting.
+// An offFlag is --no-NAME: it sets the opposite of its value.
 type offFlag struct {
 	*settingFlag
 	off string
@@ -99,8 +98,8 @@ func (f *offFlag) Set(text string) error {
 	return f.settingFlag.Set(strconv.FormatBool(!off))
 }
 
-// LoadConfig reads the settings. Its error is a fault of usage. A secret of the settings that is missing here is one
-// only where the program needs secrets.
+// LoadConfig reads the settings. Its errors have the exit code ExitUsage. A missing secret is an error only with
+// NeedsSecrets.
 func (s *Session) LoadConfig() (*config.Config, error) {
 	given := map[string]string{}
 	for _, f := range s.flags {
@@ -116,19 +115,18 @@ func (s *Session) LoadConfig() (*config.Config, error) {
 	return cfg, nil
 }
 
-// settingsError puts several faults below each other.
+// settingsError puts each of several errors on a line.
 func settingsError(err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	if len(lines) == 1 {
 		return err
 	}
-	return errors.New("the settings have these faults:\n  " + strings.Join(lines, "\n  "))
+	return errors.New("the settings have these errors:\n  " + strings.Join(lines, "\n  "))
 }
 
 const quietLevel = "warn"
 
-// quiet is the settings of a program that only looks: its log tells of
-// troubles, unless a flag asks for more.
+// quiet returns cfg with the log level warn, unless a flag sets the level.
 func (s *Session) quiet(cfg *config.Config) *config.Config {
 	for _, f := range s.flags {
 		if f.setting.Name == "log_level" && f.given {

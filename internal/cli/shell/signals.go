@@ -8,18 +8,18 @@ import (
 	"syscall"
 )
 
-// ErrInterrupted is why a context ended that a signal has ended.
+// ErrInterrupted is the cause of a context that a signal has ended.
 var ErrInterrupted = errors.New("stopped by a signal")
 
 // untilSignals returns two contexts: soft ends at the first SIGINT or SIGTERM,
-// hard at the second. stop gives the signals back.
+// hard at the second. stop restores the handling of signals.
 func untilSignals() (soft, hard context.Context, stop func()) {
 	soft, endSoft := context.WithCancelCause(context.Background())
 	hard, endHard := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	// A reader that went away ("| head") is an error of the write, not the end
-	// of the process: a private database is put down in good order first.
+	// If the reader of the output is gone ("| head"), a write fails instead of
+	// SIGPIPE ending the process: a private database must be stopped first.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	done := make(chan struct{})
 	go func() {

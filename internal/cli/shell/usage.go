@@ -10,10 +10,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// groupAnnotation says under which heading --help shows a flag.
+// groupAnnotation holds the heading under which --help lists a flag.
 const groupAnnotation = "turnkeeper_group"
 
-// usage prints how a command is called: its subcommands, its own flags, and
+// usage prints the usage line, examples, subcommands, the command's flags, and
 // the flags of settings under their headings.
 func (s *Session) usage(cmd *cobra.Command) error {
 	w := cmd.OutOrStderr()
@@ -36,22 +36,22 @@ func (s *Session) usage(cmd *cobra.Command) error {
 	return nil
 }
 
-// ExactArgs takes n arguments, and otherwise says how the command is called.
+// ExactArgs accepts n arguments; its error is the usage line.
 func ExactArgs(n int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("it is called as: %s", UseLine(cmd))
+			return fmt.Errorf("usage: %s", UseLine(cmd))
 		}
 		return nil
 	}
 }
 
-// SomeArgs takes one argument or more.
+// SomeArgs accepts one argument or more.
 func SomeArgs(cmd *cobra.Command, args []string) error {
 	return ExactArgs(max(len(args), 1))(cmd, args)
 }
 
-// badFlag says in words what a flag's value must be.
+// badFlag rewrites the error of an invalid flag value to say what is valid.
 func badFlag(_ *cobra.Command, err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok || errors.Is(err, errVersion) {
@@ -71,7 +71,7 @@ func badFlag(_ *cobra.Command, err error) error {
 	return fmt.Errorf("--%s is %q: it must be %s", invalid.GetFlag().Name, invalid.GetValue(), accepted)
 }
 
-// UseLine is how a command is called.
+// UseLine returns the usage line of a command.
 func UseLine(cmd *cobra.Command) string {
 	line := cmd.UseLine()
 	if cmd.HasAvailableSubCommands() && !cmd.Runnable() {
@@ -85,7 +85,7 @@ type flagGroup struct {
 	flags *pflag.FlagSet
 }
 
-// flagGroups sorts a command's flags under headings: its own first.
+// flagGroups groups a command's flags by heading, its own first.
 func flagGroups(cmd *cobra.Command) (groups []flagGroup) {
 	find := func(name string) *pflag.FlagSet {
 		for _, g := range groups {
@@ -120,15 +120,15 @@ func flagGroups(cmd *cobra.Command) (groups []flagGroup) {
 	return groups
 }
 
-// AtMostOneArg takes no argument or one.
+// AtMostOneArg accepts no argument or one.
 func AtMostOneArg(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return fmt.Errorf("%s takes one argument at most, and was given %d", cmd.Name(), len(args))
+		return fmt.Errorf("%s takes at most one argument, not %d", cmd.Name(), len(args))
 	}
 	return nil
 }
 
-// OneOf checks a flag whose value is one of some words, or empty.
+// OneOf checks that a flag's value is one of words, or empty.
 func OneOf(flag, word string, words []string) error {
 	if word == "" || slices.Contains(words, word) {
 		return nil
@@ -136,5 +136,6 @@ func OneOf(flag, word string, words []string) error {
 	return Misused("%s is %q: it must be one of %s", flag, word, strings.Join(words, ", "))
 }
 
-// LargestMessage is the most of standard input that is read: the most that the setting max_message_bytes can be.
+// LargestMessage is the maximum number of bytes read from standard input: the upper bound of the setting
+// max_message_bytes.
 const LargestMessage = 16 << 20

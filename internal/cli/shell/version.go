@@ -8,12 +8,12 @@ import (
 	"turnkeeper/internal/version"
 )
 
-// VersionCommand prints what --version prints.
+// VersionCommand returns the command version, which prints what --version prints.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version, its commit and its date",
-		Long:  "version prints which source the program was built from, as --version does.",
+		Long:  "version prints the source version of the program, like --version.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", cmd.Root().Name(), version.Long())

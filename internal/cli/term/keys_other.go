@@ -4,5 +4,5 @@ package term
 
 import "os"
 
-// singleKeys is not known here.
+// singleKeys is not implemented on this system.
 func singleKeys(*os.File) (restore func(), ok bool) { return nil, false }

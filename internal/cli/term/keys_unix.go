@@ -8,9 +8,8 @@ import (
 	"unsafe"
 )
 
-// singleKeys has the terminal hand over each key as it is typed, and not show it; a read ends
-// after a tenth of a second without any. Keys that send signals still do. ok: the file is a
-// terminal.
+// singleKeys turns off line buffering and echo of a terminal; a read then times out after 100 ms.
+// Keys that send signals still do. ok is false if the file is not a terminal.
 func singleKeys(file *os.File) (restore func(), ok bool) {
 	var before syscall.Termios
 	if !termios(file, getTermios, &before) {

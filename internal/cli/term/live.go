@@ -11,40 +11,39 @@ import (
 	"unicode/utf8"
 )
 
-// What the terminal is told: another page than the one that the shell writes on, no cursor, and lines
-// that do not wrap; and back.
+// Control sequences: use the alternate screen, hide the cursor and do not wrap lines; and back.
 const (
 	enterPage = "\x1b[?1049h\x1b[?25l\x1b[?7l"
 	leavePage = "\x1b[?7h\x1b[?25h\x1b[?1049l"
 )
 
-// A Live is a terminal that shows one page, which is drawn anew again and again and may be longer
-// than the terminal is high. Its methods are called by one goroutine.
+// A Live shows a page that refreshes and scrolls on the whole terminal. It is not safe for
+// concurrent use.
 type Live struct {
 	out     *Screen
 	to      io.Writer // the terminal
 	keys    <-chan string
 	resized <-chan os.Signal
-	stopped <-chan os.Signal // the terminal asks to be left for a while
+	stopped <-chan os.Signal // SIGTSTP
 	enter   func()
 	leave   func()
 
-	top   int // the first line that is shown
-	lines int // of the page as drawn last
+	top   int // the first visible line
+	lines int // of the last page
 	rows  int // of the terminal
 }
 
-// A LiveStep is what is to be done next.
+// A LiveStep is the next action of the caller.
 type LiveStep int
 
-// What is to be done next.
+// The steps.
 const (
-	LiveLook LiveStep = iota // look again, and draw
-	LiveDraw                 // draw what is known
+	LiveLook LiveStep = iota // query again, and draw
+	LiveDraw                 // draw the last result
 	LiveQuit
 )
 
-// EnterLive takes the terminal of which out is the screen; leave gives it back as it was.
+// EnterLive takes over the terminal of out; leave restores it.
 func EnterLive(ctx context.Context, in io.Reader, out *Screen) (t *Live, leave func()) {
 	t = &Live{out: out, to: out.W}
 	file, typing := in.(*os.File)
@@ -78,14 +77,13 @@ func EnterLive(ctx context.Context, in io.Reader, out *Screen) (t *Live, leave f
 	}
 	return t, func() {
 		stop()
-		<-ended // what is typed from here on is the shell's
+		<-ended // leave further input to the shell
 		t.leave()
 		quiet()
 	}
 }
 
-// readKeys gives what is typed, as it comes, on a terminal that singleKeys has set up, until ctx
-// ends.
+// readKeys sends typed keys until ctx ends. singleKeys must have set up the terminal.
 func readKeys(ctx context.Context, file *os.File, keys chan<- string) {
 	buffer := make([]byte, 64)
 	for ctx.Err() == nil {
@@ -104,10 +102,10 @@ func readKeys(ctx context.Context, file *os.File, keys chan<- string) {
 	}
 }
 
-// keyPause is between reads of a terminal on which nothing is typed.
+// keyPause is the pause between reads without input.
 const keyPause = 20 * time.Millisecond
 
-// Next waits for the next thing to do.
+// Next waits for a tick, a key, a signal or the end of ctx.
 func (t *Live) Next(ctx context.Context, tick <-chan time.Time) LiveStep {
 	select {
 	case <-ctx.Done():
@@ -118,7 +116,7 @@ func (t *Live) Next(ctx context.Context, tick <-chan time.Time) LiveStep {
 		return LiveDraw
 	case <-t.stopped:
 		t.leave()
-		stopSelf() // returns when it goes on
+		stopSelf() // returns after SIGCONT
 		t.enter()
 		return LiveLook
 	case typed := <-t.keys:
@@ -126,7 +124,7 @@ func (t *Live) Next(ctx context.Context, tick <-chan time.Time) LiveStep {
 	}
 }
 
-// typed does what keys say; several may come at once.
+// typed handles keys, of which several may come at once.
 func (t *Live) typed(keys string) LiveStep {
 	step := LiveDraw
 	for keys != "" {
@@ -160,11 +158,11 @@ func (t *Live) typed(keys string) LiveStep {
 	return step
 }
 
-// room is how many lines of the page are shown: the last line of the terminal is for keys and
-// faults.
+// room is the number of visible lines of the page. The last line of the terminal shows keys or an
+// error.
 func (t *Live) room() int { return max(t.rows-1, 1) }
 
-// Draw puts a page on the terminal as large as that is now.
+// Draw draws a page in the terminal's current size, with the error in the last line.
 func (t *Live) Draw(page func(*Screen), fault Cell) error {
 	var drawn bytes.Buffer
 	paper := *t.out
@@ -181,7 +179,7 @@ func (t *Live) Draw(page func(*Screen), fault Cell) error {
 	t.top = max(min(t.top, t.lines-t.room()), 0)
 	end := min(t.top+t.room(), t.lines)
 	var b strings.Builder
-	b.WriteString("\x1b[H") // over what is there: no flicker
+	b.WriteString("\x1b[H") // overwrite: clearing first would flicker
 	for _, line := range lines[t.top:end] {
 		b.WriteString(clip(line, paper.Columns) + "\x1b[K\r\n")
 	}
@@ -191,21 +189,21 @@ func (t *Live) Draw(page func(*Screen), fault Cell) error {
 	return err
 }
 
-// defaultRows is assumed of a terminal that does not tell its height.
+// defaultRows is the height of a terminal that does not report one.
 const defaultRows = 24
 
 func (t *Live) footer(s *Screen, fault Cell, end int) string {
 	if fault.Text != "" {
 		return s.Paint(fault.Tone, fault.Text)
 	}
-	text := "q quit   space look now"
+	text := "q quit   space refresh"
 	if t.lines > t.room() {
 		text += fmt.Sprintf("   ↑↓ scroll, lines %d to %d of %d", t.top+1, end, t.lines)
 	}
 	return s.Paint(Dim, text)
 }
 
-// clip cuts a line that may have colours to a width.
+// clip cuts a line, which may have colours, to a width.
 func clip(line string, columns int) string {
 	var b strings.Builder
 	for n := 0; line != ""; {

@@ -9,17 +9,16 @@ import (
 	"turnkeeper/internal/words"
 )
 
-// Plain makes foreign text safe to print: everything that a terminal would
-// obey is written as an escape.
+// Plain makes untrusted text safe to print: it escapes control characters.
 func Plain(text string) string { return words.Plain(text) }
 
-// OneLine is the text on one line, at most columns wide, with … where it was
-// cut; columns 0: as wide as it is.
+// OneLine joins the text into one line and cuts it with … at columns. With
+// columns 0 it does not cut.
 func OneLine(text string, columns int) string {
 	return Cut(Plain(strings.Join(strings.Fields(text), " ")), columns)
 }
 
-// Cut is the beginning of a line that fits into the columns.
+// Cut shortens a line to columns, with … at its end. With columns 0 it does not cut.
 func Cut(line string, columns int) string {
 	if columns <= 0 || Width(line) <= columns {
 		return line
@@ -34,7 +33,7 @@ func Cut(line string, columns int) string {
 	return line
 }
 
-// CutLeft is the end of a line that fits into the columns.
+// CutLeft shortens a line to columns, with … at its start.
 func CutLeft(line string, columns int) string {
 	if Width(line) <= columns {
 		return line
@@ -46,14 +45,14 @@ func CutLeft(line string, columns int) string {
 		if taken += wide; taken > columns {
 			break
 		}
-		if wide > 0 { // a mark stays with the character before it
+		if wide > 0 { // keep a combining mark with its character
 			from = i
 		}
 	}
 	return "…" + string(runes[from:])
 }
 
-// Width is how wide a terminal shows the text.
+// Width returns the number of terminal columns of the text.
 func Width(text string) (n int) {
 	for _, r := range text {
 		n += columnsOfRune(r)
@@ -75,8 +74,8 @@ func columnsOfRune(r rune) int {
 	return 1
 }
 
-// Wrap breaks foreign text into lines of at most columns; its own line ends
-// stay. columns 0: no line is broken.
+// Wrap breaks untrusted text into lines of at most columns and keeps its line
+// ends. With columns 0 it breaks no line.
 func Wrap(text string, columns int) (lines []string) {
 	for line := range strings.SplitSeq(Plain(strings.TrimRight(text, " \t\n\r")), "\n") {
 		line = strings.ReplaceAll(line, "\t", "    ")
@@ -90,8 +89,8 @@ func Wrap(text string, columns int) (lines []string) {
 	return lines
 }
 
-// split breaks a line after the last word that fits, or within a word that
-// does not fit by itself.
+// split breaks a line after the last word that fits, or within a word that is
+// too long for a line.
 func split(line string, columns int) (head, rest string) {
 	taken, space := 0, -1
 	for i, r := range line {
@@ -110,5 +109,5 @@ func split(line string, columns int) (head, rest string) {
 	return line, ""
 }
 
-// PreviewColumns bounds what a list shows of a body.
+// PreviewColumns is the maximum width of a body in a list.
 const PreviewColumns = 120

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/internal/words"
 )
 
-// A Screen is where text for people goes.
+// A Screen is an output for people.
 type Screen struct {
 	W        io.Writer
 	Terminal bool
@@ -19,11 +19,11 @@ type Screen struct {
 	Columns  int // 0: no limit
 }
 
-// defaultColumns is assumed of a terminal that does not tell its width.
+// defaultColumns is the width of a terminal that does not report one.
 const defaultColumns = 80
 
-// NewScreen looks at what w is. There is colour on a terminal that is not
-// "dumb", unless NO_COLOR is set.
+// NewScreen returns a Screen on w. It has colours if w is a terminal, TERM is
+// not "dumb" and NO_COLOR is not set.
 func NewScreen(w io.Writer, env func(string) (string, bool)) *Screen {
 	s := &Screen{W: w}
 	file, ok := w.(*os.File)
@@ -47,7 +47,7 @@ func NewScreen(w io.Writer, env func(string) (string, bool)) *Screen {
 	return s
 }
 
-// Readable is the width for paragraphs: long lines are hard to read.
+// Readable is the width for paragraphs, at most 110.
 func (s *Screen) Readable() int {
 	if s.Columns == 0 {
 		return 100
@@ -58,7 +58,7 @@ func (s *Screen) Readable() int {
 // Line prints a line.
 func (s *Screen) Line(format string, args ...any) { fmt.Fprintf(s.W, format+"\n", args...) }
 
-// A Tone is how a text is set off, as the terminal writes it.
+// A Tone is the parameter of a terminal's colour sequence.
 type Tone string
 
 // The tones.
@@ -72,7 +72,7 @@ const (
 	Active Tone = "36"
 )
 
-// Paint gives text a tone, where there are colours.
+// Paint gives text a tone if the screen has colours.
 func (s *Screen) Paint(t Tone, text string) string {
 	if !s.Colour || t == normal || text == "" {
 		return text
@@ -80,7 +80,7 @@ func (s *Screen) Paint(t Tone, text string) string {
 	return "\x1b[" + string(t) + "m" + text + "\x1b[0m"
 }
 
-// ToneOf is how a state of a turn, a message or a call is set off.
+// ToneOf returns the tone of a state of a turn, message or call.
 func ToneOf[S ~string](state S) Tone {
 	switch string(state) {
 	case string(turnkeeper.TurnSucceeded), string(turnkeeper.MessageAnswered):
@@ -96,16 +96,16 @@ func ToneOf[S ~string](state S) Tone {
 	}
 }
 
-// SignOf is the sign of a state.
+// SignOf returns the sign of a state.
 func SignOf[S ~string](state S) string { return words.Sign(string(state)) }
 
-// Plural is "1 round", "2 rounds".
+// Plural returns "1 round", "2 rounds".
 func Plural(n int, noun string) string { return words.Plural(n, noun) }
 
-// Thousands is a number in groups of three digits.
+// Thousands formats a number in groups of three digits.
 func Thousands(n int64) string { return words.Thousands(n) }
 
-// Enumerate is a list in words: "api, scheduler and worker".
+// Enumerate joins a list: "api, scheduler and worker".
 func Enumerate(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
@@ -114,7 +114,7 @@ func Enumerate(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-// OrDash is the text, or a dash where there is none.
+// OrDash returns the text, or a dash if it is empty.
 func OrDash(text string) string {
 	if text == "" {
 		return "-"

@@ -4,7 +4,7 @@ package term
 
 import "os"
 
-// terminalSignals are none here.
+// terminalSignals returns no signals on this system.
 func terminalSignals() (resized, stopped <-chan os.Signal, quiet func()) {
 	return nil, nil, func() {}
 }

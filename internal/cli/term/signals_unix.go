@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// terminalSignals are those that a terminal sends to who draws on it.
+// terminalSignals subscribes to SIGWINCH and SIGTSTP; quiet ends that.
 func terminalSignals() (resized, stopped <-chan os.Signal, quiet func()) {
 	size, stop := make(chan os.Signal, 1), make(chan os.Signal, 1)
 	signal.Notify(size, syscall.SIGWINCH)
@@ -19,13 +19,13 @@ func terminalSignals() (resized, stopped <-chan os.Signal, quiet func()) {
 	}
 }
 
-// stopSelf stops the process, as Ctrl-Z does, until it is told to go on. The signal may reach
-// another thread first: this one waits, lest it goes on for a moment.
+// stopSelf stops the process, as Ctrl-Z does, until SIGCONT. It waits for SIGCONT because SIGSTOP
+// may reach another thread first, and this one would continue for a moment.
 func stopSelf() {
-	goesOn := make(chan os.Signal, 1)
-	signal.Notify(goesOn, syscall.SIGCONT)
-	defer signal.Stop(goesOn)
+	continued := make(chan os.Signal, 1)
+	signal.Notify(continued, syscall.SIGCONT)
+	defer signal.Stop(continued)
 	if syscall.Kill(os.Getpid(), syscall.SIGSTOP) == nil {
-		<-goesOn
+		<-continued
 	}
 }

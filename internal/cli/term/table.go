@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// A Table is rows under headings, each column as wide as it must be. On a
-// terminal the last column takes what is left and is cut there.
+// A Table prints rows under headings in columns. On a terminal it cuts the
+// last column to the width that is left.
 type Table struct {
 	headings []string
-	right    []bool // columns of numbers
+	right    []bool // right-aligned columns
 	rows     [][]Cell
 }
 
@@ -19,7 +19,7 @@ type Cell struct {
 	Tone Tone
 }
 
-// NewTable has these headings; one that begins with ">" is of numbers.
+// NewTable returns a table with headings; ">" before one aligns its column to the right.
 func NewTable(headings ...string) *Table {
 	t := &Table{}
 	for _, heading := range headings {
@@ -59,7 +59,7 @@ func (t *Table) Print(s *Screen) {
 	}
 }
 
-// widths fits the columns into a line: the last one gives way.
+// widths returns the widths of the columns. It narrows the last one to fit.
 func (t *Table) widths(columns int) []int {
 	widths := make([]int, len(t.headings))
 	taken := 0
@@ -77,7 +77,7 @@ func (t *Table) widths(columns int) []int {
 	return widths
 }
 
-// minLastColumn is left to the last column however narrow the terminal is.
+// minLastColumn is the minimum width of a last column that is cut.
 const minLastColumn = 16
 
 func (t *Table) lay(s *Screen, row []Cell, widths []int) string {

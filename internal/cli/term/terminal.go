@@ -6,11 +6,11 @@ import (
 	"golang.org/x/term"
 )
 
-// TerminalSize asks the file for its size. ok: it is a terminal.
+// TerminalSize returns the size of a terminal. ok is false if the file is none.
 func TerminalSize(file *os.File) (columns, rows int, ok bool) {
 	if !term.IsTerminal(int(file.Fd())) {
 		return 0, 0, false
 	}
-	columns, rows, _ = term.GetSize(int(file.Fd())) // zero where the terminal does not tell
+	columns, rows, _ = term.GetSize(int(file.Fd())) // zero if the terminal does not report it
 	return columns, rows, true
 }

@@ -15,23 +15,22 @@ import (
 	"turnkeeper/internal/database"
 )
 
-// An agentReport is what a check of agent files found.
+// An agentReport is the result of a check of agent files.
 type agentReport struct {
 	Folder   string   `json:"folder"`
-	File     string   `json:"file,omitempty"` // the only one that was looked at
-	Agents   []string `json:"agents"`         // without a fault, sorted
-	Tools    []string `json:"tools"`          // that the config file makes of programs, sorted
+	File     string   `json:"file,omitempty"` // if only one file was checked
+	Agents   []string `json:"agents"`         // without an error, sorted
+	Tools    []string `json:"tools"`          // programs of the config file, sorted
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
 
 	windows []setup.ModelWindow // of the agents' models
 }
 
-// checkFiles checks the agents of a folder, or the one of a file, against the settings.
-// The tools of a worker of the user's own are not known here.
+// checkFiles checks the agents of a folder, or of one file, against the settings. It does not know the tools of custom
+// worker programs.
 //
-// The MCP servers of the agents are asked for their tools, and model servers for context windows that
-// nothing else tells.
+// It asks the agents' MCP servers for their tools, and model servers for context windows that are not configured.
 func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.Config) (agentReport, []setup.MCPReport) {
 	check, report := setup.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
 	known, err := setup.KnownTools(cfg)
@@ -57,7 +56,7 @@ func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.
 	return report, askServers(ctx, s, cfg, found.Agents)
 }
 
-// isFile says that the path is meant as one agent's file, also where it is not there.
+// isFile reports whether the path is the file of one agent. A missing path is one if it ends in .md.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -66,12 +65,12 @@ func isFile(path string) bool {
 	return !info.IsDir()
 }
 
-// askServers asks the MCP servers that agents have tools of. The database is opened
-// only for logins that people have made.
+// askServers asks the MCP servers of agents for their tools. It opens the database only if
+// one of them uses a person's login.
 func askServers(ctx context.Context, s *shell.Session, cfg *config.Config, agents []*agentdef.Definition) (reports []setup.MCPReport) {
 	asked := false
 	if setup.MCPLoginsUsed(cfg, agents) {
-		_ = s.WithDatabase(ctx, func(cfg *config.Config, db *database.Database) error { // doctor tells of it
+		_ = s.WithDatabase(ctx, func(cfg *config.Config, db *database.Database) error { // doctor reports the error
 			asked, reports = true, setup.CheckMCPServers(ctx, cfg, agents, db.Store)
 			return nil
 		})
@@ -82,15 +81,15 @@ func askServers(ctx context.Context, s *shell.Session, cfg *config.Config, agent
 	return reports
 }
 
-// hasFile says whether the agent has a file in the folder. One that cannot be looked
-// at counts as there.
+// hasFile reports whether the agent has a file in the folder. One that cannot be read
+// counts.
 func hasFile(dir, agent string) bool {
 	_, err := os.Stat(filepath.Join(dir, agent+".md"))
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// fileless are the registered agents without a file in the folder that are not retired; none where there is
-// no such folder here.
+// fileless returns the registered agents that have no file in the folder and are not retired. Without such a folder it
+// returns none.
 func fileless(dir string, agents []turnkeeper.AgentRegistration) (names []string) {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil

@@ -24,33 +24,34 @@ func agentsCommand(s *shell.Session) *cobra.Command {
 			}
 			show := func(out *term.Screen, c term.Clock, agents []turnkeeper.AgentRegistration) {
 				showAgents(out, c, agents)
-				tellFileless(s, agents)
+				warnFileless(s, agents)
 			}
 			return list(s, cmd, look, views.OfAgent, show, "no agents: a worker registers the files of its agents folder when it starts")
 		},
 	}
 	cmd.AddCommand(&cobra.Command{
 		Use: "check [DIR|FILE]", Short: "Check agent files; no database is needed", Args: shell.AtMostOneArg,
-		Long: `Check the agent files of a folder (default: the setting agents_dir), or one of them, against this
-program and the settings found here: keys and values, bounds, models' providers,
-demo scripts, tools, those of the config file included. Every fault is listed; with any, the exit code is 1. Warnings tell what may
-not be meant: a tool that is not known here, say, which a worker program of your
-own may have. The MCP servers that agents have tools of are asked for them, and model servers for
-context windows that neither the settings nor the table of known models have.`,
+		Long: `Check one agent file, or all files of a folder (default: the setting agents_dir),
+against this program and the settings: keys, values, bounds, models' providers,
+demo scripts and tools, including those of the config file. It lists all errors;
+with any, the exit code is 1. Warnings are possible mistakes, such as an unknown
+tool, which your own worker program may have. The check asks the agents' MCP
+servers for their tools, and model servers for context windows that are neither
+in the settings nor in the table of known models.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return checkAgents(cmd.Context(), s, args) },
 	})
 	cmd.AddCommand(retireCommand(s), restoreCommand(s))
 	return cmd
 }
 
-// tellFileless says which agents have no file here, as after it was removed.
-func tellFileless(s *shell.Session, agents []turnkeeper.AgentRegistration) {
+// warnFileless lists the registered agents that have no file here, for example because it was removed.
+func warnFileless(s *shell.Session, agents []turnkeeper.AgentRegistration) {
 	cfg, err := s.LoadConfig()
 	if err != nil {
-		return // the list was had without it
+		return // the list does not need it
 	}
 	if without := fileless(cfg.AgentsDir, agents); len(without) > 0 {
-		s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("without a file in %s: %s; they stay registered, and are answered as they last were, unless another worker has their files: \"turnctl agents retire NAME\" ends that",
+		s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("no file in %s for: %s; unless another worker has their files, they keep running with their last definition: \"turnctl agents retire NAME\" ends that",
 			cfg.AgentsDir, strings.Join(without, ", "))))
 	}
 }
@@ -88,7 +89,7 @@ func checkAgents(ctx context.Context, s *shell.Session, args []string) error {
 	}
 	report, servers := checkFiles(ctx, s, path, cfg)
 	for _, secret := range cfg.Missing {
-		report.Warnings = append(report.Warnings, secret.Problem+": a worker with these settings does not start without it")
+		report.Warnings = append(report.Warnings, secret.Problem+": a worker does not start without it")
 	}
 	report.Warnings = append(report.Warnings, config.Misspelt(s.Variables)...)
 	for _, r := range servers {
@@ -124,13 +125,13 @@ func showReport(s *term.Screen, r agentReport) {
 	for _, warning := range r.Warnings {
 		s.Line("%s %s", s.Paint(term.Warned, "!"), term.Plain(warning))
 	}
-	good, faults := term.Plural(len(r.Agents), "agent"), "no faults"
+	good, errors := term.Plural(len(r.Agents), "agent"), "no errors"
 	if len(r.Problems) > 0 {
-		good, faults = term.Plural(len(r.Agents), "good agent"), term.Plural(len(r.Problems), "fault")
+		good, errors = term.Plural(len(r.Agents), "valid agent"), term.Plural(len(r.Problems), "error")
 	}
 	if r.File != "" {
-		s.Line("%s", s.Paint(term.Dim, fmt.Sprintf("%s in %s", faults, r.File)))
+		s.Line("%s", s.Paint(term.Dim, fmt.Sprintf("%s in %s", errors, r.File)))
 		return
 	}
-	s.Line("%s", s.Paint(term.Dim, fmt.Sprintf("%s in %s, %s", good, r.Folder, faults)))
+	s.Line("%s", s.Paint(term.Dim, fmt.Sprintf("%s in %s, %s", good, r.Folder, errors)))
 }

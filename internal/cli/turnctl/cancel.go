@@ -22,12 +22,12 @@ func cancelCommand(s *shell.Session) *cobra.Command {
 	var turn turnArg
 	cmd := &cobra.Command{
 		Use: "cancel TURN|latest | --message ID", Short: "Cancel a turn, or a message", Args: shell.AtMostOneArg,
-		Long: `Cancel a turn. One that nobody runs is closed at once; of one that a worker runs
-the worker is told, which stops the model call and the tools, and closes the
-turn. Its message is answered with "This turn was cancelled."; what tools have
-done stays done, and a call that was cut short may or may not have happened:
-"turnctl explain" says which. With --message, a message that still waits in the
-inbox is cancelled too. A repeat does nothing more.
+		Long: `Cancel a turn. A turn without a worker is closed at once. A worker that runs the
+turn stops the model call and the tools, and closes it. The message is answered
+with "This turn was cancelled.". Effects of finished calls remain, and an
+interrupted call may or may not have happened: "turnctl explain" lists these.
+With --message you can also cancel a message that still waits in the inbox.
+Repeating the command does nothing.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl cancel 41 --reason "asked by the sender"
@@ -37,7 +37,7 @@ inbox is cancelled too. A repeat does nothing more.
 				return shell.Misused("give a turn, or --message with the id of a message")
 			}
 			if cmd.Flags().Changed("message") && turn.agent != "" {
-				return shell.Misused("--agent goes with latest, and not with --message")
+				return shell.Misused("--agent is only for latest, not for --message")
 			}
 			if cmd.Flags().Changed("message") && message < 1 {
 				return shell.Misused("--message is %d: it must be the id of a message", message)
@@ -46,7 +46,7 @@ inbox is cancelled too. A repeat does nothing more.
 		},
 	}
 	cmd.Flags().Int64Var(&message, "message", 0, "cancel this message, and the turn that handles it")
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for operators: \"turnctl explain\" shows it")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for operators: \"turnctl explain\" shows it")
 	turn.addAgent(cmd)
 	return cmd
 }
@@ -69,12 +69,12 @@ func cancel(ctx context.Context, s *shell.Session, turn turnArg, message turnkee
 				s.Out.Line("%s is cancelled", what)
 				return
 			}
-			s.Out.Line(`%s is told to stop; "turnctl events %d --follow" shows %s`, what, done.Turn, end)
+			s.Out.Line(`%s was asked to stop; "turnctl events %d --follow" shows %s`, what, done.Turn, end)
 		})
 	})
 }
 
-// cancelledView is what programs read of a cancellation.
+// cancelledView is the JSON output of cancel.
 type cancelledView struct {
 	views.Cancelled
 	MessageID *turnkeeper.MessageID `json:"message_id,omitempty"` // with --message
@@ -99,18 +99,18 @@ func cancelWhat(ctx context.Context, store *operate.Store, turn turnArg, message
 	return done, err
 }
 
-// A turnArg is a turn as it is named on the command line.
+// A turnArg names a turn on the command line.
 type turnArg struct {
 	name  string // an id, or "latest"
-	agent string // whose latest turn it is; empty: of all agents
+	agent string // restricts "latest" to this agent; empty: all agents
 }
 
-// addAgent adds the flag of the agent whose latest turn is meant.
+// addAgent adds the flag --agent.
 func (t *turnArg) addAgent(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&t.agent, "agent", "", "with latest: the newest turn of this agent")
 }
 
-// named is the turn that the first of the arguments names.
+// named returns t with the first argument, if there is one, as its name.
 func (t turnArg) named(args []string) turnArg {
 	if len(args) > 0 {
 		t.name = args[0]
@@ -118,15 +118,15 @@ func (t turnArg) named(args []string) turnArg {
 	return t
 }
 
-// id is the turn's id. It need not exist.
+// id returns the turn's id. The turn need not exist.
 func (t turnArg) id(ctx context.Context, store *operate.Store) (turnkeeper.TurnID, error) {
 	if t.name != "latest" {
 		id, err := strconv.ParseInt(t.name, 10, 64)
 		switch {
 		case err != nil || id < 1:
-			return 0, shell.Misused(`%q is no turn: give its id, or "latest"`, t.name)
+			return 0, shell.Misused(`%q is not a turn: give an id, or "latest"`, t.name)
 		case t.agent != "":
-			return 0, shell.Misused("--agent goes with latest: turn %d has its agent", id)
+			return 0, shell.Misused("--agent is only for latest, not for turn %d", id)
 		}
 		return turnkeeper.TurnID(id), nil
 	}

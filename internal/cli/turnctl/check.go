@@ -14,22 +14,22 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// promiseView is what programs read of a promise.
+// promiseView is the JSON output for a promise.
 type promiseView struct {
 	Promise string   `json:"promise"`
 	Holds   bool     `json:"holds"`
-	Broken  []string `json:"broken"` // where, at most 20
-	More    bool     `json:"more"`   // and elsewhere
+	Broken  []string `json:"broken"` // violations, at most 20
+	More    bool     `json:"more"`   // there are more
 }
 
 func checkCommand(s *shell.Session) *cobra.Command {
 	var atRest bool
 	cmd := &cobra.Command{
 		Use: "check", Short: "Check that every promise holds in this database", Args: cobra.NoArgs,
-		Long: `Check the promises of Turnkeeper against what is in the database: one reply a
-message, no call that must not be repeated started twice, no overlap of leases,
-and so on. It reads every row, all as of one moment, writes nothing, and may run
-while workers run. The exit code is 1 if any promise is broken.`,
+		Long: `Check Turnkeeper's promises against the rows of the database: one reply per
+message, no call with effect once started twice, no overlapping leases, and so
+on. It reads all rows in one snapshot, writes nothing, and may run while workers
+run. The exit code is 1 if any promise is broken.`,
 		Example: `  turnctl check
   turnctl check --at-rest         when no worker runs and no turn should be open`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,15 +38,15 @@ while workers run. The exit code is 1 if any promise is broken.`,
 				if err != nil {
 					return err
 				}
-				return tellPromises(s, promises)
+				return printPromises(s, promises)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&atRest, "at-rest", false, "check too that nothing is left under way")
+	cmd.Flags().BoolVar(&atRest, "at-rest", false, "also check that nothing is open")
 	return cmd
 }
 
-func tellPromises(s *shell.Session, promises []operate.Promise) error {
+func printPromises(s *shell.Session, promises []operate.Promise) error {
 	broken := 0
 	for _, p := range promises {
 		if len(p.Broken) > 0 {

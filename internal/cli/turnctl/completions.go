@@ -15,7 +15,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// completeCommands has every command complete what it can name.
+// completeCommands sets the completions of all commands.
 func completeCommands(s *shell.Session, root *cobra.Command) {
 	turns, messages := s.FromDatabase(completeTurns), s.FromDatabase(completeMessages)
 	schedules, webhooks, servers := s.FromDatabase(completeSchedules), s.FromDatabase(completeWebhooks), s.FromDatabase(completeMCPServers)
@@ -29,14 +29,14 @@ func completeCommands(s *shell.Session, root *cobra.Command) {
 		"turnctl mcp list":      {servers}, "turnctl mcp pin": {servers, s.FromDatabase(completeMCPTools)}, "turnctl mcp forget": {servers},
 		"turnctl mcp login": {s.FromSettings(serversOfSettings)}, "turnctl mcp logout": {s.FromSettings(serversOfSettings)},
 		"turnctl tools call":   {s.FromSettings(agentsOfFolder), s.FromSettings(toolsOfAgent)},
-		"turnctl agents check": {}, // a file or a folder, which the shell completes
+		"turnctl agents check": {}, // the shell completes files and folders
 	}, map[string]cobra.CompletionFunc{
 		"agents": s.FromDatabase(shell.CompleteAgents), "message": messages, "turn": turns,
 		"error-class": cobra.FixedCompletions(errorClasses(), cobra.ShellCompDirectiveNoFileComp),
 	})
 }
 
-// What can be named, by the database.
+// Completions from the database.
 
 func completeTurns(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) ([]string, error) {
 	turns, err := store.Turns(ctx, operate.Page{Agent: shell.FlagText(cmd, "agent"), Limit: shell.CompletionEntries})
@@ -111,7 +111,7 @@ func completeMCPTools(ctx context.Context, store *operate.Store, _ *cobra.Comman
 	return names, err
 }
 
-// What can be named, by the settings.
+// Completions from the settings.
 
 func agentsOfFolder(cfg *config.Config, _ []string) (names []string) {
 	files, _ := filepath.Glob(filepath.Join(cfg.AgentsDir, "*.md"))

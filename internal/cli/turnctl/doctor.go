@@ -20,16 +20,16 @@ const (
 	checkFail = "fail"
 )
 
-// A check is one thing that doctor looked at.
+// A check is one finding of doctor.
 type check struct {
 	Name    string `json:"name"`
 	Verdict string `json:"verdict"` // ok, warn or fail
 	Found   string `json:"found"`
-	Advice  string `json:"advice"` // what to do; empty when all is well
+	Advice  string `json:"advice"` // what to do; empty: nothing
 }
 
-// A diagnosis is what doctor found: failures first, then warnings, then what is well; each in the order in which it
-// looked.
+// A diagnosis is the result of doctor: failures first, then warnings, then passed checks, each in the order of the
+// checks.
 type diagnosis struct {
 	Checks []check `json:"checks"`
 }
@@ -38,7 +38,7 @@ func (d *diagnosis) add(verdict, name, found, advice string) {
 	d.Checks = append(d.Checks, check{Name: name, Verdict: verdict, Found: found, Advice: advice})
 }
 
-// judge adds a check that is well, or has the verdict with the advice.
+// judge adds a check: ok if well, else with the verdict and the advice.
 func (d *diagnosis) judge(well bool, verdict, name, found, advice string) {
 	if well {
 		verdict, advice = checkOK, ""
@@ -46,7 +46,7 @@ func (d *diagnosis) judge(well bool, verdict, name, found, advice string) {
 	d.add(verdict, name, found, advice)
 }
 
-// sort puts the checks into the order in which they are shown.
+// sort orders the checks by verdict.
 func (d *diagnosis) sort() {
 	order := []string{checkFail, checkWarn, checkOK}
 	slices.SortStableFunc(d.Checks, func(a, b check) int {
@@ -65,12 +65,11 @@ func (d *diagnosis) count(verdict string) (n int) {
 
 func doctorCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Look for what is wrong, and say what to do", Args: cobra.NoArgs,
-		Long: `Look at the settings, the database and how safely it keeps what it acknowledged,
-the schema, workers, the scheduler, agents' files, models and their providers,
-webhooks and MCP servers; and for what stands still: messages that have been due
-for five minutes, budgets that are spent, turns under which workers died. Each
-line is FAIL, warn or ok, in this order, with what to do.
+		Use: "doctor", Short: "Find problems, and say how to fix them", Args: cobra.NoArgs,
+		Long: `Check the settings, the database and its durability, the schema, workers, the
+scheduler, agents' files, models and their providers, webhooks and MCP servers.
+Also report messages that have been due for five minutes, spent budgets, and turns
+that lost workers. Each line is FAIL, warn or ok, in this order, with what to do.
 
 Exit codes:
   0  no failure; there may be warnings
@@ -94,17 +93,17 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis {
 	d := &diagnosis{Checks: []check{}}
 	cfg, err := s.LoadConfig()
 	if err != nil {
-		d.add(checkFail, "settings", err.Error(), "correct the settings: until then no command works")
+		d.add(checkFail, "settings", err.Error(), "correct the settings: no command works until then")
 		return d
 	}
 	examineSettings(d, cfg)
 	for _, secret := range cfg.Missing {
-		d.add(checkWarn, "settings", secret.Problem, "set it here too, if workers have it: what needs it is not checked. A worker with these settings does not start without it")
+		d.add(checkWarn, "settings", secret.Problem, "set it here too, if workers have it: without it some checks are skipped. A worker does not start without it")
 	}
 	for _, sentence := range config.Misspelt(s.Variables) {
-		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it changes nothing")
+		d.add(checkWarn, "settings", sentence, "correct its name, or unset it: it has no effect")
 	}
-	s.Variables = nil // they have been told
+	s.Variables = nil // already reported
 	reached := false
 	err = s.WithDatabase(ctx, func(cfg *config.Config, db *database.Database) error {
 		reached = true
@@ -115,9 +114,9 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis {
 		advice := "start Postgres, or correct DATABASE_URL"
 		switch {
 		case reached:
-			advice = "look at the log in " + cfg.DataDir
+			advice = "see the log in " + cfg.DataDir
 		case !cfg.DatabaseURL.IsSet():
-			advice = "start a worker, which makes the private database, or set DATABASE_URL"
+			advice = "start a worker, which creates the private database, or set DATABASE_URL"
 		}
 		d.add(checkFail, "database", s.Masker.String(err.Error()), advice)
 	}
@@ -150,6 +149,6 @@ func showDiagnosis(s *term.Screen, d *diagnosis) {
 	case warns > 0:
 		s.Line("%s", s.Paint(term.Warned, term.Plural(warns, "warning")))
 	default:
-		s.Line("%s", s.Paint(term.Good, "all is well"))
+		s.Line("%s", s.Paint(term.Good, "no problems found"))
 	}
 }

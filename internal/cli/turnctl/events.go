@@ -23,14 +23,14 @@ func eventsCommand(s *shell.Session) *cobra.Command {
 	var follow bool
 	var turn turnArg
 	cmd := &cobra.Command{
-		Use: "events TURN|latest", Short: "Print what a turn does, or follow it live", Args: shell.ExactArgs(1),
-		Long: `Print the events of a turn as a transcript: its rounds, what the model says, the
-tools with their state and time, waits, and the end. With --follow it goes on
-while the turn does, and ends with it. A round that begins again after a worker
-was lost is marked: what it had said before is void, so that what stands equals
-the reply. With -o json each event is an object; with --follow one a line.
+		Use: "events TURN|latest", Short: "Print the events of a turn, or follow it live", Args: shell.ExactArgs(1),
+		Long: `Print the events of a turn as a transcript: its rounds, the model's text, the
+tools with their state and duration, waits, and the end. With --follow it prints
+new events until the turn ends. A round that starts again after a worker was lost
+is marked, and its earlier text is void: the rest equals the reply. With -o json
+each event is an object; with --follow one object per line.
 
-A connection that breaks goes on with --after and the last number that was seen.
+After a broken connection, continue with --after and the last event's number.
 
 ` + shell.ExitHelp + `
   5  --follow: the turn failed or was cancelled
@@ -54,15 +54,15 @@ A connection that breaks goes on with --after and the last number that was seen.
 		},
 	}
 	cmd.Flags().Int64Var(&after, "after", 0, "only events with numbers above this one")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on until the turn has ended")
+	cmd.Flags().BoolVar(&follow, "follow", false, "print new events until the turn ends")
 	turn.addAgent(cmd)
 	return cmd
 }
 
-// eventPage is how many events are read at a time.
+// eventPage is the number of events per query.
 const eventPage = 500
 
-// storedEvents prints what there is now.
+// storedEvents prints the events stored so far.
 func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, turn turnkeeper.Turn, after int64) error {
 	all := []views.Event{}
 	paper := newTranscript(s.Out)
@@ -88,22 +88,22 @@ func storedEvents(ctx context.Context, s *shell.Session, store *operate.Store, t
 		return shell.WriteJSON(s.Stdout, all)
 	}
 	if !turn.State.Terminal() {
-		s.Err.Line("%s", s.Err.Paint(term.Dim, "the turn is "+string(turn.State)+"; --follow goes on with it"))
+		s.Err.Line("%s", s.Err.Paint(term.Dim, "the turn is "+string(turn.State)+"; --follow continues with it"))
 	}
 	return nil
 }
 
-// followEvents prints events as they come, to the last one.
+// followEvents prints events as they come, until the last one.
 func followEvents(ctx context.Context, s *shell.Session, db *database.Database, turn turnkeeper.Turn, after int64) error {
 	if turn.State.Terminal() && after >= turn.LastSeq {
 		return endCode(turn.State)
 	}
-	bell, stop := follow.HangBell(ctx, db)
+	notifier, stop := follow.HangBell(ctx, db)
 	defer stop()
 	paper := newTranscript(s.Out)
 	defer paper.end()
 	answered := s.Now()
-	for e, err := range stream.Follow(ctx, follow.EventSource{Store: db.Store, Bell: bell}, turn.ID, after) {
+	for e, err := range stream.Follow(ctx, follow.EventSource{Store: db.Store, Bell: notifier}, turn.ID, after) {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -128,7 +128,7 @@ func followEvents(ctx context.Context, s *shell.Session, db *database.Database, 
 	return nil
 }
 
-// endCode is how a command ends that waited for the end of a turn.
+// endCode returns the exit code of a command that waited for the end of a turn.
 func endCode(state turnkeeper.TurnState) error {
 	if state == turnkeeper.TurnFailed || state == turnkeeper.TurnCancelled {
 		return shell.Silent(shell.ExitNotDone)

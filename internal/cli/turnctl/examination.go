@@ -21,8 +21,8 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// What doctor looks at. Each function adds its checks and never fails: what it
-// cannot find out is a check that failed.
+// The checks of doctor. Each function adds its checks; an error becomes a failed
+// check.
 
 func examineSettings(d *diagnosis, cfg *config.Config) {
 	d.add(checkOK, "settings", "from "+cmp.Or(cfg.File, "flags, variables and defaults; there is no config file"), "")
@@ -67,8 +67,7 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 	}
 }
 
-// The oldest server that this program is made for, and how far clocks may be
-// apart before a person should know.
+// The oldest supported Postgres, and the maximum difference between clocks.
 const (
 	oldestServer = 14
 	clocksApart  = 2 * time.Second
@@ -87,10 +86,10 @@ func examineServer(d *diagnosis, cfg *config.Config, private bool, f storage.Ser
 	d.judge(f.SynchronousCommit != "off", checkFail, "synchronous_commit", f.SynchronousCommit,
 		"set synchronous_commit = on for this database: with off, acknowledged messages can be lost and calls started twice")
 	d.judge(f.FullPageWrites == "on", checkWarn, "full_page_writes", f.FullPageWrites,
-		"set full_page_writes = on, unless the file system writes pages whole")
-	d.judge(f.Encoding == "UTF8", checkFail, "encoding", f.Encoding, "make a database with encoding UTF8 and set DATABASE_URL to it")
+		"set full_page_writes = on, unless the file system writes pages atomically")
+	d.judge(f.Encoding == "UTF8", checkFail, "encoding", f.Encoding, "create a database with encoding UTF8 and set DATABASE_URL to it")
 	d.judge(off.Abs() <= clocksApart, checkWarn, "clock", fmt.Sprintf("the database's is %s", ahead(off)),
-		"set both clocks by NTP: leases go by the database's clock, but logs and people by this one")
+		"synchronise both clocks by NTP: leases use the database's clock, logs use this one")
 }
 
 func ahead(off time.Duration) string {
@@ -124,19 +123,20 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		d.add(checkFail, "scheduler", err.Error(), "")
 		return
 	}
-	c = term.Clock{Now: f.Now, Zone: c.Zone} // the database's, which the times below are by
+	c = term.Clock{Now: f.Now, Zone: c.Zone} // the times below are the database's
 	examineScheduler(d, cfg, settings, c, alive)
 	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
-	told := examineSchedules(ctx, d, cfg, store, c)
-	examineRegistered(ctx, d, cfg, store, told)
+	reported := examineSchedules(ctx, d, cfg, store, c)
+	examineRegistered(ctx, d, cfg, store, reported)
 	examinePins(ctx, d, cfg, store)
 	examineLogins(ctx, d, cfg, store, c.Now)
 }
 
-// examineSchedules looks for agents that would be started by themselves and
-// whose files are not in the folder here, as after a file was removed. It returns them.
+// examineSchedules reports paused schedules, and agents that have an active
+// schedule but no file in the folder, for example because it was removed. It
+// returns these agents.
 func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, c term.Clock) (foreign []string) {
 	schedules, err := store.Schedules(ctx)
 	if err != nil {
@@ -156,30 +156,29 @@ func examineSchedules(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		}
 	}
 	for _, agent := range foreign {
-		d.add(checkWarn, "schedules", fmt.Sprintf("%s runs by its schedule, and its file is not in %s", agent, cfg.AgentsDir),
-			fmt.Sprintf("right if another worker serves it; else end it: %s schedules pause %s", shell.Command("turnctl"), agent))
+		d.add(checkWarn, "schedules", fmt.Sprintf("%s runs by its schedule, but has no file in %s", agent, cfg.AgentsDir),
+			fmt.Sprintf("ignore this if another worker has the file; else pause the schedule: %s schedules pause %s", shell.Command("turnctl"), agent))
 	}
 	return foreign
 }
 
-// examineRegistered looks for the other agents that messages are taken for and whose
-// files are not in the folder here.
-func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, told []string) {
+// examineRegistered reports the other registered agents without a file in the folder.
+func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, reported []string) {
 	agents, err := store.Agents(ctx)
 	if err != nil {
 		d.add(checkFail, "agents", err.Error(), "")
 		return
 	}
-	without := slices.DeleteFunc(fileless(cfg.AgentsDir, agents), func(name string) bool { return slices.Contains(told, name) })
+	without := slices.DeleteFunc(fileless(cfg.AgentsDir, agents), func(name string) bool { return slices.Contains(reported, name) })
 	if len(without) > 0 {
-		d.add(checkWarn, "agents", fmt.Sprintf("registered, and without a file in %s: %s", cfg.AgentsDir, strings.Join(without, ", ")),
-			"right if another worker has the file; else it was removed: their messages are still taken, and answered as they were last registered")
+		d.add(checkWarn, "agents", fmt.Sprintf("registered, but without a file in %s: %s", cfg.AgentsDir, strings.Join(without, ", ")),
+			"ignore this if another worker has the file; else it was removed: they still accept messages and run with their last definition")
 	}
 	examineFiles(ctx, d, cfg, store, agents)
 }
 
-// examineWorkers returns how many processes take or could take work. That none does is a failure where
-// something waits.
+// examineWorkers checks the workers and returns how many are alive. That none is alive is a failure if messages or
+// turns wait.
 func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue operate.Figures) (alive int) {
 	slots := 0
 	var silent, draining, serving []string
@@ -207,10 +206,10 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue operate.
 	}
 	d.judge(alive > 0, verdict, "workers", found, "start one: "+shell.Command("worker"))
 	if len(silent) > 0 {
-		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "look why they died; their turns go to others")
+		d.add(checkWarn, "lost workers", strings.Join(silent, ", "), "find out why they died; other workers take over their turns")
 	}
 	if len(draining) > 0 {
-		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": they stop", "")
+		d.add(checkOK, "taking no turns", strings.Join(draining, ", ")+": shutting down", "")
 	}
 	if len(serving) > 0 {
 		d.add(checkOK, "other roles", strings.Join(serving, ", ")+": they take no turns", "")
@@ -218,15 +217,15 @@ func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue operate.
 	return alive
 }
 
-// connectionsBeside are what a worker holds beside its pool: ends of turns, the
-// doorbell, and the queue's own listener.
-const connectionsBeside = 4
+// extraConnections is the number of a worker's connections outside its pool:
+// for ends of turns, the doorbell, and River's listener.
+const extraConnections = 4
 
 func examineConnections(d *diagnosis, cfg *config.Config, f storage.ServerFacts, alive int) {
-	each := cfg.DBPoolSize + connectionsBeside
+	each := cfg.DBPoolSize + extraConnections
 	needed := each*max(alive, 1) + 10
 	d.judge(f.MaxConnections >= needed, checkWarn, "connections",
-		fmt.Sprintf("the server takes %d; a worker may use %d", f.MaxConnections, each),
+		fmt.Sprintf("the server allows %d; a worker may use %d", f.MaxConnections, each),
 		fmt.Sprintf("raise max_connections to %d or more, or lower db_pool_size", needed))
 }
 
@@ -236,7 +235,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSet
 	case !set.PausedAt.IsZero():
 		d.add(checkWarn, "scheduler", "paused since "+c.At(set.PausedAt)+": "+set.PausedReason, shell.Command("turnctl")+" scheduler resume")
 	case set.HoldUntil.After(c.Now):
-		d.add(checkWarn, "scheduler", "holds off until "+c.At(set.HoldUntil)+": "+set.HoldReason, "it goes on by itself; if no commit was lost: "+shell.Command("turnctl")+" scheduler resume --now")
+		d.add(checkWarn, "scheduler", "holds off until "+c.At(set.HoldUntil)+": "+set.HoldReason, "it continues by itself; if no commit was lost: "+shell.Command("turnctl")+" scheduler resume --now")
 	case set.LastTickAt.IsZero():
 		d.judge(alive == 0, checkWarn, "scheduler", "has never run", "give a worker the role scheduler")
 	case alive > 0 && c.Now.Sub(set.LastTickAt) > late:
@@ -252,7 +251,7 @@ func examineAgents(ctx context.Context, s *shell.Session, d *diagnosis, cfg *con
 		d.add(checkFail, "agent files", problem, "correct it: a worker does not start with it")
 	}
 	for _, warning := range report.Warnings {
-		d.add(checkWarn, "agent files", warning, "change the file, or leave it if that is meant")
+		d.add(checkWarn, "agent files", warning, "change the file, or ignore this if it is intended")
 	}
 	if len(report.Problems)+len(report.Warnings) == 0 {
 		d.add(checkOK, "agent files", strings.Join(report.Agents, ", ")+" in "+cfg.AgentsDir, "")
@@ -263,8 +262,7 @@ func examineAgents(ctx context.Context, s *shell.Session, d *diagnosis, cfg *con
 	examineWindows(d, s.Masker.String, report.windows, providers)
 }
 
-// examineProviders tells which providers can be used, and which of the agents' models they do not
-// list.
+// examineProviders reports which providers work, and which of the agents' models they do not list.
 func examineProviders(d *diagnosis, checks []setup.ProviderCheck, used map[string][]string) {
 	for _, p := range checks {
 		verdict := checkWarn
@@ -278,17 +276,17 @@ func examineProviders(d *diagnosis, checks []setup.ProviderCheck, used map[strin
 			if !p.Lacks(model) {
 				continue
 			}
-			advice := "correct the name, if the provider does not serve it unlisted; calls of a model that is not there fail"
+			advice := "correct the name, unless the provider serves unlisted models; calls of a missing model fail"
 			if near := p.Nearest(model); len(near) > 0 {
-				advice += "; listed are " + strings.Join(near, ", ")
+				advice += "; similar names are " + strings.Join(near, ", ")
 			}
-			d.add(checkWarn, "model "+model, fmt.Sprintf("the provider does not list it; asked by %s", strings.Join(used[model], ", ")), advice)
+			d.add(checkWarn, "model "+model, fmt.Sprintf("the provider does not list it; used by %s", strings.Join(used[model], ", ")), advice)
 		}
 	}
 }
 
-// examineWindows tells which context windows the models of agents are taken to have. One that is not known because
-// its provider fails is left out: the provider's check says what to do.
+// examineWindows reports the context windows of the agents' models. It omits one that is unknown because its provider
+// fails: the provider's check says what to do.
 func examineWindows(d *diagnosis, masked func(string) string, windows []setup.ModelWindow, providers []setup.ProviderCheck) {
 	var known []string
 	for _, w := range windows {
@@ -308,10 +306,10 @@ func examineWindows(d *diagnosis, masked func(string) string, windows []setup.Mo
 	}
 }
 
-// usedModels are those that agents of the folder would ask, with the agents' names.
+// usedModels returns the models of the folder's agents, with the agents' names.
 func usedModels(cfg *config.Config) map[string][]string {
 	used := map[string][]string{}
-	agents, _ := agentdef.Load(cfg.AgentsDir) // its faults are reported elsewhere
+	agents, _ := agentdef.Load(cfg.AgentsDir) // examineAgents reports errors
 	for _, agent := range agents {
 		for _, model := range setup.ModelsOf(agent, cfg) {
 			used[model] = append(used[model], agent.Name)
@@ -320,7 +318,7 @@ func usedModels(cfg *config.Config) map[string][]string {
 	return used
 }
 
-// examineWebhooks tells of endpoints that get nothing.
+// examineWebhooks reports the state of each webhook.
 func examineWebhooks(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
 	all, err := store.Webhooks(ctx)
 	if err != nil {
@@ -334,26 +332,26 @@ func examineWebhooks(ctx context.Context, d *diagnosis, store *operate.Store, c 
 			d.add(checkWarn, name, fmt.Sprintf("paused %s: %s; %d replies wait", c.Ago(w.PausedAt), w.PausedReason, w.Pending), "turnctl webhooks resume "+w.Name)
 		case !w.Served():
 			d.add(checkWarn, name, fmt.Sprintf("no worker has it in its settings; %d replies wait", w.Pending),
-				"start a worker that has it, or forget it with turnctl webhooks remove "+w.Name)
+				"start a worker that has it, or remove it: turnctl webhooks remove "+w.Name)
 		case w.Dead > 0 || w.Pending > 0 && w.FailedAt.After(w.SucceededAt):
 			found, advice := failingWebhook(w, c)
 			d.add(checkWarn, name, found, advice)
 		default:
-			d.add(checkOK, name, fmt.Sprintf("%d pending, none given up", w.Pending), "")
+			d.add(checkOK, name, fmt.Sprintf("%d pending, none dead", w.Pending), "")
 		}
 	}
 }
 
-// failingWebhook says what is not delivered, and what to do.
+// failingWebhook describes undelivered replies, and says what to do.
 func failingWebhook(w operate.WebhookView, c term.Clock) (found, advice string) {
-	advice = "mend the endpoint: what waits is tried again by itself; see turnctl webhooks show " + w.Name
+	advice = "fix the endpoint: pending replies are retried by themselves; see turnctl webhooks show " + w.Name
 	if w.Pending > 0 && w.FailedAt.After(w.SucceededAt) {
 		found = fmt.Sprintf("its newest attempt failed %s; %s %s, the oldest for %s; ", c.Ago(w.FailedAt),
 			term.Thousands(int64(w.Pending)), verb(w.Pending, "reply waits", "replies wait"), term.Coarse(w.Oldest))
 	}
 	if w.Dead > 0 {
-		found += fmt.Sprintf("%d deliveries were given up; ", w.Dead)
-		advice = "mend the endpoint, then turnctl webhooks redeliver " + w.Name + " --dead"
+		found += fmt.Sprintf("%d dead deliveries; ", w.Dead)
+		advice = "fix the endpoint, then run turnctl webhooks redeliver " + w.Name + " --dead"
 	}
 	return found + "last error: " + term.OrDash(term.OneLine(w.LastError, 300)), advice
 }

@@ -2,7 +2,7 @@ package turnctl
 
 import "github.com/spf13/cobra"
 
-// examples are those of commands whose text says all else, by path.
+// examples are the examples of commands that set none themselves, by path.
 var examples = map[string]string{
 	"turnctl turns": `  turnctl turns --agent clerk --state failed
   turnctl turns --before 400 --limit 100 -o json`,
@@ -31,12 +31,12 @@ var examples = map[string]string{
 	"turnctl doctor":  `  turnctl doctor -o json`,
 }
 
-// giveExamples puts them where the commands have none of their own.
-func giveExamples(cmd *cobra.Command) {
+// addExamples sets the examples of commands without any.
+func addExamples(cmd *cobra.Command) {
 	if text := examples[cmd.CommandPath()]; text != "" && cmd.Example == "" {
 		cmd.Example = text
 	}
 	for _, sub := range cmd.Commands() {
-		giveExamples(sub)
+		addExamples(sub)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/internal/database"
 )
 
-// An explanation is what can be said of a turn in sentences, by topic.
+// An explanation describes a turn in sentences, by topic.
 type explanation struct {
 	TurnID turnkeeper.TurnID    `json:"turn_id"`
 	State  turnkeeper.TurnState `json:"state"`
@@ -26,25 +26,25 @@ type topic struct {
 	Sentences []string `json:"sentences"`
 }
 
-// topicHeadings are the topics in words.
+// topicHeadings are the headings of the topics.
 var topicHeadings = map[string]string{
-	"asked": "What was asked", "ran": "What ran", "uncertain": "What is not certain", "ended": "Why it ended so", "held": "Who held it",
-	"cost": "What it cost", "requests": "What the model was not shown", "next": "What you can do",
+	"asked": "What was asked", "ran": "What ran", "uncertain": "What is uncertain", "ended": "How it ended", "held": "Dispatches",
+	"cost": "What it cost", "requests": "What the model did not see", "next": "What you can do",
 }
 
 func explainCommand(s *shell.Session) *cobra.Command {
 	var turn turnArg
 	var message int64
 	cmd := &cobra.Command{
-		Use: "explain TURN|latest | --message ID", Short: "Tell in sentences why a turn ended as it did, or what a message waits for", Args: shell.AtMostOneArg,
-		Long: `Tell in sentences what was asked of a turn, what ran, which calls are of unknown
-outcome, which bound or error stopped it, who held it when, what it cost, and
-what can be done now. With -o json the sentences come by topic: asked, ran,
+		Use: "explain TURN|latest | --message ID", Short: "Explain in sentences why a turn ended as it did, or what a message waits for", Args: shell.AtMostOneArg,
+		Long: `Explain in sentences what a turn was asked, what ran, which calls have an unknown
+outcome, which limit or error stopped it, which workers ran it, what it cost, and
+what you can do now. With -o json the sentences are grouped by topic: asked, ran,
 uncertain, ended, held, cost, requests, next. Their wording may change.
 
-With --message it tells what a message waits for: messages before it, the turn
+With --message it lists what a message waits for: messages ahead of it, the turn
 that holds its lane, a pause after a failure, the scheduler, workers, models, a
-budget. With -o json each is an entry of waits, with its reason and until when.
+budget. With -o json each is an entry of waits, with a reason and an end time.
 
 ` + shell.ExitHelp,
 		Example: `  turnctl explain latest
@@ -71,7 +71,7 @@ budget. With -o json each is an entry of waits, with its reason and until when.
 		},
 	}
 	turn.addAgent(cmd)
-	cmd.Flags().Int64Var(&message, "message", 0, "tell what this message waits for")
+	cmd.Flags().Int64Var(&message, "message", 0, "explain what this message waits for")
 	return cmd
 }
 
@@ -89,7 +89,7 @@ func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *
 	}
 	source, err := db.Store.Definition(ctx, view.Turn.DefinitionHash)
 	if err == nil {
-		// A definition that this program cannot read has bounds that it does not know.
+		// The bounds stay unknown if this program cannot read the definition.
 		if definition, err := agentdef.ParseRecorded(view.Turn.Agent, source); err == nil {
 			bounds := cfg.BoundsFor(definition)
 			x.bounds = &bounds
@@ -101,7 +101,7 @@ func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *
 func showExplanation(s *term.Screen, e explanation) {
 	headings := maps.Clone(topicHeadings)
 	if !e.State.Terminal() {
-		headings["ended"] = "Where it stands"
+		headings["ended"] = "Status"
 	}
 	showTopics(s, e.Topics, headings)
 }

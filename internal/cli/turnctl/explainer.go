@@ -13,12 +13,12 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// An explainer says what is to be said of a turn.
+// An explainer writes the explanation of a turn.
 type explainer struct {
 	operate.TurnView
 	term.Clock
 	bounds  *turnkeeper.Bounds     // of the agent, by this program's settings; nil: not known
-	as, of  turnkeeper.MessageID   // the message was tried again as, and is itself a retry of; 0: none
+	as, of  turnkeeper.MessageID   // the message's retry, and the message that it retries; 0: none
 	workers []turnkeeper.Heartbeat // of all worker processes
 }
 
@@ -39,7 +39,7 @@ func (x *explainer) asked() []string {
 	t := x.Turn
 	said := []string{askedBy(x.Message, t.Agent, x.Clock)}
 	if t.Attempt > 1 {
-		said = append(said, fmt.Sprintf("This is turn %d at that message: %s before it.", t.Attempt, term.Plural(t.Attempt-1, "turn")))
+		said = append(said, fmt.Sprintf("This is turn %d of that message.", t.Attempt))
 	}
 	if x.of != 0 {
 		said = append(said, fmt.Sprintf("The message is a retry of message %d.", x.of))
@@ -47,7 +47,7 @@ func (x *explainer) asked() []string {
 	return said
 }
 
-// askedBy is what a message asks, and for whom.
+// askedBy describes a message: its sender, agent and body.
 func askedBy(m turnkeeper.WaitingMessage, agent string, c term.Clock) string {
 	body := "“" + term.OneLine(m.Body, 200) + "”"
 	if m.Trigger == turnkeeper.TriggerSchedule {
@@ -59,7 +59,7 @@ func askedBy(m turnkeeper.WaitingMessage, agent string, c term.Clock) string {
 func (x *explainer) ran() []string {
 	t := x.Turn
 	if len(x.Rounds) == 0 {
-		return append([]string{"No model has answered, and no tool ran."}, x.failedAttempts()...)
+		return append([]string{"No model answered, and no tool ran."}, x.failedAttempts()...)
 	}
 	var models []string
 	var latency time.Duration
@@ -78,15 +78,15 @@ func (x *explainer) ran() []string {
 	said := []string{fmt.Sprintf("It made %s (%d charged) of %s, which took %s%s.",
 		term.Plural(t.InferenceRounds, "model call"), t.ChargedRounds, strings.Join(models, ", "), term.Exact(latency), together)}
 	if again > 0 {
-		said = append(said, fmt.Sprintf("A model had to be asked again %s before it answered.", term.Plural(again, "time")))
+		said = append(said, fmt.Sprintf("Model calls were repeated %s before an answer.", term.Plural(again, "time")))
 	}
 	return append(append(said, x.failedAttempts()...), x.tools()...)
 }
 
-// shownAttempts bounds the failed model calls that are told of one by one.
+// shownAttempts is the maximum number of failed model calls listed.
 const shownAttempts = 5
 
-// failedAttempts are the model calls that gave no answer, in order.
+// failedAttempts lists the model calls that gave no answer, in order.
 func (x *explainer) failedAttempts() (said []string) {
 	if len(x.Failed) == 0 {
 		return nil
@@ -109,7 +109,7 @@ func (x *explainer) failedAttempts() (said []string) {
 	return said
 }
 
-// tools says what became of the calls, tool by tool.
+// tools lists the calls' states by tool.
 func (x *explainer) tools() []string {
 	type tally struct {
 		states []turnkeeper.CallState
@@ -157,48 +157,48 @@ func (x *explainer) calls() (all []turnkeeper.ToolCall) {
 	return all
 }
 
-// uncertain are the calls that may or may not have had their effect.
+// uncertain lists the calls that may or may not have had their effect.
 func (x *explainer) uncertain() (said []string) {
 	for _, c := range x.calls() {
 		what := fmt.Sprintf("Call %s of %s (effect %s)", c.Key, term.OneLine(c.Name, 64), c.Effect)
 		switch {
 		case c.State == turnkeeper.CallUnknown:
-			said = append(said, what+" is of unknown outcome: it was started, and it may or may not have happened.")
+			said = append(said, what+" has an unknown outcome: it was started, and it may or may not have happened.")
 		case c.State == turnkeeper.CallCancelled && c.Starts > 0 && c.Effect != turnkeeper.EffectNone:
-			said = append(said, what+" was cut short after its start: it may or may not have happened.")
+			said = append(said, what+" was interrupted after its start: it may or may not have happened.")
 		case x.Turn.MayHaveRun(c):
-			said = append(said, what+" may have been running when its worker was lost, for a tool that only reads starts without a record. What it did, if anything, is not known.")
+			said = append(said, what+" may have been running when its worker was lost: the start of a tool that only reads is not recorded. What it did is unknown.")
 		case c.State == turnkeeper.CallCancelled && c.Starts == 0:
-			said = append(said, what+" was planned and not run.")
+			said = append(said, what+" was planned but not run.")
 		}
 		if c.LateResult != "" {
-			said = append(said, "Its result came too late and was kept beside it: "+term.OneLine(c.LateResult, 200))
+			said = append(said, "Its result came too late and changed nothing: "+term.OneLine(c.LateResult, 200))
 		}
 	}
 	return said
 }
 
-// acted says that a call may have changed something outside.
+// acted reports whether a call may have had an effect.
 func (x *explainer) acted() bool { return slices.ContainsFunc(x.calls(), x.Turn.MayHaveActed) }
 
 func (x *explainer) ended() []string {
 	t := x.Turn
 	var said []string
 	if !t.State.Terminal() {
-		said = append(append(said, x.standing()), x.heldUp()...)
+		said = append(append(said, x.status()), x.blockers()...)
 	} else {
 		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], term.Exact(t.Duration()), x.reason()))
 	}
 	if t.Error != "" {
-		said = append(said, x.trouble())
+		said = append(said, x.lastError())
 	}
 	if c := x.Cancel; c != nil {
-		asked := fmt.Sprintf("Its cancellation was asked for at %s", x.Moment(c.AskedAt))
+		asked := fmt.Sprintf("Its cancellation was requested at %s", x.Moment(c.AskedAt))
 		if c.Reason != "" {
 			asked += ": " + words.Clause(term.OneLine(c.Reason, 200))
 		}
 		if t.State.Terminal() && t.State != turnkeeper.TurnCancelled {
-			asked += "; it had ended by then, or ended of itself"
+			asked += "; it ended by itself before that took effect"
 		}
 		said = append(said, asked+".")
 	}
@@ -206,23 +206,23 @@ func (x *explainer) ended() []string {
 	case x.Reply != nil:
 		said = append(said, fmt.Sprintf("Reply %d, %s, was written.", x.Reply.ID, x.Reply.Outcome))
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
-		said = append(said, "The message stays in the inbox, and is tried again by itself.")
+		said = append(said, "The message stays in the inbox and is retried by itself.")
 	case t.State == turnkeeper.TurnSucceeded && t.Trigger == turnkeeper.TriggerSchedule:
-		said = append(said, "Its answer was the agent's word for nothing to tell (quiet_reply), so no reply was written.")
+		said = append(said, "It answered that there is nothing to report (quiet_reply), so no reply was written.")
 	case t.State.Terminal() && t.Trigger == turnkeeper.TriggerSchedule:
-		said = append(said, "A turn of a schedule writes a reply only for what the model says as its answer.")
+		said = append(said, "A turn of a schedule writes a reply only if the model answers.")
 	}
 	return said
 }
 
-// trouble is the error of a turn that has ended, or why one that has not was put back.
-func (x *explainer) trouble() string {
+// lastError returns the error of an ended turn, or why an open one was queued again.
+func (x *explainer) lastError() string {
 	what := "The error"
 	switch {
 	case x.Turn.State == turnkeeper.TurnQueued:
-		what = "It was put back into the queue"
+		what = "It was queued again"
 	case !x.Turn.State.Terminal():
-		what = "Before that it was put back into the queue"
+		what = "Before that it was queued again"
 	}
 	if x.Turn.ErrorClass != "" {
 		what += " (" + x.Turn.ErrorClass + ")"
@@ -230,30 +230,30 @@ func (x *explainer) trouble() string {
 	return what + ": " + term.OneLine(x.Turn.Error, 500)
 }
 
-// stateWords say how a turn ended.
+// stateWords says how a turn ended, by its state.
 var stateWords = map[turnkeeper.TurnState]string{
-	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "was degraded", turnkeeper.TurnFailed: "failed", turnkeeper.TurnCancelled: "was cancelled",
+	turnkeeper.TurnSucceeded: "succeeded", turnkeeper.TurnDegraded: "ended degraded", turnkeeper.TurnFailed: "failed", turnkeeper.TurnCancelled: "was cancelled",
 }
 
-// standing is where an open turn stands.
-func (x *explainer) standing() string {
+// status describes the state of an open turn.
+func (x *explainer) status() string {
 	t := x.Turn
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		return fmt.Sprintf("It waits for %s that run elsewhere, and holds nothing meanwhile.", term.Plural(len(x.Awaited), "call")) + x.subAgents()
+		return fmt.Sprintf("It waits for %s and holds no lease or slot meanwhile.", term.Plural(len(x.Awaited), "detached call")) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
-		return fmt.Sprintf("It is deferred: queued, and goes on at %s at the earliest.", x.Moment(t.DueAt))
+		return fmt.Sprintf("It is deferred: queued until %s at the earliest.", x.Moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
-		return "It is queued, and goes on when a worker has room."
+		return "It is queued and continues when a slot is free."
 	case t.WorkerID == "":
-		return fmt.Sprintf("It is granted, and no worker has taken it up yet; its lease lasts until %s.", x.Moment(t.LeaseUntil))
+		return fmt.Sprintf("It is granted, but no worker has started it yet; its lease ends at %s.", x.Moment(t.LeaseUntil))
 	default:
-		return fmt.Sprintf("It runs on worker %s, and its lease lasts until %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
+		return fmt.Sprintf("It runs on worker %s; its lease ends at %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
 	}
 }
 
-// heldUp returns what blocks a queued turn, other than its own due time.
-func (x *explainer) heldUp() (said []string) {
+// blockers lists what blocks a queued turn, other than its due time.
+func (x *explainer) blockers() (said []string) {
 	for _, w := range x.Message.Waits {
 		switch w.Reason {
 		case turnkeeper.WaitPaused, turnkeeper.WaitHoldOff, turnkeeper.WaitScheduler, turnkeeper.WaitNoSlot, turnkeeper.WaitModel:
@@ -264,25 +264,25 @@ func (x *explainer) heldUp() (said []string) {
 	return said
 }
 
-// doing is what the worker of a running turn does, or that it is silent.
+// doing says what a running turn does, or that its worker is silent.
 func (x *explainer) doing() string {
 	switch {
 	case x.Turn.Silence != nil:
 		said := words.Silence(x.Turn.WorkerID, *x.Turn.Silence, "the turn", x.Moment)
-		return " " + strings.ToUpper(said[:1]) + said[1:] + ", and goes on from its journal."
+		return " " + strings.ToUpper(said[:1]) + said[1:] + " and continues from its journal."
 	case x.Turn.UnderWay != nil:
-		return " At the moment: " + words.UnderWay(*x.Turn.UnderWay) + "."
+		return " Now: " + words.UnderWay(*x.Turn.UnderWay) + "."
 	default:
 		return ""
 	}
 }
 
-// attended says that there is a worker that could go on with an open turn.
-func (x *explainer) attended() bool {
+// workerAlive reports whether a worker could continue an open turn.
+func (x *explainer) workerAlive() bool {
 	return slices.ContainsFunc(x.workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
 }
 
-// subAgents are those that a turn waits for.
+// subAgents lists the sub-agents that the turn waits for.
 func (x *explainer) subAgents() string {
 	if x.Tree == nil {
 		return ""
@@ -303,7 +303,7 @@ func (x *explainer) subAgents() string {
 	}
 }
 
-// reason is the stop reason in words, with the bound.
+// reason explains the stop reason, with the limit.
 func (x *explainer) reason() string {
 	t := x.Turn
 	bound := func(text string, of func(turnkeeper.Bounds) string) string {
@@ -314,36 +314,36 @@ func (x *explainer) reason() string {
 	}
 	switch t.StopReason {
 	case turnkeeper.StopMaxRounds:
-		return bound("it stopped at the bound on model calls (max_rounds)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxRounds) })
+		return bound("it reached the limit on model calls (max_rounds)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxRounds) })
 	case turnkeeper.StopMaxDuration:
-		return bound("its time was over (max_duration)", func(b turnkeeper.Bounds) string { return b.MaxDuration.String() })
+		return bound("it reached its time limit (max_duration)", func(b turnkeeper.Bounds) string { return b.MaxDuration.String() })
 	case turnkeeper.StopMaxToolCalls:
-		return bound("it stopped at the bound on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxToolCalls) })
+		return bound("it reached the limit on tool calls (max_tool_calls)", func(b turnkeeper.Bounds) string { return fmt.Sprint(b.MaxToolCalls) })
 	case turnkeeper.StopWorkerLost:
 		if t.ErrorClass == string(turnkeeper.StopWorkerLost) { // the scheduler ended it
-			return words.StopReason(t) + ", and it was answered without being run again"
+			return words.StopReason(t) + ", and the message was answered without another run"
 		}
 		return words.StopReason(t)
 	case turnkeeper.StopInferenceError:
 		if t.State == turnkeeper.TurnDegraded {
-			return "a model call failed after tools had run, so that it could not be tried again"
+			return "a model call failed after tools had run, so the message could not be retried"
 		}
 		return "a model call failed before any tool had run"
 	case turnkeeper.StopCancelled:
-		return "somebody asked for that"
+		return "its cancellation was requested"
 	default:
 		return words.StopReason(t)
 	}
 }
 
-// dispatchWords say how a grant ended.
+// dispatchWords says how a dispatch ended, by its outcome.
 var dispatchWords = map[string]string{
-	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "put it off", "waiting": "left it waiting",
+	"finished": "ended it", "lost": "was lost", "handed_back": "handed it back", "deferred": "deferred it", "waiting": "left it waiting",
 }
 
 func (x *explainer) heldBy() (said []string) {
 	if len(x.Dispatches) == 0 {
-		return []string{"Nobody ever held it."}
+		return []string{"It was never granted."}
 	}
 	for i, d := range x.Dispatches {
 		said = append(said, fmt.Sprintf("%d. It was granted at %s %s.", i+1, x.Moment(d.GrantedAt), x.holder(d)))
@@ -351,7 +351,7 @@ func (x *explainer) heldBy() (said []string) {
 	return said
 }
 
-// holder is who held a grant, and what came of it.
+// holder says which worker had a grant, and how it ended.
 func (x *explainer) holder(d turnkeeper.Dispatch) string {
 	took := term.Exact(max(d.EndedAt.Sub(d.GrantedAt), 0))
 	who := "to worker " + term.OneLine(string(d.WorkerID), 100)
@@ -360,11 +360,11 @@ func (x *explainer) holder(d turnkeeper.Dispatch) string {
 	}
 	switch {
 	case d.EndedAt.IsZero() && d.WorkerID == "":
-		return fmt.Sprintf("(token %d); no worker has taken it up yet", d.Token)
+		return fmt.Sprintf("(token %d); no worker has started it yet", d.Token)
 	case d.EndedAt.IsZero():
 		return fmt.Sprintf("%s (token %d), which holds it", who, d.Token)
 	case d.Outcome == "unclaimed":
-		return fmt.Sprintf("(token %d); no worker took it up in %s", d.Token, took)
+		return fmt.Sprintf("(token %d); no worker started it in %s", d.Token, took)
 	default:
 		return fmt.Sprintf("%s (token %d), which %s after %s", who, d.Token, dispatchWords[d.Outcome], took)
 	}
@@ -380,12 +380,12 @@ func (x *explainer) cost() []string {
 		extractions = extractions.Add(c.Usage)
 	}
 	if extractions.Total() > 0 {
-		text += fmt.Sprintf(" (with %s for searches in stored results)", term.Thousands(extractions.Total()))
+		text += fmt.Sprintf(" (including %s for searches in stored results)", term.Thousands(extractions.Total()))
 	}
 	return []string{text + " tokens."}
 }
 
-// requests says what a request was without, for want of room.
+// requests lists what requests omitted to fit the context window.
 func (x *explainer) requests() (said []string) {
 	for _, r := range x.Rounds {
 		c := r.Recipe
@@ -397,19 +397,19 @@ func (x *explainer) requests() (said []string) {
 			parts = append(parts, "the results of calls "+c.Dropped+" were replaced by a line each")
 		}
 		if c.LeanPast != 0 {
-			parts = append(parts, fmt.Sprintf("turns up to %d were told without their results", c.LeanPast))
+			parts = append(parts, fmt.Sprintf("turns up to %d were shown without their results", c.LeanPast))
 		}
 		if c.Omitted > 0 {
 			parts = append(parts, term.Plural(c.Omitted, "earlier turn")+" were not shown")
 		}
 		if c.Summary != 0 {
-			parts = append(parts, fmt.Sprintf("a summary stood for the turns up to %d", c.Summary))
+			parts = append(parts, fmt.Sprintf("a summary replaced the turns up to %d", c.Summary))
 		}
 		if c.Compacted > 0 {
-			parts = append(parts, "it was cut down after the provider had refused it as too long")
+			parts = append(parts, "it was shortened after the provider had refused it as too long")
 		}
 		if c.Cut {
-			parts = append(parts, "the provider seems to have cut it without a word")
+			parts = append(parts, "the provider seems to have truncated it silently")
 		}
 		if len(parts) > 0 {
 			said = append(said, fmt.Sprintf("Request %d: %s.", r.Number, strings.Join(parts, "; ")))
@@ -418,7 +418,7 @@ func (x *explainer) requests() (said []string) {
 	return said
 }
 
-// next is what an operator can do.
+// next says what an operator can do.
 func (x *explainer) next() (said []string) {
 	t := x.Turn
 	advise := func(format string, args ...any) {
@@ -427,54 +427,54 @@ func (x *explainer) next() (said []string) {
 		}
 	}
 	if slices.ContainsFunc(x.calls(), func(c turnkeeper.ToolCall) bool { return c.State == turnkeeper.CallUnknown }) {
-		advise("Look where the calls of unknown outcome have their effect, before anything is repeated.")
+		advise("Before you repeat anything, check whether the calls of unknown outcome had their effect.")
 	}
 	switch {
-	case !t.State.Terminal() && !x.attended():
-		advise(`No worker runs: start one (%s), and it goes on. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
+	case !t.State.Terminal() && !x.workerAlive():
+		advise(`No worker is running: start one (%s) to continue the turn. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
 	case !t.State.Terminal():
 		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
 	default:
 		advise("%s", x.again())
 	}
 	if setting := settingOf[t.StopReason]; setting != "" {
-		advise("Where that bound is too tight, set %s in the agent's file.", setting)
+		advise("If that limit is too low, set %s in the agent's file.", setting)
 	}
 	if t.StopReason == turnkeeper.StopInferenceError {
-		advise(`See whether the provider answers: turnctl doctor.`)
+		advise(`Check the provider: turnctl doctor.`)
 	}
 	return said
 }
 
-// again says of a turn that has ended what can be done about its message.
+// again says what to do about the message of an ended turn.
 func (x *explainer) again() string {
 	t := x.Turn
 	switch {
 	case x.as != 0:
-		return fmt.Sprintf("The message was tried again as message %d.", x.as)
+		return fmt.Sprintf("The message was retried as message %d.", x.as)
 	case x.Message.TurnID > t.ID:
-		return fmt.Sprintf("Turn %d took the message up again: turnctl explain %d.", x.Message.TurnID, x.Message.TurnID)
+		return fmt.Sprintf("The message was retried in turn %d: turnctl explain %d.", x.Message.TurnID, x.Message.TurnID)
 	case t.StopReason == turnkeeper.StopWorkerLost && t.Losses > 1:
-		return fmt.Sprintf("Find out what ended the workers, and fix that first: the calls above that may have run are where to look. Then retry the message: turnctl retry %d --anyway.", t.MessageID)
+		return fmt.Sprintf("Find out what killed the workers: first check the calls above that may have run. Fix the cause, then retry the message: turnctl retry %d --anyway.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
-		return fmt.Sprintf("Fix the cause. The message waits for %s, which cannot be used at present, and goes on with the first answer; turnctl models tells more. To try it at once: turnctl retry %d.",
+		return fmt.Sprintf("Fix the cause. The message waits for %s, currently down, and continues with its first answer: see turnctl models. To retry it at once: turnctl retry %d.",
 			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
 		return fmt.Sprintf("Fix the cause. To retry the message at once: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed:
 		return fmt.Sprintf("Fix the cause, then retry the message: turnctl retry %d.", t.MessageID)
 	case t.State == turnkeeper.TurnSucceeded:
-		return fmt.Sprintf("Nothing: it went well. All of it: turnctl show %d.", t.ID)
-	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // it waited
-		return fmt.Sprintf("Try the message again: turnctl retry %d.", t.MessageID)
+		return fmt.Sprintf("Nothing: it succeeded. Details: turnctl show %d.", t.ID)
+	case t.State == turnkeeper.TurnCancelled && t.Dispatches == 0: // cancelled before any grant
+		return fmt.Sprintf("Retry the message: turnctl retry %d.", t.MessageID)
 	case !x.acted():
-		return fmt.Sprintf("No tool with an effect was started. Try the message again: turnctl retry %d --anyway.", t.MessageID)
+		return fmt.Sprintf("No tool with an effect was started. Retry the message: turnctl retry %d --anyway.", t.MessageID)
 	default:
-		return fmt.Sprintf("Try the message again where that does no harm twice: turnctl retry %d --anyway.", t.MessageID)
+		return fmt.Sprintf("If its effects may safely happen twice, retry the message: turnctl retry %d --anyway.", t.MessageID)
 	}
 }
 
-// settingOf is the setting behind a bound.
+// settingOf maps a stop reason to the setting of its limit.
 var settingOf = map[turnkeeper.StopReason]string{
 	turnkeeper.StopMaxRounds: "max_rounds", turnkeeper.StopMaxDuration: "max_duration", turnkeeper.StopMaxToolCalls: "max_tool_calls",
 	turnkeeper.StopBudget: "budget",

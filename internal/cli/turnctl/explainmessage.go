@@ -15,23 +15,23 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A messageExplanation is what can be said of a message in sentences, by topic.
+// A messageExplanation describes a message in sentences, by topic.
 type messageExplanation struct {
 	MessageID turnkeeper.MessageID    `json:"message_id"`
 	State     turnkeeper.MessageState `json:"state"`
-	Outcome   *turnkeeper.TurnState   `json:"outcome"` // of the turn that closed it; null: it is open
+	Outcome   *turnkeeper.TurnState   `json:"outcome"` // of the turn that closed it; null: open
 	TurnID    *turnkeeper.TurnID      `json:"turn_id"` // its newest; null: none yet
 	Waits     []views.Wait            `json:"waits"`
 	Topics    []topic                 `json:"topics"`
 }
 
-// A messageExplainer says what is to be said of a message.
+// A messageExplainer writes the explanation of a message.
 type messageExplainer struct {
 	turnkeeper.WaitingMessage
 	term.Clock
 	reply  *turnkeeper.Reply    // nil: none
 	turn   *turnkeeper.Turn     // its newest; nil: none yet
-	as, of turnkeeper.MessageID // it was tried again as, and is itself a retry of; 0: none
+	as, of turnkeeper.MessageID // its retry, and the message that it retries; 0: none
 }
 
 func explainMessage(ctx context.Context, s *shell.Session, db *database.Database, id turnkeeper.MessageID) error {
@@ -49,7 +49,7 @@ func explainMessage(ctx context.Context, s *shell.Session, db *database.Database
 func readMessage(ctx context.Context, s *shell.Session, store *operate.Store, id turnkeeper.MessageID) (*messageExplainer, error) {
 	x := &messageExplainer{Clock: s.Clock()}
 	var err error
-	// The reply first: a message that is closed has been answered by then.
+	// Read the reply before the message: a reply exists only once the message is closed.
 	switch reply, err := store.ReplyTo(ctx, id); {
 	case err == nil:
 		x.reply = &reply
@@ -70,9 +70,9 @@ func readMessage(ctx context.Context, s *shell.Session, store *operate.Store, id
 	return x, err
 }
 
-// messageHeadings are the topics in words.
+// messageHeadings are the headings of the topics.
 var messageHeadings = map[string]string{
-	"asked": "What was asked", "stands": "Where it stands", "waits": "What it waits for", "next": "What you can do",
+	"asked": "What was asked", "stands": "Status", "waits": "What it waits for", "next": "What you can do",
 }
 
 func (x *messageExplainer) explain() messageExplanation {
@@ -95,14 +95,14 @@ func (x *messageExplainer) asked() []string {
 	return said
 }
 
-// stands is the state of the message, and how it ended.
+// stands describes the state of the message, or how it ended.
 func (x *messageExplainer) stands() (said []string) {
 	accepted := "It was accepted at " + x.Moment(x.AcceptedAt)
 	switch {
 	case x.State == turnkeeper.MessageWaiting && x.Attempts == 0:
-		said = append(said, accepted+", and has had no turn yet.")
+		said = append(said, accepted+" and has had no turn yet.")
 	case x.State == turnkeeper.MessageWaiting:
-		said = append(said, fmt.Sprintf("%s; %s at it ended without a reply, the last is turn %d.", accepted, term.Plural(x.Attempts, "turn"), x.TurnID))
+		said = append(said, fmt.Sprintf("%s; %s ended without a reply, the last is turn %d.", accepted, term.Plural(x.Attempts, "turn"), x.TurnID))
 	case x.State == turnkeeper.MessageRunning && len(x.Waits) == 0:
 		said = append(said, fmt.Sprintf("%s, and turn %d runs%s.", accepted, x.TurnID, x.onWorker()))
 	case x.State == turnkeeper.MessageRunning:
@@ -126,7 +126,7 @@ func (x *messageExplainer) onWorker() string {
 	return " on worker " + term.OneLine(string(x.turn.WorkerID), 100)
 }
 
-// closing is how the turn ended that closed the message.
+// closing says how the turn ended that closed the message.
 func (x *messageExplainer) closing() string {
 	if text := stateWords[x.Outcome]; text != "" {
 		return text
@@ -134,7 +134,7 @@ func (x *messageExplainer) closing() string {
 	return string(x.State)
 }
 
-// quoted is a text in quotation marks; an empty one is said to be none.
+// quoted returns a reply's text in quotation marks, or silentReply if it is empty.
 func quoted(text string) string {
 	if text == "" {
 		return silentReply
@@ -149,7 +149,7 @@ func (x *messageExplainer) waits() (said []string) {
 	return said
 }
 
-// next is what an operator can do, said once for each reason.
+// next says what an operator can do, once for each reason.
 func (x *messageExplainer) next() (said []string) {
 	advise := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(said, text) {
@@ -161,9 +161,9 @@ func (x *messageExplainer) next() (said []string) {
 		case turnkeeper.WaitUnknownAgent:
 			advise("Start a worker that has the file of agent %s.", w.Agent)
 		case turnkeeper.WaitRetired:
-			advise("Have the agent take up its messages: turnctl agents restore %s. Or stop this one: turnctl cancel --message %d.", w.Agent, x.ID)
+			advise("Restore the agent: turnctl agents restore %s. Or cancel the message: turnctl cancel --message %d.", w.Agent, x.ID)
 		case turnkeeper.WaitPaused:
-			advise("Let turns be handed out again: turnctl scheduler resume.")
+			advise("Resume the scheduler: turnctl scheduler resume.")
 		case turnkeeper.WaitNoWorker:
 			advise("Start a worker: %s.", shell.Command("worker"))
 		case turnkeeper.WaitScheduler:
@@ -171,15 +171,15 @@ func (x *messageExplainer) next() (said []string) {
 		case turnkeeper.WaitNoSlot:
 			advise("Raise worker_slots, or start another worker.")
 		case turnkeeper.WaitModel:
-			advise("Fix the cause: turnctl models says more. To try it at once: turnctl retry %d.", x.ID)
+			advise("Fix the cause: see turnctl models. To retry the message at once: turnctl retry %d.", x.ID)
 		case turnkeeper.WaitBackoff:
 			advise("Fix the cause; the message is retried by itself, or at once: turnctl retry %d.", x.ID)
 		case turnkeeper.WaitBudget:
-			advise("Raise the agent's budget, or wait until it opens again. Stop it: turnctl cancel --message %d.", x.ID)
+			advise("Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message %d.", x.ID)
 		case turnkeeper.WaitLaneHeld, turnkeeper.WaitSilent, turnkeeper.WaitCalls, turnkeeper.WaitDeferred, turnkeeper.WaitNotTaken:
-			advise("Look at the turn: turnctl explain %d.", w.Turn)
+			advise("See the turn: turnctl explain %d.", w.Turn)
 		case turnkeeper.WaitEarlier:
-			advise("Look at the message that goes first: turnctl explain --message %d.", w.Message)
+			advise("See the message ahead: turnctl explain --message %d.", w.Message)
 		}
 	}
 	switch {
@@ -187,9 +187,9 @@ func (x *messageExplainer) next() (said []string) {
 		advise("Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.", x.TurnID, x.TurnID)
 	case x.ClosedAt.IsZero():
 	case x.as != 0:
-		advise("It was tried again as message %d.", x.as)
+		advise("It was retried as message %d.", x.as)
 	default:
-		advise("See how the turn went: turnctl explain %d.", x.TurnID)
+		advise("See the turn: turnctl explain %d.", x.TurnID)
 	}
 	return said
 }

@@ -286,8 +286,8 @@ func TestLists(t *testing.T) {
 			})
 		},
 		"top": func(s *term.Screen) {
-			drawSight(s, utcNow, sight{
-				Figures: operate.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 40, Failed: 1, Tokens: 123456, Now: utcNow.Now},
+			drawTop(s, utcNow, topState{
+				Figures: operate.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 39, Degraded: 2, Failed: 1, Tokens: 123456, Now: utcNow.Now},
 				Down: []turnkeeper.ModelHealth{
 					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},
 					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5, ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},

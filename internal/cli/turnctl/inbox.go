@@ -30,7 +30,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.WaitingMes
 	t.Print(s)
 }
 
-// messageCell is how a message stands.
+// messageCell returns the status of a message.
 func messageCell(m turnkeeper.WaitingMessage, c term.Clock) term.Cell {
 	state, note := words.Standing(m, c.Ago)
 	cell := stateCell(state)

@@ -16,15 +16,15 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// What doctor looks at of messages, turns and agents: what stands still, and why.
+// The checks of doctor for blocked messages, lossy turns, budgets and agents.
 
-// longWait is how long a message is due before doctor says why it still waits.
+// longWait is how long a message must be due before doctor reports why it waits.
 const longWait = 5 * time.Minute
 
 // lossesShown is how long doctor reports a closed turn that lost its workers.
 const lossesShown = 24 * time.Hour
 
-// examineBudgets tells of agents that may not ask a model before the next day begins.
+// examineBudgets reports agents that may not call a model before the next day.
 func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
 	all, err := store.DaySpend(ctx)
 	if err != nil {
@@ -34,7 +34,7 @@ func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c t
 	for _, spent := range all {
 		def, err := agentdef.ParseRecorded(spent.Agent, spent.Definition)
 		if err != nil {
-			continue // examineFiles tells of it
+			continue // examineFiles reports the error
 		}
 		b := def.Budget
 		var over, bounds []string
@@ -51,19 +51,19 @@ func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c t
 			continue
 		}
 		found := slices.Concat(over, []string{"until " + c.At(spent.Until)})
-		advice := "it goes on by itself"
+		advice := "it continues by itself"
 		if len(bounds) > 0 {
 			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", term.Enumerate(bounds), spent.Agent)
 		}
 		if spent.PutOff > 0 {
 			found = append(found, term.Plural(spent.PutOff, "turn")+" "+verb(spent.PutOff, "waits", "wait"))
-			advice += "; then turnctl retry MESSAGE has a message tried at once"
+			advice += "; then turnctl retry MESSAGE retries a message at once"
 		}
 		d.add(checkWarn, "budget "+spent.Agent, strings.Join(found, ", "), advice)
 	}
 }
 
-// verb is the form of a verb for n things.
+// verb returns the form of a verb for n things.
 func verb(n int, one, many string) string {
 	if n == 1 {
 		return one
@@ -71,7 +71,7 @@ func verb(n int, one, many string) string {
 	return many
 }
 
-// examineWaits tells of messages that have been due for long, and what they wait for.
+// examineWaits reports messages that have been due for longer than longWait, and what they wait for.
 func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
 	waits, err := store.LongWaits(ctx, longWait)
 	if err != nil {
@@ -85,13 +85,13 @@ func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c ter
 			continue
 		}
 		if len(m.Waits) == 0 {
-			continue // it was granted meanwhile
+			continue // granted since the first query
 		}
 		var reasons []string
 		for _, wait := range m.Waits {
 			reasons = append(reasons, words.Wait(wait, c.Moment))
 		}
-		found := fmt.Sprintf("message %d is due since %s: %s", w.Message, c.At(w.DueAt), strings.Join(reasons, "; "))
+		found := fmt.Sprintf("message %d has been due since %s: %s", w.Message, c.At(w.DueAt), strings.Join(reasons, "; "))
 		if w.Messages > 1 {
 			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s", term.Thousands(int64(w.Messages)), term.Exact(longWait))
 		}
@@ -99,7 +99,7 @@ func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c ter
 	}
 }
 
-// examineLosses tells of messages whose turns lost their workers.
+// examineLosses reports turns that lost workers.
 func examineLosses(ctx context.Context, d *diagnosis, store *operate.Store) {
 	turns, err := store.LossyTurns(ctx, lossesShown)
 	if err != nil {
@@ -107,14 +107,14 @@ func examineLosses(ctx context.Context, d *diagnosis, store *operate.Store) {
 		return
 	}
 	for _, t := range turns {
-		found := fmt.Sprintf("%s died or fell silent under message %d of %s", term.Plural(t.Losses, "worker"), t.Message, t.Agent)
+		found := fmt.Sprintf("%s died or fell silent during message %d of %s", term.Plural(t.Losses, "worker"), t.Message, t.Agent)
 		if len(t.Tools) > 0 {
 			found += ", while " + verb(len(t.Tools), "the tool ", "one of the tools ") + strings.Join(t.Tools, ", ") + " may have run"
 		}
-		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; all about it: turnctl explain %d", t.Turn, t.Turn)
+		advice := fmt.Sprintf("if the message or its tool is the cause: turnctl cancel %d; details: turnctl explain %d", t.Turn, t.Turn)
 		if t.State.Terminal() {
 			found += "; it is " + string(t.State)
-			advice = fmt.Sprintf("all about it: turnctl explain %d", t.Turn)
+			advice = fmt.Sprintf("details: turnctl explain %d", t.Turn)
 			if t.GivenUp {
 				found += ", given up"
 				advice = fmt.Sprintf("fix the tool before the message is sent again: turnctl explain %d", t.Turn)
@@ -124,13 +124,13 @@ func examineLosses(ctx context.Context, d *diagnosis, store *operate.Store) {
 	}
 }
 
-// examineFiles tells of agents whose files here are not what workers have registered. A worker that shares
-// the folder reads them again when it gets SIGHUP; its tools, providers and other settings it reads at its start only.
+// examineFiles reports agents whose files differ from their registration. A worker reloads its agents' files on SIGHUP,
+// but reads tools, providers and other settings only at its start.
 func examineFiles(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, registered []turnkeeper.AgentRegistration) {
 	if len(registered) == 0 {
 		return // no worker ever ran
 	}
-	files, _ := agentdef.Load(cfg.AgentsDir) // faults are told of elsewhere
+	files, _ := agentdef.Load(cfg.AgentsDir) // examineAgents reports errors
 	for _, file := range files {
 		change, err := shell.ChangeOf(ctx, store, file, registered)
 		switch {

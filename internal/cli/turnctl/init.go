@@ -21,7 +21,7 @@ var starterConfig []byte
 //go:embed starter/helper.md
 var starterAgent []byte
 
-// A started is what init wrote.
+// A started is the JSON output of init.
 type started struct {
 	Written []string `json:"written"`
 	Next    []string `json:"next"` // commands
@@ -30,14 +30,18 @@ type started struct {
 func initCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "init", Short: "Write settings and a first agent into this folder", Args: cobra.NoArgs,
-		Long: `Write turnkeeper.yaml, in which every setting is a comment, and agents/helper.md, a
-first agent, into the folder it is started in. It needs no database, and says
-what to type next.
+		Long: `Write turnkeeper.yaml, with all settings commented out, and a first agent,
+agents/helper.md, into the current folder. It needs no database, and prints the
+next commands.
 
-It never overwrites: if one of the files is there, it writes nothing and ends with
-exit code 6.`,
+It never overwrites: if one of the files exists, it writes nothing and ends with
+exit code 6. It refuses --config: the file is always named turnkeeper.yaml.`,
 		Example: `  mkdir shop && cd shop && turnctl init`,
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			// The next commands would read another file than the one written here.
+			if value, _ := s.Getenv("TURNKEEPER_CONFIG"); cmd.Flags().Changed("config") || value != "" {
+				return shell.Misused("init writes %s into the current folder: omit --config, and unset TURNKEEPER_CONFIG", config.DefaultFile)
+			}
 			agent := filepath.Join("agents", "helper.md")
 			if err := writeNew([]newFile{{config.DefaultFile, starterConfig}, {agent, starterAgent}}); err != nil {
 				return err
@@ -48,7 +52,7 @@ exit code 6.`,
 			return s.Print(done, func() {
 				s.Out.Line("wrote %s and %s", done.Written[0], done.Written[1])
 				s.Out.Line("")
-				s.Out.Line("%-50s %s", done.Next[0], s.Out.Paint(term.Dim, "is all well?"))
+				s.Out.Line("%-50s %s", done.Next[0], s.Out.Paint(term.Dim, "checks the agents"))
 				s.Out.Line("%-50s %s", done.Next[1], s.Out.Paint(term.Dim, "stays in the foreground; Ctrl-C ends it"))
 				s.Out.Line("%-50s %s", done.Next[2], s.Out.Paint(term.Dim, "from another terminal"))
 			})
@@ -62,9 +66,9 @@ type newFile struct {
 	text []byte
 }
 
-// writeNew writes all files or none. One that is there is never touched.
+// writeNew writes all files or none. It never touches an existing file.
 func writeNew(files []newFile) (err error) {
-	for _, f := range files { // the common case, before anything is written
+	for _, f := range files { // check all before writing any
 		if _, err := os.Lstat(f.path); err == nil {
 			return shell.Refused(alreadyThere(f.path))
 		}
@@ -98,5 +102,5 @@ func writeNew(files []newFile) (err error) {
 }
 
 func alreadyThere(path string) error {
-	return fmt.Errorf("%s is there already: nothing was written; start in another folder, or move the file away", path)
+	return fmt.Errorf("%s already exists: nothing was written; use another folder, or move the file away", path)
 }

@@ -16,7 +16,7 @@ import (
 func lanesCommand(s *shell.Session) *cobra.Command {
 	var flags pageFlags
 	cmd := &cobra.Command{
-		Use: "lanes", Short: "List lanes: who holds them, and what waits in them", Args: cobra.NoArgs,
+		Use: "lanes", Short: "List lanes with their holders and waiting messages", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			page, err := flags.page()
 			if err != nil {
@@ -26,12 +26,12 @@ func lanesCommand(s *shell.Session) *cobra.Command {
 				if err := flags.known(ctx, store); err != nil {
 					return nil, err
 				}
-				if err := tellPaused(ctx, s, store); err != nil {
+				if err := printPause(ctx, s, store); err != nil {
 					return nil, err
 				}
 				return store.Lanes(ctx, page)
 			}
-			return list(s, cmd, look, views.OfLane, showLanes, "no lanes: a lane comes with its first turn")
+			return list(s, cmd, look, views.OfLane, showLanes, "no lanes: the first turn of a lane creates it")
 		},
 	}
 	flags.add(cmd, "")

@@ -23,13 +23,13 @@ import (
 func mcpCommand(s *shell.Session) *cobra.Command {
 	list := listMCPCommand(s)
 	cmd := &cobra.Command{
-		Use: "mcp", Short: "List the tools of MCP servers, accept changes of them, and log in", Args: cobra.NoArgs,
-		Long: `List what is kept of the tools of MCP servers, and accept changes. A tool is pinned
-as it was when a worker saw it first. When the server says something else of it
-since, it is shown as changed; with on_change: refuse its calls are refused until
-the change is accepted. Only login and logout ask a server here; doctor asks all.
+		Use: "mcp", Short: "List the tools of MCP servers, accept changes, and log in", Args: cobra.NoArgs,
+		Long: `List the stored tool definitions of MCP servers, and accept changes. A tool is
+pinned as a worker first saw it. If the server changes its definition, it is shown
+as changed; with on_change: refuse its calls are refused until you accept the
+change. Only login and logout connect to a server; doctor connects to all.
 
-Where a server wants a person to log in, one does so once, for all workers.`,
+If a server requires a person to log in, one login serves all workers.`,
 		Example: `  turnctl mcp list
   turnctl mcp pin files read_text_file
   turnctl mcp forget files
@@ -58,7 +58,7 @@ func listMCPCommand(s *shell.Session) *cobra.Command {
 				view := func(t turnkeeper.MCPTool) mcpToolView { return viewMCPTool(t, setup.MCPEffect(cfg, t)) }
 				return s.Print(views.All(found, view), func() {
 					if len(found) == 0 {
-						s.Err.Line("no tools: a worker keeps what the MCP servers of its agents say of theirs")
+						s.Err.Line("no tools: a worker stores the definitions from its agents' MCP servers")
 						return
 					}
 					showMCPTools(s.Out, cfg, found)
@@ -90,7 +90,7 @@ func viewMCPTool(t turnkeeper.MCPTool, effect turnkeeper.Effect) mcpToolView {
 	}
 }
 
-// mcpState is pinned, changed or gone.
+// mcpState returns pinned, changed or gone.
 func mcpState(t turnkeeper.MCPTool) string {
 	switch {
 	case t.Gone:
@@ -116,9 +116,9 @@ func showMCPTools(s *term.Screen, cfg *config.Config, found []turnkeeper.MCPTool
 func pinMCPCommand(s *shell.Session) *cobra.Command {
 	var hash string
 	cmd := &cobra.Command{
-		Use: "pin SERVER [TOOL]", Short: "Accept what a server says of a tool, or of all its tools, now", Args: cobra.RangeArgs(1, 2),
-		Long: `Accept the definitions that were seen last: of one tool, or of all of a server.
-Workers use them within a second of the next call. Look at them first:
+		Use: "pin SERVER [TOOL]", Short: "Accept the current definition of a tool, or of all tools of a server", Args: cobra.RangeArgs(1, 2),
+		Long: `Accept the last seen definitions: of one tool, or of all tools of a server.
+Workers use them within a second of the next call. Check them first:
 turnctl mcp list SERVER -o json.`,
 		Example: `  turnctl mcp pin files
   turnctl mcp pin files read_text_file --hash 3f1c…`,
@@ -128,7 +128,7 @@ turnctl mcp list SERVER -o json.`,
 				tool = args[1]
 			}
 			if hash != "" && tool == "" {
-				return shell.Misused("--hash is that of one tool: name it")
+				return shell.Misused("--hash needs a TOOL: a hash belongs to one tool")
 			}
 			return changeMCP(cmd.Context(), s, server, tool, func(store *operate.Store) error {
 				names, err := store.PinMCPTools(cmd.Context(), server, tool, hash)
@@ -145,15 +145,15 @@ turnctl mcp list SERVER -o json.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&hash, "hash", "", "accept only a definition with this hash, the whole of it: what was looked at, and nothing newer")
+	cmd.Flags().StringVar(&hash, "hash", "", "accept only a definition with this full hash: the one you checked, not a newer one")
 	return cmd
 }
 
 func forgetMCPCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "forget SERVER", Short: "Remove what is kept of a server's tools", Args: shell.ExactArgs(1),
-		Long: `Remove what is kept of a server's tools. What a worker sees of them next is pinned
-anew, as of a server that was never seen.`,
+		Use: "forget SERVER", Short: "Remove the stored tool definitions of a server", Args: shell.ExactArgs(1),
+		Long: `Remove the stored tool definitions of a server. The next definitions that a worker
+sees are pinned, as for a new server.`,
 		Example: "  turnctl mcp forget files",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeMCP(cmd.Context(), s, args[0], "", func(store *operate.Store) error {
@@ -167,7 +167,7 @@ anew, as of a server that was never seen.`,
 	}
 }
 
-// changeMCP changes what is kept of a server's tools, if anything is.
+// changeMCP calls change if definitions of the server, or of its tool, are stored.
 func changeMCP(ctx context.Context, s *shell.Session, server, tool string, change func(*operate.Store) error) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		kept, err := db.Store.MCPTools(ctx, server)
@@ -179,13 +179,13 @@ func changeMCP(ctx context.Context, s *shell.Session, server, tool string, chang
 			known = known || t.Name == tool
 		}
 		if !known {
-			return fmt.Errorf("nothing is kept of %s; see %s mcp list", strings.TrimSpace("the MCP server "+server+" "+tool), shell.Command("turnctl"))
+			return fmt.Errorf("no tool definitions are stored for %s; see %s mcp list", strings.TrimSpace("the MCP server "+server+" "+tool), shell.Command("turnctl"))
 		}
 		return change(db.Store)
 	})
 }
 
-// examineMCP asks the MCP servers of agents for their tools.
+// examineMCP reports which MCP servers of agents answer.
 func examineMCP(d *diagnosis, reports []setup.MCPReport) {
 	for _, r := range reports {
 		name := "MCP server " + r.Server
@@ -204,14 +204,14 @@ func adviceOf(err error) string {
 	auth, ok := errors.AsType[*mcp.AuthError](err)
 	switch {
 	case ok && auth.Login != "":
-		return fmt.Sprintf("calls of its tools fail until somebody has logged in: %s mcp login %s", shell.Command("turnctl"), auth.Login)
+		return fmt.Sprintf("calls of its tools fail until someone logs in: %s mcp login %s", shell.Command("turnctl"), auth.Login)
 	case ok:
-		return "calls of its tools fail until it has a token; look at oauth in its settings"
+		return "calls of its tools fail until it has a token; check oauth in its settings"
 	}
-	return "calls of its tools fail until it answers; look at its settings, and at its standard error in the worker's log (log_level debug)"
+	return "calls of its tools fail until it answers; check its settings, and its standard error in the worker's log (log_level debug)"
 }
 
-// examinePins looks for definitions that are not the pinned ones.
+// examinePins reports definitions that differ from the pinned ones.
 func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store) {
 	kept, err := store.MCPTools(ctx, "")
 	if err != nil {
@@ -222,11 +222,11 @@ func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *o
 		if _, configured := cfg.MCPServers[t.Server]; !configured || t.Gone || !t.Changed() {
 			continue
 		}
-		found := fmt.Sprintf("the definition of %s is not the pinned one", turnkeeper.MCPToolName(t.Server, t.Name))
+		found := fmt.Sprintf("the definition of %s differs from the pinned one", turnkeeper.MCPToolName(t.Server, t.Name))
 		if cfg.MCPServers[t.Server].RefuseChange {
 			found += ", and its calls are refused"
 		}
-		d.add(checkWarn, "MCP tools", found, fmt.Sprintf("look at it (%s mcp list %s -o json), then accept it: %s mcp pin %s %s",
+		d.add(checkWarn, "MCP tools", found, fmt.Sprintf("check it (%s mcp list %s -o json), then accept it: %s mcp pin %s %s",
 			shell.Command("turnctl"), t.Server, shell.Command("turnctl"), t.Server, t.Name))
 	}
 }

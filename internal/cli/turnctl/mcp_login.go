@@ -29,13 +29,13 @@ func loginMCPCommand(s *shell.Session) *cobra.Command {
 	within := 10 * time.Minute
 	cmd := &cobra.Command{
 		Use: "login SERVER", Short: "Log in to a server, for all workers", Args: shell.ExactArgs(1),
-		Long: `Log in to an MCP server with oauth.grant authorization_code. The address of its
-login is printed on standard error: open it in a browser of this machine. Where the
-browser is on another one, use --paste: after the login the browser shows an error,
-and the address that it then has is what to paste here.
+		Long: `Log in to an MCP server with oauth.grant authorization_code. The login address is
+printed on standard error: open it in a browser on this machine. If the browser is
+on another machine, use --paste: after the login the browser shows an error; paste
+the address that it then shows.
 
-The tokens are kept in the database, sealed with mcp_login_key, and renewed by
-workers. They replace those of a login before; workers use them within seconds.`,
+The tokens are stored in the database, encrypted with mcp_login_key, and workers
+renew them. They replace those of an earlier login; workers use them within seconds.`,
 		Example: `  turnctl mcp login tracker
   turnctl mcp login tracker --paste`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,13 +43,13 @@ workers. They replace those of a login before; workers use them within seconds.`
 				if secret, missing := setup.MissingOfMCP(cfg, args[0]); missing {
 					return shell.Misused("%s", secret.Problem)
 				}
-				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("nobody has logged in within %s", within))
+				ctx, stop := context.WithTimeoutCause(cmd.Context(), within, fmt.Errorf("no login within %s", within))
 				defer stop()
 				return logInToMCP(ctx, s, cfg, db.Store, args[0], paste)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&paste, "paste", false, "read from standard input the address that the browser ends at")
+	cmd.Flags().BoolVar(&paste, "paste", false, "read the browser's final address from standard input")
 	cmd.Flags().DurationVar(&within, "within", within, "how long to wait for the login")
 	return cmd
 }
@@ -57,17 +57,17 @@ workers. They replace those of a login before; workers use them within seconds.`
 func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string, paste bool) error {
 	if wants, err := setup.MCPWantsLogin(cfg, server); err != nil || !wants {
 		if err == nil {
-			err = fmt.Errorf("nobody logs in to the MCP server %q: its oauth.grant is not %s", server, config.GrantAuthorizationCode)
+			err = fmt.Errorf("the MCP server %q does not use a login: its oauth.grant is not %s", server, config.GrantAuthorizationCode)
 		}
 		return err
 	}
-	desk, err := openDesk(ctx, setup.MCPRedirectPort(cfg, server), paste)
+	callback, err := startCallback(ctx, setup.MCPRedirectPort(cfg, server), paste)
 	if err != nil {
 		return err
 	}
-	defer desk.close()
-	person := mcp.Person{Redirect: desk.redirect}
-	if person.Visit = visitByBrowser(s, desk); paste {
+	defer callback.close()
+	person := mcp.Person{Redirect: callback.redirect}
+	if person.Visit = visitByBrowser(s, callback); paste {
 		person.Visit = func(ctx context.Context, address string) (*url.URL, error) { return visitByPaste(ctx, s, address) }
 	}
 	login, tools, err := setup.LogInToMCP(ctx, cfg, store, server, person)
@@ -87,33 +87,33 @@ func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store
 
 func untilText(l turnkeeper.MCPLogin, c term.Clock) string {
 	if l.Expires.IsZero() {
-		return "when it has expired, which was not told"
+		return "when it expires (the server gave no time)"
 	}
 	return "after " + c.Moment(l.Expires)
 }
 
 func logoutMCPCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "logout SERVER", Short: "Forget the login to a server, for all workers", Args: shell.ExactArgs(1),
-		Long: `Forget the login to an MCP server, and tell the authorization server that its tokens
-are not used any more, where that can be told. Workers stop using it within seconds.`,
+		Use: "logout SERVER", Short: "Remove the login to a server, for all workers", Args: shell.ExactArgs(1),
+		Long: `Remove the login to an MCP server and, if the authorization server supports it,
+revoke its tokens. Workers stop using it within seconds.`,
 		Example: "  turnctl mcp logout tracker",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
 				if secret, missing := setup.MissingOfMCP(cfg, args[0]); missing {
 					return shell.Misused("%s", secret.Problem)
 				}
-				was, told, err := setup.LogOutOfMCP(cmd.Context(), cfg, db.Store, args[0])
+				was, notRevoked, err := setup.LogOutOfMCP(cmd.Context(), cfg, db.Store, args[0])
 				switch {
 				case err != nil:
 					return err
 				case !was:
 					return fmt.Errorf("nobody is logged in to the MCP server %q", args[0])
 				}
-				return s.Print(map[string]any{"server": args[0], "revoked": told == nil}, func() {
+				return s.Print(map[string]any{"server": args[0], "revoked": notRevoked == nil}, func() {
 					s.Out.Line("logged out of %s", args[0])
-					if told != nil {
-						s.Out.Line("its authorization server was not told, and takes the tokens until they expire: %s", told)
+					if notRevoked != nil {
+						s.Out.Line("the tokens are not revoked, and stay valid until they expire: %s", notRevoked)
 					}
 				})
 			})
@@ -123,9 +123,9 @@ are not used any more, where that can be told. Workers stop using it within seco
 
 func mcpKeyCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "key", Short: "Print a new key to seal logins with", Args: cobra.NoArgs,
-		Long: `Print a new key for mcp_login_key in the settings. Logins that were sealed with
-another cannot be opened with it, and have to be made anew.`,
+		Use: "key", Short: "Print a new key to encrypt logins", Args: cobra.NoArgs,
+		Long: `Print a new key for mcp_login_key in the settings. It cannot decrypt logins that were
+encrypted with another key: log in again after a change.`,
 		Example: "  turnctl mcp key > logins.key",
 		RunE: func(*cobra.Command, []string) error {
 			key := make([]byte, config.MCPLoginKeyBytes)
@@ -158,15 +158,15 @@ func loginsMCPCommand(s *shell.Session) *cobra.Command {
 	}
 }
 
-// A loginState is a server that people log in to, with the login that is kept; its
-// zero value: none is.
+// A loginState is a server that people log in to, with the stored login, which is zero
+// if there is none.
 type loginState struct {
 	Server string
 	turnkeeper.MCPLogin
 }
 
-// loginStates are the servers that people log in to, and those that are logged in to
-// all the same, by name. server, where it is not empty, is the only one.
+// loginStates returns the servers that people log in to, and others with a stored login,
+// sorted by name. server restricts it to one server, unless empty.
 func loginStates(ctx context.Context, cfg *config.Config, store *operate.Store, server string) ([]loginState, error) {
 	kept, err := store.MCPLogins(ctx)
 	if err != nil {
@@ -191,7 +191,7 @@ func loginStates(ctx context.Context, cfg *config.Config, store *operate.Store, 
 	return states, nil
 }
 
-// state is missing, ended, expired, too narrow or ok.
+// state returns missing, ended, expired, too narrow or ok.
 func (l loginState) state(now time.Time) string {
 	switch {
 	case l.LoggedInAt.IsZero():
@@ -206,17 +206,17 @@ func (l loginState) state(now time.Time) string {
 	return "ok"
 }
 
-// trouble says what is wrong with a login; empty: nothing that is known here.
-func (l loginState) trouble(now time.Time) string {
+// problem says what is wrong with a login; it returns "" if it is ok.
+func (l loginState) problem(now time.Time) string {
 	switch l.state(now) {
 	case "missing":
-		return "nobody is logged in to it"
+		return "nobody is logged in"
 	case "ended":
 		return "the login has ended (" + l.Lapsed + ")"
 	case "expired":
 		return "the login has expired"
 	case "too narrow":
-		return "the login does not cover what the server wants (scopes " + strings.Join(l.Wanted, " ") + ")"
+		return "the login lacks scopes that the server requires (wanted: " + strings.Join(l.Wanted, " ") + ")"
 	}
 	return ""
 }
@@ -225,11 +225,11 @@ type mcpLoginView struct {
 	Server     string     `json:"server"`
 	State      string     `json:"state"`
 	Scopes     []string   `json:"scopes"`
-	Wanted     []string   `json:"wanted"` // that the server has asked for since
+	Wanted     []string   `json:"wanted"` // scopes that the server has required since
 	Renewable  bool       `json:"renewable"`
 	LoggedInAt *time.Time `json:"logged_in_at"`
 	RenewedAt  *time.Time `json:"renewed_at"`
-	ExpiresAt  *time.Time `json:"expires_at"` // of the token in use
+	ExpiresAt  *time.Time `json:"expires_at"` // of the current token
 	Reason     string     `json:"reason"`     // why it has ended
 }
 
@@ -259,22 +259,22 @@ func showLogins(s *term.Screen, c term.Clock, all []loginState) {
 	t.Print(s)
 }
 
-// warnOfLogins tells who lists tools of logins that are missing, or do not hold.
+// warnOfLogins warns of missing and invalid logins to configured servers.
 func warnOfLogins(ctx context.Context, s *shell.Session, cfg *config.Config, store *operate.Store, server string) error {
 	states, err := loginStates(ctx, cfg, store, server)
 	for _, l := range states {
 		if _, configured := cfg.MCPServers[l.Server]; !configured {
 			continue
 		}
-		if trouble := l.trouble(s.Now()); trouble != "" {
-			s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the MCP server %s: %s: run %s mcp login %s", l.Server, trouble, shell.Command("turnctl"), l.Server)))
+		if problem := l.problem(s.Now()); problem != "" {
+			s.Err.Line("%s", s.Err.Paint(term.Warned, fmt.Sprintf("the MCP server %s: %s: run %s mcp login %s", l.Server, problem, shell.Command("turnctl"), l.Server)))
 		}
 	}
 	return err
 }
 
-// examineLogins looks for logins that do not do. Those that are missing, or have ended,
-// are told of where the servers of agents are asked.
+// examineLogins reports logins that are unused or lack scopes. examineMCP reports missing
+// and ended ones.
 func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, now time.Time) {
 	states, err := loginStates(ctx, cfg, store, "")
 	if err != nil {
@@ -288,11 +288,11 @@ func examineLogins(ctx context.Context, d *diagnosis, cfg *config.Config, store 
 		case !configured:
 			d.add(checkWarn, name, "the settings have no such server", fmt.Sprintf("%s mcp logout %s", shell.Command("turnctl"), l.Server))
 		case state == "too narrow":
-			d.add(checkWarn, name, l.trouble(now), fmt.Sprintf("%s mcp login %s", shell.Command("turnctl"), l.Server))
+			d.add(checkWarn, name, l.problem(now), fmt.Sprintf("%s mcp login %s", shell.Command("turnctl"), l.Server))
 		case state == "ok":
-			d.add(checkOK, name, "it holds", "")
+			d.add(checkOK, name, "valid", "")
 		}
 	}
 }
 
-var errNoAddress = errors.New("no address came from standard input")
+var errNoAddress = errors.New("standard input has no address")

@@ -17,10 +17,10 @@ import (
 func migrateCommand(s *shell.Session) *cobra.Command {
 	var status bool
 	cmd := &cobra.Command{
-		Use: "migrate", Short: "Bring the database's tables up to date", Args: cobra.NoArgs,
-		Long: `Bring the database's tables, River's included, up to date. It is safe while
-workers run, and when several processes do it at once. Without DATABASE_URL the
-private database is made if there is none.`,
+		Use: "migrate", Short: "Apply pending migrations to the database", Args: cobra.NoArgs,
+		Long: `Apply pending migrations, including River's. It is safe while workers run, and when
+several processes migrate at once. Without DATABASE_URL it creates the private
+database if there is none.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if status {
 				return migrationStatus(s, cmd)
@@ -37,7 +37,7 @@ private database is made if there is none.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&status, "status", false, "only list the migrations and which of them the database has")
+	cmd.Flags().BoolVar(&status, "status", false, "only list the migrations and whether they are applied")
 	return cmd
 }
 
@@ -79,7 +79,7 @@ type migrationView struct {
 	Version int    `json:"version"`
 	Name    string `json:"name"`
 	Applied bool   `json:"applied"`
-	Newer   bool   `json:"newer"` // this program does not know it
+	Newer   bool   `json:"newer"` // unknown to this program
 
 	OldestProgram int `json:"oldest_program"`
 }

@@ -18,22 +18,23 @@ import (
 
 func modelsCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "models", Short: "List the models that agents ask, and which are down", Args: cobra.NoArgs,
-		Long: `List the models that agents ask, and those that were down at any time. A model is
-up, down, probing (down, and a turn tries it), unknown (none of the newest 1,000
-model calls was answered by it: it may never have been asked) or unused (no agent
-asks it any more; that it was down then matters to nobody).
+		Use: "models", Short: "List the models that agents use, and which are down", Args: cobra.NoArgs,
+		Long: `List the models that agents use, and those that have ever been down. A model is up,
+down, probing (down, and a turn tries it), unknown (it answered none of the newest
+1,000 model calls, so it may never have been called) or unused (no agent uses it any
+more).
 
-A model is down from the first turn that cannot use it: it cannot be reached, is
-overloaded, refuses the key or the quota, or is not known. Messages of agents without another
-model wait. One turn at a time tries the model, after pauses of up to two minutes
-or as long as the provider asks for, and its first answer brings all others back.
-A worker that starts or reads its agents again (SIGHUP) has it tried at once.`,
+A model is down from the first turn that cannot use it: it is unreachable,
+overloaded or unknown, or rejects the key or the quota. Messages of agents without
+another model wait. One turn at a time tries the model, after pauses of up to two
+minutes, or longer if the provider asks for it; its first answer releases all
+waiting messages. A worker that starts or reloads its agents (SIGHUP) makes it tried
+at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.ModelHealth, error) {
 				return store.Models(ctx)
 			}
-			return list(s, cmd, look, views.OfModel, showModels, "no models: a worker registers those of its agents when it starts")
+			return list(s, cmd, look, views.OfModel, showModels, "no models: a worker registers its agents' models when it starts")
 		},
 	}
 }
@@ -57,7 +58,7 @@ func showModels(s *term.Screen, c term.Clock, models []turnkeeper.ModelHealth) {
 	t.Print(s)
 }
 
-// examineModels tells of models that are down. One that leaves an agent without a model is a failure.
+// examineModels reports models that are down. One that leaves an agent without a model is a failure.
 func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
 	models, err := store.Models(ctx)
 	if err != nil {
@@ -84,7 +85,7 @@ func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c te
 	}
 }
 
-// withoutAnother are the agents of a model that is down which have no other that is up.
+// withoutAnother returns the agents of the model whose other models are all down.
 func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stuck []string) {
 	for _, agent := range m.Agents {
 		if !slices.ContainsFunc(all, func(other turnkeeper.ModelHealth) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
@@ -94,7 +95,7 @@ func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stu
 	return stuck
 }
 
-// errorClasses are the words for why a turn can fail.
+// errorClasses are the error classes of failed turns: those of model errors, and those that package agentturn sets.
 func errorClasses() (words []string) {
 	for _, class := range []inference.Class{
 		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
@@ -102,21 +103,21 @@ func errorClasses() (words []string) {
 	} {
 		words = append(words, string(class))
 	}
-	return words
+	return append(words, string(turnkeeper.StopMaxDuration), string(turnkeeper.StopBudget), "internal")
 }
 
-// adviceOfModel says what brings a model back that is down, by the class of its newest failure.
+// adviceOfModel says how to fix a model that is down, by the class of its newest failure.
 func adviceOfModel(m turnkeeper.ModelHealth, c term.Clock) string {
 	provider, _, _ := strings.Cut(m.Model, "/")
 	switch inference.Class(m.ErrorClass) {
 	case inference.ClassAuth:
 		return "set the right key of the provider " + provider + " and restart the workers: they read it when they start"
 	case inference.ClassQuota:
-		return "add credit to the account of the provider " + provider + "; it is asked again " + c.At(m.Until)
+		return "add credit to the account of the provider " + provider + "; it is tried again " + c.At(m.Until)
 	case inference.ClassNotFound:
-		return "correct the model's name in the file of " + term.Enumerate(m.Agents) + ", and have the workers read it again (SIGHUP); a wrong base_url of the provider " +
-			provider + " is corrected in the config file, and read when a worker starts"
+		return "correct the model's name in the file of " + term.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
+			provider + " in the config file, and restart the workers"
 	default:
-		return "wait: it is asked again " + c.At(m.Until) + ", and messages go on with its first answer. To have it asked at once: turnctl retry MESSAGE"
+		return "wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. To try it at once: turnctl retry MESSAGE"
 	}
 }

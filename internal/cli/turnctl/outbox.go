@@ -25,9 +25,9 @@ func outboxCommand(s *shell.Session) *cobra.Command {
 	var follow, ofSubAgents bool
 	cmd := &cobra.Command{
 		Use: "outbox", Short: "List replies, newest first, or follow them", Args: cobra.NoArgs,
-		Long: `List replies, newest first. With --after, list those after an id in the order
-they were written. With --follow, print each reply as it is written, until
-stopped; with -o json that is one object a line.`,
+		Long: `List replies, newest first. With --after, list those after an id, oldest first.
+With --follow, print each new reply until stopped; with -o json one object per
+line.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			page, err := flags.page()
 			if err != nil {
@@ -59,14 +59,14 @@ stopped; with -o json that is one object a line.`,
 		},
 	}
 	flags.add(cmd, "")
-	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true, "also the replies that sub-agents wrote for other agents; =false leaves them out")
+	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true, "include the replies of sub-agents to other agents; =false omits them")
 	flags.addBefore(cmd)
-	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, in the order they were written")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what is written from now on, or after --after")
+	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, oldest first")
+	cmd.Flags().BoolVar(&follow, "follow", false, "print new replies from now on, or from --after on")
 	return cmd
 }
 
-// silentReply stands for a reply without a text.
+// silentReply is shown for a reply without a text.
 const silentReply = "(no text: on_degraded or on_failed of the agent is silent)"
 
 func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
@@ -78,7 +78,7 @@ func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
 	t.Print(s)
 }
 
-// turnAndParent is the turn of a reply and, of a sub-agent's, the one it is for.
+// turnAndParent returns the turn of a reply and, for a sub-agent's reply, its parent turn.
 func turnAndParent(r turnkeeper.Reply) string {
 	if r.ParentTurn == 0 {
 		return fmt.Sprint(r.TurnID)
@@ -86,10 +86,10 @@ func turnAndParent(r turnkeeper.Reply) string {
 	return fmt.Sprintf("%d for %d", r.TurnID, r.ParentTurn)
 }
 
-// outboxPoll finds replies whose doorbell was lost.
+// outboxPoll is the poll interval, in case a notification is lost.
 const outboxPoll = 2 * time.Second
 
-// followOutbox prints replies until ctx ends, which is its good end.
+// followOutbox prints replies until ctx ends, which is no error.
 func followOutbox(ctx context.Context, s *shell.Session, page operate.Page, fromCursor bool) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		if err := registered(ctx, db.Store, page.Agent); err != nil {
@@ -125,7 +125,7 @@ func followOutbox(ctx context.Context, s *shell.Session, page operate.Page, from
 	})
 }
 
-// unlessEnded is the error, unless the end of ctx made it.
+// unlessEnded returns err, or nil if ctx has ended.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err

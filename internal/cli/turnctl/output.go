@@ -22,11 +22,11 @@ func outputCommand(s *shell.Session) *cobra.Command {
 	var slice string
 	var raw bool
 	cmd := &cobra.Command{
-		Use: "output ID", Short: "Show the whole of a stored tool result", Args: shell.ExactArgs(1),
-		Long: `Show a tool result as the tool gave it (cleaned, and cut at 10 MB): its size, its
-hash, how often it was read again, what the model was shown in its place, and the
-text. "turnctl show" names the outputs of a turn. A result that was shown whole
-is kept as that, and has no output.`,
+		Use: "output ID", Short: "Show a stored tool result in full", Args: shell.ExactArgs(1),
+		Long: `Show a tool result as the tool returned it (cleaned, and cut at 10 MB): its size, its
+hash, how often the model read it again, what the model was shown in its place, and
+the text. "turnctl show" lists the outputs of a turn. A result that the model was
+shown in full has no output.`,
 		Example: `  turnctl output k3v9x2m4q7ab
   turnctl output k3v9x2m4q7ab --slice 4000:8000
   turnctl output k3v9x2m4q7ab --raw > result.bin`,
@@ -40,8 +40,8 @@ is kept as that, and has no output.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&slice, "slice", "", "only the characters A:B; either may be left out")
-	cmd.Flags().BoolVar(&raw, "raw", false, "only the content, byte for byte")
+	cmd.Flags().StringVar(&slice, "slice", "", "only the characters A:B; either may be omitted")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the exact content")
 	return cmd
 }
 
@@ -62,23 +62,23 @@ func parseSpan(text string) (p span, err error) {
 		}
 	}
 	if !found || err != nil || p.from < 0 || p.to < 0 || to != "" && p.to < p.from {
-		return span{}, shell.Misused("--slice is %q: it must be A:B, two numbers of characters, the first not above the second", text)
+		return span{}, shell.Misused("--slice is %q: it must be A:B, two character positions, with A not above B", text)
 	}
 	return p, nil
 }
 
-// storedView is what programs read of an output.
+// storedView is the JSON output for a tool result.
 type storedView struct {
 	views.Output
 	Turn    turnkeeper.TurnID `json:"turn_id"`
 	Content *string           `json:"content"` // null: binary
-	Shown   string            `json:"shown"`   // to the model
+	Shown   string            `json:"shown"`   // what the model was shown
 }
 
 func showOutput(ctx context.Context, s *shell.Session, store *operate.Store, id turnkeeper.OutputID, p span, raw bool) error {
 	o, err := store.FindOutput(ctx, id)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return shell.NotFound(`there is no output %q: "turnctl show" names those of a turn`, string(id))
+		return shell.NotFound(`there is no output %q: "turnctl show" lists those of a turn`, string(id))
 	}
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func showOutput(ctx context.Context, s *shell.Session, store *operate.Store, id 
 	return s.Print(view, func() { output(s.Out, o, text, shown) })
 }
 
-// of is the part of a text; of binary content nothing.
+// of returns the part of a text, or "" for binary content.
 func (p span) of(ctx context.Context, store *operate.Store, o turnkeeper.Output) (string, error) {
 	if o.Bytes != nil {
 		return "", nil
@@ -124,7 +124,7 @@ func writeBinary(ctx context.Context, s *shell.Session, store *operate.Store, id
 	return err
 }
 
-// shownFor is what the model was shown as the result of the output's call.
+// shownFor returns what the model was shown as the result of the output's call.
 func shownFor(ctx context.Context, store *operate.Store, o turnkeeper.Output) (string, error) {
 	view, err := store.ViewTurn(ctx, o.TurnID)
 	if err != nil {
@@ -162,8 +162,8 @@ func output(s *term.Screen, o turnkeeper.Output, text, shown string) {
 	s.Line("%s", term.Plain(text))
 }
 
-// shownEnds is the beginning and the end of what the model was shown: the end
-// says what was left out.
+// shownEnds returns the beginning and the end of what the model was shown. The
+// end says what was cut.
 func shownEnds(shown string) string {
 	const ends = 300
 	chars := []rune(shown)

@@ -6,15 +6,15 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// pairs prints names with their values beside them.
+// pairs prints names and values in two columns.
 type pairs struct {
 	*term.Screen
 	indent string
 	width  int // of the names' column
 }
 
-// add prints one pair. The value is printed as it is; further lines stand
-// below the first.
+// add prints a pair, with further lines of the value below the first. It does
+// not escape the value.
 func (p pairs) add(name string, lines ...string) {
 	for _, line := range lines {
 		pad := strings.Repeat(" ", max(p.width-term.Width(name), 1))

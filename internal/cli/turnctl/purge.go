@@ -23,17 +23,17 @@ type purgedView struct {
 func purgeCommand(s *shell.Session) *cobra.Command {
 	var scope operate.PurgeScope
 	cmd := &cobra.Command{
-		Use: "purge", Short: "Remove closed messages for good, with all that belongs to them", Args: cobra.NoArgs,
-		Long: `Remove closed messages for good, with their turns, replies, tool results, events
-and jobs: those of --agent, of one --conversation of it, or those closed for
-longer than --older-than; where several are given, those that fit all. What is
-open is never touched: workers may run meanwhile. Nor is a message whose reply is
-still to be pushed to a webhook, unless --undelivered is given. It goes in batches,
-may be broken off, and does nothing when it is repeated. --dry-run only counts.
+		Use: "purge", Short: "Delete closed messages and everything that belongs to them", Args: cobra.NoArgs,
+		Long: `Delete closed messages with their turns, replies, tool results, events and jobs:
+those of --agent, of one --conversation of it, or those closed for longer than
+--older-than; several flags select the messages that match all. Open messages are
+never deleted, so workers may run. Nor is a message with a reply not yet delivered
+to a webhook, unless --undelivered is given. It deletes in batches; you can
+interrupt and repeat it. --dry-run only counts.
 
-What stays: agents, their definitions and schedules, leases (so that a token
-never starts again), the spend of days, and an agent's notes unless --notes is
-given. An idempotency key of a removed message is free again.
+It keeps agents, their definitions and schedules, leases (so tokens keep growing),
+daily spend, and an agent's notes unless --notes is given. The idempotency key of
+a deleted message can be used again.
 
 ` + shell.ExitHelp,
 		Example: `  turnctl purge --older-than 720h --dry-run
@@ -51,38 +51,38 @@ given. An idempotency key of a removed message is free again.
 				if err != nil {
 					return err
 				}
-				return s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes}, func() { tellPurged(s, scope.Dry, done) })
+				return s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes}, func() { printPurged(s, scope.Dry, done) })
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&scope.Agent, "agent", "", "of this agent")
 	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent")
-	shell.DurationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, as 720h")
-	f.BoolVar(&scope.Notes, "notes", false, "the notes of --agent too")
-	f.BoolVar(&scope.Undelivered, "undelivered", false, "those too whose reply is still to be pushed to a webhook")
-	f.BoolVar(&scope.Dry, "dry-run", false, "count, and remove nothing")
+	shell.DurationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, such as 720h")
+	f.BoolVar(&scope.Notes, "notes", false, "also the notes of --agent")
+	f.BoolVar(&scope.Undelivered, "undelivered", false, "also messages with a reply not yet delivered to a webhook")
+	f.BoolVar(&scope.Dry, "dry-run", false, "only count")
 	return cmd
 }
 
-// checkScope refuses a purge that would remove more than was meant.
+// checkScope refuses a scope that is probably wider than intended.
 func checkScope(scope operate.PurgeScope, aged bool) error {
 	switch {
 	case scope.Agent == "" && !aged:
-		return shell.Misused("say what to remove: --agent, --agent with --conversation, or --older-than")
+		return shell.Misused("give --agent, --agent with --conversation, or --older-than")
 	case scope.Agent == "" && scope.Conversation != "":
 		return shell.Misused("--conversation needs --agent: conversations belong to an agent")
 	case scope.Agent == "" && scope.Notes:
 		return shell.Misused("--notes needs --agent")
 	case scope.Notes && (scope.Conversation != "" || aged):
-		return shell.Misused("--notes goes with --agent alone: notes belong to no conversation and have no age")
+		return shell.Misused("--notes goes only with --agent: notes have no conversation and no age")
 	case aged && scope.OlderThan < time.Second:
-		return shell.Misused("--older-than is %s: it must be 1s at least", scope.OlderThan)
+		return shell.Misused("--older-than is %s: it must be at least 1s", scope.OlderThan)
 	}
 	return nil
 }
 
-func tellPurged(s *shell.Session, dry bool, done operate.Purged) {
+func printPurged(s *shell.Session, dry bool, done operate.Purged) {
 	verb := "removed"
 	if dry {
 		verb = "would be removed"

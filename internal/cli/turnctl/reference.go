@@ -14,9 +14,9 @@ import (
 
 const referenceHead = `# turnctl
 
-<!-- Written by make generate from the commands' own --help. -->
+<!-- Written by make generate from the commands' --help. -->
 
-` + "`turnctl COMMAND --help`" + ` says the same. Text is for people; ` + "`-o json`" + ` is for programs.
+` + "`turnctl COMMAND --help`" + ` prints the same. Text is for people; ` + "`-o json`" + ` is for programs.
 
 ## Completion in the shell
 
@@ -26,11 +26,11 @@ turnctl completion zsh > "${fpath[1]}/_turnctl" # zsh
 turnctl completion fish > ~/.config/fish/completions/turnctl.fish
 ` + "```" + `
 
-` + "`turnctl completion bash --help`" + ` tells how to keep it. Ids and names of the database are completed too: turns,
-messages, agents, conversations, schedules, webhooks, tokens, tools. ` + "`enqueue --completion bash`" + ` prints the script of enqueue.
+` + "`turnctl completion bash --help`" + ` says how to install it permanently. Completion includes ids and names from the database:
+turns, messages, agents, conversations, schedules, webhooks, tokens, tools. ` + "`enqueue --completion bash`" + ` prints the script of enqueue.
 `
 
-// Reference is the reference of turnctl, in Markdown, from what its --help says.
+// Reference returns docs/turnctl.md, made from the --help of all commands.
 func Reference() string {
 	var b strings.Builder
 	b.WriteString(referenceHead)
@@ -50,7 +50,7 @@ func Reference() string {
 // referenceColumns is the width of the flags' help.
 const referenceColumns = 100
 
-// referenceOf is the section of a command. Flags of settings are told once.
+// referenceOf returns the section of a command. Only the root's section lists the flags of settings.
 func referenceOf(cmd *cobra.Command) string {
 	var text bytes.Buffer
 	if cmd.Long != "" {

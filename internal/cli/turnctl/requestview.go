@@ -15,8 +15,8 @@ import (
 	"turnkeeper/internal/database"
 )
 
-// request says what of the context window a round's request took, and what was
-// done to make it fit.
+// request prints how a round's request used the context window, and what was
+// omitted to make it fit.
 func (p *turnPage) request(r *turnkeeper.Recipe) {
 	if r == nil {
 		return
@@ -57,10 +57,10 @@ func (p *turnPage) fitted(r *turnkeeper.Recipe) {
 		p.dimmed("fitted: " + strings.Join(done, " · "))
 	}
 	if r.Compacted > 0 {
-		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf("cut down to %s tokens: the provider had refused a longer request", count(r.Compacted))))
+		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf("shortened to %s tokens: the provider had refused a longer request", count(r.Compacted))))
 	}
 	if r.Cut {
-		p.Line("     %s", p.Paint(term.Warned, "the provider seems to have cut this request: it counted far fewer tokens than were sent"))
+		p.Line("     %s", p.Paint(term.Warned, "the provider seems to have truncated this request: it counted far fewer tokens than were sent"))
 	}
 }
 
@@ -72,7 +72,7 @@ func (p *turnPage) dimmed(text string) {
 
 func count(n int) string { return term.Thousands(int64(n)) }
 
-// sentView is what programs read of a rebuilt request.
+// sentView is the JSON output for a rebuilt request.
 type sentView struct {
 	TurnID     turnkeeper.TurnID `json:"turn_id"`
 	Round      int               `json:"round"`
@@ -82,7 +82,7 @@ type sentView struct {
 	Body       string            `json:"body"`
 }
 
-// showRequest prints the request of a round as it was sent, and nothing else.
+// showRequest prints only the request of a round, as it was sent.
 func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		view, err := findTurn(ctx, db.Store, turn)
@@ -94,13 +94,13 @@ func showRequest(ctx context.Context, s *shell.Session, turn turnArg, round int)
 		case errors.Is(err, prompt.ErrNoRound):
 			return shell.NotFound("turn %d has no answered round %d: it has %d", view.Turn.ID, round, len(view.Rounds))
 		case err != nil:
-			return fmt.Errorf("the request of round %d of turn %d cannot be rebuilt: %w", round, view.Turn.ID, err)
+			return fmt.Errorf("cannot rebuild the request of round %d of turn %d: %w", round, view.Turn.ID, err)
 		}
 		if err := printRequest(s, sent); err != nil || sent.Exact {
 			return err
 		}
-		return shell.Exit(shell.ExitFailure, fmt.Errorf("this is not what was sent, byte for byte: it has %d bytes and the SHA-256 %s, what was sent had %d and %s "+
-			"(a secret that is masked where it is stored is the usual reason)", len(sent.Body), sent.SHA256, sent.Recipe.Bytes, sent.Recipe.SHA256))
+		return shell.Exit(shell.ExitFailure, fmt.Errorf("this differs from the sent request: it has %d bytes and the SHA-256 %s, the sent one had %d and %s "+
+			"(usually because a secret is masked in the database)", len(sent.Body), sent.SHA256, sent.Recipe.Bytes, sent.Recipe.SHA256))
 	})
 }
 

@@ -17,49 +17,49 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A retiredView is an agent with what was cancelled of it.
+// A retiredView is the JSON output of retire and restore.
 type retiredView struct {
 	views.Agent
-	Cancelled int `json:"cancelled"` // messages that waited
+	Cancelled int `json:"cancelled"` // waiting messages that were cancelled
 }
 
 func retireCommand(s *shell.Session) *cobra.Command {
 	var cancelWaiting bool
 	cmd := &cobra.Command{
-		Use: "retire NAME", Short: "Have an agent take no new messages", Args: shell.ExactArgs(1),
-		Long: `Have an agent take no new messages: who sends one is told. Its schedules do not
-run. It lasts over restarts, also of workers that have the agent's file, until
-"turnctl agents restore NAME".
+		Use: "retire NAME", Short: "Make an agent refuse new messages", Args: shell.ExactArgs(1),
+		Long: `Make an agent refuse new messages, with an error for the sender, and stop its
+schedules. This persists over restarts, also of workers that have the agent's
+file, until "turnctl agents restore NAME".
 
-Turns that have begun go on. Messages that wait stay and wait; with
---cancel-waiting they are cancelled, each with a reply, as by "turnctl cancel
---message". What turns of other agents give it as their sub-agent it still does:
-take it out of their sub_agents to end that. A repeat does nothing more.`,
+Running turns continue. Waiting messages stay in the inbox; --cancel-waiting
+cancels them, each with a reply, like "turnctl cancel --message". The agent still
+works as a sub-agent of other agents: remove it from their sub_agents to end that.
+Repeating the command does nothing.`,
 		Example: `  turnctl agents retire clerk
   turnctl agents retire clerk --cancel-waiting`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withAgent(cmd.Context(), s, args[0], func(ctx context.Context, store *operate.Store) error {
 				if err := store.RetireAgent(ctx, args[0]); err != nil || !cancelWaiting {
-					return tellRetired(ctx, s, store, args[0], 0, err)
+					return printRetired(ctx, s, store, args[0], 0, err)
 				}
 				n, err := store.CancelWaiting(ctx, args[0], "the agent was retired")
-				return tellRetired(ctx, s, store, args[0], n, err)
+				return printRetired(ctx, s, store, args[0], n, err)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&cancelWaiting, "cancel-waiting", false, "cancel its messages that wait")
+	cmd.Flags().BoolVar(&cancelWaiting, "cancel-waiting", false, "cancel its waiting messages")
 	return cmd
 }
 
 func restoreCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "restore NAME", Short: "Have a retired agent take messages again", Args: shell.ExactArgs(1),
-		Long: `Have a retired agent take messages again. Messages that wait are handled, and its
-schedules go on from their next slots. A repeat does nothing more.`,
+		Use: "restore NAME", Short: "Make a retired agent accept messages again", Args: shell.ExactArgs(1),
+		Long: `Make a retired agent accept messages again. It handles waiting messages, and its
+schedules continue with their next slots. Repeating the command does nothing.`,
 		Example: `  turnctl agents restore clerk`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withAgent(cmd.Context(), s, args[0], func(ctx context.Context, store *operate.Store) error {
-				return tellRetired(ctx, s, store, args[0], 0, store.RestoreAgent(ctx, args[0]))
+				return printRetired(ctx, s, store, args[0], 0, store.RestoreAgent(ctx, args[0]))
 			})
 		},
 	}
@@ -78,8 +78,8 @@ func withAgent(ctx context.Context, s *shell.Session, name string, f func(contex
 	})
 }
 
-// tellRetired says how the agent stands after a change that ended with err.
-func tellRetired(ctx context.Context, s *shell.Session, store *operate.Store, name string, cancelled int, err error) error {
+// printRetired prints the agent's state after a change, or returns the change's error.
+func printRetired(ctx context.Context, s *shell.Session, store *operate.Store, name string, cancelled int, err error) error {
 	if err != nil {
 		return err
 	}
@@ -94,15 +94,15 @@ func tellRetired(ctx context.Context, s *shell.Session, store *operate.Store, na
 	a := all[i]
 	return s.Print(retiredView{views.OfAgent(a), cancelled}, func() {
 		if a.RetiredAt.IsZero() {
-			s.Out.Line("%s takes messages", name)
+			s.Out.Line("%s accepts messages", name)
 			return
 		}
-		s.Out.Line("%s is retired: it takes no new messages, and its schedules do not run", name)
+		s.Out.Line("%s is retired: it refuses new messages, and its schedules do not run", name)
 		if cancelled > 0 {
 			s.Out.Line("%s cancelled", term.Plural(cancelled, "message"))
 		}
 		if a.LeftWaiting > 0 {
-			s.Out.Line("%s", fmt.Sprintf(`%s still waiting: "turnctl inbox --agent %s --state waiting" lists them, "turnctl agents restore %s" lets them be handled, --cancel-waiting cancels them`,
+			s.Out.Line("%s", fmt.Sprintf(`%s still waiting: "turnctl inbox --agent %s --state waiting" lists them, "turnctl agents restore %s" makes the agent handle them, --cancel-waiting cancels them`,
 				term.Plural(a.LeftWaiting, "message"), name, name))
 		}
 	})

@@ -24,21 +24,20 @@ func retryCommand(s *shell.Session) *cobra.Command {
 	var since time.Duration
 	var scope operate.FailedScope
 	cmd := &cobra.Command{
-		Use: "retry MESSAGE | --turn TURN | --failed", Short: "Try a message, or all that failed, again", Args: shell.AtMostOneArg,
-		Long: `Try a message again. One that failed for good is put into the inbox once more,
-as a new message in the same conversation: a message has one reply, and it has
-it. A repeat names the same new message. One that waits for its time, because an
-attempt failed or a budget was used up, is due now.
+		Use: "retry MESSAGE | --turn TURN | --failed", Short: "Retry a message, or all failed messages", Args: shell.AtMostOneArg,
+		Long: `Retry a message. A failed message already has its one reply, so it is enqueued
+again as a new message in the same conversation. Repeating the command returns the
+same new message. A message that waits because an attempt failed or a budget was
+spent becomes due now.
 
-A message whose turn was degraded or cancelled may have had effects already, and
-another try may have them again: "turnctl explain" tells which calls ran. It is
-tried again with --anyway only. One that was cancelled while it waited in the
-inbox has had none.
+A message whose turn was degraded or cancelled may have had effects, which a retry
+may repeat: "turnctl explain" lists the calls that ran. It is retried only with
+--anyway. A message that was cancelled while it waited in the inbox had no effects.
 
-With --failed all messages that failed for good are put into the inbox once more,
-oldest first, but those that were before: all of them, or those that failed within
---since, of one --agent, or by one --error-class (overloaded, auth, bad_output and
-others: "turnctl show" names that of a turn).
+With --failed all failed messages that were not retried before are enqueued again,
+oldest first: all of them, or those that failed within --since, of one --agent, or
+with one --error-class ("turnctl show" prints that of a turn): one of
+` + strings.Join(errorClasses(), ", ") + `.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl retry 12
@@ -49,6 +48,9 @@ others: "turnctl show" names that of a turn).
 				if len(args) > 0 || cmd.Flags().Changed("turn") || anyway {
 					return shell.Misused("--failed goes with --since, --agent and --error-class only")
 				}
+				if err := shell.OneOf("--error-class", scope.ErrorClass, errorClasses()); err != nil {
+					return err
+				}
 				if turn.agent != "" {
 					scope.Agents = []string{turn.agent}
 				}
@@ -58,7 +60,7 @@ others: "turnctl show" names that of a turn).
 				return shell.Misused("--since and --error-class go with --failed")
 			}
 			if turn.agent != "" && !cmd.Flags().Changed("turn") {
-				return shell.Misused("--agent goes with --failed, or with --turn latest")
+				return shell.Misused("--agent goes only with --failed, or with --turn latest")
 			}
 			if (len(args) == 1) == cmd.Flags().Changed("turn") {
 				return shell.Misused("give a message, or --turn with one of its turns")
@@ -66,17 +68,17 @@ others: "turnctl show" names that of a turn).
 			return retry(cmd.Context(), s, strings.Join(args, ""), turn, anyway)
 		},
 	}
-	cmd.Flags().StringVar(&turn.name, "turn", "", "the message of this turn: its id, or \"latest\"")
-	cmd.Flags().BoolVar(&anyway, "anyway", false, "also where effects may happen twice")
+	cmd.Flags().StringVar(&turn.name, "turn", "", "the message of this turn: an id, or \"latest\"")
+	cmd.Flags().BoolVar(&anyway, "anyway", false, "also if effects may happen twice")
 	f := cmd.Flags()
-	f.BoolVar(&failed, "failed", false, "all messages that failed for good")
+	f.BoolVar(&failed, "failed", false, "all failed messages that were not retried before")
 	shell.DurationFlag(f, &since, "since", 0, "with --failed: only those that failed within this time; 0: at any time")
 	f.StringVar(&turn.agent, "agent", "", "with --failed: only of this agent; with --turn latest: its newest turn")
-	f.StringVar(&scope.ErrorClass, "error-class", "", "with --failed: only those whose last turn failed by this")
+	f.StringVar(&scope.ErrorClass, "error-class", "", "with --failed: only those whose last turn failed with this class")
 	return cmd
 }
 
-// retryFailed puts all failed messages of a scope into the inbox again.
+// retryFailed enqueues all failed messages of a scope again.
 func retryFailed(ctx context.Context, s *shell.Session, scope operate.FailedScope, since time.Duration) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		for _, agent := range scope.Agents {
@@ -93,14 +95,14 @@ func retryFailed(ctx context.Context, s *shell.Session, scope operate.FailedScop
 		}
 		all, err := db.Store.RetryFailed(ctx, scope)
 		if err != nil {
-			return fmt.Errorf("%d messages were put into the inbox again, then: %w", len(all), err)
+			return fmt.Errorf("%d messages were enqueued again, then: %w", len(all), err)
 		}
 		return s.Print(views.OfBulkRetried(all), func() {
 			for _, r := range all {
-				s.Out.Line("message %d of %s is tried again as message %d", r.Message, r.Agent, r.As)
+				s.Out.Line("message %d of %s is retried as message %d", r.Message, r.Agent, r.As)
 			}
 			if len(all) == 0 {
-				s.Err.Line("no such message is left to try again")
+				s.Err.Line("no such message to retry")
 			}
 		})
 	})
@@ -117,28 +119,28 @@ func retry(ctx context.Context, s *shell.Session, message string, turn turnArg, 
 		case errors.Is(err, turnkeeper.ErrNotFound):
 			return shell.NotFound(`there is no message %d: "turnctl inbox" lists them`, id)
 		case errors.Is(err, operate.ErrMayRepeatEffects):
-			return shell.Refused(fmt.Errorf(`%w; look at "turnctl explain", and give --anyway if that does no harm`, err))
+			return shell.Refused(fmt.Errorf(`%w; check with "turnctl explain", and give --anyway if that does no harm`, err))
 		case errors.Is(err, turnkeeper.ErrWrongState), errors.Is(err, turnkeeper.ErrAgentRetired):
 			return shell.Refused(err)
 		case err != nil:
 			return err
 		}
-		return s.Print(views.OfRetried(id, done), func() { tellRetried(s, id, done) })
+		return s.Print(views.OfRetried(id, done), func() { printRetried(s, id, done) })
 	})
 }
 
-func tellRetried(s *shell.Session, id turnkeeper.MessageID, done operate.Retried) {
+func printRetried(s *shell.Session, id turnkeeper.MessageID, done operate.Retried) {
 	switch {
 	case done.DueNow:
 		s.Out.Line("message %d is due now", id)
 	case done.Repeat:
-		s.Out.Line("message %d was put into the inbox again before, as message %d", id, done.Message)
+		s.Out.Line("message %d was retried before, as message %d", id, done.Message)
 	default:
-		s.Out.Line("message %d is tried again as message %d", id, done.Message)
+		s.Out.Line("message %d is retried as message %d", id, done.Message)
 	}
 }
 
-// messageNamed is a message by its own id or by one of its turns.
+// messageNamed returns a message by its id or by one of its turns.
 func messageNamed(ctx context.Context, store *operate.Store, message string, turn turnArg) (turnkeeper.MessageID, error) {
 	if turn.name != "" {
 		view, err := findTurn(ctx, store, turn)
@@ -146,7 +148,7 @@ func messageNamed(ctx context.Context, store *operate.Store, message string, tur
 	}
 	id, err := strconv.ParseInt(message, 10, 64)
 	if err != nil || id < 1 {
-		return 0, shell.Misused("%q is no message: give its id", message)
+		return 0, shell.Misused("%q is not a message: give an id", message)
 	}
 	return turnkeeper.MessageID(id), nil
 }

@@ -16,11 +16,11 @@ import (
 )
 
 func schedulerCommand(s *shell.Session) *cobra.Command {
-	status := func(cmd *cobra.Command, _ []string) error { return steerScheduler(cmd.Context(), s, nil) }
+	status := func(cmd *cobra.Command, _ []string) error { return changeScheduler(cmd.Context(), s, nil) }
 	cmd := &cobra.Command{
-		Use: "scheduler", Short: "See, pause or tune the scheduler", Args: cobra.NoArgs,
-		Long: `See, pause or tune the scheduler of this database. A paused scheduler hands out
-no turns; what runs goes on, and messages are accepted. All of it lasts over
+		Use: "scheduler", Short: "Show, pause or tune the scheduler", Args: cobra.NoArgs,
+		Long: `Show, pause or tune the scheduler of this database. A paused scheduler grants no
+turns; running turns continue, and messages are accepted. Changes persist over
 restarts.`,
 		Example: `  turnctl scheduler pause "the provider is down"
   turnctl scheduler resume
@@ -28,15 +28,15 @@ restarts.`,
 		RunE: status,
 	}
 	cmd.AddCommand(
-		&cobra.Command{Use: "status", Short: "How the scheduler stands", Args: cobra.NoArgs, RunE: status},
+		&cobra.Command{Use: "status", Short: "Show the state of the scheduler", Args: cobra.NoArgs, RunE: status},
 		&cobra.Command{
-			Use: "pause REASON", Short: "Hand out no more turns", Args: shell.SomeArgs,
+			Use: "pause REASON", Short: "Stop granting turns", Args: shell.SomeArgs,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				reason := strings.TrimSpace(strings.Join(args, " "))
 				if reason == "" {
-					return shell.Misused("say why the scheduler is paused: others will ask")
+					return shell.Misused("give a reason for the pause, for other operators")
 				}
-				return steerScheduler(cmd.Context(), s, func(store *operate.Store) error {
+				return changeScheduler(cmd.Context(), s, func(store *operate.Store) error {
 					return store.PauseScheduler(cmd.Context(), strings.ToValidUTF8(reason, "\uFFFD"))
 				})
 			},
@@ -50,16 +50,16 @@ restarts.`,
 func resumeSchedulerCommand(s *shell.Session) *cobra.Command {
 	var now bool
 	cmd := &cobra.Command{
-		Use: "resume", Short: "Hand out turns again", Args: cobra.NoArgs,
-		Long: `Hand out turns again.
+		Use: "resume", Short: "Grant turns again", Args: cobra.NoArgs,
+		Long: `Grant turns again.
 
-After a promotion of a standby, a restore, or a step of the database's clock the
-scheduler holds off by itself for one lease (lease_ttl, 4 minutes): until then a
-turn that the database does not know of may still run. --now ends that. Use it
-only if the database has lost no commit (a planned switchover, a standby that
-was synchronous), or if all workers were restarted since.`,
+After the promotion of a standby, a restore, or a step of the database's clock, the
+scheduler holds off by itself for one lease_ttl (4 minutes): until then a turn that
+the database does not know may still run. --now ends that. Use it only if the
+database has lost no commit (a planned switchover, a synchronous standby), or if
+all workers have been restarted since.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return steerScheduler(cmd.Context(), s, func(store *operate.Store) error {
+			return changeScheduler(cmd.Context(), s, func(store *operate.Store) error {
 				if now {
 					if err := store.EndHold(cmd.Context()); err != nil {
 						return err
@@ -69,7 +69,7 @@ was synchronous), or if all workers were restarted since.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&now, "now", false, "do not wait for a hold-off to end; read above when that is safe")
+	cmd.Flags().BoolVar(&now, "now", false, "end a hold-off; see above when that is safe")
 	return cmd
 }
 
@@ -88,19 +88,19 @@ func setSchedulerCommand(s *shell.Session) *cobra.Command {
 			case dispatchesGiven && (dispatches < 1 || dispatches > 10_000):
 				return shell.Misused("--max-dispatches is %d: it must be 1 to 10000", dispatches)
 			}
-			return steerScheduler(cmd.Context(), s, func(store *operate.Store) error {
+			return changeScheduler(cmd.Context(), s, func(store *operate.Store) error {
 				return store.SetScheduler(cmd.Context(), poll, dispatches)
 			})
 		},
 	}
-	shell.DurationFlag(cmd.Flags(), &poll, "poll-interval", 0, "how often to look for work that no notification told of, 10ms to 1h")
-	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0, "turns that one tick hands out, 1 to 10000")
+	shell.DurationFlag(cmd.Flags(), &poll, "poll-interval", 0, "how often to look for work without a notification, 10ms to 1h")
+	cmd.Flags().IntVar(&dispatches, "max-dispatches", 0, "the maximum number of turns that one tick grants, 1 to 10000")
 	return cmd
 }
 
-// steerScheduler changes the scheduler, if there is a change, and shows how it
-// stands.
-func steerScheduler(ctx context.Context, s *shell.Session, change func(*operate.Store) error) error {
+// changeScheduler applies a change, unless it is nil, and prints the
+// scheduler's state.
+func changeScheduler(ctx context.Context, s *shell.Session, change func(*operate.Store) error) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		if change != nil {
 			if err := change(db.Store); err != nil {
@@ -115,8 +115,8 @@ func steerScheduler(ctx context.Context, s *shell.Session, change func(*operate.
 	})
 }
 
-// tellPaused tells people above a list that the scheduler hands out no turns.
-func tellPaused(ctx context.Context, s *shell.Session, store *operate.Store) error {
+// printPause warns, above a text list, that the scheduler grants no turns.
+func printPause(ctx context.Context, s *shell.Session, store *operate.Store) error {
 	if s.JSON() {
 		return nil
 	}
@@ -127,7 +127,7 @@ func tellPaused(ctx context.Context, s *shell.Session, store *operate.Store) err
 	return err
 }
 
-// showPause is a line on a scheduler that hands out no turns.
+// showPause prints a line if the scheduler is paused or holds off.
 func showPause(s *term.Screen, c term.Clock, set operate.SchedulerSettings) {
 	switch {
 	case !set.PausedAt.IsZero():
@@ -138,7 +138,7 @@ func showPause(s *term.Screen, c term.Clock, set operate.SchedulerSettings) {
 }
 
 func showScheduler(s *term.Screen, c term.Clock, set operate.SchedulerSettings) {
-	state := s.Paint(term.Good, "hands out turns")
+	state := s.Paint(term.Good, "running")
 	if !set.HoldUntil.IsZero() && set.HoldUntil.After(c.Now) {
 		state = s.Paint(term.Warned, "holds off until "+c.At(set.HoldUntil)) + ": " + term.OneLine(set.HoldReason, 0)
 	}

@@ -3,6 +3,7 @@ package turnctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,16 +20,16 @@ import (
 
 func schedulesCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "schedules", Short: "List schedules, pause them, run one now, or change when they come due", Args: cobra.NoArgs,
+		Use: "schedules", Short: "List schedules, pause them, run one now, or change their times", Args: cobra.NoArgs,
 		Long: `List schedules. A schedule is named AGENT/NAME, or AGENT for its schedule
-"default". What is changed here lasts over restarts and over changes of the
-agent's file.`,
+"default". Changes made here persist over restarts and over changes of the agent's
+file.`,
 		Example: `  turnctl schedules pause watcher
   turnctl schedules set watcher/nightly "30 2 * * *"
   turnctl schedules reset watcher/nightly     back to the agent's file`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Schedule, error) {
-				if err := tellPaused(ctx, s, store); err != nil {
+				if err := printPause(ctx, s, store); err != nil {
 					return nil, err
 				}
 				return store.Schedules(ctx)
@@ -38,10 +39,10 @@ agent's file.`,
 	}
 	cmd.AddCommand(
 		pauseScheduleCommand(s),
-		changeSchedule(s, "resume AGENT[/NAME]", "Let a schedule go on from its next slot", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
+		changeSchedule(s, "resume AGENT[/NAME]", "Resume a schedule from its next slot", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
 			return store.PauseSchedule(ctx, to.agent, to.name, false, "")
 		}),
-		changeSchedule(s, "set AGENT[/NAME] CRON", "Change when a schedule comes due", 2, setSchedule),
+		changeSchedule(s, "set AGENT[/NAME] CRON", "Change the times of a schedule", 2, setSchedule),
 		changeSchedule(s, "reset AGENT[/NAME]", "Go back to the schedule of the agent's file", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
 			return store.OverrideSchedule(ctx, to.agent, to.name, "")
 		}),
@@ -55,7 +56,7 @@ func pauseScheduleCommand(s *shell.Session) *cobra.Command {
 	cmd := changeSchedule(s, "pause AGENT[/NAME]", "Stop a schedule", 1, func(ctx context.Context, store *operate.Store, to target, _ []string) error {
 		return store.PauseSchedule(ctx, to.agent, to.name, true, strings.TrimSpace(reason))
 	})
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for other operators")
+	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for other operators")
 	return cmd
 }
 
@@ -84,7 +85,7 @@ func showSchedules(s *term.Screen, c term.Clock, schedules []turnkeeper.Schedule
 	t.Print(s)
 }
 
-// A target is the schedule that a command is about.
+// A target names the schedule of a command.
 type target struct{ agent, name string }
 
 func parseTarget(text string) (target, error) {
@@ -93,18 +94,18 @@ func parseTarget(text string) (target, error) {
 		name = "default"
 	}
 	if err := turnkeeper.CheckAgentName(agent); err != nil {
-		return target{}, shell.Misused("%q is no schedule: write AGENT or AGENT/NAME; %w", text, err)
+		return target{}, shell.Misused("%q is not a schedule: give AGENT or AGENT/NAME; %w", text, err)
 	}
 	if name == "" {
-		return target{}, shell.Misused("%q is no schedule: write AGENT or AGENT/NAME", text)
+		return target{}, shell.Misused("%q is not a schedule: give AGENT or AGENT/NAME", text)
 	}
 	return target{agent, name}, nil
 }
 
 func (t target) String() string { return t.agent + "/" + t.name }
 
-// changeSchedule is a command that changes one schedule and shows what came of
-// it.
+// changeSchedule returns a command that changes one schedule and prints the
+// result.
 func changeSchedule(s *shell.Session, use, short string, args int, change func(context.Context, *operate.Store, target, []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: shell.ExactArgs(args),
@@ -148,13 +149,16 @@ func findSchedule(ctx context.Context, store *operate.Store, which target) (turn
 	return turnkeeper.Schedule{}, turnkeeper.ErrNotFound
 }
 
-// runSchedule puts the message of a schedule into the inbox.
+// runSchedule returns the command that enqueues the message of a schedule.
 func runSchedule(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "run AGENT[/NAME]", Short: "Run a schedule now, beside its slots", Args: shell.ExactArgs(1),
-		Long: `Put the message of a schedule into the inbox now. When it comes due by itself
-does not change, and a schedule that is paused runs too. Where a message of the
-schedule waits already, that is the run.`,
+		Use: "run AGENT[/NAME]", Short: "Run a schedule now, in addition to its slots", Args: shell.ExactArgs(1),
+		Long: `Enqueue the message of a schedule now. This does not change its next slot, and works
+for a paused schedule too. If a message of the schedule is already waiting, the
+command enqueues no other. A schedule that has ended, because its agent's file no
+longer has it, cannot be run.
+
+` + shell.RefusedHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			which, err := parseTarget(args[0])
 			if err != nil {
@@ -163,14 +167,14 @@ schedule waits already, that is the run.`,
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				id, waiting, err := db.Store.RunSchedule(cmd.Context(), which.agent, which.name)
 				if errors.Is(err, turnkeeper.ErrNotFound) {
-					return shell.NotFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
+					return notRun(cmd.Context(), db.Store, which)
 				}
 				if err != nil {
 					return err
 				}
 				return s.Print(views.ScheduleRun{MessageID: id, Waiting: waiting}, func() {
 					if waiting {
-						s.Out.Line("message %d of the schedule waits already", id)
+						s.Out.Line("message %d of the schedule is already waiting", id)
 					} else {
 						s.Out.Line("message %d", id)
 					}
@@ -180,14 +184,25 @@ schedule waits already, that is the run.`,
 	}
 }
 
-// setSchedule changes when a schedule comes due.
+// notRun says why RunSchedule did not find a schedule: it has ended, or does not exist.
+func notRun(ctx context.Context, store *operate.Store, which target) error {
+	switch _, err := findSchedule(ctx, store, which); {
+	case err == nil:
+		return shell.Refused(fmt.Errorf("schedule %s has ended: the file of agent %s no longer has it", which, which.agent))
+	case !errors.Is(err, turnkeeper.ErrNotFound):
+		return err
+	}
+	return shell.NotFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
+}
+
+// setSchedule changes the times of a schedule.
 func setSchedule(ctx context.Context, store *operate.Store, to target, args []string) error {
 	if _, err := findSchedule(ctx, store, to); err != nil {
 		return err
 	}
 	cron, err := agentdef.ParseCron(args[0])
 	if err != nil {
-		return shell.Misused("the schedule is %q: %v", args[0], err)
+		return shell.Misused("CRON is %q: %v", args[0], err)
 	}
 	return store.OverrideSchedule(ctx, to.agent, to.name, cron)
 }

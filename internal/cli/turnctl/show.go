@@ -17,14 +17,14 @@ func showCommand(s *shell.Session) *cobra.Command {
 	var request int
 	var turn turnArg
 	cmd := &cobra.Command{
-		Use: "show ID|latest", Short: "Show all about a turn", Args: shell.ExactArgs(1),
-		Long: `Show all about a turn: what was asked and answered, how it ended, each model
-call, each tool call, and who held it when. The turn is named by its id, or
-"latest" (with --agent: of that agent). "turnctl inbox" tells the newest turn of a message.
+		Use: "show ID|latest", Short: "Show a turn in full", Args: shell.ExactArgs(1),
+		Long: `Show a turn: its message and reply, how it ended, each model call, each tool call,
+and its dispatches. Give its id, or "latest" (with --agent: of that agent).
+"turnctl inbox" lists the newest turn of each message.
 
---request R prints the request of round R, made again from the database, byte
-for byte as the model's endpoint got it, and nothing else. What was sent is known
-by its SHA-256: where the two differ, that is said and the exit code is 1.`,
+--request R prints only the request of round R, rebuilt from the database, byte for
+byte as it was sent to the model's endpoint. Its SHA-256 is compared with that of
+the sent request: if they differ, it prints an error and the exit code is 1.`,
 		Example: `  turnctl show latest
   turnctl show latest --agent clerk
   turnctl show 41 --full
@@ -41,7 +41,7 @@ by its SHA-256: where the two differ, that is said and the exit code is 1.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&full, "full", false, "whole arguments and results as the model was shown them, instead of previews")
+	cmd.Flags().BoolVar(&full, "full", false, "full arguments and results, as the model was shown them, instead of previews")
 	cmd.Flags().IntVar(&request, "request", 0, "only the request of this round, as it was sent")
 	turn.addAgent(cmd)
 	return cmd

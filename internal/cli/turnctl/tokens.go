@@ -24,10 +24,10 @@ func tokensCommand(s *shell.Session) *cobra.Command {
 		return list(s, cmd, look, viewToken, showTokens, "no tokens: the HTTP API answers this machine only")
 	}
 	cmd := &cobra.Command{
-		Use: "tokens", Short: "List, make and revoke tokens of the HTTP API", Args: cobra.NoArgs,
-		Long: `List, make and revoke tokens of the HTTP API. A token is printed once, when it is
-made: the database has only a hash of it. Who has lost one revokes it and makes
-another. What is revoked is refused from then on.`,
+		Use: "tokens", Short: "List, create and revoke tokens of the HTTP API", Args: cobra.NoArgs,
+		Long: `List, create and revoke tokens of the HTTP API. A token is printed only once, when it
+is created: the database stores a hash. If you lose a token, revoke it and create
+another. A revoked token is refused at once.`,
 		Example: `  turnctl tokens create shop --scopes send --agents clerk
   turnctl tokens create board --scopes read --expires 720h
   turnctl tokens revoke shop`,
@@ -47,7 +47,7 @@ another. What is revoked is refused from then on.`,
 func createTokenCommand(s *shell.Session) *cobra.Command {
 	t := operate.Token{}
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a token, and print it once", Args: shell.ExactArgs(1),
+		Use: "create NAME", Short: "Create a token, and print it once", Args: shell.ExactArgs(1),
 		Example: `  turnctl tokens create shop --scopes send --agents clerk
   turnctl tokens create board --scopes read --expires 720h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,23 +59,23 @@ func createTokenCommand(s *shell.Session) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringSliceVar(&t.Scopes, "scopes", nil, "what it may do, with commas between: "+strings.Join(views.Scopes(), ", "))
-	f.StringSliceVar(&t.Agents, "agents", nil, "the agents that it is for, with commas between; none: all")
-	shell.DurationFlag(f, &t.Lifetime, "expires", 0, "after how long it expires, such as 720h; 0: never")
+	f.StringSliceVar(&t.Scopes, "scopes", nil, "what it may do, separated by commas: "+strings.Join(views.Scopes(), ", "))
+	f.StringSliceVar(&t.Agents, "agents", nil, "the agents it may access, separated by commas; none: all")
+	shell.DurationFlag(f, &t.Lifetime, "expires", 0, "expires after this time, such as 720h; 0: never")
 	return cmd
 }
 
-// checkToken says what is wrong with a token that is to be made.
+// checkToken validates a new token.
 func checkToken(t operate.Token) error {
 	if err := turnkeeper.CheckAgentName(t.Name); err != nil {
 		return shell.Misused("the token's name %q: use at most %d of a-z, 0-9, _ and -, starting with a letter or digit", t.Name, turnkeeper.MaxNameLength)
 	}
 	if len(t.Scopes) == 0 {
-		return shell.Misused("say with --scopes what the token may do: %s", strings.Join(views.Scopes(), ", "))
+		return shell.Misused("--scopes is required: %s", strings.Join(views.Scopes(), ", "))
 	}
 	for _, scope := range t.Scopes {
 		if err := shell.OneOf("--scopes", scope, views.Scopes()); err != nil || scope == "" {
-			return shell.Misused("--scopes has %q: it must be of %s", scope, strings.Join(views.Scopes(), ", "))
+			return shell.Misused("--scopes has %q: it must be one of %s", scope, strings.Join(views.Scopes(), ", "))
 		}
 	}
 	for _, agent := range t.Agents {
@@ -95,7 +95,7 @@ func createToken(ctx context.Context, s *shell.Session, t operate.Token) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		made, secret, err := db.Store.CreateToken(ctx, t)
 		if errors.Is(err, operate.ErrTokenExists) {
-			return shell.Misused("there is a token %q: revoke it first, or take another name", t.Name)
+			return shell.Misused("token %q already exists: revoke it first, or use another name", t.Name)
 		}
 		if err != nil {
 			return err
@@ -103,7 +103,7 @@ func createToken(ctx context.Context, s *shell.Session, t operate.Token) error {
 		view := newTokenView{viewToken(made), secret}
 		return s.Print(view, func() {
 			s.Out.Line("%s", secret)
-			s.Err.Line("this is the only time that the token is shown; send it as Authorization: Bearer TOKEN")
+			s.Err.Line("the token is not shown again; send it as Authorization: Bearer TOKEN")
 		})
 	})
 }
@@ -130,7 +130,7 @@ type tokenView struct {
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute
 }
 
-// newTokenView is a token as it is shown once.
+// newTokenView is the JSON output of tokens create.
 type newTokenView struct {
 	tokenView
 	Token string `json:"token"`
@@ -141,7 +141,7 @@ func viewToken(t operate.Token) tokenView {
 }
 
 func showTokens(s *term.Screen, c term.Clock, tokens []operate.Token) {
-	t := term.NewTable("TOKEN", "SCOPES", "AGENTS", "MADE", "EXPIRES", "LAST USED")
+	t := term.NewTable("TOKEN", "SCOPES", "AGENTS", "CREATED", "EXPIRES", "LAST USED")
 	for _, token := range tokens {
 		agents := "all"
 		if token.Agents != nil {

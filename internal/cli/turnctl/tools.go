@@ -34,22 +34,22 @@ func callToolCommand(s *shell.Session) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: "call AGENT TOOL [JSON | -]", Short: "Run one tool once, with its settings, checks and limits", Args: cobra.RangeArgs(2, 3),
-		Long: `Run one tool of an agent's file here, once: with the tool's settings, what the agent
-may do (its root folder, private hosts, MCP servers), the check of arguments, the
-time that a call has, and the cut of long results. Arguments are a JSON object,
-or - to read it from standard input; none is {}. No turn knows of the call: it is
-in no journal, and no freshness, budget or guard against repeats applies to it.
+		Long: `Run one tool of an agent once, on this machine, with the tool's settings, the agent's
+permissions (root folder, private hosts, MCP servers), validation of arguments, the
+timeout, and truncation of long results. Arguments are a JSON object, or - to read
+it from standard input; the default is {}. The call belongs to no turn: it is not in
+a journal, and freshness, budgets and the guard against repeats do not apply.
 
-A tool with an effect (keyed or once) is run after a question only, or with --yes.
-Tools that read results of a turn cannot be called, nor can Go tools of a worker
-program of your own.
+A tool with an effect (keyed or once) runs only after a confirmation, or with --yes.
+You cannot call tools that read results of a turn, or Go tools of your own worker
+program.
 
-The result is printed as a model would be shown it, and how long it took on
+The result is printed as a model would be shown it; the duration is printed on
 standard error.
 
 ` + shell.ExitHelp + `
-  6  the question was not answered by yes: nothing was run
-  130  stopped by a signal before it was done`,
+  6  not confirmed: nothing was run
+  130  stopped by a signal before the end`,
 		Example: `  turnctl tools call clerk clock
   turnctl tools call clerk http_get '{"url": "https://example.com"}'
   turnctl tools call clerk post_letter - --yes < letter.json`,
@@ -58,26 +58,26 @@ standard error.
 			if arguments == "-" {
 				text, err := io.ReadAll(io.LimitReader(s.Stdin, shell.LargestMessage))
 				if err != nil {
-					return fmt.Errorf("the arguments cannot be read from standard input: %w", err)
+					return fmt.Errorf("cannot read the arguments from standard input: %w", err)
 				}
 				arguments = string(text)
 			}
 			return s.WithDatabase(cmd.Context(), func(cfg *config.Config, db *database.Database) error {
 				agent, err := setup.OpenAgentTools(cmd.Context(), cfg, db.Store, args[0], shell.NewLogger(cfg, s.Stderr))
 				if err != nil {
-					return unfound(err)
+					return lookupError(err)
 				}
 				defer agent.Close()
 				return callTool(cmd.Context(), s, agent, args[1], arguments, yes)
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "run it without a question, also where it has an effect")
+	cmd.Flags().BoolVar(&yes, "yes", false, "run a tool with an effect without confirmation")
 	return cmd
 }
 
-// unfound is the error with the code of what is not there.
-func unfound(err error) error {
+// lookupError returns the error with the exit code for an unknown agent or tool, or a wrong file.
+func lookupError(err error) error {
 	if errors.Is(err, setup.ErrAgents) {
 		return shell.Wrong(err)
 	}
@@ -87,7 +87,7 @@ func unfound(err error) error {
 	return err
 }
 
-// calledView is what programs read of a call.
+// calledView is the JSON output of tools call.
 type calledView struct {
 	Agent      string            `json:"agent"`
 	Tool       string            `json:"tool"`
@@ -96,7 +96,7 @@ type calledView struct {
 	Outcome    tools.Outcome     `json:"outcome"`
 	Result     string            `json:"result"` // as a model would be shown it
 	Cut        bool              `json:"cut"`
-	Chars      int64             `json:"chars"` // of the whole result
+	Chars      int64             `json:"chars"` // of the full result
 	Attached   []string          `json:"attached"`
 	DurationMs int64             `json:"duration_ms"`
 }
@@ -104,7 +104,7 @@ type calledView struct {
 func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, name, arguments string, yes bool) error {
 	spec, err := agent.Spec(name)
 	if err != nil {
-		return unfound(err)
+		return lookupError(err)
 	}
 	if secret, missing := agent.Missing(name); missing {
 		return shell.Misused("%s", secret.Problem)
@@ -145,7 +145,7 @@ func callTool(ctx context.Context, s *shell.Session, agent *setup.AgentTools, na
 func confirm(ctx context.Context, s *shell.Session, question string) error {
 	s.Err.Line("%s [y/N]", term.Plain(question))
 	answer := make(chan string, 1)
-	go func() { // it may wait for ever; the process ends
+	go func() { // may block until the process ends
 		text, _ := bufio.NewReader(s.Stdin).ReadString('\n')
 		answer <- strings.ToLower(strings.TrimSpace(text))
 	}()

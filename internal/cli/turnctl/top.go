@@ -18,7 +18,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// topWindow is what rates are taken over.
+// topWindow is the period of the counts of ended turns and tokens.
 const topWindow = time.Minute
 
 func topCommand(s *shell.Session) *cobra.Command {
@@ -27,12 +27,11 @@ func topCommand(s *shell.Session) *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use: "top", Short: "Watch the service: queue, running turns, lanes, workers", Args: cobra.NoArgs,
-		Long: `Watch the service in the terminal: how much waits and for how long, what ended in
-the last minute, models that are down, the workers, the open turns and the lanes.
-It is drawn anew every --interval. Keys: q or Ctrl-C ends it, the space bar looks at once, arrows,
-page keys, Home and End (or k, j, g and G) scroll. Where the output is no
-terminal, or with --once, it is printed once; -o json prints an object for each
-look.
+		Long: `Watch the service in the terminal: the queue and its age, what ended in the last
+minute, models that are down, open turns, lanes and workers. It refreshes every
+--interval. Keys: q or Ctrl-C quits, space refreshes at once, arrows, page keys, Home
+and End (or k, j, g and G) scroll. With --once, or if the output is not a terminal, it
+prints once; -o json prints one object per refresh.
 
 ` + shell.ExitHelp,
 		Example: `  turnctl top
@@ -51,23 +50,24 @@ look.
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "look once and end")
-	shell.DurationFlag(cmd.Flags(), &interval, "interval", 2*time.Second, "how often it looks again")
-	cmd.Flags().IntVar(&limit, "limit", 15, "open turns, and lanes, 1 to 100")
+	cmd.Flags().BoolVar(&once, "once", false, "print once and exit")
+	shell.DurationFlag(cmd.Flags(), &interval, "interval", 2*time.Second, "the refresh interval")
+	cmd.Flags().IntVar(&limit, "limit", 15, "the maximum number of open turns and of lanes, 1 to 100")
 	return cmd
 }
 
-// A sight is what top shows at one moment.
-type sight struct {
+// A topState is what top shows at one moment.
+type topState struct {
 	operate.Figures
-	Down      []turnkeeper.ModelHealth // of the models that agents ask
+	Down      []turnkeeper.ModelHealth // used models that are down
 	Scheduler operate.SchedulerSettings
 	Workers   []turnkeeper.Heartbeat
 	Turns     []turnkeeper.Turn
 	Lanes     []operate.LaneView
 }
 
-type sightView struct {
+// topView is the JSON output of top.
+type topView struct {
 	Now             time.Time       `json:"now"`
 	Waiting         int             `json:"waiting_messages"`
 	OldestMs        int64           `json:"oldest_due_ms"` // 0: nothing is due
@@ -76,6 +76,7 @@ type sightView struct {
 	Elsewhere       int             `json:"waiting_turns"`
 	EndedPerMin     int             `json:"ended_last_minute"`
 	SucceededPerMin int             `json:"succeeded_last_minute"`
+	DegradedPerMin  int             `json:"degraded_last_minute"`
 	FailedPerMin    int             `json:"failed_last_minute"`
 	TokensPerMin    int64           `json:"tokens_last_minute"`
 	Down            []views.Model   `json:"models_down"`
@@ -85,15 +86,15 @@ type sightView struct {
 	Lanes           []views.Lane    `json:"lanes"`
 }
 
-func viewSight(v sight) sightView {
-	return sightView{
-		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Failed, v.Tokens,
+func viewTop(v topState) topView {
+	return topView{
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
 		views.All(v.Down, views.OfModel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
 		views.All(v.Lanes, views.OfLane),
 	}
 }
 
-func look(ctx context.Context, store *operate.Store, limit int) (v sight, err error) {
+func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, err error) {
 	if v.Figures, err = store.Figures(ctx, topWindow); err != nil {
 		return v, err
 	}
@@ -115,7 +116,7 @@ func look(ctx context.Context, store *operate.Store, limit int) (v sight, err er
 	return v, err
 }
 
-// top looks again and again until ctx ends, which is its good end.
+// top refreshes until ctx ends, which is no error.
 func top(ctx context.Context, s *shell.Session, store *operate.Store, once bool, interval time.Duration, limit int) error {
 	if !once && !s.JSON() {
 		return liveTop(ctx, s, store, interval, limit)
@@ -123,17 +124,17 @@ func top(ctx context.Context, s *shell.Session, store *operate.Store, once bool,
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for {
-		v, err := look(ctx, store, limit)
+		v, err := readTop(ctx, store, limit)
 		if err != nil {
 			return unlessEnded(ctx, err)
 		}
 		switch {
 		case s.JSON() && once:
-			err = shell.WriteJSON(s.Stdout, viewSight(v))
+			err = shell.WriteJSON(s.Stdout, viewTop(v))
 		case s.JSON():
-			err = shell.WriteJSONLine(s.Stdout, viewSight(v))
+			err = shell.WriteJSONLine(s.Stdout, viewTop(v))
 		default:
-			drawSight(s.Out, term.Clock{Now: v.Now, Zone: s.Zone}, v)
+			drawTop(s.Out, term.Clock{Now: v.Now, Zone: s.Zone}, v)
 		}
 		if err != nil || once {
 			return err
@@ -146,14 +147,14 @@ func top(ctx context.Context, s *shell.Session, store *operate.Store, once bool,
 	}
 }
 
-// liveTop draws on the terminal until ctx ends or q is typed. A database that is away is
-// told of, and looked at again.
+// liveTop draws on the terminal until ctx ends or q is typed. It shows database errors and
+// tries again.
 func liveTop(ctx context.Context, s *shell.Session, store *operate.Store, interval time.Duration, limit int) error {
 	t, leave := term.EnterLive(ctx, s.Stdin, s.Out)
 	defer leave()
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
-	v, err := look(ctx, store, limit)
+	v, err := readTop(ctx, store, limit)
 	answered := s.Now()
 	for {
 		if err == nil {
@@ -169,31 +170,31 @@ func liveTop(ctx context.Context, s *shell.Session, store *operate.Store, interv
 		case term.LiveQuit:
 			return nil
 		case term.LiveLook:
-			v, err = lookAgain(ctx, store, limit, v)
+			v, err = refreshTop(ctx, store, limit, v)
 		case term.LiveDraw:
 		}
 	}
 }
 
-// lookTime bounds a look: the terminal does not stand still longer.
-const lookTime = 5 * time.Second
+// refreshTimeout is the timeout of a refresh: the terminal does not react meanwhile.
+const refreshTimeout = 5 * time.Second
 
-// lookAgain is what it is now, or what it was with the error.
-func lookAgain(ctx context.Context, store *operate.Store, limit int, before sight) (sight, error) {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
+// refreshTop returns the new state, or the old one with the error.
+func refreshTop(ctx context.Context, store *operate.Store, limit int, before topState) (topState, error) {
+	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
-	v, err := look(ctx, store, limit)
+	v, err := readTop(ctx, store, limit)
 	if err != nil {
 		return before, err
 	}
 	return v, nil
 }
 
-// pageOf draws a sight for the terminal as it is now.
-func pageOf(s *shell.Session, v sight) func(*term.Screen) {
-	return func(paper *term.Screen) {
+// pageOf returns a function that draws the state on a screen.
+func pageOf(s *shell.Session, v topState) func(*term.Screen) {
+	return func(out *term.Screen) {
 		if !v.Now.IsZero() {
-			drawSight(paper, term.Clock{Now: v.Now, Zone: s.Zone}, v)
+			drawTop(out, term.Clock{Now: v.Now, Zone: s.Zone}, v)
 		}
 	}
 }
@@ -205,7 +206,7 @@ func statusOf(s *shell.Session, err error, silent time.Duration) term.Cell {
 	return term.Cell{Text: "no answer from the database for " + term.Coarse(silent) + ": " + term.OneLine(s.Masker.String(err.Error()), 0), Tone: term.Bad}
 }
 
-func drawSight(s *term.Screen, c term.Clock, v sight) {
+func drawTop(s *term.Screen, c term.Clock, v topState) {
 	alive, slots := 0, 0
 	for _, w := range v.Workers {
 		if w.State() == turnkeeper.WorkerAlive {
@@ -221,7 +222,7 @@ func drawSight(s *term.Screen, c term.Clock, v sight) {
 	}
 	s.Line("queue    %s, %s", term.Plural(v.Waiting, "message"), oldest)
 	s.Line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.Elsewhere)
-	s.Line("minute   %s, %d succeeded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Failed, term.Thousands(v.Tokens))
+	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
 	for i, m := range v.Down {
 		label := "         "
 		if i == 0 {

@@ -11,26 +11,25 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// A transcript prints a turn's events, in order, for people to read while they
-// come. What a block says is printed as it streams.
+// A transcript prints a turn's events as text, in order, as they come.
 type transcript struct {
 	*term.Screen
-	kind   string          // of the block that streams
+	kind   string          // of the streaming block
 	inLine bool            // the line is not ended
-	text   strings.Builder // of the newest text block, to know a reply that was said
-	failed error           // of the newest print
+	text   strings.Builder // of the newest text block, to recognise the reply
+	failed error           // of the newest write
 }
 
 func newTranscript(s *term.Screen) *transcript { return &transcript{Screen: s} }
 
-// show prints one event. It fails when nobody reads any more.
+// show prints one event. It returns the error of the write.
 func (p *transcript) show(e turnkeeper.Event) error {
 	switch e.Type {
 	case turnkeeper.EventTurnStart:
 		data := follow.DataOf[turnevents.TurnStartData](e)
 		p.say(term.Bold, fmt.Sprintf("turn %d", e.TurnID), fmt.Sprintf("of %s, for message %d, attempt %d", term.OneLine(data.Agent, 64), data.Message, data.Attempt))
 	case turnkeeper.EventTurnResumed:
-		p.say(term.Warned, "↻ the turn goes on", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
+		p.say(term.Warned, "↻ the turn continues", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
 	case turnkeeper.EventTurnWaiting:
 		p.say(term.Active, "… the turn waits for", term.OneLine(strings.Join(follow.DataOf[turnevents.TurnWaitingData](e).Calls, ", "), 0))
 	case turnkeeper.EventRoundStart:
@@ -52,14 +51,14 @@ func (p *transcript) show(e turnkeeper.Event) error {
 		p.say(term.Dim, fmt.Sprintf("round %d done", e.Round), fmt.Sprintf("%s, %s tokens", term.OneLine(data.Model, 64), term.Thousands(data.Usage.Total())))
 	case turnkeeper.EventRoundRollback:
 		p.text.Reset()
-		p.say(term.Warned, fmt.Sprintf("↶ round %d is taken back: what it said above is void", e.Round), term.OneLine(follow.DataOf[turnevents.RollbackData](e).Reason, 0))
+		p.say(term.Warned, fmt.Sprintf("↶ round %d is discarded: its text above is void", e.Round), term.OneLine(follow.DataOf[turnevents.RollbackData](e).Reason, 0))
 	case turnkeeper.EventTurnComplete, turnkeeper.EventTurnError:
 		p.last(follow.DataOf[turnevents.TurnEndData](e))
 	}
 	return p.failed
 }
 
-// say prints a line of its own: what happened, and beside it more.
+// say prints a line: what happened, and details in a dim colour.
 func (p *transcript) say(t term.Tone, what, beside string) {
 	p.endLine()
 	p.put(strings.TrimRight(p.Paint(t, what)+"  "+p.Paint(term.Dim, beside), " ") + "\n")
@@ -74,7 +73,7 @@ func (p *transcript) endLine() {
 	}
 }
 
-// end leaves the screen in order.
+// end ends the line.
 func (p *transcript) end() { p.endLine() }
 
 func (p *transcript) round(e turnkeeper.Event) {
@@ -101,7 +100,7 @@ func (p *transcript) block(data turnevents.BlockStartData) {
 	}
 }
 
-// stream goes on with a block. Line ends are the model's own.
+// stream prints more text of a block, with the model's line ends.
 func (p *transcript) stream(text string) {
 	if text == "" {
 		return
@@ -132,7 +131,7 @@ func (p *transcript) notice(text string) {
 	}
 }
 
-// last prints the end, and the reply where the model has not just said it.
+// last prints the end of the turn, and the reply unless it is the last text block.
 func (p *transcript) last(data turnevents.TurnEndData) {
 	if data.Reply != "" && strings.TrimSpace(data.Reply) != strings.TrimSpace(p.text.String()) {
 		p.say(term.Bold, "reply", "")
@@ -143,7 +142,7 @@ func (p *transcript) last(data turnevents.TurnEndData) {
 		facts += ", stopped by " + string(data.StopReason)
 	}
 	if data.Retry {
-		facts += "; another turn will try"
+		facts += "; another turn will retry the message"
 	}
 	p.say(term.ToneOf(data.State), term.SignOf(data.State)+" "+string(data.State), facts)
 }

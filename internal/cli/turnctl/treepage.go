@@ -9,7 +9,7 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// tree shows who works for whom.
+// tree prints the tree of sub-agents.
 func (p *turnPage) tree() {
 	tree := p.Tree
 	if tree == nil {
@@ -27,7 +27,7 @@ func (p *turnPage) tree() {
 	p.below(tree.Root, 1)
 }
 
-// below shows those that a turn spawned, and those that they did.
+// below prints the sub-agents below a turn, at all levels.
 func (p *turnPage) below(turn turnkeeper.TurnID, depth int) {
 	for _, a := range p.Tree.SubAgents {
 		if a.Parent != turn {
@@ -45,7 +45,7 @@ func (p *turnPage) below(turn turnkeeper.TurnID, depth int) {
 	}
 }
 
-// subAgentWords is how a sub-agent stands.
+// subAgentWords describes the state of a sub-agent.
 func (p *turnPage) subAgentWords(a turnkeeper.SubAgent) string {
 	switch {
 	case a.Message == 0:
@@ -58,7 +58,7 @@ func (p *turnPage) subAgentWords(a turnkeeper.SubAgent) string {
 	case a.Trouble != "":
 		words += ", given up: " + string(a.Trouble)
 	case a.Dropped && a.EndedAt.IsZero():
-		words += ", nobody waits for it any more"
+		words += ", no longer waited for"
 	}
 	return words
 }
@@ -74,7 +74,7 @@ func (p *turnPage) turnWords(turn turnkeeper.TurnID, state string) string {
 	return words
 }
 
-// treeBudget is what is taken of the tree's budget; empty: it has none.
+// treeBudget describes the use of the tree's budget; it returns "" if it has none.
 func (p *turnPage) treeBudget() string {
 	var parts []string
 	if most := p.Tree.Limits.Tokens; most > 0 {

@@ -22,19 +22,18 @@ func Program() shell.Program {
 	return shell.Program{Command: func(s *shell.Session) *cobra.Command {
 		root := &cobra.Command{
 			Use:   "turnctl",
-			Short: "See and steer what Turnkeeper does",
-			Long: `turnctl shows what Turnkeeper has done and does, and changes what an operator may
-change. Text is for people; -o json is for programs: names in snake_case, times
-in RFC 3339, lists as arrays.
+			Short: "Inspect and operate Turnkeeper",
+			Long: `turnctl inspects and operates Turnkeeper. Text is for people; -o json is for
+programs: names in snake_case, times in RFC 3339, lists as arrays.
 
 Lists show 25 entries, newest first; --limit asks for up to 100.
 
 ` + turnctlExitHelp,
-			Example: `  turnctl top                     the service at a glance, live
-  turnctl show latest             all about the newest turn
+			Example: `  turnctl top                     live overview of the service
+  turnctl show latest             details of the newest turn
   turnctl explain latest          why it ended as it did
-  turnctl turns --state failed    turns that failed
-  turnctl doctor                  what is wrong, and what to do`,
+  turnctl turns --state failed    failed turns
+  turnctl doctor                  problems, and how to fix them`,
 		}
 		root.PersistentFlags().StringVarP(&s.Format, "output", "o", shell.FormatText, "text for people, or json")
 		s.AddSettings(root, shell.ReaderSettings...)
@@ -44,7 +43,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			modelsCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
 			cancelCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
 		)
-		giveExamples(root)
+		addExamples(root)
 		completeCommands(s, root)
 		_ = root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{shell.FormatText, shell.FormatJSON}, cobra.ShellCompDirectiveNoFileComp))
 		return root
@@ -90,13 +89,13 @@ func (p *pageFlags) page(states ...string) (operate.Page, error) {
 	return operate.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
 }
 
-// known fails when the list is asked for of an agent that nobody has registered: an
-// empty list would say that it has nothing.
+// known fails if --agent names an unregistered agent: an empty list would be
+// misleading.
 func (p *pageFlags) known(ctx context.Context, store *operate.Store) error {
 	return registered(ctx, store, p.agent)
 }
 
-// registered fails when there is no such agent; no name is every agent.
+// registered fails if there is no such agent. An empty name is valid.
 func registered(ctx context.Context, store *operate.Store, agent string) error {
 	if agent == "" {
 		return nil
@@ -116,10 +115,10 @@ func registered(ctx context.Context, store *operate.Store, agent string) error {
 	if near := strictyaml.Nearest(agent, names); near != "" {
 		hint = fmt.Sprintf(" (did you mean %q?)", near)
 	}
-	return shell.NotFound(`there is no agent %q%s: "turnctl agents" lists those that are registered`, agent, hint)
+	return shell.NotFound(`there is no agent %q%s: "turnctl agents" lists the registered ones`, agent, hint)
 }
 
-// read is a command that looks something up in the database and prints it.
+// read runs a command that queries the database and prints the result.
 func read[T any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) (T, error), view func(T) any, text func(T)) error {
 	return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 		found, err := look(cmd.Context(), db.Store)
@@ -130,7 +129,7 @@ func read[T any](s *shell.Session, cmd *cobra.Command, look func(context.Context
 	})
 }
 
-// list is read for lists; none tells people what an empty one means.
+// list is read for lists; none is printed for an empty one.
 func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) ([]N, error),
 	view func(N) V, show func(*term.Screen, term.Clock, []N), none string,
 ) error {
@@ -143,7 +142,7 @@ func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Cont
 	})
 }
 
-// newestCommand lists what has states, newest first, in pages.
+// newestCommand returns a command that lists rows with states, newest first, in pages.
 func newestCommand[N, V any](s *shell.Session, use, what string, states []string, look func(*operate.Store, context.Context, operate.Page) ([]N, error),
 	view func(N) V, show func(*term.Screen, term.Clock, []N),
 ) *cobra.Command {
@@ -168,8 +167,9 @@ func newestCommand[N, V any](s *shell.Session, use, what string, states []string
 	return cmd
 }
 
-// turnctlExitHelp lists what any command of turnctl may end with.
+// turnctlExitHelp lists all exit codes of turnctl.
 const turnctlExitHelp = shell.ExitHelp + `
   5  events --follow: the turn failed or was cancelled
-  6  cancel, retry, webhooks, init: not possible as things stand; tools call: not confirmed
-  130  stopped by a signal before it was done`
+  6  cancel, retry, schedules run, webhooks, init: not possible in the current state;
+     tools call: not confirmed
+  130  stopped by a signal before the end`

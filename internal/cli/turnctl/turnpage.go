@@ -13,13 +13,13 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A turnPage is a turn as people read it.
+// A turnPage prints a turn as text.
 type turnPage struct {
 	*term.Screen
 	term.Clock
 	operate.TurnView
 
-	full bool // whole arguments and results instead of previews
+	full bool // full arguments and results instead of previews
 }
 
 func (p *turnPage) print() {
@@ -50,7 +50,7 @@ func (p *turnPage) trigger() string {
 	return "started by a message"
 }
 
-// exchange is what was asked and what was answered.
+// exchange prints the message and the reply.
 func (p *turnPage) exchange() {
 	p.heading("Asked", p.At(p.Message.AcceptedAt))
 	p.quote(p.Message.Body)
@@ -63,7 +63,7 @@ func (p *turnPage) exchange() {
 		}
 	}
 	if p.Turn.InnerDialogue != "" {
-		p.heading("Said to itself", "")
+		p.heading("Inner dialogue", "")
 		p.quote(p.Turn.InnerDialogue)
 	}
 }
@@ -101,7 +101,7 @@ func (p *turnPage) outcome() {
 		list.add("error", term.Wrap(t.Error, p.Readable()-16)...)
 	}
 	if c := p.Cancel; c != nil {
-		list.add("cancellation", term.OneLine(strings.TrimSpace("asked for "+p.At(c.AskedAt)+" "+c.Reason), 0))
+		list.add("cancellation", term.OneLine(strings.TrimSpace("requested "+p.At(c.AskedAt)+" "+c.Reason), 0))
 	}
 	if !t.State.Terminal() && !t.DueAt.IsZero() {
 		list.add("not before", p.At(t.DueAt))
@@ -116,7 +116,7 @@ func (p *turnPage) stopReason() string {
 		if t.State.Terminal() {
 			return "-"
 		}
-		return p.Paint(term.Dim, "it goes on")
+		return p.Paint(term.Dim, "the turn is open")
 	}
 	said := words.StopReason(t)
 	if said == string(t.StopReason) {
@@ -125,7 +125,7 @@ func (p *turnPage) stopReason() string {
 	return string(t.StopReason) + p.Paint(term.Dim, ": "+said)
 }
 
-// took is the turn's time, and where it went.
+// took returns the turn's duration, and how much of it models and tools took.
 func (p *turnPage) took() string {
 	var models, tools time.Duration
 	for _, r := range p.Rounds {
@@ -179,7 +179,7 @@ func (p *turnPage) rounds() {
 	}
 }
 
-// lastAsked is the last round that a model was asked for, answered or not.
+// lastAsked returns the last round with a failed model call.
 func (p *turnPage) lastAsked() (last int) {
 	for _, f := range p.Failed {
 		last = max(last, f.Round)
@@ -187,7 +187,7 @@ func (p *turnPage) lastAsked() (last int) {
 	return last
 }
 
-// failed are the model calls for a round that gave no answer, with what they had said.
+// failed prints the failed model calls of a round, with the text they had streamed.
 func (p *turnPage) failed(round int) {
 	for _, f := range p.Failed {
 		if f.Round != round {
@@ -203,7 +203,7 @@ func (p *turnPage) failed(round int) {
 			p.Line("     %s", line)
 		}
 		for _, line := range p.shorten(strings.TrimSpace(f.Text), 4, 4) {
-			p.Line("     %s", p.Paint(term.Dim, "had said: "+line))
+			p.Line("     %s", p.Paint(term.Dim, "had streamed: "+line))
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (p *turnPage) round(r turnkeeper.Round) {
 	}
 }
 
-// said is the text of a round, unless it stands above as the reply.
+// said prints the text of a round, unless it is the reply.
 func (p *turnPage) said(r turnkeeper.Round) {
 	text := strings.TrimSpace(r.Text)
 	if p.Reply != nil && text != "" && text == strings.TrimSpace(p.Reply.Body) {
@@ -255,8 +255,8 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 	p.result(c)
 }
 
-// argumentColumns is what a line leaves to the arguments of a call; all of
-// them are shown when everything is.
+// argumentColumns returns the width left for the arguments of a call; 0 means
+// no limit.
 func (p *turnPage) argumentColumns(facts, name string) int {
 	if p.full {
 		return 0
@@ -283,7 +283,7 @@ func (p *turnPage) result(c turnkeeper.ToolCall) {
 		p.Line("       %s", p.Paint(term.Dim, "model calls made for it: "+tokens(c.Usage)))
 	}
 	if c.LateResult != "" {
-		p.Line("       %s", p.Paint(term.Warned, "came too late: ")+term.OneLine(c.LateResult, p.Readable()-22))
+		p.Line("       %s", p.Paint(term.Warned, "late result: ")+term.OneLine(c.LateResult, p.Readable()-22))
 	}
 }
 
@@ -296,7 +296,7 @@ func (p *turnPage) size(id turnkeeper.OutputID) string {
 	return ""
 }
 
-// shorten is the first lines of a text; lines 0: all.
+// shorten returns the first lines of a text, or all if lines is 0.
 func (p *turnPage) shorten(text string, indent, lines int) []string {
 	if text == "" {
 		return nil
@@ -308,7 +308,7 @@ func (p *turnPage) shorten(text string, indent, lines int) []string {
 	return append(wrapped[:lines-1:lines-1], term.Cut(wrapped[lines-1]+" …", p.Readable()-indent-1))
 }
 
-// awaited are the calls that are open elsewhere, and where.
+// awaited prints the open detached calls.
 func (p *turnPage) awaited() {
 	if len(p.Awaited) == 0 {
 		return
@@ -316,19 +316,19 @@ func (p *turnPage) awaited() {
 	p.heading("Waits for", "")
 	for _, a := range p.Awaited {
 		p.Line("  %s %s  %s", p.Paint(term.Active, "…"), p.Paint(term.Bold, term.OneLine(a.Name, 64)), p.Paint(term.Dim, a.Key.String()+" · since "+p.At(a.Since)))
-		p.Line("     %s", p.Paint(term.Dim, term.OneLine(p.whereabouts(a), 0)))
+		p.Line("     %s", p.Paint(term.Dim, term.OneLine(p.detachedState(a), 0)))
 	}
 }
 
-// whereabouts is where a call that is open elsewhere stands.
-func (p *turnPage) whereabouts(a turnkeeper.AwaitedCall) string {
+// detachedState describes the state of an open detached call.
+func (p *turnPage) detachedState(a turnkeeper.AwaitedCall) string {
 	switch {
 	case !a.ArrivedAt.IsZero():
-		return "its result has come " + p.At(a.ArrivedAt) + ", and the turn has not taken it in yet"
+		return "it completed " + p.At(a.ArrivedAt) + ", and the turn has not read the result yet"
 	case a.Name == turnkeeper.ToolSpawnAgent:
 		return "a sub-agent works on it: see below"
 	case a.WorkerID == "" && a.Until.IsZero():
-		return "it runs elsewhere"
+		return "it is detached"
 	case a.WorkerID == "":
 		return fmt.Sprintf("attempt %d waits for a worker, until %s", a.Attempt, p.Moment(a.Until))
 	default:
@@ -348,7 +348,7 @@ func (p *turnPage) dispatches() {
 
 func (p *turnPage) dispatch(n int, d turnkeeper.Dispatch) {
 	worker := term.OrDash(term.OneLine(string(d.WorkerID), 0))
-	end := p.Paint(term.Active, "goes on")
+	end := p.Paint(term.Active, "open")
 	if !d.EndedAt.IsZero() {
 		end = d.Outcome + " after " + term.Exact(max(d.EndedAt.Sub(d.GrantedAt), 0))
 	}

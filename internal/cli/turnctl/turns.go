@@ -32,7 +32,7 @@ func showTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {
 	t.Print(s)
 }
 
-// turnCell is the state of a turn, which stands out where its worker is silent.
+// turnCell returns the state of a turn, highlighted if its worker is silent.
 func turnCell(t turnkeeper.Turn) term.Cell {
 	if t.Silence != nil {
 		return term.Cell{Text: "! " + string(t.State), Tone: term.Bad}
@@ -44,7 +44,7 @@ func stateCell[S ~string](state S) term.Cell {
 	return term.Cell{Text: term.SignOf(state) + " " + string(state), Tone: term.ToneOf(state)}
 }
 
-// stoppedBy is why a turn ended, if there is anything to say.
+// stoppedBy returns the stop reason or error class of a turn, or a dash.
 func stoppedBy(t turnkeeper.Turn) string {
 	switch {
 	case t.StopReason != "" && t.StopReason != turnkeeper.StopNone:

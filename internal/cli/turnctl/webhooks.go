@@ -26,13 +26,13 @@ func webhooksCommand(s *shell.Session) *cobra.Command {
 		return store.Webhooks(ctx)
 	}
 	show := func(cmd *cobra.Command, _ []string) error {
-		return list(s, cmd, look, views.OfWebhook, showWebhooks, "no webhooks: the settings of no worker have one")
+		return list(s, cmd, look, views.OfWebhook, showWebhooks, "no webhooks: no worker has one in its settings")
 	}
 	cmd := &cobra.Command{
-		Use: "webhooks", Short: "See what is pushed to webhooks, and deliver again", Args: cobra.NoArgs,
-		Long: `See the endpoints that replies are pushed to, what waits for them, and what was
-given up; and deliver it again. Endpoints are made in the settings of workers
-(webhooks: in the config file); the address stands there only, here is its origin.`,
+		Use: "webhooks", Short: "List webhooks and their deliveries, and redeliver", Args: cobra.NoArgs,
+		Long: `List the webhook endpoints that replies are pushed to, with pending and dead
+deliveries; and redeliver. Configure endpoints in the workers' settings (webhooks: in
+the config file); only these have the full address, this command shows its origin.`,
 		Example: `  turnctl webhooks
   turnctl webhooks show shop --state dead
   turnctl webhooks redeliver shop --dead`,
@@ -41,16 +41,16 @@ given up; and deliver it again. Endpoints are made in the settings of workers
 	cmd.AddCommand(
 		&cobra.Command{Use: "list", Short: "List webhooks", Args: cobra.NoArgs, RunE: show, Example: "  turnctl webhooks list -o json"},
 		showWebhookCommand(s), redeliverCommand(s), pauseWebhookCommand(s),
-		changeWebhook(s, "resume NAME", "Go on with a webhook; what was tried before begins afresh", "resumed", func(ctx context.Context, store *operate.Store, name string) error {
+		changeWebhook(s, "resume NAME", "Resume a webhook; pending deliveries start over", "resumed", func(ctx context.Context, store *operate.Store, name string) error {
 			return store.ResumeWebhook(ctx, name)
 		}),
-		changeWebhook(s, "remove NAME", "Forget a webhook that no worker has any more, with its deliveries", "removed", func(ctx context.Context, store *operate.Store, name string) error {
+		changeWebhook(s, "remove NAME", "Remove a webhook that no worker has any more, with its deliveries", "removed", func(ctx context.Context, store *operate.Store, name string) error {
 			return store.RemoveWebhook(ctx, name)
 		}),
 		&cobra.Command{
-			Use: "secret", Short: "Print a new secret to sign with", Args: cobra.NoArgs,
+			Use: "secret", Short: "Print a new signing secret", Args: cobra.NoArgs,
 			Long: `Print a new secret for a webhook: for secret_env or secret_file in the settings,
-and for the receiver. It is kept nowhere.`,
+and for the receiver. It is not stored.`,
 			Example: "  turnctl webhooks secret > shop.secret",
 			RunE: func(*cobra.Command, []string) error {
 				secret := make([]byte, 32)
@@ -93,7 +93,7 @@ func agoOrDash(c term.Clock, t time.Time) string {
 	return c.Ago(t)
 }
 
-// webhookState is what an operator should know first of a webhook.
+// webhookState returns the state of a webhook.
 func webhookState(c term.Clock, w operate.WebhookView) term.Cell {
 	switch {
 	case !w.PausedAt.IsZero():
@@ -112,7 +112,7 @@ func webhookState(c term.Clock, w operate.WebhookView) term.Cell {
 func showWebhookCommand(s *shell.Session) *cobra.Command {
 	var flags pageFlags
 	cmd := &cobra.Command{
-		Use: "show NAME", Short: "Show a webhook and its deliveries, of the newest reply first", Args: shell.ExactArgs(1),
+		Use: "show NAME", Short: "Show a webhook and its deliveries, newest reply first", Args: shell.ExactArgs(1),
 		Example: `  turnctl webhooks show shop
   turnctl webhooks show shop --state dead --limit 100 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -155,12 +155,12 @@ func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries
 	state := webhookState(c, w)
 	s.Line("%s  %s, to %s", s.Paint(term.Bold, "webhook "+w.Name), s.Paint(state.Tone, state.Text), term.Plain(w.Origin))
 	s.Line("replies of %s, since %s", agentsOf(w.Webhook), c.At(w.AddedAt))
-	s.Line("%d pending, %d of them under way, %d given up", w.Pending, w.Sending, w.Dead)
+	s.Line("%d pending, %d of them being sent, %d dead", w.Pending, w.Sending, w.Dead)
 	if !w.PausedAt.IsZero() {
 		s.Line("paused %s: %s", c.Ago(w.PausedAt), term.OneLine(w.PausedReason, 0))
 	}
 	if !w.Served() {
-		s.Line("no worker has it in its settings; one spoke of it %s", c.Ago(w.SeenAt))
+		s.Line("no worker has it in its settings; one last had it %s", c.Ago(w.SeenAt))
 	}
 	if w.LastError != "" {
 		s.Line("last error, %s: %s", c.Ago(w.FailedAt), term.OneLine(w.LastError, 0))
@@ -203,14 +203,13 @@ func nextOf(c term.Clock, d turnkeeper.Delivery) string {
 func redeliverCommand(s *shell.Session) *cobra.Command {
 	var dead bool
 	cmd := &cobra.Command{
-		Use: "redeliver NAME [REPLY...]", Short: "Deliver replies once more, or all that were given up", Args: cobra.MinimumNArgs(1),
-		Long: `Deliver replies to a webhook once more, under the same webhook-id and with the same
-body; also those that were written before there was the webhook. With --dead, all
-whose delivery was given up. A receiver that keeps the ids it has seen drops what
-it has.
+		Use: "redeliver NAME [REPLY...]", Short: "Deliver replies again, or all dead deliveries", Args: cobra.MinimumNArgs(1),
+		Long: `Deliver replies to a webhook again, with the same webhook-id and body; also replies
+that are older than the webhook. With --dead, redeliver all dead deliveries. A
+receiver that stores webhook-ids ignores what it already has.
 
 ` + shell.ExitHelp + `
-  6  a delivery of the reply is under way`,
+  6  the reply is being delivered`,
 		Example: `  turnctl webhooks redeliver shop 17 18
   turnctl webhooks redeliver shop --dead`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -219,18 +218,18 @@ it has.
 				return err
 			}
 			if dead == (len(ids) > 0) {
-				return shell.Misused("say what to deliver: ids of replies, or --dead")
+				return shell.Misused("give ids of replies, or --dead")
 			}
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				n, err := redeliver(cmd.Context(), db.Store, args[0], ids)
 				if err != nil {
 					return err
 				}
-				return s.Print(map[string]int{"redelivering": n}, func() { s.Out.Line("put in again: %d", n) })
+				return s.Print(map[string]int{"redelivering": n}, func() { s.Out.Line("deliveries enqueued: %d", n) })
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&dead, "dead", false, "all that were given up")
+	cmd.Flags().BoolVar(&dead, "dead", false, "all dead deliveries")
 	return cmd
 }
 
@@ -238,14 +237,14 @@ func replyIDs(args []string) (ids []turnkeeper.ReplyID, err error) {
 	for _, arg := range args {
 		id, err := strconv.ParseInt(arg, 10, 64)
 		if err != nil || id < 1 {
-			return nil, shell.Misused("%q is no id of a reply: \"turnctl outbox\" lists them", arg)
+			return nil, shell.Misused("%q is not a reply id: \"turnctl outbox\" lists them", arg)
 		}
 		ids = append(ids, turnkeeper.ReplyID(id))
 	}
 	return ids, nil
 }
 
-// redeliver puts in replies, or where there are none all that were given up, and counts them.
+// redeliver enqueues the deliveries of replies, or all dead ones if there are no ids, and returns their number.
 func redeliver(ctx context.Context, store *operate.Store, name string, ids []turnkeeper.ReplyID) (int, error) {
 	if _, err := store.Webhook(ctx, name); err != nil {
 		return 0, webhookError(name, err)
@@ -261,7 +260,7 @@ func redeliver(ctx context.Context, store *operate.Store, name string, ids []tur
 		case err != nil:
 			return n, err
 		case !done:
-			return n, shell.Refused(fmt.Errorf("a delivery of reply %d is under way: wait for its end", id))
+			return n, shell.Refused(fmt.Errorf("reply %d is being delivered: wait for the end", id))
 		}
 	}
 	return len(ids), nil
@@ -269,12 +268,12 @@ func redeliver(ctx context.Context, store *operate.Store, name string, ids []tur
 
 func pauseWebhookCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "pause NAME REASON", Short: "Stop deliveries to a webhook; its replies are kept for it", Args: shell.ExactArgs(2),
-		Example: `  turnctl webhooks pause shop "they move house"`,
+		Use: "pause NAME REASON", Short: "Stop deliveries to a webhook; replies wait until it is resumed", Args: shell.ExactArgs(2),
+		Example: `  turnctl webhooks pause shop "endpoint maintenance"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reason := strings.TrimSpace(args[1])
 			if reason == "" {
-				return shell.Misused("say why: others will ask")
+				return shell.Misused("give a reason, for other operators")
 			}
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				if err := db.Store.PauseWebhook(cmd.Context(), args[0], reason); err != nil {
@@ -305,7 +304,7 @@ func webhookError(name string, err error) error {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return shell.NotFound(`there is no webhook %q: "turnctl webhooks" lists them`, name)
 	case errors.Is(err, operate.ErrWebhookServed):
-		return shell.Refused(fmt.Errorf("a worker has the webhook %q in its settings: take it out there, stop that worker, and try again in half a minute", name))
+		return shell.Refused(fmt.Errorf("a worker has the webhook %q in its settings: remove it there, stop that worker, and retry in half a minute", name))
 	default:
 		return err
 	}

@@ -15,10 +15,11 @@ import (
 
 func workersCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "workers", Short: "List worker processes, those that ended in the last hour included", Args: cobra.NoArgs,
-		Long: `List worker processes, those that ended in the last hour included. Each is alive,
-serving (it does not have the role worker, and takes no turns), draining (it is told
-to stop, and takes no more turns), silent (lost: its turns go to others) or stopped.`,
+		Use: "workers", Short: "List worker processes, including those that ended in the last hour", Args: cobra.NoArgs,
+		Long: `List worker processes, including those that ended in the last hour. Each is alive,
+serving (it does not have the role worker, so it takes no turns), draining (it is
+shutting down and takes no more turns), silent (no heartbeat for 15 s: other workers
+take over its turns after takeover_after) or stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Heartbeat, error) {
 				return store.Workers(ctx)
@@ -30,7 +31,7 @@ to stop, and takes no more turns), silent (lost: its turns go to others) or stop
 
 func showWorkers(s *term.Screen, c term.Clock, workers []turnkeeper.Heartbeat) {
 	tones := map[turnkeeper.WorkerState]term.Tone{turnkeeper.WorkerAlive: term.Good, turnkeeper.WorkerServing: term.Good, turnkeeper.WorkerDraining: term.Active, turnkeeper.WorkerSilent: term.Bad, turnkeeper.WorkerStopped: term.Dim}
-	t := term.NewTable("WORKER", "STATE", ">SLOTS", "HOST", ">PID", "STARTED", "LAST SIGN OF LIFE", "VERSION")
+	t := term.NewTable("WORKER", "STATE", ">SLOTS", "HOST", ">PID", "STARTED", "LAST HEARTBEAT", "VERSION")
 	for _, w := range workers {
 		state := w.State()
 		t.Add(string(w.WorkerID), term.Cell{Text: string(state), Tone: tones[state]}, fmt.Sprint(w.Slots), w.Host, fmt.Sprint(w.PID), c.At(w.StartedAt),

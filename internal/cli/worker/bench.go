@@ -12,7 +12,7 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// benchCommand is `worker bench`.
+// benchCommand returns the command `worker bench`.
 func benchCommand(s *shell.Session) *cobra.Command {
 	var o bench.Options
 	var asJSON bool
@@ -23,15 +23,15 @@ func benchCommand(s *shell.Session) *cobra.Command {
 server that answers at once over HTTP, two no-op tools of 200 bytes in each of
 the first two rounds, every answer and result durable before the next step.
 
-Every figure stands beside the floor's: the same turn, done in the same run on
-two plain tables with one commit a step, without a queue, leases or a second
-process. An idle turn stands beside a plain River job as well, which inserts a
-row a step. Sender, worker, model server and Postgres share this machine. It
-uses a private Postgres of its own, with fsync on, and leaves nothing behind.
+Each figure is compared with a floor: the same turn, measured in the same run,
+on two plain tables with one commit per step, without a queue, leases or a second
+process. An idle turn is also compared with a plain River job that inserts one
+row per step. Sender, worker, model server and Postgres share this machine. The
+benchmark uses a temporary private Postgres with fsync on, and removes it.
 
-What a turn costs beside its commits hardly waits for the disk, so the ratios
-tell as much of the disk as of the worker: they are best with a slow one.
---flush-delay shows what another disk would make of them.`,
+Apart from its commits a turn hardly waits for the disk, so the ratios depend on
+the disk as much as on the worker: a slow disk gives better ratios. --flush-delay
+simulates a slower disk.`,
 		Example: `  worker bench
   worker bench --flush-delay 1ms
   worker bench --json > bench.json`,
@@ -59,14 +59,13 @@ tell as much of the disk as of the worker: they are best with a slow one.
 	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure; 0: none")
 	flags.IntVar(&o.Watched, "watched", 80, "streamed turns, half of them with ten watchers; 0: none")
 	flags.IntSliceVar(&o.Lanes, "lanes", []int{1, 10, 100}, "numbers of lanes to measure with")
-	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "by how much longer each flush of the log takes, up to 100ms")
+	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "extra time for each flush of the write-ahead log, up to 100ms")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	hideInherited(cmd)
 	return cmd
 }
 
-// hideInherited keeps the worker's settings out of the help of a command that
-// has its own.
+// hideInherited hides the worker's settings in the help of a subcommand.
 func hideInherited(cmd *cobra.Command) {
 	help := cmd.HelpFunc()
 	cmd.SetHelpFunc(func(c *cobra.Command, args []string) {
@@ -76,7 +75,7 @@ func hideInherited(cmd *cobra.Command) {
 }
 
 func printBench(s *shell.Session, r bench.Report) {
-	s.Out.Line("%d processors, Postgres %s with fsync %s; %d idle turns, %d turns a throughput figure, %s in all",
+	s.Out.Line("%d processors, Postgres %s with fsync %s; %d idle turns, %d turns per throughput figure, %s in total",
 		r.CPUs, r.Postgres, r.FSync, r.IdleTurns, r.Turns, r.Took.Round(time.Second))
 	s.Out.Line("a flush of the disk takes %s%s", inMillis(r.Flush), slower(r.FlushDelay))
 	if r.IdleTurns > 0 {
@@ -98,16 +97,16 @@ func printIdle(s *shell.Session, r bench.Report) {
 	printLatencies(s, "idle", []namedLatency{
 		{"enqueue → first model request", r.FirstRequest}, {"enqueue → reply", r.Reply}, {"a plain River job", r.PlainReply}, {"the floor", r.FloorReply},
 	})
-	s.Out.Line("%-34s %9.2f×   (a plain River job: %.2f×)", "enqueue → reply, of the floor's", r.ReplyRatio, r.PlainRatio)
+	s.Out.Line("%-34s %9.2f×   (a plain River job: %.2f×)", "enqueue → reply, ratio to the floor", r.ReplyRatio, r.PlainRatio)
 	s.Out.Line("%-34s %10.1f   (a plain River job: %.1f, the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.PlainTxPerTurn, r.FloorTxPerTurn)
 }
 
 func printWatched(s *shell.Session, w bench.Watched) {
 	printLatencies(s, "streamed, 200 ms a round", []namedLatency{{"enqueue → reply", w.Alone}, {"enqueue → reply, 10 watchers", w.Watched}})
-	s.Out.Line("%-34s %9.3f×   (%d events a turn)", "watched, of unwatched", w.Ratio, w.Events)
+	s.Out.Line("%-34s %9.3f×   (%d events per turn)", "watched, relative to unwatched", w.Ratio, w.Events)
 }
 
-// A namedLatency is a line of a table of latencies.
+// A namedLatency is a row of a table of latencies.
 type namedLatency struct {
 	name string
 	bench.Latency
@@ -121,15 +120,15 @@ func printLatencies(s *shell.Session, title string, rows []namedLatency) {
 	}
 }
 
-// slower says by how much each flush was made slower than the disk's own.
+// slower describes --flush-delay; it returns "" for none.
 func slower(delay time.Duration) string {
 	if delay == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; each flush of the log was made %s slower", inMillis(delay))
+	return fmt.Sprintf("; each flush of the write-ahead log was delayed by %s", inMillis(delay))
 }
 
-// inMillis gives two places to what is short.
+// inMillis formats a duration in milliseconds, below 1 ms with two decimals.
 func inMillis(d time.Duration) string {
 	places := 1
 	if d < time.Millisecond {

@@ -16,8 +16,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// Program is the program that runs turns. more are tools that agents can list
-// besides the built-in ones.
+// Program is the program that runs turns. Agents can list the tools more as
+// well as the built-in ones.
 func Program(more ...tools.Tool) shell.Program {
 	return shell.Program{Reloads: true, Command: func(s *shell.Session) *cobra.Command {
 		cmd := &cobra.Command{
@@ -26,17 +26,17 @@ func Program(more ...tools.Tool) shell.Program {
 			Long: `worker takes messages from the inboxes of the agents in the agents folder, runs
 their turns, and writes the replies to the outbox.
 
-Every setting below can stand in a flag, in the variable named beside it, or in
-the config file; the flag wins. Without DATABASE_URL the worker keeps a private
+Set each setting below by its flag, by the variable named with it, or in the
+config file; the flag wins. Without DATABASE_URL the worker runs a private
 Postgres in the data folder.
 
-The first SIGINT or SIGTERM lets running turns finish for as long as
-shutdown-grace says and hands the others back; a second one stops at once.
-SIGHUP reads the agents' files again.
+After the first SIGINT or SIGTERM, running turns have shutdown-grace to finish;
+the worker hands back the others. A second signal stops it at once. SIGHUP reloads
+the agents' files.
 
 ` + workerExitHelp,
 			Example: `  worker                          everything in one process
-  worker --roles scheduler        only hand out turns
+  worker --roles scheduler        only schedule turns
   worker --roles api              only answer HTTP requests
   worker --worker-slots 50        run up to 50 turns at a time`,
 			Args: cobra.NoArgs,
@@ -67,8 +67,8 @@ func work(s *shell.Session, cmd *cobra.Command, more []tools.Tool) error {
 	return err
 }
 
-// announce says that the worker is ready: in the log's own form where programs
-// read it.
+// announce reports that the worker is ready: as a log line with the log format
+// json, else as text.
 func announce(s *shell.Session, cfg *config.Config, log *zap.Logger, r app.Ready) {
 	if cfg.LogFormat == shell.FormatJSON {
 		log.Info("worker ready", zap.String("worker_id", string(r.WorkerID)), zap.Strings("agents", r.Agents),
@@ -93,7 +93,7 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 		lines = append(lines, "  api        "+r.API)
 	}
 	if len(r.Agents) == 0 {
-		return append(lines, fmt.Sprintf("  agents     none: put NAME.md into %s and start the worker again", cfg.AgentsDir))
+		return append(lines, fmt.Sprintf("  agents     none: put NAME.md into %s and restart the worker", cfg.AgentsDir))
 	}
 	lines = append(lines, "  agents     "+strings.Join(r.Agents, ", "))
 	if cfg.HasRole(config.RoleWorker) {
@@ -106,6 +106,6 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 
 const workerExitHelp = `Exit codes:
   0  stopped by one signal; every turn has finished or was handed back
-  1  told twice to stop; or a turn did not stop in time; or it could not start
+  1  stopped by two signals; or a turn did not stop in time; or it could not start
   2  the command line, the settings or the agents' files are wrong
-  130  stopped by a signal before it took work`
+  130  stopped by a signal before it was ready`

@@ -38,7 +38,7 @@ type LoginStore interface {
 	ForgetMCPLogin(ctx context.Context, server string) (bool, error)
 }
 
-// Times of a keeper.
+// Times of a tokenCache.
 const (
 	// freshTime is how long what was read of a login counts: it may be forgotten, or
 	// made anew, by somebody else.
@@ -51,9 +51,9 @@ const (
 	storeTime = 10 * time.Second
 )
 
-// A keeper has the tokens of a person's login, which all workers share. It never asks
-// anybody to log in: it says that somebody must.
-type keeper struct {
+// A tokenCache holds the tokens of a login, which all workers share. It never starts a
+// login: it returns an error that asks for one.
+type tokenCache struct {
 	server    Server
 	access    Access
 	client    *http.Client
@@ -67,22 +67,22 @@ type keeper struct {
 	read time.Time // when row was; zero: never
 }
 
-func newKeeper(s Server, access Access) *keeper {
+func newTokenCache(s Server, access Access) *tokenCache {
 	client, closeIdle := newAuthClient(s)
-	return &keeper{server: s, access: access, client: client, closeIdle: closeIdle, turn: newGate()}
+	return &tokenCache{server: s, access: access, client: client, closeIdle: closeIdle, turn: newGate()}
 }
 
-func (k *keeper) close() {
+func (k *tokenCache) close() {
 	k.renewals.Wait()
 	k.closeIdle()
 }
 
 // needsLogin says that a person must act, and why.
-func (k *keeper) needsLogin(format string, args ...any) error {
+func (k *tokenCache) needsLogin(format string, args ...any) error {
 	return &AuthError{Why: fmt.Sprintf(format, args...), Login: k.server.Name}
 }
 
-func (k *keeper) token(ctx context.Context) (string, error) {
+func (k *tokenCache) token(ctx context.Context) (string, error) {
 	if access, ok := k.current(freshTime); ok {
 		return access, nil
 	}
@@ -91,7 +91,7 @@ func (k *keeper) token(ctx context.Context) (string, error) {
 
 // current is the token, if it may be used and was looked at not longer ago than age;
 // 0: whenever that was.
-func (k *keeper) current(age time.Duration) (access string, ok bool) {
+func (k *tokenCache) current(age time.Duration) (access string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	fresh := !k.read.IsZero() && (age == 0 || time.Since(k.read) < age)
@@ -100,7 +100,7 @@ func (k *keeper) current(age time.Duration) (access string, ok bool) {
 
 // settle reads the login, and has it renewed where its token is the refused one, or
 // lapses. good says whether what is held already will do where nothing can be read.
-func (k *keeper) settle(ctx context.Context, good func() bool, refused string) (string, error) {
+func (k *tokenCache) settle(ctx context.Context, good func() bool, refused string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, authTime)
 	defer stop()
 	if err := k.turn.enter(ctx); err != nil {
@@ -143,7 +143,7 @@ func (k *keeper) settle(ctx context.Context, good func() bool, refused string) (
 
 // reread takes over what is kept of the login. With an error that is no AuthError it
 // returns what was held before.
-func (k *keeper) reread(ctx context.Context) (login, error) {
+func (k *tokenCache) reread(ctx context.Context) (login, error) {
 	if k.access.Logins == nil {
 		return login{}, errNoLogins
 	}
@@ -179,7 +179,7 @@ func (k *keeper) reread(ctx context.Context) (login, error) {
 }
 
 // renewOnce has the login renewed by this worker. done is false where another does.
-func (k *keeper) renewOnce(ctx context.Context, l login) (done bool, err error) {
+func (k *tokenCache) renewOnce(ctx context.Context, l login) (done bool, err error) {
 	if l.Refresh == "" {
 		return false, k.needsLogin("the login has expired, and cannot be renewed")
 	}
@@ -204,7 +204,7 @@ func (k *keeper) renewOnce(ctx context.Context, l login) (done bool, err error) 
 }
 
 // exchange gives the refresh token for new tokens, and keeps them.
-func (k *keeper) exchange(ctx context.Context, row turnkeeper.MCPLogin, l login, claim string) error {
+func (k *tokenCache) exchange(ctx context.Context, row turnkeeper.MCPLogin, l login, claim string) error {
 	asking, stop := context.WithTimeout(withClient(ctx, k.client), tokenTime)
 	defer stop()
 	c := credential{id: l.ClientID, secret: l.Secret, style: oauth2.AuthStyle(l.Style)}
@@ -229,7 +229,7 @@ func (k *keeper) exchange(ctx context.Context, row turnkeeper.MCPLogin, l login,
 // save keeps a renewed login, and goes on trying: the old refresh token may be of no
 // use any more. Where the claim had run out somebody has taken over: what they keep
 // counts, and is read next.
-func (k *keeper) save(ctx context.Context, next turnkeeper.MCPLogin, claim string) error {
+func (k *tokenCache) save(ctx context.Context, next turnkeeper.MCPLogin, claim string) error {
 	for {
 		_, err := k.access.Logins.RenewMCPLogin(ctx, next, claim)
 		if err == nil {
@@ -263,7 +263,7 @@ func (l login) row(key []byte, before turnkeeper.MCPLogin, token *oauth2.Token) 
 
 // giveUp ends a claim without new tokens. Where the authorization server does not know
 // the old ones any more, the login is over for all workers.
-func (k *keeper) giveUp(ctx context.Context, claim string, why error) error {
+func (k *tokenCache) giveUp(ctx context.Context, claim string, why error) error {
 	refused, ok := errors.AsType[*refusedGrant](why)
 	over := ok && slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client"}, refused.code)
 	lapsed := ""
@@ -279,7 +279,7 @@ func (k *keeper) giveUp(ctx context.Context, claim string, why error) error {
 	return why
 }
 
-func (k *keeper) renew(ctx context.Context, used string, why refusal) (bool, error) {
+func (k *tokenCache) renew(ctx context.Context, used string, why refusal) (bool, error) {
 	switch {
 	case why.status == http.StatusUnauthorized:
 		_, err := k.settle(ctx, func() bool { return false }, used)
@@ -292,7 +292,7 @@ func (k *keeper) renew(ctx context.Context, used string, why refusal) (bool, err
 
 // want notes the scopes that a server asks for. Only a person can get them; again is
 // true where one has done so meanwhile.
-func (k *keeper) want(ctx context.Context, used string, scopes []string) (again bool, err error) {
+func (k *tokenCache) want(ctx context.Context, used string, scopes []string) (again bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, authTime)
 	defer stop()
 	if err := k.turn.enter(ctx); err != nil {
