@@ -533,7 +533,6 @@ create index outputs_call on turnkeeper.outputs (turn_id, round, ordinal);
 create table turnkeeper.output_chunks (
     output_id  text not null,
     first_char bigint not null check (first_char >= 0), -- of binary content, its first byte
-    first_byte bigint not null check (first_byte >= 0),
     content    text check (content <> ''),
     bytes      bytea check (octet_length(bytes) > 0),
     primary key (output_id, first_char),
@@ -669,7 +668,7 @@ create table turnkeeper.replies (
     agent          text not null,
     conversation   text not null,
     outcome        text not null check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
-    stop_reason    text,          -- why the turn ended
+    stop_reason    text not null, -- why the turn ended
     error_class    text,          -- of the error that ended it; null: none
     body           text not null, -- empty: the agent is set to reply to such an outcome without a text
     calls          jsonb not null, -- see turnkeeper.reply_calls

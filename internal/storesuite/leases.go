@@ -573,8 +573,8 @@ func slotOnce(h *house) {
 	equal(h, "granted: there is one message", h.tick().Granted, 0)
 }
 
-// slotRefused has a schedule come due in a conversation whose name no message may
-// have, as one of an older release may be registered.
+// slotRefused fires a schedule whose conversation has a name that no message may have.
+// Its message is refused, and the tick goes on.
 func slotRefused(h *house) {
 	h.Register(registration("clerk", false, turnkeeper.Schedule{
 		Name: "s", Cron: "* * * * *", TimeZone: "UTC", Conversation: strings.Repeat("ж", turnkeeper.MaxKeyLength), Message: "Go.",

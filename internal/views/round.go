@@ -22,7 +22,7 @@ type Round struct {
 	EndedAt      time.Time `json:"ended_at"`
 	ToolCalls    []Call    `json:"tool_calls"`
 
-	Request *Request `json:"request" doc:"null: an older release wrote the round"`
+	Request *Request `json:"request" doc:"null: it was not recorded"`
 }
 
 // OfRound shows a round.

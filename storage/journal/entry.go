@@ -274,8 +274,8 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 			drafted = append(drafted, string(o.ID))
 		}
 		if inChunks {
-			large.text(o.ID, place{}, text)
-			large.bytes(o.ID, place{}, bytes)
+			large.text(o.ID, 0, text)
+			large.bytes(o.ID, 0, bytes)
 			text, bytes = "", bytes[:0]
 		}
 		p.Ids = append(p.Ids, string(o.ID))

@@ -109,7 +109,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"a result in chunks has all of them": `
 			update turnkeeper.outputs set size_bytes = 7, chunked = true`,
 		"a chunk belongs to a result, or to one that is still coming": `
-			insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content) values ('nobody''s', 0, 0, 'x')`,
+			insert into turnkeeper.output_chunks (output_id, first_char, content) values ('nobody''s', 0, 'x')`,
 		"what the request of a round is made of is stored": `delete from turnkeeper.request_parts`,
 		"no plain success stands on an unknown outcome": `
 			update turnkeeper.calls set state = 'unknown'`,

@@ -1,8 +1,8 @@
 -- name: InsertChunks :exec
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select c.output_id, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select c.output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
 from (select unnest(@output_ids::text[]) as output_id, unnest(@first_chars::bigint[]) as first_char,
-    unnest(@first_bytes::bigint[]) as first_byte, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c;
+    unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c;
 
 -- name: ChunksOfOutput :many
 select content, bytes from turnkeeper.output_chunks where output_id = @output_id order by first_char;
@@ -25,10 +25,9 @@ on conflict (output_id) do nothing;
 with draft as (
     select from turnkeeper.output_drafts where output_id = @output_id and grant_id = @grant_id::uuid for share
 )
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select @output_id, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
-from (select unnest(@first_chars::bigint[]) as first_char, unnest(@first_bytes::bigint[]) as first_byte,
-    unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c, draft
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select @output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
+from (select unnest(@first_chars::bigint[]) as first_char, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c, draft
 on conflict (output_id, first_char) do nothing;
 
 -- name: FinishDrafts :exec

@@ -87,7 +87,7 @@ func Reply(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
-		StopReason: turnkeeper.StopReason(OrZero(r.StopReason)), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
+		StopReason: turnkeeper.StopReason(r.StopReason), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
 		ParentTurn: turnkeeper.TurnID(OrZero(r.ParentTurnID)),
 	}
 }

@@ -102,7 +102,7 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 const ListReplies = `-- name: ListReplies :many
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
     outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
-    coalesce(stop_reason, '')::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
+    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
 from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean)
 `
 

@@ -11,19 +11,17 @@ import (
 
 const AddChunks = `-- name: AddChunks :exec
 with draft as (
-    select from turnkeeper.output_drafts where output_id = $1 and grant_id = $6::uuid for share
+    select from turnkeeper.output_drafts where output_id = $1 and grant_id = $5::uuid for share
 )
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select $1, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
-from (select unnest($2::bigint[]) as first_char, unnest($3::bigint[]) as first_byte,
-    unnest($4::text[]) as content, unnest($5::bytea[]) as bytes) c, draft
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select $1, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
+from (select unnest($2::bigint[]) as first_char, unnest($3::text[]) as content, unnest($4::bytea[]) as bytes) c, draft
 on conflict (output_id, first_char) do nothing
 `
 
 type AddChunksParams struct {
 	OutputID   string
 	FirstChars []int64
-	FirstBytes []int64
 	Contents   []string
 	Bytes      [][]byte
 	GrantID    string
@@ -35,7 +33,6 @@ func (q *Queries) AddChunks(ctx context.Context, arg AddChunksParams) error {
 	_, err := q.db.Exec(ctx, AddChunks,
 		arg.OutputID,
 		arg.FirstChars,
-		arg.FirstBytes,
 		arg.Contents,
 		arg.Bytes,
 		arg.GrantID,
@@ -95,27 +92,18 @@ func (q *Queries) FinishDrafts(ctx context.Context, grantID string, outputs []st
 }
 
 const InsertChunks = `-- name: InsertChunks :exec
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select c.output_id, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select c.output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
 from (select unnest($1::text[]) as output_id, unnest($2::bigint[]) as first_char,
-    unnest($3::bigint[]) as first_byte, unnest($4::text[]) as content, unnest($5::bytea[]) as bytes) c
+    unnest($3::text[]) as content, unnest($4::bytea[]) as bytes) c
 `
 
-type InsertChunksParams struct {
-	OutputIds  []string
-	FirstChars []int64
-	FirstBytes []int64
-	Contents   []string
-	Bytes      [][]byte
-}
-
-func (q *Queries) InsertChunks(ctx context.Context, arg InsertChunksParams) error {
+func (q *Queries) InsertChunks(ctx context.Context, outputIds []string, firstChars []int64, contents []string, bytes [][]byte) error {
 	_, err := q.db.Exec(ctx, InsertChunks,
-		arg.OutputIds,
-		arg.FirstChars,
-		arg.FirstBytes,
-		arg.Contents,
-		arg.Bytes,
+		outputIds,
+		firstChars,
+		contents,
+		bytes,
 	)
 	return err
 }
