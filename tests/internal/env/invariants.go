@@ -11,7 +11,7 @@ import (
 // clockInvariants are the invariants that timestamps show only while nobody sets the clock.
 var clockInvariants = []string{
 	"the grants of a lane do not overlap",
-	"a call was started under the grant that held its turn then",
+	"every call was started under the grant that its turn had at that time",
 }
 
 // CheckInvariants reports every broken invariant, as an operator would find it. All
