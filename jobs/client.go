@@ -21,10 +21,10 @@ import (
 // A Client is River's client for inserting jobs and running them.
 type Client = river.Client[pgx.Tx]
 
-// ClientConfig says what a client does.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	Pool     *pgxpool.Pool
-	WorkerID turnkeeper.WorkerID // the scheduler reads from River's rows who took a job
+	WorkerID turnkeeper.WorkerID // River's rows tell the scheduler which worker fetched a job
 	Worker   *Worker             // nil: the client only inserts
 	Slots    int                 // turns at once; at least 1 with Worker
 	// Calls runs detached calls, at most CallSlots at once for each of its tools. nil, or

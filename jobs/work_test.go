@@ -74,7 +74,7 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 		"it succeeds": {state: "succeeded", reply: "re: hello"},
 		"the grant is another's": {
 			before: "update turnkeeper.turns set worker_id = 'other'", cancelled: true, err: "the lease is no longer held",
-			log: "the turn is no longer this worker's", state: "running",
+			log: "the turn no longer belongs to this worker", state: "running",
 		},
 		"the journal cannot be read": {
 			before: "alter table turnkeeper.rounds rename to moved", err: `relation "turnkeeper.rounds" does not exist`,
