@@ -341,7 +341,7 @@ func TestTheGrantBefore(t *testing.T) {
 			if len(seen.before) != 1 || (seen.before[0].GrantID == first.Args.GrantID) != c.known || (seen.before[0].GrantID == "") == c.known {
 				t.Errorf("observed with %+v", seen.before)
 			}
-			if n := logs.FilterMessageSnippet("the grant before this one was not found").Len(); (n > 0) != c.log {
+			if n := logs.FilterMessageSnippet("the previous grant was not found").Len(); (n > 0) != c.log {
 				t.Errorf("%d lines of the log say that it was not found", n)
 			}
 		})
