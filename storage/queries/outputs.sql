@@ -8,8 +8,8 @@ from (select unnest(@output_ids::text[]) as output_id, unnest(@first_chars::bigi
 select content, bytes from turnkeeper.output_chunks where output_id = @output_id order by first_char;
 
 -- name: WaitForNoDisk :exec
--- Chunks of a draft count only from the write of its journal on, and that waits for
--- the disk to have all that was written before it.
+-- Commits without waiting for the disk. Chunks of a draft matter only after the journal's
+-- write, whose commit waits until everything before it is on disk.
 select set_config('synchronous_commit', 'off', true);
 
 -- name: BeginDraft :exec
@@ -20,8 +20,8 @@ where t.id = @turn_id and t.grant_id = @grant_id::uuid and t.state = 'running'
 on conflict (output_id) do nothing;
 
 -- name: AddChunks :exec
--- Chunks of a result that is still coming. Once it is finished, or swept away,
--- nothing is added. A repeat changes nothing.
+-- Adds chunks to a draft. Once the draft is finished or swept, nothing is added. A
+-- repeat changes nothing.
 with draft as (
     select from turnkeeper.output_drafts where output_id = @output_id and grant_id = @grant_id::uuid for share
 )

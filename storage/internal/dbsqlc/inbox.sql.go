@@ -121,7 +121,7 @@ type ListRepliesRow struct {
 	Calls        []byte
 }
 
-// In order, and without passing over one that is still being committed.
+// In order, and without skipping replies that are not committed yet.
 func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, agent string, topOnly bool) ([]ListRepliesRow, error) {
 	rows, err := q.db.Query(ctx, ListReplies,
 		after,
@@ -308,7 +308,7 @@ select (m.xmin = pg_current_xact_id()::xid)::boolean as written
 from turnkeeper.messages m where m.agent = $1 and m.idempotency_key = $2
 `
 
-// Whether the message was written by this very transaction, or found.
+// Whether this transaction inserted the message.
 func (q *Queries) WrittenHere(ctx context.Context, agent string, key *string) (bool, error) {
 	row := q.db.QueryRow(ctx, WrittenHere, agent, key)
 	var written bool

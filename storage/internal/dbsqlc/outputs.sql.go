@@ -27,8 +27,8 @@ type AddChunksParams struct {
 	GrantID    string
 }
 
-// Chunks of a result that is still coming. Once it is finished, or swept away,
-// nothing is added. A repeat changes nothing.
+// Adds chunks to a draft. Once the draft is finished or swept, nothing is added. A
+// repeat changes nothing.
 func (q *Queries) AddChunks(ctx context.Context, arg AddChunksParams) error {
 	_, err := q.db.Exec(ctx, AddChunks,
 		arg.OutputID,
@@ -121,8 +121,8 @@ const WaitForNoDisk = `-- name: WaitForNoDisk :exec
 select set_config('synchronous_commit', 'off', true)
 `
 
-// Chunks of a draft count only from the write of its journal on, and that waits for
-// the disk to have all that was written before it.
+// Commits without waiting for the disk. Chunks of a draft matter only after the journal's
+// write, whose commit waits until everything before it is on disk.
 func (q *Queries) WaitForNoDisk(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, WaitForNoDisk)
 	return err
