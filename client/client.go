@@ -77,7 +77,7 @@ func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f 
 }
 
 const replyColumns = `r.id, r.message_id, r.turn_id, r.agent, r.conversation, r.outcome, r.body, r.created_at,
-	coalesce(r.parent_turn_id, 0), coalesce(r.stop_reason, ''), coalesce(r.error_class, ''), r.calls`
+	coalesce(r.parent_turn_id, 0), r.stop_reason, coalesce(r.error_class, ''), r.calls`
 
 func scanReply(row pgx.CollectableRow) (r turnkeeper.Reply, err error) {
 	var calls []byte

@@ -65,7 +65,7 @@ func open(t *testing.T) *site {
 		update turnkeeper.messages set state = 'answered', closed_at = now(), turn_id = turn where id = message;
 	end $$;
 	alter table turnkeeper.messages disable trigger user;
-	alter table turnkeeper.replies disable trigger user, alter calls set default '[]'`)
+	alter table turnkeeper.replies disable trigger user, alter stop_reason set default 'cancelled', alter calls set default '[]'`)
 	return s
 }
 

@@ -18,8 +18,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A CallWorker works detached calls for River. The first thing it does is to
-// claim the call; whoever claims it runs it, and nobody else does.
+// A CallWorker runs detached calls for River. It first claims the call; only the worker
+// with the claim runs it.
 type CallWorker struct {
 	river.WorkerDefaults[CallArgs]
 	CallWorkerConfig
@@ -38,17 +38,17 @@ type runningCall struct {
 	cancel context.CancelCauseFunc
 }
 
-// CallWorkerConfig says how to work.
+// CallWorkerConfig configures a CallWorker.
 type CallWorkerConfig struct {
 	DB       *storage.DB
 	Runner   *agentturn.Runner
 	WorkerID turnkeeper.WorkerID
-	Tools    []string    // that it has, of those that are detached
+	Tools    []string    // the detached tools that the worker has
 	Log      *zap.Logger // nil: none
 	Fault    fault.Hook
 }
 
-// NewCallWorker returns a worker of detached calls.
+// NewCallWorker returns a worker for detached calls.
 func NewCallWorker(c CallWorkerConfig) *CallWorker {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -56,26 +56,26 @@ func NewCallWorker(c CallWorkerConfig) *CallWorker {
 	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnkeeper.ClaimID]*runningCall{}}
 }
 
-// Timeout is River's limit on a job: above the longest run.
+// Timeout returns River's timeout of a job. It is longer than any run.
 func (w *CallWorker) Timeout(*river.Job[CallArgs]) time.Duration {
 	return turnkeeper.MaxDetached + time.Minute
 }
 
-// PointCallFetched is where the worker's fault hook is called when River has handed
-// a job out.
+// PointCallFetched is the point at which the worker's fault hook is called when River has
+// fetched a job.
 const PointCallFetched = "detached.fetched"
 
-// Causes that end a run, beside those of turns.
+// Causes that end a run, in addition to those of turns.
 var (
-	errClaimVoid = fmt.Errorf("%w: the call is not awaited from this worker any more", turnkeeper.ErrFenced)
+	errClaimVoid = fmt.Errorf("%w: the call is no longer awaited from this worker", turnkeeper.ErrFenced)
 	errHandOn    = errors.New("the worker is shutting down; another runs the call")
 )
 
-// lacking is how long a call is left to others by a worker that lacks its tool.
+// lacking is how long a worker snoozes the job of a call that it could not claim.
 const lacking = 5 * time.Second
 
-// Work runs the call that the job rings for. It never asks River for another
-// attempt: what is left of a call is the scheduler's to bring back.
+// Work runs the call of a job. It never asks River for another attempt, because the
+// scheduler reclaims calls.
 func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 	defer w.enter(turnkeeper.JobID(job.ID))()
 	w.at(ctx, PointCallFetched)
@@ -97,14 +97,15 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 		log.Warn("the detached call is no longer this worker's", zap.Error(err))
 		return river.JobCancel(err)
 	case err != nil:
-		log.Error("the end of a detached call could not be written; it is brought back", zap.Error(err))
+		log.Error("the end of a detached call could not be written; the scheduler will reclaim it", zap.Error(err))
 		return err
 	}
 	log.Info("detached call ended", zap.String("state", string(state)))
 	return nil
 }
 
-// leave says to River what becomes of a job whose call this worker did not get.
+// leave returns what River does with a job whose call this worker could not claim: nil,
+// which completes it, if the call no longer waits for a worker, else a snooze.
 func (w *CallWorker) leave(ctx context.Context, ref turnkeeper.CallRef) error {
 	open, err := w.journals.CallIsOpen(ctx, ref)
 	if err == nil && !open {
@@ -113,7 +114,7 @@ func (w *CallWorker) leave(ctx context.Context, ref turnkeeper.CallRef) error {
 	return river.JobSnooze(lacking)
 }
 
-// enter notes that a job is worked here.
+// enter records that a job runs here.
 func (w *CallWorker) enter(id turnkeeper.JobID) (leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,7 +126,7 @@ func (w *CallWorker) enter(id turnkeeper.JobID) (leave func()) {
 	}
 }
 
-// begin notes that a claimed call runs here, with a context that is its own.
+// begin records that a claimed call runs here, and returns its context.
 func (w *CallWorker) begin(ctx context.Context, call turnkeeper.ClaimedCall) (_ context.Context, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -142,14 +143,14 @@ func (w *CallWorker) begin(ctx context.Context, call turnkeeper.ClaimedCall) (_ 
 	}
 }
 
-// Running is how many detached calls run now.
+// Running returns how many detached calls run.
 func (w *CallWorker) Running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.running)
 }
 
-// Stop ends every call that runs, with the cause.
+// Stop cancels every running call with the cause.
 func (w *CallWorker) Stop(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,8 +159,9 @@ func (w *CallWorker) Stop(cause error) {
 	}
 }
 
-// HandOn gives the calls that may run again to other workers, now and from now
-// on: this one is being shut down. The others get its grace.
+// HandOn releases the calls that may run again to other workers, now and later, because
+// this worker is shutting down. Calls that may not run again get the shutdown's grace
+// time.
 func (w *CallWorker) HandOn() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

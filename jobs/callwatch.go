@@ -9,13 +9,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// watchEvery is how often a worker asks, without a doorbell, whether the calls it
-// runs are still its own.
+// watchEvery is how often a worker checks, without a doorbell, whether its claims are
+// still valid.
 const watchEvery = 5 * time.Second
 
-// Watch stops, until ctx ends, calls that are no longer awaited from this worker,
-// when rings says that there may be some and on a slow poll; and it gives back
-// what the worker was given and does not work.
+// Watch runs until ctx ends. On each ring and on a slow poll, it stops calls whose claim
+// is void, and gives back jobs and claims that the worker was given and does not run.
 func (w *CallWorker) Watch(ctx context.Context, rings <-chan struct{}) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
@@ -43,7 +42,7 @@ func (w *CallWorker) stopVoid(ctx context.Context) {
 	defer cancel()
 	held, err := w.journals.ClaimsHeld(ctx, claims)
 	if err != nil {
-		return // it is asked again
+		return // retried at the next poll
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,8 +53,8 @@ func (w *CallWorker) stopVoid(ctx context.Context) {
 	}
 }
 
-// GiveBack gives back, once, what of detached calls was fetched or claimed longer
-// than older ago and is not worked. 0 is for a worker that works no more.
+// GiveBack gives back, once, jobs and claims of detached calls that are older than older
+// and do not run. A worker that has stopped uses 0.
 func (w *CallWorker) GiveBack(ctx context.Context, older time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
 	defer cancel()
@@ -65,10 +64,10 @@ func (w *CallWorker) GiveBack(ctx context.Context, older time.Duration) {
 	w.mu.Unlock()
 	given, err := w.grants.GiveBackCalls(ctx, w.WorkerID, older, jobs, claims)
 	if err != nil && ctx.Err() == nil {
-		w.Log.Warn("the worker could not look for detached calls that it overlooked", zap.Error(err))
+		w.Log.Warn("looking for detached calls that the worker was given and does not run failed", zap.Error(err))
 	}
 	if given.Jobs+given.Grants > 0 {
-		w.Log.Warn("detached calls that were taken and are not run are given back",
+		w.Log.Warn("giving back detached calls that the worker was given and does not run",
 			zap.Int("jobs", given.Jobs), zap.Int("claims", given.Grants))
 	}
 }

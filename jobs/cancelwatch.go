@@ -10,12 +10,12 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// cancelPoll is how often a worker asks, without a doorbell, whether a turn that it
-// runs is to be cancelled.
+// cancelPoll is how often a worker checks, without a doorbell, for requests to cancel
+// the turns that it runs.
 const cancelPoll = 2 * time.Second
 
-// WatchCancels ends, until ctx does, the turns here that somebody asked to be
-// cancelled: when rings says that there may be some, and on a slow poll.
+// WatchCancels runs until ctx ends. On each ring and on a slow poll, it cancels the turns
+// here that have a request to cancel.
 func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 	tick := time.NewTicker(cancelPoll)
 	defer tick.Stop()
@@ -30,8 +30,7 @@ func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 	}
 }
 
-// cancelAsked ends the turns whose cancellation is asked for. They close
-// themselves, as after every end.
+// cancelAsked cancels the turns that have a request to cancel. Each writes its own end.
 func (w *Worker) cancelAsked(ctx context.Context) {
 	w.mu.Lock()
 	grants := slices.Collect(maps.Keys(w.running))
@@ -43,14 +42,14 @@ func (w *Worker) cancelAsked(ctx context.Context) {
 	defer cancel()
 	asked, err := w.grants.CancelledGrants(ctx, grants)
 	if err != nil {
-		return // it is asked again
+		return // retried at the next poll
 	}
 	for _, grant := range asked {
 		w.cancel(grant)
 	}
 }
 
-// cancel ends the turn that runs under the grant, if it still does.
+// cancel cancels the turn that runs under the grant, if there is one.
 func (w *Worker) cancel(grant turnkeeper.GrantID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

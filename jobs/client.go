@@ -18,23 +18,23 @@ import (
 	"turnkeeper/storage"
 )
 
-// A Client is River's client, for inserting turns and for working them.
+// A Client is River's client for inserting jobs and running them.
 type Client = river.Client[pgx.Tx]
 
-// ClientConfig says what a client does.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	Pool     *pgxpool.Pool
-	WorkerID turnkeeper.WorkerID // the scheduler reads from River's rows who took a job
+	WorkerID turnkeeper.WorkerID // River's rows tell the scheduler which worker fetched a job
 	Worker   *Worker             // nil: the client only inserts
-	Slots    int                 // turns at once; with Worker at least 1
-	// Calls works detached calls, so many at once of each of its tools; nil, or
-	// 0: none.
+	Slots    int                 // turns at once; at least 1 with Worker
+	// Calls runs detached calls, at most CallSlots at once for each of its tools. nil, or
+	// CallSlots 0: none.
 	Calls     *CallWorker
 	CallSlots int
 	Log       *zap.Logger // nil: none
 }
 
-// NewClient returns a client; with a Worker it works once it is started.
+// NewClient returns a client. With a Worker, it runs jobs once it is started.
 func NewClient(c ClientConfig) (*Client, error) {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
@@ -46,10 +46,10 @@ func NewClient(c ClientConfig) (*Client, error) {
 		FetchCooldown:     fetchCooldown,
 		FetchPollInterval: fetchPoll,
 		MaxAttempts:       1,
-		// River's rescuer decides nothing here; the scheduler closes the rows of
+		// River's rescuer never decides anything: the scheduler closes the rows of
 		// lost grants long before.
 		RescueStuckJobsAfter: 24 * time.Hour,
-		JobTimeout:           -1, // the worker says its own
+		JobTimeout:           -1, // the workers set their own
 	}
 	if c.Worker != nil {
 		workers := river.NewWorkers()
@@ -59,7 +59,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		cfg.Workers = workers
 		cfg.Queues = map[string]river.QueueConfig{
 			Queue: {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll},
-			// The scheduler grants no more than there is room for, in both together.
+			// The scheduler grants no more than Slots in both queues together.
 			QueueOf(c.WorkerID): {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchOwnPoll},
 		}
 	}
@@ -81,16 +81,15 @@ func NewClient(c ClientConfig) (*Client, error) {
 	return client, nil
 }
 
-// riverLogger lets through what River warns of; what it does otherwise is ours
-// to tell.
+// riverLogger logs River's warnings and errors only.
 func riverLogger(log *zap.Logger) *slog.Logger {
 	least := max(zap.WarnLevel, log.Level())
 	core := log.WithOptions(zap.IncreaseLevel(least)).Core()
 	return slog.New(outageLog{zapslog.NewHandler(core, zapslog.WithName("river"), zapslog.AddStacktraceAt(slog.LevelError+1)), &outage{}})
 }
 
-// Migrate brings the schema up to date, River's tables included, and returns
-// what it applied of ours. Any number of processes may do it at once.
+// Migrate applies the missing migrations, including River's, and returns the applied
+// ones except River's. Any number of processes may call it at once.
 func Migrate(ctx context.Context, store *storage.DB, log *zap.Logger) ([]storage.Migration, error) {
 	return store.Migrate(ctx, func(ctx context.Context) error {
 		migrator, err := rivermigrate.New(riverpgxv5.New(store.Pool()), &rivermigrate.Config{

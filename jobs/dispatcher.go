@@ -14,8 +14,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A Dispatcher is the scheduler's Store: it grants leases and inserts the jobs
-// that tell workers of them, in one transaction.
+// A Dispatcher is the scheduler's Store. It grants leases and inserts their jobs in one
+// transaction.
 type Dispatcher struct {
 	Grants *grants.Store
 	Client *Client
@@ -31,20 +31,20 @@ func (d *Dispatcher) InTick(ctx context.Context, f func(scheduler.Tick) error) e
 	})
 }
 
-// NextDue returns how long until something comes due that was not due then.
+// NextDue returns how long until something becomes due that was not due at then.
 func (d *Dispatcher) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
 	return d.Grants.NextDue(ctx, then)
 }
 
-// A tick is a pass of the scheduler over the database and River.
+// A tick is one pass of the scheduler, over Postgres and River.
 type tick struct {
 	*grants.Tick
 	dispatcher *Dispatcher
 }
 
-// Dispatch grants each of ready its lane and inserts its job. The row is written
-// by the statement that grants, not by River's client: one round trip instead of
-// three on the way of every message. A test holds it against River's own.
+// Dispatch grants each of ready its lane and inserts its job. The statement that grants
+// also writes the job's row, instead of River's client, which saves two round trips for
+// every message. A test compares the row with River's own.
 func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 	ids := make([]turnkeeper.GrantID, len(ready))
 	for i := range ready {
@@ -53,32 +53,32 @@ func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 	return t.Grant(ctx, ready, ids, grants.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf}, t.dispatcher.TTL)
 }
 
-// Requeue takes the lane from a lost grant. A holder that lives after all is
-// told by River, and would fail its next write anyway.
+// Requeue ends a lost grant and frees its lane. River notifies a holder that is alive
+// after all, whose next write would fail anyway.
 func (t *tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
-	t.tellHolder(ctx, lost)
+	t.notifyHolder(ctx, lost)
 	return t.Tick.Requeue(ctx, lost)
 }
 
-func (t *tick) tellHolder(ctx context.Context, lost turnkeeper.LostGrant) {
-	// A row that River has removed already is no reason to keep the lane; a
-	// broken transaction shows at the next statement.
+func (t *tick) notifyHolder(ctx context.Context, lost turnkeeper.LostGrant) {
+	// The lane is freed even if River has already deleted the row. A broken
+	// transaction fails at the next statement.
 	_, _ = t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
 }
 
-// EndCall gives a lost detached call the result that its trouble means.
+// EndCall records the result of a lost detached call.
 func (t *tick) EndCall(ctx context.Context, call turnkeeper.LostCall) error {
 	return t.Tick.EndCall(ctx, call, agentturn.LostCall(call))
 }
 
-// CloseLost answers a message whose turn has lost its worker too often, without
-// running it again. One whose journal is too new to be told is queued again
-// instead: a newer scheduler will close it, or a newer worker end it.
+// CloseLost ends a turn that lost its worker too often, with a reply, without running it
+// again. If only a newer program can read its journal, it queues the turn instead, for a
+// newer scheduler to close or a newer worker to run.
 func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
 	if _, err := t.Rounds(ctx, lost.TurnID); errors.Is(err, journal.ErrNewerJournal) {
 		return t.Requeue(ctx, lost)
 	}
-	t.tellHolder(ctx, lost)
+	t.notifyHolder(ctx, lost)
 	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, agentturn.ShownReplyUnawaited); err != nil {
 		return err
 	}

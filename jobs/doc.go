@@ -1,9 +1,7 @@
-// Package jobs is the one room where a storage transaction and River meet:
-// three facts that must become true together (message claimed, turn made, job
-// inserted; fence held, reply written, job completed) share one transaction
-// here.
+// Package jobs connects storage and River. What must become true together shares one
+// transaction here: a grant's turn and its job, and the end of a turn and of its job.
 //
-// A River job is a doorbell: it carries ids only, there is one for each grant,
-// it is attempted once, and nothing depends on its state. The package gives the
-// scheduler its Store, the turn its Journal, and River its worker.
+// A River job is only a doorbell: it carries ids, there is one for each grant, it has
+// one attempt, and nothing depends on its state. The package implements the scheduler's
+// Store, the turn's Journal, and River's workers.
 package jobs

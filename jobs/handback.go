@@ -14,23 +14,23 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// handBack leaves a turn that this worker cannot run as it should be to one that
-// can: a newer program, while both are in use. The turn is as it was and no loss
-// is counted. The scheduler offers it to every other worker that lives or comes,
-// and, where all have left it, to anybody again after a pause.
+// handBack hands a turn back that this worker cannot run properly, for a newer program
+// while both are in use. The turn is unchanged, and no loss is counted. The scheduler
+// offers it to every other live worker and, once all have handed it back, to any worker
+// again after a pause.
 func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer *journal.Writer, reason error) error {
 	err := leave(ctx, writer, "handed_back", turnkeeper.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
 	if err != nil {
 		return err
 	}
-	w.Log.Warn("the turn is left to a newer worker",
+	w.Log.Warn("handing the turn back for a newer worker",
 		append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Error(reason))...)
 	return nil
 }
 
 const handBackPause = time.Minute
 
-// leave ends a dispatch in which nothing was done; its turn is queued again.
+// leave ends a dispatch in which nothing was done, and queues its turn.
 func leave(ctx context.Context, writer *journal.Writer, log string, outcome turnkeeper.Outcome) error {
 	outcome.State = turnkeeper.TurnQueued
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
@@ -41,36 +41,34 @@ func leave(ctx context.Context, writer *journal.Writer, log string, outcome turn
 // classLate is the error class of a turn that had no worker for most of its time.
 const classLate = "late_worker"
 
-// late says of a grant that no worker had before that half of its turn's time is over,
-// as where it was granted into the room of one that was dead already: the others may be
-// busy for as long as their turns take. Once is enough: a turn that comes late again runs
-// with what is left.
+// late reports whether half of the turn's time had passed before a worker took the grant.
+// That happens if the slot belonged to a dead worker and the others were busy. Only the
+// first time counts: a turn that is late again runs with the time left.
 func late(record turnkeeper.Record, bounds turnkeeper.Bounds) bool {
 	turn := record.Turn
 	return turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
 }
 
-// putOff queues a late turn, to be granted anew with the whole of its time.
+// putOff queues a late turn, so that its next grant has the full time.
 func (w *Worker) putOff(ctx context.Context, record turnkeeper.Record, writer *journal.Writer) error {
 	waited := record.Elapsed.Round(time.Second)
 	err := leave(ctx, writer, "deferred", turnkeeper.Outcome{
 		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew", waited),
 	})
 	if err == nil {
-		w.Log.Warn("no worker had the turn for most of its time; it is granted anew",
+		w.Log.Warn("no worker took the turn for half of its time; queueing it for a new grant",
 			append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Duration("waited", waited))...)
 	}
 	return err
 }
 
-// waitForTools is how long a turn is handed on for want of a worker with all of its
-// agent's tools. Then none is to be expected, as after a tool was given up for good,
-// and the turn runs without.
+// waitForTools is how long a turn is handed back because workers lack some of its
+// agent's tools. After that the turn runs without them, because they were probably
+// removed for good.
 const waitForTools = 5 * time.Minute
 
-// equipped says which tools the agent lists and this worker lacks, as while a
-// newer program brings them. Without them the model would be told that they do
-// not exist.
+// equipped fails if this worker lacks tools that the agent lists, as during a rollout of
+// a new tool. Without this check the model would be told that they do not exist.
 func (w *Worker) equipped(ctx context.Context, record turnkeeper.Record, definition *agentdef.Definition) error {
 	lacking := w.Runner.Lacks(definition)
 	if len(lacking) == 0 {

@@ -10,9 +10,9 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A turnJournal is the Journal of one dispatch. It adds to the end of a turn what
-// must become true with it: what becomes of the message, the lane's back-off,
-// and the end of the River job.
+// A turnJournal is the Journal of one dispatch. It adds to the end of a turn what must
+// be committed with it: the state of the message, the lane's back-off, and the end of
+// the River job.
 type turnJournal struct {
 	writer *journal.Writer
 }
@@ -22,7 +22,7 @@ var (
 	_ toolrun.Drafts    = (*turnJournal)(nil)
 )
 
-// endTime is what the last write of a turn gets on top of the turn's own time.
+// endTime is the additional time for the last write of a turn.
 const endTime = 10 * time.Second
 
 func (j *turnJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
@@ -35,7 +35,7 @@ func (j *turnJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	return j.writer.Append(ctx, e, journal.Ending{Message: end.Message, Log: end.Log, LaneBackoff: end.Pause})
 }
 
-// outlive is a context that ends by the grace later than ctx.
+// outlive returns a context that ends later than ctx, by grace.
 func outlive(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
 	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {

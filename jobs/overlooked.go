@@ -11,22 +11,21 @@ import (
 	"turnkeeper"
 )
 
-// A worker looks so often for what it overlooked, and takes for overlooked what
-// it does not work so long after it was fetched: far longer than a job takes
-// from the fetch to Work.
+// How often a worker looks for jobs and grants that it was given and does not run, and
+// how old they must be: much older than the time from the fetch to Work.
 const (
 	lookForOverlooked = 3 * time.Second
 	overlookedAfter   = 5 * time.Second
 )
 
-// giveBackTime bounds one look.
+// giveBackTime is the timeout of one look.
 const giveBackTime = 10 * time.Second
 
-// GiveBackOverlooked gives back, until ctx ends, what the worker was given and
-// does not work: jobs whose fetch was committed and not answered, and turns that
-// it had to leave because their end could not be written. The worker is alive,
-// so that nobody would take these from it before the end of their leases. Where
-// something comes to be worked twice by that, the grant still belongs to one.
+// GiveBackOverlooked runs until ctx ends. It gives back what the worker was given and
+// does not run: jobs whose fetch was committed but not answered, and turns that it left
+// because it could not write their end. Because the worker is alive, nobody else would
+// reclaim these before their leases end. If two workers get the same job by this, only
+// one can bind its grant.
 func (w *Worker) GiveBackOverlooked(ctx context.Context) {
 	tick := time.NewTicker(lookForOverlooked)
 	defer tick.Stop()
@@ -40,8 +39,8 @@ func (w *Worker) GiveBackOverlooked(ctx context.Context) {
 	}
 }
 
-// GiveBack gives back, once, what was fetched longer than older ago and is not
-// worked. 0 is for a worker that fetches and works no more.
+// GiveBack gives back, once, jobs and grants that are older than older and do not run. A
+// worker that has stopped uses 0.
 func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
 	defer cancel()
@@ -54,18 +53,18 @@ func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 		w.forgetAway(away, working)
 	}
 	if err != nil && ctx.Err() == nil {
-		w.Log.Warn("the worker could not look for turns that it overlooked", zap.Error(err))
+		w.Log.Warn("looking for turns that the worker was given and does not run failed", zap.Error(err))
 	}
 	if given.Jobs > 0 {
-		w.Log.Warn("jobs were fetched and did not arrive; they are given out again", zap.Int("jobs", given.Jobs))
+		w.Log.Warn("fetched jobs did not arrive; making them available again", zap.Int("jobs", given.Jobs))
 	}
 	if given.Grants > 0 {
-		w.Log.Warn("turns whose end could not be written are given back", zap.Int("turns", given.Grants))
+		w.Log.Warn("giving back turns whose end could not be written", zap.Int("turns", given.Grants))
 	}
 }
 
-// forgetAway forgets grants that the worker left while the database was away, and that
-// are given back.
+// forgetAway forgets the grants that were given back, among those that the worker left
+// while the database was unavailable.
 func (w *Worker) forgetAway(away, working []turnkeeper.GrantID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

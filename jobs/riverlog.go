@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// outageEvery is the least time between two lines that say that River cannot reach the database.
+// outageEvery is the minimum time between two log lines that say that River cannot reach the database.
 const outageEvery = time.Minute
 
-// An outageLog lets River's log through, but for what it says while the database is away: each of its
-// parts tries again and again, several times a second together. That becomes one line a minute.
+// An outageLog passes on River's log, but reduces its errors of an unavailable database to one line a
+// minute: River's services together retry several times a second.
 type outageLog struct {
 	slog.Handler
 	told *outage
@@ -24,7 +24,7 @@ type outage struct {
 	hidden int
 }
 
-// Handle writes a record, or counts it as one of an outage.
+// Handle logs a record, or counts it if it is due to an outage.
 func (l outageLog) Handle(ctx context.Context, r slog.Record) error {
 	reason, away := awayReason(r)
 	if !away {
@@ -52,14 +52,14 @@ func (l outageLog) WithGroup(name string) slog.Handler {
 	return outageLog{l.Handler.WithGroup(name), l.told}
 }
 
-// signsOfOutage are in the errors of a database that is away. River logs them as text.
+// signsOfOutage are substrings of the errors of an unavailable database, which River logs as text.
 var signsOfOutage = []string{
 	"failed to connect", "connection refused", "connection reset", "broken pipe", "unexpected EOF", "conn closed", "closed pool",
 	"deadline exceeded", "i/o timeout", "no route to host", "no such host", "SQLSTATE 57P", "SQLSTATE 25006", "SQLSTATE 08",
 	"SQLSTATE 53300", "use of closed network connection", "did not answer within",
 }
 
-// awayReason returns the error of a record that tells of a database that is away.
+// awayReason returns the error of a record, and whether it means that the database is unavailable.
 func awayReason(r slog.Record) (reason string, away bool) {
 	if r.Level < slog.LevelWarn {
 		return "", false

@@ -9,15 +9,15 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// A Spend is the budget of turns, kept in the database: tokens and calls, a
-// turn and a day of UTC.
+// A Spend keeps the budgets of turns in the database: tokens and calls per turn, per day
+// (UTC) and per tree of sub-agents.
 type Spend struct {
 	Grants *grants.Store
 }
 
 var _ agentturn.Budget = (*Spend)(nil)
 
-// Reserve takes the estimate out of the budget, if there is room.
+// Reserve reserves the estimate in the budgets, if none is exhausted.
 func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	if who.Limits == (agentturn.SpendLimits{}) {
 		return agentturn.Reservation{}, nil
@@ -41,7 +41,7 @@ func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate tur
 	}, nil
 }
 
-// blockedBy says which bound had no room for one more call.
+// blockedBy describes the budget that is exhausted.
 func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate int64) string {
 	whose, per, calls, tokens := "turn", "", limits.TurnCalls, limits.TurnTokens
 	switch answer.Blocked {
@@ -60,7 +60,7 @@ func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate
 		whose, count(tokens, "token"), per, answer.UsedTokens, estimate)
 }
 
-// How storage calls the budgets of an agent's day and of a tree of agents.
+// The names of budgets in grants.SpendAnswer.
 const (
 	scopeDay  = "day"
 	scopeTree = "tree"
@@ -73,7 +73,7 @@ func count(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// Settle replaces a reservation by what was used.
+// Settle replaces a reservation with the actual use.
 func (s *Spend) Settle(ctx context.Context, r agentturn.Reservation, used turnkeeper.Usage) error {
 	if r.ID == 0 {
 		return nil

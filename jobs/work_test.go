@@ -74,11 +74,11 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 		"it succeeds": {state: "succeeded", reply: "re: hello"},
 		"the grant is another's": {
 			before: "update turnkeeper.turns set worker_id = 'other'", cancelled: true, err: "the lease is no longer held",
-			log: "the turn is no longer this worker's", state: "running",
+			log: "the turn no longer belongs to this worker", state: "running",
 		},
 		"the journal cannot be read": {
 			before: "alter table turnkeeper.rounds rename to moved", err: `relation "turnkeeper.rounds" does not exist`,
-			log: "the turn stops here and is brought back", state: "running",
+			log: "the turn failed; the scheduler will reclaim it", state: "running",
 		},
 		"the worker stops": {
 			model: func(_ *site, stop context.CancelCauseFunc) model {
@@ -114,7 +114,7 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 		},
 		"the definition cannot be read": {
 			before: `update turnkeeper.definitions set content = E'---\nunheard_of: 1\n---\nYou are the clerk.\n'`,
-			log:    "the turn is left to a newer worker", state: "queued",
+			log:    "handing the turn back for a newer worker", state: "queued",
 		},
 		"it was cancelled before": {
 			before: "insert into turnkeeper.cancellations (turn_id) select id from turnkeeper.turns", state: "cancelled", reply: "This turn was cancelled.",
@@ -123,7 +123,7 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			before: "insert into turnkeeper.cancellations (turn_id) select id from turnkeeper.turns; " + wait80s, state: "cancelled", reply: "This turn was cancelled.",
 		},
 		"it is late": {
-			before: wait80s, log: "no worker had the turn for most of its time", state: "queued",
+			before: wait80s, log: "no worker took the turn for half of its time", state: "queued",
 		},
 		"it is late, and was bound before": {
 			before: wait80s + "; update turnkeeper.turns set worker_id = 'w'", state: "succeeded", reply: "re: hello",
@@ -341,7 +341,7 @@ func TestTheGrantBefore(t *testing.T) {
 			if len(seen.before) != 1 || (seen.before[0].GrantID == first.Args.GrantID) != c.known || (seen.before[0].GrantID == "") == c.known {
 				t.Errorf("observed with %+v", seen.before)
 			}
-			if n := logs.FilterMessageSnippet("the grant before this one was not found").Len(); (n > 0) != c.log {
+			if n := logs.FilterMessageSnippet("the previous grant was not found").Len(); (n > 0) != c.log {
 				t.Errorf("%d lines of the log say that it was not found", n)
 			}
 		})

@@ -21,8 +21,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A Worker works turns for River. The first thing it does is to bind the job's
-// grant to itself, if it is still the turn's.
+// A Worker runs turns for River. It first binds the job's grant to itself, if the turn
+// still has that grant.
 type Worker struct {
 	river.WorkerDefaults[TurnArgs]
 	WorkerConfig
@@ -31,24 +31,24 @@ type Worker struct {
 	grants   *grants.Store
 
 	mu      sync.Mutex
-	running map[turnkeeper.GrantID]context.CancelCauseFunc // a turn may come back while its last dispatch still stops
-	away    map[turnkeeper.GrantID]bool                    // stopped while the database was away; until they are given back
+	running map[turnkeeper.GrantID]context.CancelCauseFunc // by grant, because a turn may return while its last dispatch is still stopping
+	away    map[turnkeeper.GrantID]bool                    // stopped while the database was unavailable, until they are given back
 
 	definitions map[string]*agentdef.Definition // parsed, by hash
 }
 
-// WorkerConfig says how to work.
+// WorkerConfig configures a Worker.
 type WorkerConfig struct {
 	DB       *storage.DB
 	Runner   *agentturn.Runner
 	WorkerID turnkeeper.WorkerID
 	Bounds   turnkeeper.Bounds // of the process
-	// BoundsFor are the bounds of an agent's turns. nil: Bounds with what the
-	// agent's definition overrides.
+	// BoundsFor returns the bounds of an agent's turns. nil: Bounds with the overrides of
+	// the agent's definition.
 	BoundsFor func(*agentdef.Definition) turnkeeper.Bounds
 	Log       *zap.Logger // nil: none
-	// Observed says that the Runner has an Observer, which is to be told of the
-	// grant before each.
+	// Observed says that the Runner has an Observer, which needs the grant before each
+	// one.
 	Observed bool
 	Fault    fault.Hook
 }
@@ -66,13 +66,13 @@ func NewWorker(c WorkerConfig) *Worker {
 	}
 }
 
-// Timeout is River's limit on a job: above every wall cap that is allowed, and
-// below the lease.
+// Timeout returns River's timeout of a job. It is longer than any allowed wall cap, and
+// shorter than the lease.
 func (w *Worker) Timeout(*river.Job[TurnArgs]) time.Duration {
 	return w.Bounds.LeaseTTL - w.Bounds.Margin/2
 }
 
-// Stop ends every turn that runs, with the cause.
+// Stop cancels every running turn with the cause.
 func (w *Worker) Stop(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,14 +84,14 @@ func (w *Worker) Stop(cause error) {
 	}
 }
 
-// Running is how many turns run now.
+// Running returns how many turns run.
 func (w *Worker) Running() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.running)
 }
 
-// enter notes that a grant is being worked; first is false where it is already.
+// enter records that a grant runs here. first is false if it already does.
 func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context.Context, leave func(), first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,27 +110,28 @@ func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context
 
 // Points of a job at which the worker's fault hook is called.
 const (
-	PointFetched = "work.fetched" // River has handed the job out
-	PointLoaded  = "work.loaded"  // the turn is read
-	PointWorked  = "work.done"    // River is not told yet
+	PointFetched = "work.fetched" // River has fetched the job
+	PointLoaded  = "work.loaded"  // the turn is loaded
+	PointWorked  = "work.done"    // the turn has ended; River does not know yet
 )
 
-// FaultPoints are the labels that a Worker, or a CallWorker, calls its fault hook with, besides
+// FaultPoints returns the labels with which a Worker or CallWorker calls its fault hook, except
 // those of the turn.
 func FaultPoints() []string {
 	return []string{PointFetched, PointLoaded, PointWorked, PointCallFetched}
 }
 
-// reloads is how often a turn goes on after its journal moved under it.
+// reloads is the maximum number of times that a turn is reloaded because another writer
+// changed its journal.
 const reloads = 5
 
-// Work runs the turn that the job rings for. It never asks River for another
-// attempt: what is left of a turn is the scheduler's to bring back.
+// Work runs the turn of a job. It never asks River for another attempt, because the
+// scheduler reclaims turns.
 func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(job.Args.TurnID)), zap.Int64("job", job.ID))}
 	ctx, leave, first := w.enter(ctx, job.Args.GrantID)
 	if !first {
-		log.Warn("the turn runs here already; River has given its job out twice")
+		log.Warn("the turn already runs here; River has handed out its job twice")
 		return nil
 	}
 	defer leave()
@@ -142,23 +143,23 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, turnkeeper.ErrFenced), errors.Is(err, rivertype.ErrJobCancelledRemotely):
-			log.Warn("the turn is no longer this worker's; it stops", zap.Error(err))
+			log.Warn("the turn no longer belongs to this worker; stopping it", zap.Error(err))
 			return river.JobCancel(err)
 		case errors.Is(err, turnkeeper.ErrJournalMoved):
-			log.Info("the turn's journal has moved on; it is read again")
+			log.Info("another writer has changed the turn's journal; reloading it")
 		default:
-			log.Error("the turn stops here and is brought back when its lease ends", zap.Error(err))
+			log.Error("the turn failed; the scheduler will reclaim it when its lease ends", zap.Error(err))
 			return err
 		}
 	}
-	return fmt.Errorf("the journal of turn %d kept moving", job.Args.TurnID)
+	return fmt.Errorf("other writers kept changing the journal of turn %d", job.Args.TurnID)
 }
 
-// A jobLog tells more of a job's turn once that is read.
+// A jobLog is a logger that gets more fields once the job's turn is loaded.
 type jobLog struct{ *zap.Logger }
 
-// dispatch goes on with a turn from what its journal says, once the grant is
-// this worker's: River may have given the job to another as well.
+// dispatch binds the grant, because River may have given the job to another worker too,
+// and continues the turn from its journal.
 func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jobLog) error {
 	first, err := w.grants.BindGrant(ctx, job.Args.TurnID, job.Args.GrantID, w.WorkerID)
 	if err != nil {
@@ -204,11 +205,11 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 	return err
 }
 
-// beforeTime bounds the look for the grant before this one: no turn waits long for
-// what only its trace tells.
+// beforeTime is the timeout of looking up the previous grant, which only the trace
+// needs.
 const beforeTime = time.Second
 
-// before is the grant before this one, where the Observer is to be told of it.
+// before returns the previous grant of the turn, if there is an Observer.
 func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Dispatch {
 	if !w.Observed || turn.Dispatches < 2 {
 		return turnkeeper.Dispatch{}
@@ -217,15 +218,15 @@ func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Di
 	defer stop()
 	before, err := w.grants.GrantBefore(ctx, turn.ID, turn.GrantID)
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
-		w.Log.Debug("the grant before this one was not found", zap.Int64("turn_id", int64(turn.ID)), zap.Error(err))
+		w.Log.Debug("the previous grant was not found", zap.Int64("turn_id", int64(turn.ID)), zap.Error(err))
 	}
 	return before
 }
 
-// keptDefinitions bounds the definitions that a worker keeps parsed.
+// keptDefinitions is the maximum number of parsed definitions that a worker caches.
 const keptDefinitions = 1000
 
-// definitionOf is the agent as it was when the turn was made.
+// definitionOf returns the agent's definition as of the turn's creation.
 func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, error) {
 	hash := record.Turn.DefinitionHash
 	w.mu.Lock()
@@ -236,8 +237,8 @@ func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, e
 	}
 	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
 	if err != nil {
-		// It was readable when it was registered, so this program is older or
-		// newer than the one that did.
+		// It was valid when it was registered, so an older or newer program
+		// registered it.
 		return nil, fmt.Errorf("the agent's definition cannot be read: %w", err)
 	}
 	w.mu.Lock()
@@ -249,8 +250,8 @@ func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, e
 	return definition, nil
 }
 
-// withBudget gives a turn that goes on the budget that its agent has now: it may have been
-// raised because the turn was put off. All else stays as it was when the turn was made.
+// withBudget gives a continued turn the current budget of its agent, which may have been
+// raised because the turn was deferred. Everything else stays as of the turn's creation.
 func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentdef.Definition) (*agentdef.Definition, error) {
 	if turn.Dispatches < 2 {
 		return d, nil
@@ -263,7 +264,7 @@ func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentd
 		return nil, err
 	}
 	changed := *d
-	if current, err := agentdef.ParseRecorded(turn.Agent, file); err == nil { // else it is a newer program's, and the old budget stands
+	if current, err := agentdef.ParseRecorded(turn.Agent, file); err == nil { // else a newer program registered it, and the old budget stays
 		changed.Budget = current.Budget
 	}
 	return &changed, nil

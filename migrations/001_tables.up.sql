@@ -1,14 +1,14 @@
--- All tables. River's tables lie in the same schema; River migrates them itself, before these.
+-- All tables. River's tables are in the same schema; River creates and migrates them, before these.
 --
 -- Most references between tables have no foreign key: a key would make every new message and turn lock the same few rows
--- of agents and definitions, and a purge has to delete in an order of its own. The functions that write a reference have
+-- of agents and definitions, and would prescribe the order in which a purge deletes. The functions that write a reference
 -- read its target in the same transaction.
 
 ----------------------------------------------------------------------------------------------------
 -- Settings
 ----------------------------------------------------------------------------------------------------
 
--- The state of the installation that may change while workers run and must outlast them: one row.
+-- Settings and state of the installation that change while workers run: one row.
 create table turnkeeper.settings (
     singleton               boolean primary key default true check (singleton),
     -- set by operators
@@ -17,14 +17,14 @@ create table turnkeeper.settings (
     max_dispatches_per_tick integer check (max_dispatches_per_tick > 0),
     paused_at               timestamptz, -- no turn is granted while this is set
     paused_reason           text,
-    -- noted by the scheduler
+    -- written by the scheduler
     last_tick_at            timestamptz,
-    timeline                text,        -- of the server that the newest tick saw
-    server_started          timestamptz, -- likewise; null: no tick has noted it yet
-    hold_until              timestamptz, -- the clock or the server changed: nothing is taken from workers before
+    timeline                text,        -- of the server, at the newest tick
+    server_started          timestamptz, -- likewise; null: no tick has recorded it yet
+    hold_until              timestamptz, -- the clock or the server changed: no turn is reclaimed before
     hold_reason             text,
-    silence_from            timestamptz, -- the database was away until then: workers could not write heartbeats. Null: never
-    lane_token              bigint not null default 0, -- no deleted lease had a higher token: a new lane's tokens begin above
+    silence_from            timestamptz, -- the database was unavailable until then, so workers could not write heartbeats; null: never
+    lane_token              bigint not null default 0, -- the highest token of all deleted leases: a new lane's tokens are higher
     check ((paused_at is null) = (paused_reason is null)),
     check ((hold_until is null) = (hold_reason is null))
 );
@@ -34,7 +34,7 @@ insert into turnkeeper.settings default values;
 -- Agents
 ----------------------------------------------------------------------------------------------------
 
--- Every definition that an agent ever ran with, by its hash. Rows are never deleted.
+-- Every definition that an agent was ever registered with, by its hash. Rows are never deleted.
 create table turnkeeper.definitions (
     hash    text primary key check (hash ~ '^[0-9a-f]{64}$'),
     content text not null
@@ -44,18 +44,18 @@ create table turnkeeper.agents (
     name                  text primary key check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
     definition_hash       text not null references turnkeeper.definitions,
     description           text not null default '',
-    models                text[] not null, -- that its turns ask, in order
-    give_up_after         interval,    -- how long a message waits for a service that fails; null: for ever
+    models                text[] not null, -- in the order in which its turns try them
+    give_up_after         interval,    -- how long a message waits for a failing service; null: for ever
     lane_per_conversation boolean not null default false,
-    -- When the lanes of the agent were changed, until nothing is left in the old ones, and when a tick last moved its
-    -- waiting messages: a transaction under way may still accept a message under the old setting.
+    -- When the lanes of the agent were changed, until the old ones are empty, and when a tick last moved its waiting
+    -- messages: an open transaction may still accept a message under the old setting.
     lanes_changed_at      timestamptz,
     lanes_moved_at        timestamptz,
-    retired_at            timestamptz, -- since when it takes no new messages; null: it takes them
+    retired_at            timestamptz, -- since when it accepts no new messages; null: it accepts them
     updated_at            timestamptz not null default clock_timestamp()
 );
 
--- Notes that an agent keeps for itself.
+-- Notes that agents write with the notes tool.
 create table turnkeeper.notes (
     agent      text not null,
     name       text not null,
@@ -67,15 +67,15 @@ create table turnkeeper.notes (
 create table turnkeeper.schedules (
     agent         text not null references turnkeeper.agents,
     name          text not null,
-    cron          text not null,          -- as the agent's file has it
-    cron_override text,                   -- as an operator changed it; new files do not undo that
+    cron          text not null,          -- from the agent's file
+    cron_override text,                   -- set by an operator; a new file does not change it
     time_zone     text not null,
     conversation  text not null,
     message       text not null,
     active        boolean not null default true, -- still in the agent's file
     paused_at     timestamptz,
     paused_reason text,                   -- null: not paused, or no reason was given
-    next_due      timestamptz,            -- null: to be computed
+    next_due      timestamptz,            -- null: not computed yet
     last_slot     timestamptz,
     last_error    text,
     primary key (agent, name)
@@ -86,8 +86,8 @@ create index schedules_due on turnkeeper.schedules (next_due) where active and p
 -- Inbox
 ----------------------------------------------------------------------------------------------------
 
--- The rules for the rows of the busiest tables are functions, one check a table: Postgres parses every check of a table
--- anew for each statement that writes there, which took longer than the write itself.
+-- The checks of the busiest tables are functions, one for each table: Postgres parses every check expression of a table
+-- for each statement that writes to it, which took longer than the write itself.
 
 create function turnkeeper.message_holds(
     body text, conversation text, idempotency_key text, priority integer, trigger text, schedule text, slot timestamptz,
@@ -112,16 +112,16 @@ create table turnkeeper.messages (
     id              bigint generated always as identity primary key,
     agent           text not null,
     conversation    text not null default 'main',
-    lane            text not null, -- turns of one lane run one after the other
+    lane            text not null, -- turns of one lane run one at a time
     body            text not null,
     idempotency_key text,
     priority        integer not null default 0, -- higher goes first
     trigger         text not null default 'message',
-    schedule        text,          -- the schedule and its slot, if one sent the message
+    schedule        text,          -- the schedule that sent the message, with its slot
     slot            timestamptz,
     state           text not null default 'waiting',
     attempts        integer not null default 0, -- turns so far
-    faults          integer not null default 0, -- turns that failed by the message's own fault
+    faults          integer not null default 0, -- turns that failed because of the message itself
     due_at          timestamptz not null default date_trunc('second', clock_timestamp()),
     accepted_at     timestamptz not null default clock_timestamp(),
     closed_at       timestamptz,
@@ -132,31 +132,31 @@ create table turnkeeper.messages (
     unique (agent, schedule, slot),
     check (turnkeeper.message_holds(body, conversation, idempotency_key, priority, trigger, schedule, slot, state, attempts, closed_at))
 );
--- The next message of each lane, and the oldest of all.
+-- For the next message of each lane, and the oldest of all.
 create index messages_waiting on turnkeeper.messages (lane, due_at, priority desc, id) where state = 'waiting';
 create index messages_oldest on turnkeeper.messages (due_at, priority desc, id) where state = 'waiting';
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, conversation, id);
--- The words of the first 20,000 characters, because a tsvector holds no more than a megabyte. Only closed messages, because
--- each update of an open one would write its words again.
+-- The words of the first 20,000 characters, because a tsvector has at most one megabyte. Only of closed messages, because
+-- each update of an open message would index its words again.
 create index messages_words on turnkeeper.messages using gin (to_tsvector('pg_catalog.simple', left(body, 20000)))
     where closed_at is not null;
 
--- Closed messages that were put into the inbox again, as new messages: each at most once.
+-- Closed messages that were retried as new messages, each at most once.
 create table turnkeeper.retries (
     message_id bigint primary key,
     retried_as bigint not null unique,
     asked_at   timestamptz not null default clock_timestamp()
 );
 
--- What the Responses API keeps of a response besides its message.
+-- Data of the Responses API about a response, in addition to its message.
 create table turnkeeper.responses (
     message_id  bigint primary key references turnkeeper.messages on delete cascade,
-    previous_id bigint,           -- the response that it continues; null: none was named
+    previous_id bigint,           -- the response that it continues; null: none
     background  boolean not null,
     metadata    jsonb not null check (jsonb_typeof(metadata) = 'object'),
-    token_id    bigint            -- who made it and may cancel it; null: a client on loopback
+    token_id    bigint            -- of the client that made it and may cancel it; null: a client on loopback
 );
 
 ----------------------------------------------------------------------------------------------------
@@ -172,8 +172,8 @@ begin
             else turn_id is not null and granted_at is not null and lease_until is not null and lease_until > granted_at end;
 end $$;
 
--- Which turn of a lane runs, until when. Each grant has the next token. A lease that is deleted leaves its token in
--- settings.lane_token, so that no token of a lane is ever given twice.
+-- Which turn of a lane runs, until when. Each grant has the next token. When a lease is deleted, settings.lane_token keeps
+-- its token, so that no token of a lane is given twice.
 create table turnkeeper.leases (
     lane        text primary key,
     agent       text not null,
@@ -184,12 +184,12 @@ create table turnkeeper.leases (
     lease_until timestamptz,
     failures    integer not null default 0, -- failed turns in a row
     not_before  timestamptz,                -- the pause after a failed turn
-    waits_for   text[],                     -- the models whose failure is the reason of the pause; null: another reason
+    waits_for   text[],                     -- the models whose failure caused the pause; null: another cause
     check (turnkeeper.lease_holds(token, grant_id, turn_id, granted_at, lease_until, failures))
-) with (fillfactor = 50); -- rows are updated in place, which needs room on their page
+) with (fillfactor = 50); -- room for updates on the same page
 create index leases_held on turnkeeper.leases (lease_until) where grant_id is not null;
 
--- Every grant that was ever made, and how it ended.
+-- Every grant, and how it ended.
 create table turnkeeper.lease_log (
     id          bigint generated always as identity primary key,
     lane        text not null references turnkeeper.leases,
@@ -213,8 +213,8 @@ create table turnkeeper.worker_heartbeat (
     pid            integer not null,
     version        text not null,               -- of the program
     roles          text[] not null,             -- api, scheduler, webhooks, worker
-    slots          integer not null check (slots >= 0), -- turns it takes at once; 0: it is draining, or has not the role worker
-    takeover_after interval not null check (takeover_after >= interval '0'), -- 0: only at the lease's end
+    slots          integer not null check (slots >= 0), -- turns it runs at once; 0: it is draining, or lacks the role worker
+    takeover_after interval not null check (takeover_after >= interval '0'), -- 0: its turns are reclaimed only when their leases end
     started_at     timestamptz not null default clock_timestamp(),
     beat_at        timestamptz not null default clock_timestamp(),
     stopped_at     timestamptz
@@ -222,13 +222,13 @@ create table turnkeeper.worker_heartbeat (
 
 -- The health of each model that has ever failed, shared by all workers.
 create table turnkeeper.model_health (
-    model       text primary key,           -- provider/model, as agents name it
+    model       text primary key,           -- provider/model, as in agents.models
     down_since  timestamptz,                -- null: it is up
-    until       timestamptz,                -- no request is sent to it before
+    until       timestamptz,                -- no request is sent before
     failures    integer not null default 0, -- in a row
     error_class text not null default '',   -- of the newest failure
     error       text not null default '',
-    probe_grant uuid,                       -- the grant whose turn tries the model, while a lease holds that grant
+    probe_grant uuid,                       -- the grant whose turn probes the model, as long as a lease has that grant
     changed_at  timestamptz not null default clock_timestamp(),
     check ((down_since is null) = (until is null) and (down_since is null) = (failures = 0) and failures >= 0)
 );
@@ -262,20 +262,20 @@ create table turnkeeper.turns (
     trigger           text not null,
     definition_hash   text not null,
     state             text not null,
-    -- the grant that it runs under, or ran under last
+    -- its newest grant
     token             bigint not null,
     grant_id          uuid,
     job_id            bigint,                      -- of River
-    worker_id         text,                        -- null: no worker has taken up the grant yet
+    worker_id         text,                        -- that the grant is bound to; null: none yet
     granted_at        timestamptz,
     lease_until       timestamptz,
     dispatches        integer not null default 0,  -- grants so far
     losses            integer not null default 0,  -- grants whose worker was lost
     -- the journal
     entries           bigint not null default 0,   -- writes so far
-    write_id          uuid,                        -- random, of the newest write: a writer whose commit got no answer looks for its own
+    write_id          uuid,                        -- random id of the newest write: a writer whose commit was not answered looks for its id
     last_seq          bigint not null default 0,   -- of its events
-    -- what it took
+    -- usage
     inference_rounds  integer not null default 0,
     charged_rounds    integer not null default 0,
     executed_calls    integer not null default 0,
@@ -284,14 +284,14 @@ create table turnkeeper.turns (
     cached_tokens     bigint not null default 0,
     reasoning_tokens  bigint not null default 0,
     usage_estimated   boolean not null default false,
-    -- when, and how it ended
+    -- times and outcome
     created_at        timestamptz not null default clock_timestamp(),
-    due_at            timestamptz,                 -- queued, and not to be granted before
+    due_at            timestamptz,                 -- a queued turn is not granted before; null: at once
     ended_at          timestamptz,
     stop_reason       text,
     error_class       text,
     error             text,
-    inner_dialogue    text,                        -- what it said where nobody is replied to
+    inner_dialogue    text,                        -- the model's text in a turn without a reply
     unique (message_id, attempt),
     check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until))
 ) with (fillfactor = 50); -- every write to the journal updates the row
@@ -303,28 +303,27 @@ create index turns_queued on turnkeeper.turns (due_at) where state = 'queued';
 create index turns_agent on turnkeeper.turns (agent, id);
 create index turns_conversation on turnkeeper.turns (agent, conversation, id);
 
--- Turns that somebody has asked to cancel. The row stays with the turn: while the turn is open it says that it may be
--- closed, and afterwards why it ended.
+-- Requests to cancel turns. The row is kept as long as the turn, as the reason why it ended.
 create table turnkeeper.cancellations (
     turn_id  bigint primary key,
     reason   text not null default '',
     asked_at timestamptz not null default clock_timestamp()
 );
 
--- What clients read while a turn runs, and afterwards.
+-- The stream of a turn, which clients read while it runs, and afterwards.
 create table turnkeeper.turn_events (
     turn_id bigint not null,
     seq     bigint not null check (seq > 0),
     type    text not null,
     round   integer not null,
     block   integer not null,
-    data    json, -- json, not jsonb: any escape that a model may write is kept
+    data    json, -- json, not jsonb, which refuses some escapes that a model may write
     at      timestamptz not null default clock_timestamp(),
     primary key (turn_id, seq)
 );
 
--- Summaries of the beginnings of conversations, up to and including a turn. A summary never changes, because requests were
--- made with it. It has no foreign keys: a purge takes turns away whose conversation goes on from a summary.
+-- Summaries of conversations from the beginning up to and including a turn. A summary never changes, because requests were
+-- built with it. No foreign keys: a purge may delete turns whose conversation continues from a summary.
 create table turnkeeper.summaries (
     agent        text not null,
     conversation text not null,
@@ -335,16 +334,16 @@ create table turnkeeper.summaries (
     check (up_to < turn_id)
 );
 
--- What model calls took, by scope and period. Rows only ever add up.
+-- Usage of model calls, by scope and period. The figures only increase.
 create table turnkeeper.spend (
     scope  text not null, -- agent:NAME, turn:ID or tree:ID
-    period text not null, -- a day of UTC for an agent, else ''
+    period text not null, -- a day (UTC) for an agent, else ''
     tokens bigint not null default 0,
     calls  bigint not null default 0,
     primary key (scope, period)
 );
 
--- Estimates that were taken out of budgets before a model call, until the call says what it took.
+-- Estimates that were reserved in budgets before a model call, until the call reports its actual use.
 create table turnkeeper.spend_reservations (
     id         bigint generated always as identity primary key,
     turn_id    bigint not null,
@@ -364,9 +363,9 @@ create index spend_reservations_turn on turnkeeper.spend_reservations (turn_id);
 create table turnkeeper.rounds (
     turn_id          bigint not null references turnkeeper.turns,
     round            integer not null check (round > 0),
-    version          smallint not null default 1, -- of the round and its calls: see storage/version.go
-    request          json,             -- the recipe from which the request can be made again
-    charged          boolean not null, -- counts against the turn's bound of rounds
+    version          smallint not null default 1, -- of the round and its calls: see storage/journal/version.go
+    request          json,             -- the recipe from which the request can be rebuilt
+    charged          boolean not null, -- counts against max_rounds
     provider         text not null,
     model            text not null,
     attempts         integer not null,
@@ -374,7 +373,7 @@ create table turnkeeper.rounds (
     finish_reason    text not null,
     text             text not null,
     reasoning        text not null,
-    raw              text, -- text, not jsonb: it is sent again byte for byte
+    raw              text, -- text, not jsonb, because it is sent again byte for byte
     input_tokens     bigint not null,
     output_tokens    bigint not null,
     cached_tokens    bigint not null,
@@ -384,25 +383,25 @@ create table turnkeeper.rounds (
     primary key (turn_id, round)
 );
 
--- Parts that many requests share, by their hash: definitions of tools, and how a provider writes requests. They hold
+-- Parts that many requests share, by their hash: definitions of tools, and the request format of a provider. They contain
 -- nothing of a conversation. Rows are never deleted.
 create table turnkeeper.request_parts (
     sha256  text primary key check (sha256 ~ '^[0-9a-f]{64}$'),
     content text not null
 );
 
--- Model calls that gave no answer: what they took, and what they had said. The tokens of a turn are those of its rounds,
--- of its tool calls and of these.
+-- Model calls that failed, with their usage and partial text. The tokens of a turn are those of its rounds, of its tool
+-- calls and of these.
 create table turnkeeper.failed_attempts (
     id               bigint generated always as identity primary key,
     turn_id          bigint not null references turnkeeper.turns on delete cascade,
-    round            integer not null check (round > 0),    -- that it was made for; it may have no answer
-    attempt          integer not null check (attempt >= 0), -- of the round, in one dispatch; 0: a call beside the rounds
+    round            integer not null check (round > 0),    -- for which the call was made; it may not exist
+    attempt          integer not null check (attempt >= 0), -- at the round, in one dispatch; 0: the call was not for a round's answer
     provider         text not null,
     model            text not null,
     error_class      text not null,
     error            text not null, -- for operators
-    text             text not null, -- what it had streamed, bounded
+    text             text not null, -- the streamed part, cut at a limit
     reasoning        text not null, -- likewise
     latency_ms       bigint not null check (latency_ms >= 0),
     input_tokens     bigint not null,
@@ -443,7 +442,7 @@ create table turnkeeper.calls (
     args_hash        text not null,
     effect           text not null,
     paging           boolean not null,
-    elsewhere        boolean not null default false, -- the call is detached: its result arrives in awaited_calls
+    elsewhere        boolean not null default false, -- detached, or a sub-agent: the result arrives in awaited_calls
     state            text not null,
     -- the newest start
     starts           integer not null default 0,
@@ -455,8 +454,8 @@ create table turnkeeper.calls (
     shown            text not null default '', -- to the model
     preview          text not null default '', -- for people
     output_id        text,
-    late_result      text, -- came after another worker had recorded a result
-    -- what model calls took that were made for it; the turn's figures include it
+    late_result      text, -- arrived after another result was recorded
+    -- usage of model calls that were made for it, included in the turn's figures
     input_tokens     bigint not null default 0,
     output_tokens    bigint not null default 0,
     cached_tokens    bigint not null default 0,
@@ -469,7 +468,7 @@ create table turnkeeper.calls (
 create unique index calls_wire_id on turnkeeper.calls (turn_id, wire_id);
 create index calls_recent on turnkeeper.calls (agent, name, args_hash, turn_id);
 
--- Every start of a call. This table is the at-most-once guarantee: a second start of a call of effect once cannot be
+-- Every start of a call. This table guarantees at most one start of a call of effect once: a second one cannot be
 -- inserted, whatever any clock says.
 create table turnkeeper.call_starts (
     turn_id    bigint not null,
@@ -486,9 +485,9 @@ create table turnkeeper.call_starts (
     check (effect <> 'once' or attempt = 1)
 );
 
--- The turns that later turns of their conversation see. A message that was cancelled before its first turn is not among
--- them. Of a message's failed attempts, the last one is, and each earlier one that ran a tool with an effect. Whether a
--- turn is among them never changes after it ended, because requests are rebuilt from this view.
+-- The turns that are part of the history of later turns: not those that were cancelled before their first grant; and of a
+-- message's failed attempts, the last one and those that ran a tool with an effect. Whether the view has a turn never
+-- changes after the turn ended, because requests are rebuilt from this view.
 create view turnkeeper.told_turns as
 select t.id, t.message_id, t.agent, t.conversation, t.state, t.error_class, t.inner_dialogue
 from turnkeeper.turns t
@@ -527,35 +526,35 @@ create table turnkeeper.outputs (
 );
 create index outputs_call on turnkeeper.outputs (turn_id, round, ordinal);
 
--- Parts of large contents, each at most 64 KB of whole characters: reading a part of an output reads no more than its
--- chunks, and an output can be written while it comes. They are compressed (storage EXTENDED, the default): a chunk is
--- the least that is ever read, so that keeping it plain (EXTERNAL) would only cost disk.
+-- Parts of large contents, each at most 64 KB of whole characters, so that reading a part of an output reads only its
+-- chunks, and so that an output can be written while it arrives. They are compressed (storage EXTENDED, the default):
+-- EXTERNAL helps only where a part of a value is read.
 create table turnkeeper.output_chunks (
     output_id  text not null,
     first_char bigint not null check (first_char >= 0), -- of binary content, its first byte
-    first_byte bigint not null check (first_byte >= 0),
     content    text check (content <> ''),
     bytes      bytea check (octet_length(bytes) > 0),
     primary key (output_id, first_char),
     check ((content is null) <> (bytes is null))
 );
--- LZ4 takes no longer than not compressing, and Postgres's own method three times as long. A server may be built without.
+-- With LZ4, writing takes as long as without compression; with Postgres's own method, three times as long. A server may be
+-- built without LZ4.
 do $$ begin
     alter table turnkeeper.output_chunks alter column content set compression lz4, alter column bytes set compression lz4;
 exception when feature_not_supported then null;
 end $$;
 
--- Outputs that are still being written, chunk by chunk, before the journal names them. A chunk is added only while the
--- row is there. The write that records the result deletes the row; if the turn does not run under the grant any more, row
--- and chunks are swept.
+-- Outputs that are still being written, chunk by chunk, before the journal names them. Chunks are added only while the row
+-- exists. The write that records the result deletes the row. If the turn no longer runs under the grant, sweep_drafts
+-- deletes the row and the chunks.
 create table turnkeeper.output_drafts (
     output_id  text primary key,
     turn_id    bigint not null,
     grant_id   uuid not null
 );
 
--- What searches of outputs have found: one text, one query, one model. A cache: losing a row costs nothing but time. A row
--- goes with the records of the turn that made it, and after a week at the latest.
+-- A cache of the results of extractions, by text, query, model and prompt. A row is deleted with the records of the turn
+-- that made it, and after a week at the latest.
 create table turnkeeper.extractions (
     source_sha256  text not null,
     query_sha256   text not null,
@@ -573,39 +572,39 @@ create index extractions_age on turnkeeper.extractions (created_at);
 -- Detached calls and sub-agents
 ----------------------------------------------------------------------------------------------------
 
--- Calls whose turn may wait for a result from another process. The result lies here until the turn takes it into its
--- journal, because only the holder of a turn's grant writes there.
+-- Calls whose result comes from another process. The result is stored here until the turn writes it to its journal,
+-- because only the holder of the turn's grant may write there.
 create table turnkeeper.awaited_calls (
     turn_id     bigint not null,
     round       integer not null,
     ordinal     integer not null,
-    nonce       text not null, -- of the start whose result is taken
+    nonce       text not null, -- of the start whose result is accepted
     opened_at   timestamptz not null default clock_timestamp(),
     arrived_at  timestamptz,
     state       text check (state in ('succeeded', 'failed', 'unknown', 'cancelled')),
     preview     text not null default '',
     duration_ms bigint check (duration_ms >= 0),
     output_id   text,
-    closed_at   timestamptz, -- since when the journal has an answer
+    closed_at   timestamptz, -- when the journal got the result
     primary key (turn_id, round, ordinal),
     foreign key (turn_id, round, ordinal) references turnkeeper.calls,
     check ((arrived_at is null) = (state is null))
 ) with (fillfactor = 70);
 
--- The run of a detached call in a River job of its own. The worker that claims it runs it; a claim is never given twice.
+-- The run of a detached call in its own River job. The worker that claims it runs it; each attempt is claimed at most once.
 create table turnkeeper.detached_calls (
     turn_id    bigint not null,
     round      integer not null,
     ordinal    integer not null,
     attempt    integer not null default 1 check (attempt > 0),
     time_limit interval not null check (time_limit > interval '0'),
-    deadline   timestamptz not null, -- of the wait for a claim, and then of the run
-    look_at    timestamptz not null, -- without a claim: when to check that the job still exists
+    deadline   timestamptz not null, -- for the claim, and after it for the run
+    look_at    timestamptz not null, -- while unclaimed: when to check that the job still exists
     job_id     bigint not null,
     claim      text unique,
     worker_id  text,
     claimed_at timestamptz,
-    lost_at    timestamptz, -- its own worker gave it up
+    lost_at    timestamptz, -- when its worker gave it up
     losses     integer not null default 0 check (losses >= 0),
     delivered  boolean not null default false, -- by the worker that claimed it
     ended_at   timestamptz,
@@ -618,16 +617,16 @@ create table turnkeeper.detached_calls (
 create index detached_calls_run on turnkeeper.detached_calls (worker_id) where claim is not null and ended_at is null;
 create index detached_calls_wait on turnkeeper.detached_calls (look_at) where claim is null and ended_at is null;
 
--- The bounds of all sub-agents below a turn that nobody spawned.
+-- The bounds of a tree of sub-agents.
 create table turnkeeper.agent_trees (
-    root       bigint primary key, -- that turn
+    root       bigint primary key, -- the turn at the top, which is not a sub-agent's
     max_depth  integer not null check (max_depth >= 0),
     max_agents integer not null check (max_agents >= 0),
     tokens     bigint not null default 0 check (tokens >= 0), -- of all model calls of the tree; 0: no bound
     calls      bigint not null default 0 check (calls >= 0)
 );
 
--- Calls that gave work to another agent: a message, whose reply is the call's result. The row is kept as long as the
+-- Calls that gave work to a sub-agent, as a message whose reply is the call's result. The row is kept as long as the
 -- parent's records, because it says who spawned a turn.
 create table turnkeeper.spawned_calls (
     turn_id    bigint not null,          -- the parent
@@ -636,16 +635,16 @@ create table turnkeeper.spawned_calls (
     message_id bigint unique,            -- null: the call was refused, and no message written
     agent      text not null,
     root       bigint not null references turnkeeper.agent_trees,
-    agents     text[] not null,          -- from the root's to this one
+    agents     text[] not null,          -- the path from the root's agent to this one
     spawned_at timestamptz not null default clock_timestamp(),
-    deadline   timestamptz not null,     -- of the wait for the reply
+    deadline   timestamptz not null,     -- for the reply
     trouble    text,                     -- why the call has no reply
     child      bigint,                   -- the turn that replied
     outcome    text check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
     stop       text,
-    ended_at   timestamptz,              -- since when it has its reply, or was refused
-    told_at    timestamptz,              -- since when the call has its result, or nobody waits for one
-    dropped_at timestamptz,              -- since when nobody waits for the reply: the sub-agent is cancelled
+    ended_at   timestamptz,              -- when it got its reply, or was refused
+    told_at    timestamptz,              -- when the call got its result, or stopped waiting for one
+    dropped_at timestamptz,              -- when the call stopped waiting before the reply: the sub-agent is cancelled
     primary key (turn_id, round, ordinal),
     check (cardinality(agents) > 1),
     check (message_id is not null or (trouble is not null and ended_at is not null)),
@@ -665,38 +664,38 @@ create table turnkeeper.replies (
     id             bigint generated always as identity primary key,
     message_id     bigint not null unique references turnkeeper.messages,
     turn_id        bigint not null unique references turnkeeper.turns,
-    parent_turn_id bigint,        -- the turn that a sub-agent's reply was for; null: it is no sub-agent's
+    parent_turn_id bigint,        -- of a sub-agent's reply: the turn that it is for; null: not a sub-agent's
     agent          text not null,
     conversation   text not null,
     outcome        text not null check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
-    stop_reason    text,          -- why the turn ended
+    stop_reason    text not null, -- why the turn ended
     error_class    text,          -- of the error that ended it; null: none
-    body           text not null, -- empty: the agent is set to reply to such an outcome without a text
+    body           text not null, -- empty: the agent replies silently to such an outcome
     calls          jsonb not null, -- see turnkeeper.reply_calls
     created_at     timestamptz not null default clock_timestamp(),
     constraint replies_body_check check (body <> '' or outcome <> 'succeeded')
 );
 create index replies_agent on turnkeeper.replies (agent, id);
 
--- Endpoints that replies are pushed to. Their addresses and secrets are in the workers' settings only.
+-- Endpoints to which replies are pushed. Only the workers' settings have their addresses and secrets.
 create table turnkeeper.webhooks (
     name          text primary key check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
     origin        text not null, -- scheme, host and port of the address
-    agents        text[] check (cardinality(agents) > 0), -- whose replies are pushed; null: all
+    agents        text[] check (cardinality(agents) > 0), -- push only their replies; null: all
     sub_agents    boolean not null default false, -- push the replies of sub-agents too
     added_at      timestamptz not null default clock_timestamp(),
-    seen_at       timestamptz not null default clock_timestamp(), -- a worker has it in its settings
-    not_before    timestamptz, -- the endpoint asked for a pause
+    seen_at       timestamptz not null default clock_timestamp(), -- when a worker last had it in its settings
+    not_before    timestamptz, -- until then, the endpoint asked for a pause
     paused_at     timestamptz,
     paused_reason text,
-    succeeded_at  timestamptz, -- the newest delivery
-    failed_at     timestamptz,
+    succeeded_at  timestamptz, -- the newest success
+    failed_at     timestamptz, -- the newest failure
     last_error    text,
     check ((paused_at is null) = (paused_reason is null))
 );
 
--- One row for each reply and webhook, inserted with the reply. While it is pending, due_at is when the next attempt is due;
--- while somebody has claimed it, when the claim expires.
+-- One row for each reply and webhook, inserted with the reply. While it is pending, due_at is the time of the next attempt;
+-- while it is claimed, the time when the claim expires.
 create table turnkeeper.webhook_deliveries (
     reply_id     bigint not null references turnkeeper.replies,
     webhook      text not null,
@@ -705,12 +704,12 @@ create table turnkeeper.webhook_deliveries (
     due_at       timestamptz default clock_timestamp(),
     claim        text,
     worker_id    text,
-    first_at     timestamptz, -- the first attempt since it was last put in
-    last_at      timestamptz, -- the end of the newest attempt
-    status       integer,     -- of the newest response; null: there was none
+    first_at     timestamptz, -- start of the first attempt since it was inserted or redelivered
+    last_at      timestamptz, -- end of the newest attempt
+    status       integer,     -- HTTP status of the newest response; null: there was none
     error        text,        -- of the newest attempt; null: it succeeded
     duration_ms  bigint check (duration_ms >= 0),
-    redelivered  integer not null default 0, -- how often an operator put it in again
+    redelivered  integer not null default 0, -- how often an operator redelivered it
     created_at   timestamptz not null default clock_timestamp(),
     primary key (reply_id, webhook),
     check ((state = 'pending') = (due_at is not null)),
@@ -725,7 +724,7 @@ create index webhook_deliveries_newest on turnkeeper.webhook_deliveries (webhook
 -- API tokens and sessions
 ----------------------------------------------------------------------------------------------------
 
--- Only the hash of a token is kept: a token that is lost is replaced by a new one.
+-- Only the hash of a token is stored: a lost token must be replaced.
 create table turnkeeper.api_tokens (
     id           bigint generated always as identity primary key,
     name         text not null unique check (name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'),
@@ -737,7 +736,7 @@ create table turnkeeper.api_tokens (
     last_used_at timestamptz  -- to the minute
 );
 
--- Browsers that are signed in to the page. A session has the scopes and agents of its token, and ends with it.
+-- Sessions of browsers that are signed in to the page. A session has the scopes and agents of its token, and ends with it.
 create table turnkeeper.page_sessions (
     sha256     text primary key check (sha256 ~ '^[0-9a-f]{64}$'), -- of the browser's cookie
     token_id   bigint not null references turnkeeper.api_tokens on delete cascade,
@@ -750,10 +749,10 @@ create index page_sessions_expires on turnkeeper.page_sessions (expires_at);
 -- MCP
 ----------------------------------------------------------------------------------------------------
 
--- What MCP servers say of their tools: the definition that is pinned, and the one that was seen last.
+-- Tools of MCP servers: the pinned definition, and the one that was last seen.
 create table turnkeeper.mcp_tools (
     server             text not null,
-    tool               text not null, -- the server's own name
+    tool               text not null, -- the server's name for it
     pinned_description text not null,
     pinned_schema      text not null, -- JSON
     pinned_read_only   boolean not null,
@@ -766,24 +765,24 @@ create table turnkeeper.mcp_tools (
     idempotent         boolean not null,
     hash               text not null,
     seen_at            timestamptz not null default clock_timestamp(),
-    gone               boolean not null default false, -- the newest list of the server did not have it
+    gone               boolean not null default false, -- missing from the server's newest list
     primary key (server, tool)
 );
 
--- People's logins to MCP servers, shared by all workers. The tokens are encrypted: the table without the key has none.
+-- Logins of people to MCP servers, shared by all workers. The tokens are encrypted with a key that is not in the database.
 create sequence turnkeeper.mcp_login_revisions;
 create table turnkeeper.mcp_logins (
     server        text primary key,
     revision      bigint not null default nextval('turnkeeper.mcp_login_revisions'), -- changes whenever sealed does
     sealed        bytea not null,       -- AES-256-GCM: a nonce, then the tokens
-    scopes        text[] not null,      -- that were granted, as far as the server said
-    wanted        text[] not null default '{}', -- that the server has asked for since
-    expires_at    timestamptz,          -- of the access token; null: the server did not say
+    scopes        text[] not null,      -- granted, if the server reported them
+    wanted        text[] not null default '{}', -- scopes that the server has asked for since
+    expires_at    timestamptz,          -- of the access token; null: unknown
     renewable     boolean not null,
     logged_in_at  timestamptz not null default clock_timestamp(),
     renewed_at    timestamptz,
     lapsed        text,                 -- why the login is no longer valid; null: it is valid
-    claim         text,                 -- of the worker that renews it; null: none does
+    claim         text,                 -- of the worker that renews it; null: none
     claimed_until timestamptz,
     check ((claim is null) = (claimed_until is null))
 );

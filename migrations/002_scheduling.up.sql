@@ -1,6 +1,6 @@
--- What brings a message to a worker: the inbox, lanes and leases, the search for lost workers, and the health of models.
+-- Scheduling: the inbox, lanes and leases, detection of lost workers, and the health of models.
 --
--- Error codes of all functions, which package storage turns into errors of package turnkeeper:
+-- Error codes of all functions, which package storage converts to errors of package turnkeeper:
 --   TK001 the lease is no longer held     TK002 the journal has moved on
 --   TK003 empty message                   TK004 invalid message
 --   TK005 unknown agent                   TK006 idempotency key conflict
@@ -10,11 +10,10 @@
 -- Inbox
 ----------------------------------------------------------------------------------------------------
 
--- Put a message into an agent's inbox and return its id. This is the only way in: the command and the HTTP API call it
--- too. Called inside an application's transaction, the message exists when that commits. A repeat with the same
--- idempotency key returns the first id, whatever its due_at. A message is not granted before due_at; one in the past means
--- now. A trace_parent that is not valid by the rules of the W3C is dropped: it would be shown with the message, at any
--- length, and mean nothing.
+-- Put a message into an agent's inbox and return its id. Everything that sends messages calls this function. The message
+-- exists when the caller's transaction commits. A repeat with the same idempotency key returns the first id, whatever its
+-- due_at. A message is not granted before due_at; a time in the past means now. An invalid trace_parent (W3C Trace
+-- Context) is ignored.
 create function turnkeeper.enqueue(
     agent           text,
     body            text,
@@ -100,12 +99,13 @@ begin
 end $$;
 
 comment on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) is
-    'Puts a message into an agent''s inbox and returns its id; the message exists when the caller''s transaction commits. '
-    'conversation: what it continues. idempotency_key: a repeat with the same key and message returns the first id, '
-    'with another message it is an error. priority: -1000 to 1000, higher goes first. trace_parent: W3C trace context. due_at: not run before; null or past: at once.';
+    'Puts a message into an agent''s inbox and returns its id. The message exists when the caller''s transaction commits. '
+    'conversation: the one to continue. idempotency_key: a repeat with the same key and message returns the first id; '
+    'with another message it fails. priority: -1000 to 1000, higher goes first. trace_parent: W3C Trace Context; ignored if invalid. '
+    'due_at: the message is not run before; null or past: at once.';
 
--- Put the message of a response into the inbox. A repeat under the same key returns the same response. A repeat that says
--- something else is refused as enqueue refuses it, and so is the key of a message that is no response.
+-- Put the message of a response into the inbox. A repeat with the same key returns the same response. It fails like enqueue
+-- if the repeat differs from the first, or if the first message with the key is not a response.
 create function turnkeeper.enqueue_response(
     p_agent text, p_body text, p_conversation text, p_key text, p_trace_parent text,
     p_previous bigint, p_background boolean, p_metadata jsonb, p_token bigint,
@@ -126,8 +126,8 @@ begin
     end if;
 end $$;
 
--- The oldest of all waiting messages. The settings keep the planner from sorting the whole inbox, which it would choose
--- while a new table has no statistics.
+-- The oldest waiting messages. The settings keep the planner from sorting the whole inbox, which it would do while a new
+-- table has no statistics.
 create function turnkeeper.oldest_waiting(max_rows integer)
 returns table (lane text, id bigint, due_at timestamptz, priority integer)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
@@ -140,14 +140,14 @@ end $$;
 -- Lanes and leases
 ----------------------------------------------------------------------------------------------------
 
--- Whether a lane pauses after a failed turn. No pause is longer than 120 s: a longer one was begun before the clock was
--- set back. Null: it never has paused.
+-- Whether a lane pauses after a failed turn. No pause is longer than 120 s, so a later not_before was written before the
+-- clock was set back. Null: it never paused.
 create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
 stable language sql return not_before > statement_timestamp() and not_before <= statement_timestamp() + interval '130 s';
 
 -- Whether a waiting message must not run yet because its agent's lanes were changed: it is still in its old lane, or an
--- open turn is that could run at the same time. That is one of its conversation, or, where the agent is one lane, any turn
--- of the agent. Sub-agents have lanes of their own, which never change.
+-- open turn that must not run at the same time is in another lane. That is a turn of the same conversation or, if the agent
+-- is one lane, any turn of the agent. The lanes of sub-agents never change.
 create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_conversation text, p_lane text, p_by_conversation boolean)
 returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
     and (p_lane <> case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end
@@ -156,15 +156,15 @@ returns boolean stable language sql return not exists (select from turnkeeper.sp
                       and (t.conversation = p_conversation or not p_by_conversation
                            and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))));
 
--- Undo a tick unless all lanes that it picked were granted.
+-- Undo a tick by an exception unless all lanes that it picked were granted.
 create function turnkeeper.check_granted(granted bigint, picked integer) returns void language plpgsql as $$
 begin
     if granted <> picked then
-        raise exception '% of % lanes were free: one was taken by somebody else; the tick is undone', granted, picked;
+        raise exception 'only % of % lanes were free: another session took one; the tick is undone', granted, picked;
     end if;
 end $$;
 
--- Tokens of a lane only grow, also across the deletion of its lease.
+-- The tokens of a lane only increase, even if its lease is deleted in between.
 create function turnkeeper.check_token() returns trigger language plpgsql as $$
 begin
     raise exception 'the token of lane % only grows: % is not more than %', old.lane, new.token, old.token;
@@ -175,14 +175,14 @@ create trigger lease_token_grows before update of token on turnkeeper.leases
 create function turnkeeper.lease_may_go() returns trigger language plpgsql as $$
 begin
     if old.grant_id is not null or old.token > (select s.lane_token from turnkeeper.settings s) then
-        raise exception 'the lease of lane % is not to be deleted: it is held, or its token would start again', old.lane;
+        raise exception 'the lease of lane % is not to be deleted: it is held, or its token would be used again', old.lane;
     end if;
     return old;
 end $$;
 create trigger lease_stays before delete on turnkeeper.leases
     for each row execute function turnkeeper.lease_may_go();
 
--- Delete the leases of lanes that nothing runs in, waits in, or is on record for: their names are those of conversations.
+-- Delete the leases of lanes without messages, turns and grants, because a lane's name contains that of its conversation.
 create function turnkeeper.forget_lanes(p_agent text, p_conversation text) returns void language plpgsql as $$
 declare
     names text[];
@@ -203,37 +203,37 @@ begin
 end $$;
 
 ----------------------------------------------------------------------------------------------------
--- Lost workers. The rules of time hold for a clock that is set back by any amount: a time more than 10 s in the future
--- was written before that. A clock that is adjusted by less is no such case.
+-- Lost workers. These functions work even if the clock is set back by any amount: a time that is more than 10 s in the
+-- future was written before that. Smaller adjustments are ignored.
 ----------------------------------------------------------------------------------------------------
 
--- Whether a lease is over. One that was granted in the future is: the scheduler has held off for a whole lease since the
--- clock was set back.
+-- Whether a lease has expired. A lease that was granted in the future has: after the clock is set back, the scheduler holds
+-- off for a whole lease.
 create function turnkeeper.lease_over(granted_at timestamptz, lease_until timestamptz) returns boolean
 stable language sql return lease_until <= statement_timestamp() or granted_at > statement_timestamp() + interval '10 s';
 
--- Whether a worker has been silent for as long as it said it may be; never if that is 0.
+-- Whether a worker has been silent for takeover_after; never if that is 0.
 create function turnkeeper.heart_silent(beat_at timestamptz, takeover_after interval) returns boolean
 stable language sql return takeover_after > interval '0'
     and (beat_at + takeover_after <= statement_timestamp() or beat_at > statement_timestamp() + interval '10 s');
 
--- Since when a worker has been silent: its newest heartbeat, or the return of the database after that.
+-- Since when a worker has been silent: since its newest heartbeat, or since the database was available again after that.
 create function turnkeeper.silent_from(beat_at timestamptz) returns timestamptz
 stable language sql return greatest(beat_at, (select silence_from from turnkeeper.settings));
 
--- Whether a worker is gone: it has stopped, or is silent. Null: no such worker is known.
+-- Whether a worker has stopped or is silent. Null: the worker is unknown.
 create function turnkeeper.worker_gone(stopped_at timestamptz, beat_at timestamptz, takeover_after interval) returns boolean
 stable language sql return stopped_at is not null or turnkeeper.heart_silent(beat_at, takeover_after);
 
--- Whether a session of the worker's process is connected. A process holds this lock on the connection of its doorbell, so
--- that it is free once the process is gone; a process that is only starved of time keeps it.
+-- Whether the worker's process is connected. A process holds this lock on the connection that listens for doorbells: it is
+-- free once the process has died, while a process that is only slow keeps it.
 create function turnkeeper.worker_present(worker text) returns boolean stable language sql return exists (
     select from pg_locks
     where locktype = 'advisory' and classid = 1414218583::oid and objid = (hashtext(worker)::bigint & 4294967295)::oid and objsubid = 2
       and database = (select oid from pg_database where datname = current_database()) and granted);
 
--- Whether a queue is the own queue of a worker that is gone. A turn that was granted to a worker by name (see jobs.QueueOf)
--- would wait there until its lease ends.
+-- Whether a queue belongs to one worker (see jobs.QueueOf) that has stopped or is silent. A turn that was granted to that
+-- worker by name would wait there until its lease ends.
 create function turnkeeper.owner_gone(queue text) returns boolean stable language plpgsql as $$
 begin
     return left(queue, 6) = 'turns_' and not exists (
@@ -242,8 +242,8 @@ begin
           and not turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after));
 end $$;
 
--- Whether any grant looks lost. A grant belongs to its worker, even if River has given its job to another since. A function,
--- so that Postgres plans the expensive part only when there is a grant.
+-- Whether any grant looks lost. The worker that a grant is bound to counts, even if River has since given the job to
+-- another one. It is a function so that Postgres plans the expensive part only if there is a grant.
 create function turnkeeper.grants_lost() returns boolean stable language plpgsql as $$
 begin
     if not exists (select from turnkeeper.leases where grant_id is not null) then
@@ -259,8 +259,8 @@ begin
                or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue)));
 end $$;
 
--- Whether a lost grant counts against its message. It does if the whole lease passed. Otherwise its worker was silent:
--- that counts if the worker has not been heard of since, and its process is gone or has been silent for a whole lease.
+-- Whether a lost grant counts against its message. It does if the lease expired. Otherwise its worker was silent: that
+-- counts if no heartbeat has come since, and the worker's process has died or has been silent for a whole lease.
 create function turnkeeper.loss_counts(
     p_worker text, p_granted timestamptz, p_until timestamptz, p_ended timestamptz, p_stopped timestamptz, p_beat timestamptz
 ) returns boolean stable language sql return p_until <= p_ended
@@ -268,20 +268,20 @@ create function turnkeeper.loss_counts(
     or (p_beat is null or p_beat <= p_ended or p_beat > statement_timestamp() + interval '10 s')
        and (not turnkeeper.worker_present(p_worker) or turnkeeper.silent_from(p_beat) + (p_until - p_granted) <= statement_timestamp());
 
--- Whether the run of a detached call has exceeded its time; its worker ends it itself while it can. If the claim lies in
--- the future, nobody knows when it was made, and the worker's newest heartbeat decides.
+-- Whether the run of a detached call has exceeded its deadline by more than 30 s: until then its worker should end it. If
+-- the claim is in the future, its real time is unknown, and the worker's newest heartbeat decides.
 create function turnkeeper.run_overdue(claimed_at timestamptz, deadline timestamptz, time_limit interval, beat_at timestamptz) returns boolean
 stable language sql return deadline + interval '30 s' <= statement_timestamp()
     or (claimed_at > statement_timestamp() + interval '10 s'
         and (beat_at is null or beat_at > statement_timestamp() + interval '10 s'
              or beat_at + time_limit + interval '30 s' <= statement_timestamp()));
 
--- Whether a job was fetched so long ago that its call would be claimed by now.
+-- Whether a job was fetched so long ago that its call should have been claimed.
 create function turnkeeper.fetch_overlooked(attempted_at timestamptz) returns boolean
 stable language sql return attempted_at + interval '5 minutes' <= statement_timestamp()
     or attempted_at > statement_timestamp() + interval '10 s';
 
--- Whether any detached call looks lost. A function for the same reason as grants_lost.
+-- Whether any detached call looks lost. It is a function for the same reason as grants_lost.
 create function turnkeeper.calls_lost() returns boolean stable language plpgsql as $$
 begin
     if not exists (select from turnkeeper.detached_calls where claim is null and ended_at is null)
@@ -318,10 +318,10 @@ create function turnkeeper.chain_down(models text[]) returns boolean stable lang
 return cardinality(models) > 0 and not exists (select from unnest(models) m (name)
     where not exists (select from turnkeeper.model_health h where h.model = m.name and h.down_since is not null));
 
--- Record what a turn has learnt about models. Those that answered are up, and lanes that waited for one of them are due.
--- Those that failed are down: p_seen is the number of failures in a row that was known before the request, so that
--- requests that fail side by side count once; p_asked is the pause that the provider asked for. It locks leases that
--- nobody holds, so it comes last in its transaction, after the lane's own lease.
+-- Record which models answered or failed in a turn. Models that answered are up, and lanes that waited for one of them are
+-- due. Models that failed are down: p_seen is the number of failures in a row that was known before the request, so that
+-- concurrent failures count once; p_asked is the pause that the provider asked for. The function locks leases that are not
+-- held, so it must come last in its transaction, after the turn's own lease.
 create function turnkeeper.note_models(
     p_answered text[], p_failed text[], p_seen integer[], p_classes text[], p_errors text[], p_asked interval[]
 ) returns void language plpgsql as $$

@@ -1,4 +1,4 @@
--- What a running turn writes: its journal and tool calls, outputs, detached calls, sub-agents, budgets, and its end.
+-- Writes of running turns: journal and tool calls, outputs, detached calls, sub-agents, budgets, and the end.
 
 ----------------------------------------------------------------------------------------------------
 -- State changes
@@ -21,7 +21,7 @@ create trigger turn_moves before update of state on turnkeeper.turns
     for each row when (old.state is distinct from new.state)
     execute function turnkeeper.check_turn_move();
 
--- A running call may go back to started: a lost worker's call is started again where its effect allows that, which
+-- A running call may become started again: the call of a lost worker is restarted if its effect allows that, which
 -- call_starts checks.
 create function turnkeeper.check_call_move() returns trigger language plpgsql as $$
 begin
@@ -44,7 +44,7 @@ create trigger call_moves before update of state on turnkeeper.calls
 -- The journal
 ----------------------------------------------------------------------------------------------------
 
--- Say why a write to a turn's journal was refused: see the statement Step.
+-- Raise the reason why a write to a turn's journal was refused: see the statement Step.
 create function turnkeeper.refuse_step(p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint)
 returns void language plpgsql as $$
 declare
@@ -53,12 +53,12 @@ begin
     select token, grant_id, state, entries, worker_id into t from turnkeeper.turns where id = p_turn;
     if t.token = p_token and t.grant_id = p_grant and t.state = 'running' and t.worker_id = p_worker then
         raise exception using errcode = 'TK002', message = format(
-            'the journal has moved on: %s writes where %s were expected', t.entries, p_expected);
+            'the journal has moved on: it has %s writes, not the expected %s', t.entries, p_expected);
     end if;
     raise exception using errcode = 'TK001', message = 'the lease is no longer held';
 end $$;
 
--- Record that calls are about to run. Calls that may be repeated may be started again.
+-- Record the starts of calls, before they run. A call whose effect allows it may be started again.
 create function turnkeeper.start_calls(
     p_turn bigint, p_token bigint, p_worker text,
     p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_nonces text[]
@@ -81,8 +81,8 @@ begin
     join turnkeeper.calls c on c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
 end $$;
 
--- Record what calls ended with. A started call takes a result only from its newest start. A call that goes to the
--- background (state running) has no end yet, and keeps the output id that the model was told, whatever it ends with.
+-- Record the results of calls. A started call accepts a result only from its newest start. A call that goes to the
+-- background (state running) has not ended, and keeps the output id that the model has seen.
 create function turnkeeper.answer_calls(
     p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_states text[],
     p_shown text[], p_previews text[], p_outputs text[], p_durations bigint[]
@@ -105,13 +105,13 @@ begin
     end if;
 end $$;
 
--- Keep a result that came after its writer had lost the lease: as the call's result if none is recorded yet, else beside
--- it. The result of a detached call comes by awaited_calls instead.
+-- Store a result that came after its writer lost the lease: as the call's result if it has none, else in late_result. The
+-- result of a detached call comes by awaited_calls instead.
 create function turnkeeper.late_result(
     p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
 ) returns void language plpgsql as $$
 begin
-    -- What the model was told of a call in the background stays.
+    -- What the model has seen of a background call is kept.
     update turnkeeper.calls set state = p_state, shown = case when state = 'running' then shown else p_shown end,
         preview = p_preview, ended_at = greatest(clock_timestamp(), started_at)
     where turn_id = p_turn and round = p_round and ordinal = p_ordinal and (state = 'started' or state = 'running' and not elsewhere) and nonce = p_nonce
@@ -136,10 +136,10 @@ create function turnkeeper.tell(p_turn bigint, p_type text, p_round integer, p_d
 $$;
 
 ----------------------------------------------------------------------------------------------------
--- Outputs that are written while they come
+-- Drafts: outputs that are written while they arrive
 ----------------------------------------------------------------------------------------------------
 
--- Record that drafts are finished: each must still be there, under the grant that began it.
+-- Mark drafts as finished. Each must still exist, under the grant that created it.
 create function turnkeeper.finish_drafts(p_grant uuid, p_outputs text[]) returns void language plpgsql as $$
 declare
     n integer;
@@ -147,12 +147,12 @@ begin
     delete from turnkeeper.output_drafts where output_id = any(p_outputs) and grant_id = p_grant;
     get diagnostics n = row_count;
     if n <> cardinality(p_outputs) then
-        raise exception using errcode = 'TK002', message = 'the journal has moved on: a result that was written while it came is gone';
+        raise exception using errcode = 'TK002', message = 'the journal has moved on: the draft of a result was deleted';
     end if;
 end $$;
 
--- Delete the drafts of turns that do not run any more under the grant that began them, and one more by its id. The chunks go
--- in a second statement: whoever was still adding some held the draft's row until they were visible.
+-- Delete the drafts of turns that no longer run under the grant that created them, and the draft p_output. The chunks are
+-- deleted by a second statement, because whoever was adding some held the draft's row until they were visible.
 create function turnkeeper.sweep_drafts(p_output text) returns void language plpgsql as $$
 declare
     dead text[];
@@ -172,9 +172,9 @@ end $$;
 -- Detached calls. Every function here locks the turn's row first.
 ----------------------------------------------------------------------------------------------------
 
--- Insert the River job for a run of a detached call, and return its id. Each tool has a queue, which the workers that
--- have the tool work off. scheduled_at lies in the past: River fetches jobs whose scheduled_at is not after now(), and its
--- default, the start of the transaction, would delay the job if the clock is set back.
+-- Insert the River job for a run of a detached call, and return its id. Each tool has a queue for the workers that have the
+-- tool. scheduled_at is in the past: River fetches jobs whose scheduled_at is not after now(), and its default, the start
+-- of the transaction, would delay the job if the clock is set back.
 create function turnkeeper.ring_detached(p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_tool text)
 returns bigint language plpgsql as $$
 declare
@@ -204,7 +204,7 @@ begin
     join turnkeeper.calls c on c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
 end $$;
 
--- Record the result of an awaited call. A turn that waits for it is queued; one that runs finds it.
+-- Record the result of an awaited call, and queue its turn if the turn waits. A running turn finds the result.
 create function turnkeeper.arrive_call(
     p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_preview text, p_duration bigint, p_output text
 ) returns void language plpgsql as $$
@@ -223,8 +223,8 @@ begin
     end if;
 end $$;
 
--- Record the result of a detached call, from the run that holds the claim. An empty p_claim is the scheduler's verdict on
--- the attempt. Repeating what is already done does nothing and is no error.
+-- Record the result of a detached call, from the run that has the claim. With an empty p_claim, the scheduler ends the
+-- attempt. A repeat does nothing and is not an error.
 create function turnkeeper.end_detached(
     p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_claim text,
     p_state text, p_preview text, p_duration bigint, p_output text
@@ -247,7 +247,7 @@ begin
     update turnkeeper.river_job set state = (case when p_claim <> '' then 'completed' else 'cancelled' end)::turnkeeper.river_job_state,
         finalized_at = clock_timestamp()
     where id = d.job_id and state not in ('completed', 'cancelled', 'discarded');
-    if p_claim = '' then -- whoever runs it after all is told
+    if p_claim = '' then -- stop a worker that still runs it
         perform pg_notify('turnkeeper_calls', '');
     end if;
 end $$;
@@ -280,7 +280,7 @@ begin
     if not found then
         raise exception using errcode = 'TK002', message = 'the journal has moved on: the call has another start';
     end if;
-    -- Under no grant: token 0.
+    -- Token 0: without a grant.
     insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
     values (p_turn, p_round, p_ordinal, p_attempt + 1, effect, 0, p_nonce, d.worker_id);
     update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
@@ -291,7 +291,7 @@ begin
     perform pg_notify('turnkeeper_calls', '');
 end $$;
 
--- Close the wait once the journal has the result. A run that has not started is cancelled; one that has is told to stop.
+-- Close the wait once the journal has the result. Cancel the job of a run, and notify a worker that still runs it.
 create function turnkeeper.close_awaited() returns trigger language plpgsql as $$
 declare
     job bigint;
@@ -316,9 +316,9 @@ create trigger call_answered after update of state on turnkeeper.calls
 -- Sub-agents
 ----------------------------------------------------------------------------------------------------
 
--- Give the work of calls that the same write has started to other agents: one message each, in a conversation and a lane
--- of its own. It is as old and as urgent as its parent's message, so that a tree that was begun goes before younger
--- messages. A call that is not allowed gets a result that says why.
+-- Start sub-agents for calls that the same write has started: one message each, in its own conversation and lane. It gets
+-- due_at and priority of its parent's message, so that a started tree goes before younger messages. A call that is not
+-- allowed gets a result that says why.
 create function turnkeeper.spawn_agents(
     p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_messages bigint[], p_names text[], p_tasks text[],
     p_root bigint, p_agents text[], p_max_depth integer, p_max_agents integer, p_tokens bigint, p_calls bigint, p_within interval
@@ -333,7 +333,7 @@ declare
 begin
     insert into turnkeeper.agent_trees (root, max_depth, max_agents, tokens, calls)
     values (p_root, p_max_depth, p_max_agents, p_tokens, p_calls) on conflict do nothing;
-    -- One spawns at a time in a tree.
+    -- The lock makes spawns in one tree serial.
     select t.max_agents into most from turnkeeper.agent_trees t where t.root = p_root for update;
     select m.priority, m.due_at, m.trace_parent into parent
     from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = p_turn;
@@ -367,8 +367,8 @@ begin
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
 
--- Record what a sub-agent has come to as the result of its parent's call. It waits for no lock: if the parent's row is
--- held, the scheduler does it later. Returns whether nothing is left to record.
+-- Record the outcome of a sub-agent as the result of its parent's call. The function waits for no lock: if the parent's row
+-- is locked, the scheduler does it later. Returns whether nothing is left to record.
 create function turnkeeper.tell_parent(p_turn bigint, p_round integer, p_ordinal integer) returns boolean language plpgsql as $$
 declare
     s       record;
@@ -394,7 +394,7 @@ begin
     return true;
 end $$;
 
--- A sub-agent's reply ends its call, whoever wrote it, in the same commit, unless the parent's row is held.
+-- End the call of a sub-agent in the transaction that inserts its reply, unless the parent's row is locked.
 create function turnkeeper.note_spawned_reply() returns trigger language plpgsql as $$
 declare
     s        record;
@@ -413,7 +413,7 @@ begin
         if not turnkeeper.tell_parent(s.turn_id, s.round, s.ordinal) then
             perform pg_notify('turnkeeper_inbox', '');
         end if;
-        -- Of a parent whose records are gone nothing is kept.
+        -- Keep nothing if the parent's records were purged.
         delete from turnkeeper.spawned_calls where turn_id = s.turn_id and round = s.round and ordinal = s.ordinal
             and not exists (select from turnkeeper.turns where id = s.turn_id);
     end if;
@@ -422,10 +422,10 @@ end $$;
 create trigger spawned_reply after insert on turnkeeper.replies for each row execute function turnkeeper.note_spawned_reply();
 
 create function turnkeeper.dropped_because(p_parent bigint) returns text immutable language sql
-    return format('turn %s, which it worked for, no longer waits for it', p_parent);
+    return format('its parent, turn %s, no longer waits for it', p_parent);
 
--- Cancel a sub-agent whose call has got an answer without it. If it runs it is told to stop; if not, the next tick closes
--- it. None of its rows is locked here, because its own end locks them in the other order.
+-- Cancel a sub-agent whose call was answered without it. If it runs, its worker stops it; if not, the next tick closes it.
+-- This function locks none of its rows, because its own end locks them in the opposite order.
 create function turnkeeper.drop_spawned() returns trigger language plpgsql as $$
 declare
     v_message bigint;
@@ -445,8 +445,8 @@ create trigger call_dropped after update of state on turnkeeper.calls
     for each row when (old.elsewhere and old.state = 'running' and new.state <> 'running')
     execute function turnkeeper.drop_spawned();
 
--- What a tick does about sub-agents: it tells parents what could not be told at once, gives up those that are overdue,
--- and cancels those that nobody waits for. Returns how many it changed. The caller holds the scheduler's lock.
+-- A tick's work on sub-agents: deliver results to parents whose row was locked before, give up overdue sub-agents, and
+-- cancel those that nobody waits for. Returns how many it changed. The caller has the scheduler's lock.
 create function turnkeeper.settle_spawned(p_timely boolean, p_limit integer) returns integer language plpgsql as $$
 declare
     s       record;
@@ -490,8 +490,7 @@ begin
     return n;
 end $$;
 
--- Delete the records of sub-agents with the turn that spawned them. Those of a sub-agent that has not ended stay until it
--- has.
+-- Delete the records of sub-agents with the turn that spawned them. Those of an open sub-agent are kept until it ends.
 create function turnkeeper.forget_spawned() returns trigger language plpgsql as $$
 declare
     roots bigint[];
@@ -509,11 +508,11 @@ end $$;
 create trigger spawned_forgotten after delete on turnkeeper.turns for each row execute function turnkeeper.forget_spawned();
 
 ----------------------------------------------------------------------------------------------------
--- Budgets. The rows of spend are locked in one order: agent, turn, tree.
+-- Budgets. The rows of spend are always locked in this order: agent, turn, tree.
 ----------------------------------------------------------------------------------------------------
 
--- Take an estimate out of the budgets of a turn and of its agent's day. Returns the id of the reservation, or 0 and the
--- scope that has no room.
+-- Reserve an estimate in the budgets of a turn and of its agent's day. Returns the id of the reservation, or 0 and the
+-- exhausted budget.
 create function turnkeeper.reserve_spend(
     p_turn bigint, p_agent text, p_tokens bigint,
     p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint,
@@ -545,7 +544,7 @@ begin
         values (p_turn, p_agent, day, p_tokens) returning id into reservation;
 end $$;
 
--- Replace the estimate of a reservation by what was used.
+-- Replace the estimate of a reservation with the actual use.
 create function turnkeeper.settle_spend(p_reservation bigint, p_used bigint) returns void language plpgsql as $$
 declare
     r record;
@@ -559,7 +558,7 @@ begin
     end if;
 end $$;
 
--- Take an estimate out of the budget of a tree of agents as well.
+-- Like reserve_spend, but also for the budget of a tree of agents.
 create function turnkeeper.reserve_tree_spend(
     p_root bigint, p_tree_tokens bigint, p_tree_calls bigint, p_turn bigint, p_agent text, p_tokens bigint,
     p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint,
@@ -600,15 +599,15 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- The end of a dispatch
 ----------------------------------------------------------------------------------------------------
 
--- End a dispatch: everything that must become true together with the reply. The caller's transaction has fenced it with
--- Step and so locked the turn's row, as whoever brings a result does; or it is the scheduler's. No end is recorded before
--- its beginning, even if the clock was set back in between. A turn that was asked to be cancelled is not queued, does not
--- wait and is not tried again, but closed.
+-- End a dispatch: everything that must be committed together with the reply. The caller has locked the turn's row by the
+-- fence (the statement Step), as whoever delivers a result does, or it is the scheduler. No end is recorded before its
+-- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
+-- retried.
 create function turnkeeper.end_dispatch(
     p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
     p_reply text, p_inner text, p_error_class text, p_error text,
     p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval,
-    p_job bigint -- of River, completed with the dispatch; 0: the caller closes it
+    p_job bigint -- River's job to complete; 0: the caller closes it
 ) returns void language plpgsql as $$
 declare
     t        record;
@@ -617,7 +616,7 @@ declare
     ended    boolean := p_state not in ('queued', 'waiting');
 begin
     if p_state = 'waiting' then
-        -- Nothing has arrived, and something will.
+        -- The turn waits only if it awaits results and none has arrived.
         select case when count(*) > 0 and count(arrived_at) = 0 then 'waiting' else 'queued' end into final
         from turnkeeper.awaited_calls where turn_id = p_turn and closed_at is null;
     end if;
@@ -669,7 +668,7 @@ begin
             perform turnkeeper.close_cancelled(p_turn);
         end if;
     end if;
-    -- What is over only makes room: a scheduler that knows of nothing else need not look.
+    -- The end of a turn only frees a slot and a lane: a scheduler without other work need not look.
     perform pg_notify('turnkeeper_inbox', case when ended and p_message_state <> 'waiting' then 'freed' else '' end),
         pg_notify('turnkeeper_turns', '');
 end $$;

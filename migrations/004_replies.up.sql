@@ -1,11 +1,11 @@
--- What leaves the database: replies, and their delivery to webhooks.
+-- Replies, and their delivery to webhooks.
 
 ----------------------------------------------------------------------------------------------------
 -- The contents of a reply
 ----------------------------------------------------------------------------------------------------
 
--- Why a call did not succeed, in plain words and without what its tool returned; empty: it succeeded, or was not needed. The
--- Go code has the same rules.
+-- Why a call did not succeed, without the text that its tool returned; empty: it succeeded, or was not needed. The Go code
+-- has the same rules.
 create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce text, p_preview text, p_shown text) returns text immutable language sql as $$
     select case p_state
         when 'succeeded' then ''
@@ -19,8 +19,8 @@ create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce tex
     from (select split_part(regexp_replace(p_shown, '^denied: ', ''), E'\n', 1) as line) r
 $$;
 
--- The calls of a turn, in the order they were asked for: ordinal (in the turn, from 1), id, name, effect, state, duration_ms
--- (null: it did not run, or nobody knows) and error (empty: none).
+-- The calls of a turn, in the order in which the model asked for them: ordinal (in the turn, from 1), id, name, effect,
+-- state, duration_ms (null: it did not run, or this is unknown) and error (empty: none).
 create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable language sql as $$
     select coalesce(jsonb_agg(jsonb_build_object(
         'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'name', c.name, 'effect', c.effect, 'state', c.state,
@@ -30,7 +30,7 @@ create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable langu
     from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c
 $$;
 
--- Copy into a reply how its turn ended. A trigger, because replies are inserted in several places.
+-- Copy into a reply how its turn ended. A trigger does it because several functions insert replies.
 create function turnkeeper.complete_reply() returns trigger language plpgsql as $$
 begin
     select t.stop_reason, t.error_class into new.stop_reason, new.error_class from turnkeeper.turns t where t.id = new.turn_id;
@@ -43,12 +43,12 @@ create trigger complete_reply before insert on turnkeeper.replies for each row e
 -- Reading the outbox
 ----------------------------------------------------------------------------------------------------
 
--- The replies after an id, in the order of their ids, at most p_limit; an empty agent means all.
+-- The replies after an id, by ascending id, at most p_limit; an empty agent means all.
 --
--- Ids are given before the transactions that write them commit, so that a reply can become visible after one with a higher
--- id: a reader that goes on from the highest id it has seen would miss it. This function returns nothing before everything
--- with a lower id is visible or never will be. Whoever is about to write a reply holds a lock on the table by then, and is
--- waited for: usually milliseconds. After two seconds it returns what comes before the first missing id.
+-- Ids are assigned before their transactions commit, so a reply may become visible after one with a higher id, and a reader
+-- that continues from the highest id would miss it. So this function returns a reply only when all lower ids are visible or
+-- never will be. It waits for transactions that hold the table's write lock, usually for milliseconds. After two seconds it
+-- returns only the replies before the first missing id.
 create function turnkeeper.replies_after(
     p_after bigint, p_limit integer default 25, p_agent text default '', p_top_only boolean default false
 ) returns setof turnkeeper.replies language plpgsql as $$
@@ -59,7 +59,7 @@ declare
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'feature_not_supported',
-            message = 'turnkeeper.replies_after must see what others commit meanwhile: call it at the isolation level read committed';
+            message = 'turnkeeper.replies_after must see what other transactions commit: call it at the isolation level read committed';
     end if;
     select max(p.id) into v_last from (
         select r.id from turnkeeper.replies r
@@ -94,8 +94,8 @@ end $$;
 -- Webhooks
 ----------------------------------------------------------------------------------------------------
 
--- Insert what is to be delivered with the reply itself. Nothing is locked: ending a turn must not wait for a delivery. The
--- reply of a sub-agent is pushed only if the webhook wants it, because nobody outside has asked for it.
+-- Insert the deliveries of a reply with the reply. It locks nothing: the end of a turn must not wait for a delivery. The
+-- reply of a sub-agent is pushed only if the webhook has sub_agents set, because no client asked for it.
 create function turnkeeper.push_reply() returns trigger language plpgsql as $$
 begin
     insert into turnkeeper.webhook_deliveries (reply_id, webhook)
@@ -106,9 +106,9 @@ begin
 end $$;
 create trigger push_reply after insert on turnkeeper.replies for each row execute function turnkeeper.push_reply();
 
--- Claim what is due, oldest first, for p_hold; all workers together claim no more than p_slots at a time. Each claim is an
--- attempt; claims of workers that are gone are void. The webhook's row is locked so that nobody else counts at the same
--- time. The replies are read here, because the caller's statement may not yet see what this one does.
+-- Claim due deliveries, oldest first, for p_hold. All workers together claim at most p_slots at a time. Each claim counts
+-- as an attempt; claims of dead workers are void. The lock on the webhook's row serialises the counting. The replies are
+-- read here, because the snapshot of the caller's statement may be older.
 create function turnkeeper.claim_deliveries(p_webhook text, p_worker text, p_slots integer, p_limit integer, p_hold interval)
 returns table (claim text, attempts integer, tried_ms bigint, reply_id bigint, message_id bigint, turn_id bigint, agent text,
     conversation text, outcome text, body text, replied_at timestamptz) language plpgsql as $$

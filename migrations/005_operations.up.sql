@@ -1,11 +1,11 @@
--- What operators and clients do to messages and turns: cancel, retry, run a schedule now, purge.
+-- Operations on messages and turns: cancel, retry, run a schedule now, purge.
 
 ----------------------------------------------------------------------------------------------------
 -- Cancel
 ----------------------------------------------------------------------------------------------------
 
--- Ask for the cancellation of a turn, without a lock: its row may be locked for as long as a transactional tool runs.
--- Whoever ends its dispatch from here on sees the row.
+-- Request the cancellation of a turn without locking its row, which may be locked for as long as a transactional tool runs.
+-- Whoever ends its dispatch after this commit sees the request.
 create function turnkeeper.ask_cancel(p_turn bigint, p_reason text) returns void language plpgsql as $$
 begin
     insert into turnkeeper.cancellations (turn_id, reason)
@@ -14,8 +14,8 @@ begin
     perform pg_notify('turnkeeper_cancels', '');
 end $$;
 
--- Close a turn that was asked to be cancelled, if nobody runs it. state is its state now; null: there is none. again: it
--- changed meanwhile, call once more. The scheduler's lock keeps a tick from granting it.
+-- Close a turn with a request to cancel, if no worker runs it. state is its state afterwards; null: no such turn. again:
+-- its state changed in between, call the function again. The scheduler's lock keeps a tick from granting it.
 create function turnkeeper.settle_cancel(p_turn bigint, out state text, out done boolean, out again boolean) language plpgsql as $$
 declare
     free boolean;
@@ -38,7 +38,7 @@ begin
     end if;
 end $$;
 
--- Cancel a message that waits in the inbox. turn is 0 if it does not wait.
+-- Cancel a waiting message. turn is 0 if it does not wait.
 create function turnkeeper.cancel_message(p_message bigint, p_reason text, out state text, out turn bigint) language plpgsql as $$
 begin
     turn := 0;
@@ -54,13 +54,13 @@ begin
     end if;
 end $$;
 
--- Close a waiting message as cancelled, with a turn that was never granted, so that it has a reply, a stream and a place in
--- every list, as others have. The caller has locked it.
+-- Close a waiting message as cancelled, with a turn that was never granted, so that it has a reply and a stream and appears
+-- in every list. The caller has locked the message.
 create function turnkeeper.cancel_waiting(p_message bigint, p_reason text) returns bigint language plpgsql as $$
 declare
     new_turn bigint;
 begin
-    -- Closed from the first: its lane may have an open turn.
+    -- The turn is inserted as closed, because its lane may have an open turn.
     insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, stop_reason, ended_at, token)
     select m.id, m.attempts + 1, m.agent, m.conversation, m.lane, m.trigger, a.definition_hash, 'cancelled', 'cancelled', clock_timestamp(),
         coalesce((select l.token from turnkeeper.leases l where l.lane = m.lane), 0)
@@ -73,8 +73,8 @@ begin
     return new_turn;
 end $$;
 
--- Close a turn that nobody runs as cancelled. The caller has locked its row. The texts are those that a worker writes in
--- package agentturn.
+-- Close a turn that no worker runs as cancelled. The caller has locked its row. The texts are the same as in package
+-- agentturn, for running turns.
 create function turnkeeper.close_cancelled(p_turn bigint) returns void language plpgsql as $$
 declare
     not_run  constant text := 'cancelled: the turn ended before this call was run.';
@@ -102,7 +102,7 @@ begin
     where turn_id = p_turn and state in ('planned', 'started', 'running');
 
     select * into t from turnkeeper.turns where id = p_turn;
-    -- What a lost worker had streamed of a round that never ended is void.
+    -- Void what a lost worker streamed of a round that did not end.
     select coalesce(max(round) filter (where type = 'round_start'), 0) as round,
         coalesce(max(seq) filter (where type = 'round_start'), 0) as began,
         coalesce(max(seq) filter (where type = 'round_rollback'), 0) as voided into r
@@ -132,10 +132,10 @@ end $$;
 -- Retry
 ----------------------------------------------------------------------------------------------------
 
--- Try a message again: a closed one goes into the inbox as a new message, once; one that waits for its time is due now.
--- verdict: new, repeated, due_now, or why not: waiting, running, answered, risky (another try may repeat effects; p_anyway
--- overrides it), or null: there is none. A turn that was cancelled before it was ever granted has done nothing, so that
--- another try repeats no effect.
+-- Retry a message: a closed one is put into the inbox as a new message, at most once; one that waits for its time becomes
+-- due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, answered, risky (effects may
+-- be repeated; p_anyway overrides this); null: no such message. A turn that was cancelled before its first grant has had no
+-- effects.
 create function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text, out message bigint) language plpgsql as $$
 declare
     m       record;
@@ -192,15 +192,15 @@ end $$;
 -- Run a schedule now
 ----------------------------------------------------------------------------------------------------
 
--- Run a schedule now, beside its slots: its message goes into the inbox with this moment as its slot. message is null if
--- there is no such schedule, or its agent's file has it no more. waiting: a message of the schedule waits already, which is
--- the run for both. Whether the schedule is paused makes no difference.
+-- Run a schedule now, in addition to its slots and even if it is paused: its message is put into the inbox with the current
+-- time as its slot. message is null if there is no such schedule, or its agent's file no longer has it. waiting: a message
+-- of the schedule already waits, and is returned instead.
 create function turnkeeper.run_schedule(p_agent text, p_name text, out message bigint, out waiting boolean) language plpgsql as $$
 declare
     s record;
 begin
     waiting := false;
-    -- The lock makes two calls at the same time one after the other, and so one message.
+    -- The lock serialises concurrent calls, so that they insert one message.
     select c.conversation, c.message as body, a.retired_at, case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
         into s
     from turnkeeper.schedules c join turnkeeper.agents a on a.name = c.agent
@@ -229,11 +229,11 @@ end $$;
 -- Purge
 ----------------------------------------------------------------------------------------------------
 
--- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, River's too;
--- p_dry: only count. A message whose reply is still to be pushed to a webhook stays, unless p_undelivered. An empty text,
--- or null, means any. What stays of an agent: its definition, the leases of lanes that are still used, the spend of days,
--- notes and schedules; and parts of requests, which hold nothing of a conversation and are shared with requests that are
--- being written. last is the id to go on after; null: that was all, and the leases of unused lanes were deleted.
+-- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, including
+-- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty texts and
+-- null do not restrict. An agent's definition, notes, schedules, daily spend and the leases of lanes in use are kept; so are
+-- parts of requests, which contain nothing of a conversation and which a request being written may share. last is the id to
+-- continue after; null: all are deleted, and so are the leases of unused lanes.
 create function turnkeeper.purge(
     p_agent text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
     p_undelivered boolean,
@@ -292,8 +292,8 @@ begin
         and (args ->> 'turn_id')::bigint = any(t_ids);
     delete from turnkeeper.turns where id = any(t_ids);
     delete from turnkeeper.retries where message_id = any(m_ids) or retried_as = any(m_ids);
-    -- A summary goes with the turn that made it; but not while a request that was made
-    -- with it is kept, or one may be under way.
+    -- A summary is deleted with the turn that made it, unless a stored request uses it or an
+    -- open turn may.
     delete from turnkeeper.summaries s
     where (s.agent, s.conversation) in (select m.agent, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
       and not exists (select from turnkeeper.turns t where t.id = s.turn_id)

@@ -13,26 +13,26 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// RegisterAgents makes agents known, so that messages to them are accepted and
-// their schedules come due. It ends the back-off of their lanes, and the wait of turns that a budget put off, and has models
-// that are down tried at once: whoever starts a worker or changes an agent may have mended what failed. Agents that are not
-// named stay: another worker may serve them. Every process may do it; the last
-// one wins.
+// RegisterAgents stores definitions and schedules of agents, so that messages to them
+// are accepted and their schedules fire. It also ends the back-off of their lanes,
+// makes turns deferred by a budget due, and makes the scheduler probe models that are
+// down: whoever starts a worker or changes an agent may have fixed the cause. Other
+// agents are kept, because another worker may serve them. Any process may call it; the
+// last call wins.
 //
-// A scheduler that was stopped within its tick holds a schedule's row until the
-// server ends its session, after half a minute: RegisterAgents tries again as
-// often as that takes.
+// A scheduler process that was stopped in a tick holds the row of a schedule until the
+// server ends its session, after half a minute. RegisterAgents retries for that long.
 func (s *DB) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	for tries := 1; ; tries++ {
 		err := s.registerAll(ctx, agents)
 		if !pg.LockRefused(err) || tries == registerTries || pause.For(ctx, registerPause) != nil {
 			return err
 		}
-		s.core.Log.Warn("another session keeps the agents' rows; registering them is tried again", zap.Int("tries", tries))
+		s.core.Log.Warn("agents' rows are locked by another session; registering them is retried", zap.Int("tries", tries))
 	}
 }
 
-// registerTries, each as long as the lock timeout, outlast a stopped session.
+// registerTries times the lock timeout is longer than a stopped session lasts.
 const (
 	registerTries = 6
 	registerPause = 50 * time.Millisecond
@@ -86,17 +86,17 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 	return q.RetireSchedules(ctx, a.Name, kept)
 }
 
-// CurrentDefinition is the file of an agent as it was registered last. It fails with
-// turnkeeper.ErrNotFound for an agent that is not known.
+// CurrentDefinition returns the file of an agent as it was last registered. It fails
+// with turnkeeper.ErrNotFound for an unknown agent.
 func (s *DB) CurrentDefinition(ctx context.Context, agent string) ([]byte, error) {
 	content, err := s.core.Q.CurrentDefinition(ctx, agent)
 	return []byte(content), pg.Translate(err)
 }
 
-// RingInbox makes every scheduler of this database look again.
+// RingInbox wakes every scheduler of this database.
 func (s *DB) RingInbox(ctx context.Context) error { return pg.Translate(s.core.Q.RingInbox(ctx)) }
 
-// SetMaxMessageBytes sets the limit on the body of a message, for every way in.
+// SetMaxMessageBytes sets the maximum size of a message's body, however it is sent.
 func (s *DB) SetMaxMessageBytes(ctx context.Context, n int) error {
 	return pg.Translate(s.core.Q.SetMaxMessageBytes(ctx, int32(min(n, maxPostgresText)))) //nolint:gosec // bounded
 }

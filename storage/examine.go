@@ -16,13 +16,13 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// ErrSharedSessions refuses a pooler that gives one session of the server to several connections.
-var ErrSharedSessions = errors.New("what DATABASE_URL leads to shares sessions between connections, as PgBouncer does with pool_mode = transaction; " +
-	"a worker needs sessions of its own, for notifications, time-outs and locks: set pool_mode = session for this database, or connect to Postgres itself " +
+// ErrSharedSessions means that a connection pooler shares server sessions between connections.
+var ErrSharedSessions = errors.New("DATABASE_URL leads to a connection pooler that shares sessions between connections, as PgBouncer does with pool_mode = transaction; " +
+	"a worker needs its own sessions for notifications, timeouts and locks: set pool_mode = session for this database, or connect to Postgres directly " +
 	`("When a pooler is between" in docs/operating.md)`)
 
-// CheckSessions fails with ErrSharedSessions if connections do not have a session of their own. A pooler
-// gives the session of one connection to another as soon as the first has nothing under way.
+// CheckSessions fails with ErrSharedSessions if connections share server sessions. A pooler gives the
+// session of an idle connection to another one.
 func (s *DB) CheckSessions(ctx context.Context) error {
 	one, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *DB) CheckSessions(ctx context.Context) error {
 		return pg.Translate(err)
 	}
 	defer other.Release()
-	// A pooler lends the session that was used last, or each in turn: asked twice in a row, the first
-	// connection has another one then.
+	// A pooler assigns the session that was used last, or each in turn. So either both connections get
+	// the same session, or the first one gets different sessions for two queries in a row.
 	var pids [3]string
 	for i, conn := range []*pgxpool.Conn{one, one, other} {
 		if pids[i], err = sessionOf(ctx, conn); err != nil {
@@ -48,7 +48,7 @@ func (s *DB) CheckSessions(ctx context.Context) error {
 	return nil
 }
 
-// sessionOf returns the server's process of a connection. It asks without a prepared statement, which
+// sessionOf returns the PID of the server process of a connection. It uses no prepared statement, which
 // such a pooler may refuse.
 func sessionOf(ctx context.Context, conn *pgxpool.Conn) (string, error) {
 	results, err := conn.Conn().PgConn().Exec(ctx, "select pg_backend_pid()").ReadAll()
@@ -80,10 +80,10 @@ func tablesOf(sql string, match *regexp.Regexp) (names []string) {
 	return names
 }
 
-// riverTables are those of River that it cannot work without.
+// riverTables are the tables that River cannot work without.
 var riverTables = []string{"river_job", "river_leader", "river_queue"}
 
-// CheckTables fails if the database lacks a table that its migrations have made, and names all that it lacks.
+// CheckTables fails, naming the tables, if tables that the applied migrations created are missing.
 func (s *DB) CheckTables(ctx context.Context) error {
 	all, err := s.Migrations(ctx)
 	if err != nil {
@@ -111,13 +111,13 @@ func (s *DB) CheckTables(ctx context.Context) error {
 		return pg.Translate(err)
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("the database lacks tables that its migrations have made: turnkeeper.%s; a migration is applied once, so restore the database from a backup",
+		return fmt.Errorf("tables that the migrations created are missing: turnkeeper.%s; a migration is applied only once, so restore the database from a backup",
 			strings.Join(missing, ", turnkeeper."))
 	}
 	return nil
 }
 
-// ServerFacts are what matters of the server's settings.
+// ServerFacts are the settings of the server that Turnkeeper depends on.
 type ServerFacts struct {
 	Version, FSync, SynchronousCommit, FullPageWrites, Encoding string
 	MaxConnections                                              int
@@ -125,7 +125,7 @@ type ServerFacts struct {
 	Now                                                         time.Time
 }
 
-// ServerFacts asks the server for its settings.
+// ServerFacts reads the server's settings.
 func (s *DB) ServerFacts(ctx context.Context) (ServerFacts, error) {
 	r, err := s.core.Q.ServerFacts(ctx)
 	return ServerFacts{

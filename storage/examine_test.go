@@ -157,7 +157,7 @@ func TestTablesThatAreMissing(t *testing.T) {
 	}
 	h.Exec("alter table turnkeeper.notes set schema public; alter table turnkeeper.river_queue rename to gone")
 	err := h.CheckTables(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "lacks tables that its migrations have made: turnkeeper.notes, turnkeeper.river_queue;") {
+	if err == nil || !strings.Contains(err.Error(), "tables that the migrations created are missing: turnkeeper.notes, turnkeeper.river_queue;") {
 		t.Errorf("the error is %v", err)
 	}
 	if _, err := storagetest.Migrate(t.Context(), h.Store.DB); err != nil {

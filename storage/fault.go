@@ -1,7 +1,7 @@
 package storage
 
-// Points at which a fault.Hook is called. At a point that ends in ".sent" a
-// transaction is on its way with its commit, and its answer is not read yet.
+// Points at which a fault.Hook is called. At a point that ends in ".sent", a
+// transaction has been sent with its commit, and the answer is not read yet.
 const (
 	PointAcceptBefore = "accept.before"
 	PointAcceptSent   = "accept.sent"

@@ -13,18 +13,18 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Enqueue accepts a message and rings the doorbell, in one transaction. A
-// repeat with the same key returns the first id; with another body or
-// conversation it fails with turnkeeper.ErrKeyConflict. Other refusals match
-// ErrEmptyMessage, ErrInvalidMessage or ErrUnknownAgent; nothing is written
-// then. A secret that this process knows is masked in the body: no model would be
-// told it anyway. In the conversation's name or the key it is refused.
+// Enqueue writes a message to the inbox and rings the doorbell, in one transaction. A
+// repeat with the same key returns the first id; with another body or conversation it
+// fails with turnkeeper.ErrKeyConflict. Other refusals match ErrEmptyMessage,
+// ErrInvalidMessage, ErrUnknownAgent or ErrAgentRetired; they write nothing. Secrets
+// that this process knows are masked in the body; in the conversation's name or the
+// key they are refused.
 func (s *DB) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	id, _, err := s.Accept(ctx, m)
 	return id, err
 }
 
-// Accept is Enqueue, and says whether the message with this key had been accepted
+// Accept is like Enqueue, and reports whether a message with this key was accepted
 // before.
 func (s *DB) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
 	if err := s.CheckSubmission(m); err != nil {
@@ -46,27 +46,27 @@ func (s *DB) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeeper.
 	return turnkeeper.MessageID(id), !written, pg.Translate(err)
 }
 
-// CheckSubmission refuses in our words what Postgres would refuse in its own, and names that hold a
-// secret: a body is masked, but a name could not be found any more. The limit on the body is in the
-// database's settings.
+// CheckSubmission refuses what Postgres would refuse, with a clearer error, and names that contain a
+// secret. Names are not masked, because a masked name would not be found again. The limit on the
+// body is a setting in the database, which the database checks.
 func (s *DB) CheckSubmission(m turnkeeper.Submission) error {
 	if err := m.Check(maxPostgresText); err != nil {
 		return err
 	}
 	for _, name := range []struct{ what, text string }{{"conversation's name", m.Conversation}, {"idempotency key", m.Key}} {
 		if s.core.Masked(name.text) != name.text {
-			return fmt.Errorf("%w: the %s has a secret in it, or what looks like one; names are kept and shown as they are, so choose another",
+			return fmt.Errorf("%w: the %s has a secret in it, or what looks like one; names are stored and shown as they are, so choose another",
 				turnkeeper.ErrInvalidMessage, name.what)
 		}
 	}
 	return nil
 }
 
-// Now is the time by the database's clock, by which messages come due.
+// Now returns the time of the database's clock, which decides when messages are due.
 func (s *DB) Now(ctx context.Context) (time.Time, error) {
 	now, err := s.core.Q.Now(ctx)
 	return now, pg.Translate(err)
 }
 
-// maxPostgresText is what one value may hold.
+// maxPostgresText is the maximum size of one value, in bytes.
 const maxPostgresText = 1 << 29

@@ -20,8 +20,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// migrationLock serialises everybody who migrates this database: River's own
-// migrations fail when two run at once.
+// migrationLock is the advisory lock that serialises migrations of this database:
+// River's own migrations fail when two run at once.
 const migrationLock = 7_283_641_190_022
 
 // A Migration is one numbered change of the schema.
@@ -29,18 +29,19 @@ type Migration struct {
 	Version int
 	Name    string
 	Applied bool
-	Newer   bool // the database has it and this program does not know it
-	// OldestProgram is the oldest program that works on once this is applied,
-	// by the newest migration which that program knows. A file says it in a
-	// line "-- Oldest program: N"; one that does not suits no older program.
+	Newer   bool // the database has it, but this program does not know it
+	// OldestProgram names the oldest program that works with the schema after this
+	// migration, by the number of the newest migration that the program knows. A file
+	// states it in a line "-- Oldest program: N"; without that line, no older program
+	// works.
 	OldestProgram int
 }
 
-// Migrate brings the schema up to date and returns what it applied. river
-// migrates River's tables; it runs first, under the same lock, so that any
-// number of processes may migrate at once. Each of our files is a transaction,
-// which waits for a lock only for moments at a time, so that what runs goes on.
-// A schema that is too new for this program is an error, and left as it is.
+// Migrate applies the missing migrations and returns them. river migrates River's
+// tables; it runs first, under the same lock. So any number of processes may call
+// Migrate at once. Each file is one transaction. It waits for locks with a short
+// timeout and retries, so that running work is not blocked. If the schema is too new
+// for this program, Migrate fails and changes nothing.
 func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]Migration, error) {
 	var applied []Migration
 	err := s.underMigrationLock(ctx, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -71,8 +72,8 @@ func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]
 	return applied, err
 }
 
-// Migrations lists the migrations of this program, which of them the database
-// has, and those that only the database knows. It changes nothing.
+// Migrations lists the migrations of this program, then those that only the database
+// has. Applied is set on those that the database has. It changes nothing.
 func (s *DB) Migrations(ctx context.Context) ([]Migration, error) {
 	conn, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
@@ -101,8 +102,8 @@ func (s *DB) underMigrationLock(ctx context.Context, f func(context.Context, *pg
 	return f(ctx, conn)
 }
 
-// lockMigrations waits for others who migrate. It asks again and again: a process
-// that is told to stop would leave behind a session that waits in the server.
+// lockMigrations waits for other processes that migrate. It polls, because a process
+// that stops while it waits in the server would leave its session there.
 func lockMigrations(ctx context.Context, conn *pgxpool.Conn) error {
 	for {
 		var locked bool
@@ -121,8 +122,8 @@ const (
 	cancelTime = 3 * time.Second
 )
 
-// closeWhole closes a connection and waits until the server was told to end what
-// it may still do for it.
+// closeWhole closes a connection and waits until pgx has cancelled its query on the
+// server, for at most cancelTime.
 func closeWhole(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 	defer cancel()
@@ -145,8 +146,8 @@ func prepareSchema(ctx context.Context, conn *pgxpool.Conn) error {
 	return pg.Translate(err)
 }
 
-// A migration that waits for a lock makes everybody wait who comes after it. So
-// it waits for moments only, and tries again until its time is over.
+// A migration that waits for a lock blocks all later users of the table. So it waits
+// only for migrationLockTime, and retries after migrationPause until its ctx ends.
 const (
 	migrationLockTime = 2 * time.Second
 	migrationPause    = time.Second
@@ -172,7 +173,7 @@ func (s *DB) apply(ctx context.Context, conn *pgxpool.Conn, m Migration) error {
 		if !pg.LockRefused(err) || pause.For(ctx, s.migrationPause) != nil {
 			return err
 		}
-		s.core.Log.Info("a migration waits for a lock that somebody holds", zap.String("migration", m.String()))
+		s.core.Log.Info("a migration waits for a lock of another session", zap.String("migration", m.String()))
 	}
 }
 
@@ -223,8 +224,8 @@ func (s *DB) readMigration(file string) (Migration, error) {
 	return m, nil
 }
 
-// NewerMigrations lists the migrations of the database that this program does not know, by version. A database
-// without a schema has none.
+// NewerMigrations lists the database's migrations that this program does not know, by version. It returns none for a
+// database without a schema.
 func (s *DB) NewerMigrations(ctx context.Context) ([]Migration, error) {
 	conn, err := s.core.Pool.Acquire(ctx)
 	if err != nil {
@@ -250,10 +251,10 @@ func (s *DB) NewerMigrations(ctx context.Context) ([]Migration, error) {
 
 func (m Migration) file() string { return m.String() + ".up.sql" }
 
-// String is the migration's number and name.
+// String returns the migration's number and name.
 func (m Migration) String() string { return fmt.Sprintf("%03d_%s", m.Version, m.Name) }
 
-// appliedMigrations are those of the database, as if none of them were known.
+// appliedMigrations returns the migrations of the database by version, with Newer set.
 func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migration, error) {
 	var there bool
 	err := conn.QueryRow(ctx, "select to_regclass('turnkeeper.schema_migrations') is not null").Scan(&there)
@@ -271,13 +272,13 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) (map[int]Migrati
 	return found, pg.Translate(err)
 }
 
-// ErrNewerSchema refuses a database that a newer program has changed in a way
-// that this program cannot work with.
+// ErrNewerSchema means that a newer program has changed the schema so that this
+// program cannot work with it.
 var ErrNewerSchema = errors.New("the database's schema is too new for this program")
 
-// CheckCompatible says whether this program can work with a database that has
-// these migrations, in the answer of Migrations. Newer ones are no hindrance
-// where they say so; else the error is one of ErrNewerSchema.
+// CheckCompatible fails with ErrNewerSchema unless this program can work with a database
+// that has the migrations all, as returned by Migrations. It can if the newer ones name
+// this program or an older one as their OldestProgram.
 func CheckCompatible(all []Migration) error {
 	known := 0
 	for _, m := range all {
@@ -287,7 +288,7 @@ func CheckCompatible(all []Migration) error {
 	}
 	for _, m := range all {
 		if m.Newer && m.OldestProgram > known {
-			return fmt.Errorf("%w: migration %s needs a program that knows migration %03d, and this one ends at %03d; use the newer program",
+			return fmt.Errorf("%w: migration %s needs a program that knows migration %03d, but this one ends at %03d; use the newer program",
 				ErrNewerSchema, m, m.OldestProgram, known)
 		}
 	}

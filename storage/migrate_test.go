@@ -58,7 +58,7 @@ func TestMigrationsOfAnEmptyDatabase(t *testing.T) {
 	}
 }
 
-// What is put up comes down, newest first, and up again.
+// TestMigrationsDownAndUp reverts all migrations, newest first, and applies them again.
 func TestMigrationsDownAndUp(t *testing.T) {
 	h := newEnv(t)
 	all, err := h.Migrations(t.Context())

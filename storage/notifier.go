@@ -15,34 +15,34 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Topic is what a doorbell is about.
+// A Topic is the subject of a doorbell.
 type Topic string
 
 // The topics.
 const (
 	TopicInbox Topic = "turnkeeper_inbox" // there may be something to schedule
 	TopicTurns Topic = "turnkeeper_turns" // a turn ended
-	TopicCalls Topic = "turnkeeper_calls" // detached calls are to stop
+	TopicCalls Topic = "turnkeeper_calls" // detached calls must stop
 
-	TopicCancels Topic = "turnkeeper_cancels" // turns are to be cancelled
+	TopicCancels Topic = "turnkeeper_cancels" // turns must be cancelled
 
-	// TopicFreed rings when a turn ended and left only room. On the wire it is TopicInbox with a payload.
+	// TopicFreed rings when a turn ended and nothing else changed. On the wire it is TopicInbox with a payload.
 	TopicFreed Topic = "turnkeeper_inbox freed"
 )
 
-// A Notifier listens for doorbells on a connection of its own. A ring says "look
-// again" and carries nothing; rings may be lost, so whoever waits also polls.
+// A Notifier listens for doorbells on its own connection. A ring means "query again" and
+// carries no data. Rings may be lost, so subscribers must also poll.
 type Notifier struct {
-	// Quiet is how long nothing may come before the connection has to show that
-	// it lives; 0: 30 s. It is set before Run.
+	// Quiet is the time without notifications after which the connection is checked;
+	// 0: 30 s. Set it before Run.
 	Quiet time.Duration
-	// Worker is the process whose presence the connection shows, so that the scheduler
-	// can tell a worker that is late from one that is gone. Empty: none. It is set before Run.
+	// Worker is the worker process to which the connection belongs. The scheduler looks for
+	// the connection to distinguish a slow worker from a dead one. Empty: none. Set it before Run.
 	Worker turnkeeper.WorkerID
 
 	url   string
 	log   *zap.Logger
-	limit time.Duration // of what it asks of its connection
+	limit time.Duration // timeout of queries and connection attempts
 
 	mu   sync.Mutex
 	subs map[*subscription]struct{}
@@ -53,13 +53,13 @@ type subscription struct {
 	rings chan struct{}
 }
 
-// NewNotifier returns a notifier; it rings while Run runs.
+// NewNotifier returns a notifier. It rings only while Run runs.
 func NewNotifier(url string, log *zap.Logger) *Notifier {
 	return &Notifier{url: url, log: log, limit: notifierTimeout, subs: map[*subscription]struct{}{}}
 }
 
-// Subscribe returns a channel that holds at most one ring of the topic, and
-// the function that ends the subscription.
+// Subscribe returns a channel with a buffer of one that receives the rings of the topic,
+// and a function that ends the subscription.
 func (n *Notifier) Subscribe(topic Topic) (rings <-chan struct{}, cancel func()) {
 	sub := &subscription{topic, make(chan struct{}, 1)}
 	n.mu.Lock()
@@ -72,8 +72,8 @@ func (n *Notifier) Subscribe(topic Topic) (rings <-chan struct{}, cancel func())
 	}
 }
 
-// Run listens until ctx ends. It connects again when the connection breaks, and
-// then rings for every topic, since rings may have been lost meanwhile.
+// Run listens until ctx ends. It reconnects when the connection breaks, and then rings
+// for every topic, because rings may have been lost.
 func (n *Notifier) Run(ctx context.Context) {
 	const first, steady = 50 * time.Millisecond, time.Second
 	wait := first
@@ -83,7 +83,7 @@ func (n *Notifier) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.log.Warn("the doorbell connection broke; polling goes on", zap.Error(pg.PlainConnect(err)))
+		n.log.Warn("the notification connection broke; polling continues", zap.Error(pg.PlainConnect(err)))
 		if time.Since(began) > steady {
 			wait = first
 		}
@@ -126,15 +126,15 @@ func (n *Notifier) listen(ctx context.Context) error {
 	}
 }
 
-// showPresence takes the lock that turnkeeper.worker_present looks for. It is shared, so it never waits for a
-// connection of the same worker that the server has not yet found dead.
+// showPresence takes the lock that turnkeeper.worker_present looks for. The lock is shared, so that it never waits
+// for a dead connection of the same worker that the server has not closed yet.
 const showPresence = "select pg_advisory_lock_shared(1414218583, hashtext($1))"
 
-// notifierTimeout bounds what a notifier asks of its connection.
+// notifierTimeout is the timeout of a notifier's queries and connection attempts.
 const notifierTimeout = 5 * time.Second
 
-// wait returns the topic of the next ring, or none when it was quiet and the
-// connection has shown that it lives. A dead one would be as quiet.
+// wait returns the topic of the next notification. If none comes for the time n.Quiet,
+// it checks the connection and returns an empty topic.
 func (n *Notifier) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
 	quiet := n.Quiet
 	if quiet <= 0 {
@@ -149,12 +149,12 @@ func (n *Notifier) wait(ctx context.Context, conn *pgx.Conn) (Topic, error) {
 	case ctx.Err() != nil || !pgconn.Timeout(err):
 		return "", err
 	}
-	return "", n.ask(ctx, conn)
+	return "", n.check(ctx, conn)
 }
 
-// ask has the connection show that it lives, and that its server takes writes: a
-// server that has become read-only sends no notifications.
-func (n *Notifier) ask(ctx context.Context, conn *pgx.Conn) error {
+// check fails if the connection is dead, or if its server has become read-only: such a
+// server sends no notifications.
+func (n *Notifier) check(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, n.limit)
 	defer cancel()
 	var mode string
@@ -184,7 +184,7 @@ func (n *Notifier) ring(topic Topic) {
 		if topic == "" || sub.topic == topic {
 			select {
 			case sub.rings <- struct{}{}:
-			default: // it has not looked since the last one
+			default: // the last ring is not received yet
 			}
 		}
 	}

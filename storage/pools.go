@@ -6,15 +6,15 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// PoolStats are the figures of one pool of connections.
+// PoolStats are the statistics of one connection pool.
 type PoolStats struct {
 	Name            string
 	Used, Idle, Max int
-	Waits           int64         // times that none was free
-	Waited          time.Duration // for these, together
+	Waits           int64         // how often no connection was free
+	Waited          time.Duration // total time of these waits
 }
 
-// Pools are the figures of the store's pools, that of its ordinary work first.
+// Pools returns the statistics of the connection pools, the main pool first.
 func (s *DB) Pools() []PoolStats {
 	return []PoolStats{poolStats("work", s.core.Pool), poolStats("finish", s.core.Finish), poolStats("queue", s.core.Queue)}
 }

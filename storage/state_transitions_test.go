@@ -156,8 +156,10 @@ func TestConstraintsOfTheHouse(t *testing.T) {
 		"a call without a place":        {call + "0, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', null)", "calls_check"},
 		"a negative number of failures": {"update turnkeeper.leases set failures = -1", "leases_check"},
 		"a second reply to a message": {
-			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
-				select message_id, turn_id + 1, agent, conversation, outcome, body from turnkeeper.replies`, "replies_message_id_key",
+			`with other as (
+				` + turn + `'failed', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n) returning id)
+			insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
+				select message_id, other.id, agent, conversation, outcome, body from turnkeeper.replies, other`, "replies_message_id_key",
 		},
 		"a second reply of a turn": {
 			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)

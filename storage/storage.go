@@ -1,14 +1,14 @@
 // Package storage opens the database that keeps Turnkeeper's state, migrates its schema, and
-// accepts messages. What else is kept is read and written by the packages under it: journal is
-// for who runs a turn, grants for schedulers and workers, operate for operators and clients.
+// accepts messages. The packages under it read and write everything else: journal serves the
+// workers that run turns, grants the schedulers and workers, operate the operators and clients.
 //
 // The methods of all stores are safe for concurrent use, except those of a journal.Writer, which
-// belongs to one dispatch of one turn. Writes that are one fact are one transaction, sent in one
-// round trip where nothing needs to be read between.
+// belongs to one dispatch of one turn. Writes that must become true together are one transaction,
+// sent in one round trip unless something must be read in between.
 //
-// Errors that callers branch on are those of package turnkeeper. The packages import no behaviour
-// (scheduler, agentturn) and no River; of River's tables they read and close rows by plain SQL, so
-// that a reply and the end of its job can be one write.
+// Callers branch on errors of package turnkeeper. The packages do not import behaviour (scheduler,
+// agentturn) or River. They read and close rows of River's tables by plain SQL, so that a reply and
+// the end of its job can be one write.
 package storage
 
 import (
@@ -30,13 +30,13 @@ type DB struct {
 	core  *pg.DB
 	files fs.FS // migrations
 
-	migrationLockTime, migrationPause time.Duration // these constants, but for tests
+	migrationLockTime, migrationPause time.Duration // the constants of the same names, except in tests
 }
 
-// Options say how to connect.
+// Options configure Open.
 type Options = pg.Options
 
-// Open connects. It fails in plain words when the database cannot be reached.
+// Open connects to the database. Its errors do not contain the connection string.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	core, err := pg.Open(ctx, o)
 	if err != nil {
@@ -45,18 +45,18 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return &DB{core: core, files: migrations.Files, migrationLockTime: migrationLockTime, migrationPause: migrationPause}, nil
 }
 
-// Core returns the connections, for the packages under this one.
+// Core returns the connections. It is for the packages under this one.
 func (s *DB) Core() *pg.DB { return s.core }
 
-// Ping asks the database for a sign of life.
+// Ping fails if the database does not answer.
 func (s *DB) Ping(ctx context.Context) error { return s.core.Ping(ctx) }
 
-// Pool is the connection pool, for what must share a transaction with it.
+// Pool returns the main connection pool.
 func (s *DB) Pool() *pgxpool.Pool { return s.core.Pool }
 
-// QueuePool is for River's client. A commit there may be lost when the server
-// crashes.
+// QueuePool returns the connection pool for River's client. Its commits may be lost when
+// the server crashes.
 func (s *DB) QueuePool() *pgxpool.Pool { return s.core.Queue }
 
-// Close ends all connections. It waits for those in use.
+// Close closes all connections. It waits for those in use.
 func (s *DB) Close() { s.core.Close() }

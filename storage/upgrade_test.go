@@ -49,7 +49,7 @@ func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
 	}
 }
 
-// newer are this program's migrations and one more.
+// newer returns this program's migrations and one more.
 func newer(sql string) (fstest.MapFS, storage.Migration) {
 	files := fstest.MapFS{}
 	names, _ := fs.Glob(migrations.Files, "*.up.sql")
@@ -101,8 +101,8 @@ func TestADatabaseThatANewerProgramMigrated(t *testing.T) {
 	}
 }
 
-// While somebody holds a table a migration that wants it does not stop those
-// who come after it for longer than a moment, and is done in the end.
+// TestAMigrationDoesNotBlockThoseWhoWork shows that a migration that waits for a locked
+// table blocks later users of it only briefly, and is applied in the end.
 func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
 	testrun.Slow(t)
 	h := newEnv(t)
@@ -181,7 +181,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 	}
 }
 
-// offers are the open turns that can be granted.
+// offers returns the open turns that can be granted.
 func (h *env) offers() (ready []turnkeeper.Ready) {
 	h.T.Helper()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) (err error) {

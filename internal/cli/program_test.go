@@ -239,7 +239,7 @@ func TestUnreadableDatabaseURL(t *testing.T) {
 	for _, end := range []string{"h:99999/d", "h/d?sslmode=foo"} {
 		env["DATABASE_URL"] = "postgres://user:hunter2secret@" + end
 		got := run(t, turnctl.Program(), env, "", "turns")
-		const want = "turnctl: DATABASE_URL cannot be read: look at its port, its sslmode and other parameters; it is written postgres://<user>:<password>@<host>:<port>/<database>\n"
+		const want = "turnctl: DATABASE_URL cannot be parsed: check its port, its sslmode and other parameters; its form is postgres://<user>:<password>@<host>:<port>/<database>\n"
 		if got.code != 1 || got.stderr != want {
 			t.Errorf("%s: %+v", end, got)
 		}

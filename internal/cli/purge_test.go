@@ -27,7 +27,7 @@ func TestPurge(t *testing.T) {
 	settle()
 	// What the endings do not make.
 	s.exec("insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, chunked) values ('o', 2, 1, 1, 'text/plain', '', 4, 4, 4, 1, 'x', false, '', true)")
-	s.exec("insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content) values ('o', 0, 0, 'text')")
+	s.exec("insert into turnkeeper.output_chunks (output_id, first_char, content) values ('o', 0, 'text')")
 	s.exec("insert into turnkeeper.extractions values ('a', 'b', 'm', 1, 2, '{}')")
 	s.exec("insert into turnkeeper.spend values ('turn:2', '', 10, 1), ('agent:echo', '2026-01-01', 10, 1)")
 	s.exec("insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values (2, 'echo', '2026-01-01', 10)")

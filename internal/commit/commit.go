@@ -23,22 +23,22 @@ import (
 	"turnkeeper/internal/pause"
 )
 
-// A Writer knows where a journal stands for the holder of a grant.
+// A Writer holds the position in a journal for the holder of a grant.
 type Writer struct {
 	Grant     turnkeeper.Grant
 	Entries   int64  // writes on record
-	LastWrite string // id of the last of them; empty: there is none, or it has none
+	LastWrite string // id of the last of them; empty: there is none, or it has no id
 }
 
-// A Write is something to be written, whole or not at all.
+// A Write is an atomic write to the journal.
 type Write struct {
-	Entries int64 // that the write adds to the journal
-	Ends    bool  // it ends the dispatch, and the grant with it
+	Entries int64 // number of entries that it adds to the journal
+	Ends    bool  // it ends the dispatch, and the grant
 	// Attempt tries to write, and stores id in the turn's row.
 	Attempt func(ctx context.Context, id string) error
 }
 
-// A Row is what is on record about a turn.
+// A Row is the part of a turn's row that a Writer compares.
 type Row struct {
 	Token     int64
 	GrantID   turnkeeper.GrantID
@@ -59,8 +59,8 @@ type Database struct {
 }
 
 // Write retries until the write is on record or can no longer be. It fails with
-// ErrFenced if the grant is no longer the writer's, and with ErrJournalMoved if
-// somebody else has written. While the database is unavailable, it waits until ctx
+// ErrFenced if the turn no longer has the writer's grant, and with ErrJournalMoved if
+// another writer has written. While the database is unavailable, it retries until ctx
 // ends, and then fails with its cause.
 func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 	id := uuid.NewString()
@@ -74,8 +74,8 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		if db.KeyTaken(err) {
 			return fmt.Errorf("%w: %w", turnkeeper.ErrJournalMoved, err)
 		}
-		// A refusal may be caused by our own write: if its commit succeeded and the
-		// answer was lost, the next attempt finds that write, or the turn that it has
+		// The writer's own write may cause a refusal: if its commit succeeded and the
+		// answer was lost, the next attempt finds that write, or the turn that it
 		// ended.
 		refused := errors.Is(err, turnkeeper.ErrJournalMoved) || errors.Is(err, turnkeeper.ErrFenced)
 		echo := refused && again
@@ -104,8 +104,7 @@ func (w *Writer) advance(write Write, id string) {
 	w.LastWrite = id
 }
 
-// endedOnTheWay reports whether ctx ended during a write. Whether the write was done
-// must still be found out.
+// endedOnTheWay reports whether ctx ended during a write, which may have been done.
 func endedOnTheWay(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx)))
 }
@@ -114,8 +113,8 @@ func endedOnTheWay(ctx context.Context, err error) bool {
 // writer's own ctx has ended.
 const readBackGrace = 3 * time.Second
 
-// readBack reports whether the current write is on record. An error means that it never
-// will be, that the grant is over, or that there was no time to find out.
+// readBack reports whether the current write is on record. It returns an error if the
+// write never will be, if the grant is over, or if ctx and the grace have ended.
 func (w *Writer) readBack(ctx context.Context, db Database, write Write, id string) (written bool, err error) {
 	row, err := db.row(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -143,7 +142,7 @@ func (db Database) row(ctx context.Context) (row Row, err error) {
 	return row, err
 }
 
-// settle decides from the turn's row what became of a write that was not answered.
+// settle decides from the turn's row whether a write without an answer was done.
 func (w *Writer) settle(row Row, write Write, id string) (written bool, err error) {
 	g := w.Grant
 	held := row.State == turnkeeper.TurnRunning && row.Token == g.Token && row.GrantID == g.GrantID && row.WorkerID == g.WorkerID
@@ -151,7 +150,7 @@ func (w *Writer) settle(row Row, write Write, id string) (written bool, err erro
 	switch {
 	case own && (held || write.Ends):
 		return true, nil
-	case !held: // also after an own write: another worker goes on from what is on record
+	case !held: // also after an own write: another worker continues from the journal
 		return false, turnkeeper.ErrFenced
 	case row.LastWrite == w.LastWrite && row.Entries == w.Entries:
 		return false, nil
@@ -160,18 +159,18 @@ func (w *Writer) settle(row Row, write Write, id string) (written bool, err erro
 	}
 }
 
-// Bound returns the result of binding a grant to worker. taker is the worker that the
-// grant was bound to before, or empty; first reports whether it was empty. err is the
-// error of the query, with ErrNotFound if the turn no longer has this grant. Bound
-// fails with ErrFenced if the turn no longer has the grant, or another worker has it.
-func Bound(taker, worker turnkeeper.WorkerID, err error) (first bool, _ error) {
+// Bound returns the result of binding a grant to worker. holder is the worker to which the
+// grant was bound before, or empty; first reports whether it was empty. err is the error of
+// the query, ErrNotFound if the turn no longer has this grant. Bound fails with ErrFenced if
+// the turn no longer has the grant, or if another worker is bound to it.
+func Bound(holder, worker turnkeeper.WorkerID, err error) (first bool, _ error) {
 	switch {
 	case errors.Is(err, turnkeeper.ErrNotFound):
-		return false, fmt.Errorf("%w: it is no longer the turn's grant", turnkeeper.ErrFenced)
+		return false, fmt.Errorf("%w: the turn no longer has this grant", turnkeeper.ErrFenced)
 	case err != nil:
 		return false, err
-	case taker != "" && taker != worker:
-		return false, fmt.Errorf("%w: worker %s has this grant", turnkeeper.ErrFenced, taker)
+	case holder != "" && holder != worker:
+		return false, fmt.Errorf("%w: worker %s has this grant", turnkeeper.ErrFenced, holder)
 	}
-	return taker == "", nil
+	return holder == "", nil
 }

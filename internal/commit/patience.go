@@ -13,13 +13,13 @@ const (
 	slowRetry  = time.Second
 )
 
-// Patiently retries f until ctx ends, as long as passes reports that the reason for its
-// error is temporary.
-func Patiently(ctx context.Context, passes func(error) bool, f func() error) error {
+// Patiently retries f until ctx ends, as long as temporary returns true for its error. It
+// waits 50 ms at first and at most a second between attempts.
+func Patiently(ctx context.Context, temporary func(error) bool, f func() error) error {
 	wait := firstRetry
 	for {
 		err := f()
-		if err == nil || !passes(err) {
+		if err == nil || !temporary(err) {
 			return err
 		}
 		if pause.For(ctx, wait) != nil {

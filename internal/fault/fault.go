@@ -4,9 +4,9 @@ package fault
 
 import "context"
 
-// A Hook is called at labelled points, by the goroutine that reaches them: it may block, panic or
-// end the process. Each package that calls it lists its labels with a function FaultPoints. Only
-// programs of tests have one.
+// A Hook is called at labelled points, by the goroutine that reaches them. It may block, panic or
+// end the process. Each package that calls it returns its labels from a function FaultPoints. Only
+// test programs set a Hook.
 type Hook interface {
 	At(ctx context.Context, label string)
 }

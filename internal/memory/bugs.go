@@ -8,32 +8,32 @@ import (
 	"turnkeeper/internal/commit"
 )
 
-// A Bug is a fault of the store that a test can plant, to see whether its
-// checks find it.
+// A Bug is a fault that a test plants in the store, to verify that its checks find
+// faults.
 type Bug uint32
 
 // The bugs. Each breaks one rule of the design.
 const (
 	BugNoFence          Bug = 1 << iota // a write is not checked for its grant
-	BugFenceApart                       // the fence is checked, and the write done later, without a lock between
-	BugReplyFirst                       // the reply is one commit, the turn's end the next
-	BugReplyLast                        // the turn's end is one commit, the reply the next
-	BugGrantApart                       // the lease is one commit, turn and job the next
-	BugTicksOverlap                     // the scheduler's lock does not lock, and a grant takes the lane from whoever has it
-	BugJournalByAttempt                 // each dispatch has a journal of its own calls' starts
+	BugFenceApart                       // the fence is checked and the write done later, without a lock in between
+	BugReplyFirst                       // the reply is committed before the turn's end
+	BugReplyLast                        // the reply is committed after the turn's end
+	BugGrantApart                       // the lease is committed before turn and job
+	BugTicksOverlap                     // the scheduler's lock does not lock, and a grant takes a held lane
+	BugJournalByAttempt                 // each dispatch sees only its own starts of calls
 	BugStartTwice                       // an open start of a call of effect once may be started again
 	BugLateOverwrites                   // a late result takes the place of a verdict
-	BugLostAnswerRedone                 // an answer that did not come is taken for a write that was not done
-	BugCallsLeftOpen                    // a message that loses its workers is closed over its open calls
+	BugLostAnswerRedone                 // a write without an answer is taken for not done
+	BugCallsLeftOpen                    // a turn that lost its workers is closed with open calls
 	BugTokenRestarts                    // the lease's row is deleted when it is released
-	BugVerdictForgotten                 // a verdict is not written down
-	BugWaitsInVain                      // a turn goes waiting without a look at what has arrived
-	BugClaimTwice                       // a claim is given to whoever asks
-	BugSpawnTwice                       // a start that gives work to an agent writes two messages
-	BugReplyUntold                      // a sub-agent's reply is not put into its parent's letter box
-	BugNumbersLost                      // the numbers of events that were not written are not used again
-	BugReadBackByCount                  // a write whose answer was lost is taken for done when there is one entry more
-	BugGrantUnbound                     // whoever has the job of a grant works, and writes
+	BugVerdictForgotten                 // a verdict is not stored
+	BugWaitsInVain                      // a turn starts to wait although a result has arrived
+	BugClaimTwice                       // every claim succeeds
+	BugSpawnTwice                       // the start of a sub-agent writes two messages
+	BugReplyUntold                      // a sub-agent's reply is not delivered to its parent's call
+	BugNumbersLost                      // the numbers of events that were not written are not reused
+	BugReadBackByCount                  // a write without an answer is taken for done if there is one entry more
+	BugGrantUnbound                     // every worker that fetched the job of a grant may write
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }
@@ -63,7 +63,7 @@ func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit
 	if bugs.has(BugReadBackByCount) && row.Entries == j.writer.Entries+write.Entries {
 		row.LastWrite = own
 	}
-	if bugs.has(BugLostAnswerRedone) { // the writer goes on from what there is, whatever that is
+	if bugs.has(BugLostAnswerRedone) { // the writer continues from the current state
 		j.lastSeq = int64(len(j.s.state.turn(g.TurnID).events))
 		j.writer.Entries, j.writer.LastWrite = row.Entries, ""
 		row = commit.Row{Token: g.Token, GrantID: g.GrantID, WorkerID: g.WorkerID, State: turnkeeper.TurnRunning, Entries: row.Entries}

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/agentturn/transcript"
 )
 
-// lockTick returns with the store's lock held and no tick in progress: nothing that the
-// caller finds is being granted.
+// lockTick returns with the store's lock held and no tick in progress, so that nothing
+// that the caller sees is being granted.
 func (s *Store) lockTick(ctx context.Context) error {
 	timeout := time.NewTimer(lockTimeout)
 	defer timeout.Stop()
@@ -101,7 +101,7 @@ func (s *Store) cancelTurn(id turnkeeper.TurnID, rings *[]Bell) (closed bool, er
 	return true, nil
 }
 
-// cancelWaiting closes a message that waits, with a turn that was never granted.
+// cancelWaiting closes a waiting message, with a turn that was never granted.
 func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.TurnID {
 	st := &s.state
 	st.unsetWaiting(m)
@@ -120,8 +120,8 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	return turn.ID
 }
 
-// cancelAtEnd runs at the end of a dispatch. It closes a turn or message that was asked
-// to be cancelled and would go on otherwise. t is a draft of the turn.
+// cancelAtEnd runs at the end of a dispatch. It closes a turn or message with a request to
+// cancel that would continue otherwise. t is a draft of the turn.
 func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
@@ -133,7 +133,7 @@ func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
 	}
 }
 
-// closeCancelled closes a turn that nobody runs as cancelled. t is a draft of it.
+// closeCancelled closes a turn that no worker runs as cancelled. t is a draft of it.
 func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	const reply = "This turn was cancelled."
 	now := s.now()
@@ -173,7 +173,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
 
-// endElsewhere ends the calls that are open elsewhere, as the end of a turn does.
+// endElsewhere ends the open detached calls, as the end of a turn does.
 func (t *turnRow) endElsewhere(now time.Time) {
 	for i := range t.rounds {
 		for j := range t.rounds[i].Calls {

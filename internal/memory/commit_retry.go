@@ -8,8 +8,8 @@ import (
 	"turnkeeper/internal/commit"
 )
 
-// BindGrant binds a grant of a turn to the worker, before any work on the turn:
-// see storage. It waits for a store that is away until ctx ends.
+// BindGrant binds a grant of a turn to the worker: see package storage/grants. While
+// the store is unavailable, it retries until ctx ends.
 func (c *Conn) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error) {
 	var taker turnkeeper.WorkerID
 	err = patiently(ctx, func() error {
@@ -38,7 +38,7 @@ func (s *Store) bind(turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker tu
 	return "", nil
 }
 
-// write makes a write to the journal, once.
+// write writes to the journal exactly once, or fails.
 func (j *Journal) write(ctx context.Context, write commit.Write) error {
 	var own string
 	attempt := write.Attempt

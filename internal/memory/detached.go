@@ -12,23 +12,23 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// An awaitedRow is a call that is open elsewhere: the place where its result arrives,
-// and the state of its run.
+// An awaitedRow is an awaited call: its result once that arrives, and the state of its
+// run.
 type awaitedRow struct {
 	key       turnkeeper.CallKey
 	nonce     string
-	arrived   *turnkeeper.CallResult // nil: nothing has
+	arrived   *turnkeeper.CallResult // nil: not yet
 	closed    bool                   // the journal has an answer
 	attempt   int
 	limit     time.Duration
-	deadline  time.Time // of the wait for a claim, and then of the run
+	deadline  time.Time // for the claim, and after it for the run
 	job       turnkeeper.JobID
 	claim     turnkeeper.ClaimID
 	worker    turnkeeper.WorkerID
 	claimedAt time.Time
 	losses    int
 	ended     bool
-	spawned   bool // a sub-agent's reply is awaited; no job has it
+	spawned   bool // the result is a sub-agent's reply; there is no job
 }
 
 // A CallJob asks a worker to run a detached call.
@@ -53,7 +53,7 @@ func (t *turnRow) await(key turnkeeper.CallKey) *awaitedRow {
 	return nil
 }
 
-// mayWait reports whether something is awaited and nothing has arrived.
+// mayWait reports whether results are awaited and none has arrived.
 func (t *turnRow) mayWait() bool {
 	open := slices.DeleteFunc(slices.Clone(t.awaited), func(a awaitedRow) bool { return a.closed })
 	return len(open) > 0 && !slices.ContainsFunc(open, func(a awaitedRow) bool { return a.arrived != nil })
@@ -65,7 +65,7 @@ func (t *turnRow) closeAwaited(key turnkeeper.CallKey) {
 	}
 }
 
-// settleArrived answers calls with what has arrived for them.
+// settleArrived answers calls with the results that have arrived.
 func (t *turnRow) settleArrived(now time.Time) {
 	for i := range t.awaited {
 		a := &t.awaited[i]
@@ -125,7 +125,7 @@ func (c *Conn) FetchCalls(ctx context.Context, worker turnkeeper.WorkerID, limit
 		defer c.store.mu.Unlock()
 		for _, job := range c.store.state.calls {
 			a := c.store.state.turn(job.Ref.TurnID).await(job.Ref.Key)
-			if a == nil || a.ended { // nil: the write that rang for it was refused
+			if a == nil || a.ended { // nil: the write that inserted the job was refused
 				job.state = "over"
 			}
 			if job.state == "available" && len(taken) < limit {
@@ -158,7 +158,7 @@ func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, wo
 }
 
 // Claim takes a detached call for one run by the worker. tools are the tools that the
-// worker has. Claim returns turnkeeper.ErrNotFound if somebody else runs the call, it
+// worker has. Claim returns turnkeeper.ErrNotFound if another worker runs the call, it
 // is over, or the worker lacks its tool.
 func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (claimed turnkeeper.ClaimedCall, err error) {
 	claim := turnkeeper.ClaimID(rand.Text())
@@ -212,8 +212,8 @@ func (s *Store) onCall(ctx context.Context, ref turnkeeper.CallRef, f func(*turn
 }
 
 // Arrive delivers the result of a claimed call, and resumes its turn if the turn waits.
-// It returns turnkeeper.ErrFenced if the claim is void; the result is then kept beside
-// what the call has ended with.
+// It returns turnkeeper.ErrFenced if the claim is void; the result is then stored as the
+// call's late result.
 func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
 	return patiently(ctx, func() error {
 		var void error
@@ -244,7 +244,7 @@ func lateText(r turnkeeper.CallResult) string {
 	return r.Preview
 }
 
-// arrive stores a result for its call, with by in place of its nonce.
+// arrive stores a result for its call, with the nonce by.
 func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by string, rings *[]Bell) {
 	if r.Output != nil {
 		t.outputs = append(t.outputs, *r.Output)
@@ -259,7 +259,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by st
 	}
 }
 
-// HandOn gives a claimed call back, to be run again from its beginning.
+// HandOn releases a claimed call, to be run again from its beginning.
 func (c *Conn) HandOn(ctx context.Context, call turnkeeper.ClaimedCall) error {
 	return c.ask(ctx, "hand on", func() error {
 		return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
@@ -306,7 +306,7 @@ func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (hel
 	return held, err
 }
 
-// lostCalls returns the detached calls of a turn that will have no result unless something is done.
+// lostCalls returns the detached calls of a turn that will have no result unless the scheduler acts.
 func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall) {
 	for _, a := range t.awaited {
 		if a.ended || a.spawned {
@@ -362,13 +362,13 @@ func overlooked(attemptedAt, now time.Time) bool {
 	return !attemptedAt.Add(5*time.Minute).After(now) || yetToCome(attemptedAt, now)
 }
 
-// callAlive reports whether the process of the worker that ran a lost call is there.
+// callAlive reports whether the process of the worker that ran a lost call is connected.
 func (s *state) callAlive(id turnkeeper.WorkerID) bool {
 	w := s.workers[id]
 	return s.present[id] != nil && (w == nil || w.StoppedAt.IsZero())
 }
 
-// gone reports whether a worker has stopped, or has been silent for longer than it may be.
+// gone reports whether a worker has stopped, or has been silent for TakeoverAfter.
 func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
 	w := s.workers[id]
 	return w != nil && (!w.StoppedAt.IsZero() || s.fellSilent(w, now))

@@ -11,7 +11,7 @@ import (
 
 var _ toolrun.Drafts = (*Journal)(nil)
 
-// A draft is a result that is still coming.
+// A draft is a result that is still arriving.
 type draft struct {
 	turn  turnkeeper.TurnID
 	grant turnkeeper.GrantID
@@ -63,7 +63,7 @@ func (j *Journal) DropDraft(ctx context.Context, id turnkeeper.OutputID) error {
 	})
 }
 
-// SweepDrafts removes the parts that workers which were lost have left behind.
+// SweepDrafts removes the parts of results that lost workers did not record.
 func (c *Conn) SweepDrafts(ctx context.Context) error {
 	return c.ask(ctx, "sweep", func() error {
 		c.store.mu.Lock()
@@ -90,7 +90,7 @@ func (j *Journal) whole(o turnkeeper.Output) (turnkeeper.Output, error) {
 	}
 	d := j.s.state.drafts[o.ID]
 	if d == nil || d.grant != j.grant.GrantID {
-		return o, fmt.Errorf("%w: output %s, which was written while it came, is gone", turnkeeper.ErrJournalMoved, o.ID)
+		return o, fmt.Errorf("%w: the draft of output %s was deleted", turnkeeper.ErrJournalMoved, o.ID)
 	}
 	o.Drafted = false
 	if o.Bytes != nil {

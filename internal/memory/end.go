@@ -9,7 +9,7 @@ import (
 	"turnkeeper"
 )
 
-// An ending is all that must become true together at the end of a dispatch.
+// An ending is everything that must be committed together at the end of a dispatch.
 type ending struct {
 	outcome     turnkeeper.Outcome
 	message     turnkeeper.MessageState // MessageWaiting: it stays for another attempt
@@ -17,7 +17,7 @@ type ending struct {
 	laneBackoff time.Duration
 	lost        bool
 	job         bool // whether the job is completed with it
-	noReply     bool // the reply is written apart: see BugReplyFirst and BugReplyLast
+	noReply     bool // the reply is written separately: see BugReplyFirst and BugReplyLast
 }
 
 // endDispatch writes an ending completely or not at all. t is a draft of the turn.

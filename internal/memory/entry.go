@@ -112,8 +112,8 @@ func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
 }
 
 // keepParts stores the parts that a round's request shares with other requests. Stored
-// parts stay, even if the entry that brought them is not written after all: a part says
-// nothing that its hash does not.
+// parts stay even if their entry is not written: that is harmless, because the hash
+// identifies the content.
 func (j *Journal) keepParts(e turnkeeper.Entry) {
 	for _, part := range e.Parts {
 		if _, known := j.s.state.parts[part.SHA256]; !known && e.Round != nil {

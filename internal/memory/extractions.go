@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// FindExtraction is the value kept under a key.
+// FindExtraction returns the value stored under a key.
 func (c *Conn) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error) {
 	err = c.ask(ctx, "extraction", func() error {
 		c.store.mu.Lock()
@@ -19,7 +19,7 @@ func (c *Conn) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey)
 	return value, found, err
 }
 
-// KeepExtraction keeps a value under a key, in place of what was kept there.
+// KeepExtraction stores a value under a key, replacing the previous one.
 func (c *Conn) KeepExtraction(ctx context.Context, _ turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error {
 	return c.ask(ctx, "extraction", func() error {
 		c.store.mu.Lock()

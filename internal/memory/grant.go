@@ -63,7 +63,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 			open := s.open[lane]
 			closed := open != nil && t.freed[lane] && !t.again[open.ID]
 			if open != nil && !closed || !t.free(lane, now) || s.laneWaits(m) || slices.Contains(held, m.Agent) ||
-				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // what turns of others gave it is granted
+				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // its work as a sub-agent is granted
 				continue
 			}
 			ready = append(ready, turnkeeper.Ready{
@@ -76,7 +76,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 	return ready, err
 }
 
-// isDue reports whether a message may be granted. One that was due once is, however the clock was put back.
+// isDue reports whether a message may be granted. A message that was due once stays due even if the clock is set back.
 func isDue(m *turnkeeper.Message, now time.Time) bool {
 	return !m.DueAt.After(now) || !m.DueAt.After(m.AcceptedAt)
 }
@@ -108,21 +108,21 @@ func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 	return nil
 }
 
-// checkFree returns an error, which undoes the tick, if somebody else was faster.
+// checkFree returns an error, which undoes the tick, if another process took a lane or cancelled a message.
 func (t *tick) checkFree(ready []turnkeeper.Ready) error {
 	for _, r := range ready {
 		if l := t.s.state.leases[r.Lane]; l != nil && l.Held() && !t.freed[r.Lane] {
-			return fmt.Errorf("lane %s was taken by somebody else; the tick is undone", r.Lane)
+			return fmt.Errorf("another process took lane %s; the tick is undone", r.Lane)
 		}
 		if t.wasClosed(r) {
-			return fmt.Errorf("message %d was cancelled by somebody else; the tick is undone", r.MessageID)
+			return fmt.Errorf("another process cancelled message %d; the tick is undone", r.MessageID)
 		}
 	}
 	return nil
 }
 
-// wasClosed reports whether somebody has cancelled what this tick is about to grant.
-// Nobody else has seen the work that the tick itself accepted or queued again.
+// wasClosed reports whether another process has cancelled what this tick is about to grant.
+// Other processes have not seen the work that the tick itself accepted or queued again.
 func (t *tick) wasClosed(r turnkeeper.Ready) bool {
 	if !r.New {
 		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with the call that spawned it, after it was queued again
@@ -135,7 +135,7 @@ func (t *tick) wasClosed(r turnkeeper.Ready) bool {
 	return !accepted && t.s.state.message(r.MessageID).State != turnkeeper.MessageWaiting
 }
 
-// grant gives a lane its lease, makes or takes the turn, notes the grant and
+// grant grants a lane: it takes the lease, creates or takes the turn, logs the grant and
 // inserts its job.
 func (s *Store) grant(r turnkeeper.Ready, rings *[]Bell) {
 	l := s.lease(r)

@@ -11,7 +11,7 @@ import (
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// models are the models whose health is known.
+// models has the methods on models' health.
 type models struct{ *state }
 
 // down returns the models that are down now, by name.
@@ -33,9 +33,8 @@ func (s models) down(now time.Time) (down []turnkeeper.ModelHealth) {
 	return down
 }
 
-// noteModels records what a turn has learnt about models: see turnkeeper.Entry. The
-// first answer of a model that was down ends the pauses of the lanes that waited for
-// it.
+// noteModels records which models answered or failed: see turnkeeper.Entry. The first
+// answer of a model that was down ends the pauses of the lanes that waited for it.
 func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
 	for _, name := range e.Answered {
 		if h := s.state.health[name]; !h.Down() {
@@ -91,7 +90,7 @@ func (s *tables) Models() (all []turnkeeper.ModelHealth) {
 	return all
 }
 
-// Chains lists the agents that ask one of the models.
+// Chains lists the agents that use one of the models.
 func (t *tick) Chains(_ context.Context, models []string) (chains []turnkeeper.AgentChain, err error) {
 	err = t.read(func(s *state, _ time.Time) {
 		for _, name := range sorted(s.agents) {
@@ -121,7 +120,7 @@ func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue
 	return overdue[:min(limit, len(overdue))], err
 }
 
-// maxHeads is more than a store in memory ever has lanes.
+// maxHeads is larger than the number of lanes in any test.
 const maxHeads = 1 << 20
 
 // dueSince returns since when a message may have been granted.
@@ -132,7 +131,7 @@ func dueSince(m *turnkeeper.Message) time.Time {
 	return m.AcceptedAt
 }
 
-// givenUp reports whether a message has waited as long as it may. One that this tick accepted has not.
+// givenUp reports whether a message has waited for GiveUpAfter. One that this tick accepted has not.
 func (s *state) givenUp(id turnkeeper.MessageID, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
 	return m != nil && a != nil && !now.Before(dueSince(m).Add(a.GiveUpAfter))

@@ -9,8 +9,8 @@ import (
 	"turnkeeper"
 )
 
-// RegisterAgents makes agents known, so that messages to them are accepted and
-// their schedules come due. It ends the back-off of their lanes.
+// RegisterAgents stores agents, so that messages to them are accepted and their
+// schedules fire. It ends the back-off of their lanes.
 func (c *Conn) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	return c.ask(ctx, "register", func() error {
 		return c.store.locked(func(rings *[]Bell) error {
@@ -59,7 +59,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	}
 }
 
-// RetireAgent has an agent take no new messages and run no schedules, until RestoreAgent.
+// RetireAgent makes an agent refuse new messages and run no schedules until RestoreAgent.
 func (c *Conn) RetireAgent(ctx context.Context, name string) error {
 	return c.ask(ctx, "retire", func() error {
 		return c.store.locked(func(*[]Bell) error {
@@ -75,7 +75,7 @@ func (c *Conn) RetireAgent(ctx context.Context, name string) error {
 	})
 }
 
-// RestoreAgent undoes RetireAgent. Schedules go on from their next slots.
+// RestoreAgent undoes RetireAgent. Schedules continue with their next slots.
 func (c *Conn) RestoreAgent(ctx context.Context, name string) error {
 	return c.ask(ctx, "restore", func() error {
 		return c.store.locked(func(rings *[]Bell) error {
@@ -100,8 +100,8 @@ func (s *state) retired(agent string) bool {
 	return a != nil && !a.RetiredAt.IsZero()
 }
 
-// moveLanes moves waiting messages out of the lanes that their agent had before. Sub-agents
-// have lanes of their own.
+// moveLanes moves waiting messages to the current lanes of their agent, except those of
+// sub-agents.
 func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 	for _, lane := range lanesOf(s.waiting) {
 		for _, m := range slices.Clone(s.waiting[lane]) {
@@ -114,8 +114,8 @@ func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 	}
 }
 
-// laneWaits reports whether a message must not run yet since its agent's lanes were changed: a turn
-// of its conversation, or of an agent that is its own lane, is open in an old one.
+// laneWaits reports whether a message must not run yet because its agent's lanes were changed: a turn
+// of its conversation is open in an old lane or, if the agent is one lane, any turn of the agent.
 func (s *state) laneWaits(m *turnkeeper.Message) bool {
 	if s.parentOf(m.ID) != 0 {
 		return false
@@ -184,7 +184,7 @@ func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.Messa
 	return row.ID, nil
 }
 
-// nextMessage takes the next message ID, which is never given back.
+// nextMessage allocates the next message ID, which is never reused.
 func (s *state) nextMessage() turnkeeper.MessageID {
 	s.messages = append(s.messages, nil)
 	return turnkeeper.MessageID(len(s.messages))

@@ -37,7 +37,7 @@ func (c *Conn) Journal(record turnkeeper.Record, grant turnkeeper.Grant) *Journa
 	return j
 }
 
-// remember notes which calls are paging calls, which never count as executed.
+// remember records which calls are paging calls, which never count as executed.
 func (j *Journal) remember(r *turnkeeper.Round) {
 	if r == nil {
 		return
@@ -156,7 +156,7 @@ func (j *Journal) checkFence(row *turnRow) error {
 		return turnkeeper.ErrFenced
 	}
 	if row.entries != j.writer.Entries && !j.s.bugs.has(BugLostAnswerRedone) {
-		return fmt.Errorf("%w: %d writes where %d were expected", turnkeeper.ErrJournalMoved, row.entries, j.writer.Entries)
+		return fmt.Errorf("%w: it has %d writes, not the expected %d", turnkeeper.ErrJournalMoved, row.entries, j.writer.Entries)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (j *Journal) transact(ctx context.Context, id string, start turnkeeper.Call
 		if err != nil {
 			return err
 		}
-		return j.entry(draft, started, nil) // seen by this transaction only
+		return j.entry(draft, started, nil) // visible to this transaction only
 	})
 	if err != nil {
 		return result, err
@@ -238,8 +238,8 @@ func (j *Journal) commitTransact(id string, started turnkeeper.Entry, result tur
 	return nil
 }
 
-// Late keeps a result that came after the lease was lost: as the call's result if
-// nobody has given a verdict on it, else beside the verdict.
+// Late stores a result that came after the lease was lost: as the call's result if it
+// has none yet, else as its late result.
 func (j *Journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
 	return j.conn.ask(ctx, "late", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
@@ -272,7 +272,7 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 		t.outputs = append(t.outputs, r.Attached...)
 	}
 	if fits {
-		if call.State != turnkeeper.CallRunning { // else the model was told already, and what was told stays
+		if call.State != turnkeeper.CallRunning { // what the model has seen of a running call is kept
 			call.Shown = r.Shown
 		}
 		call.State, call.Preview, call.EndedAt = r.State, r.Preview, s.now()
@@ -293,7 +293,7 @@ func endingOf(o turnkeeper.Outcome) ending {
 
 type effectsKey struct{}
 
-// effects collects what a transactional tool does in its transaction.
+// effects collects the functions that a transactional tool registered in its transaction.
 type effects struct{ all []func() }
 
 func (e *effects) happen() {

@@ -90,7 +90,7 @@ func (b Bug) forgetStarts(rounds []turnkeeper.Round) {
 	}
 }
 
-// pasts reads the turns that requests of later turns are told of.
+// pasts reads the turns that are part of the history of later turns.
 type pasts struct{ *state }
 
 // history returns the newest turns of the conversation before a turn, oldest first, and how many are older.
@@ -110,8 +110,8 @@ func (s pasts) history(row *turnRow) (past []turnkeeper.Past, older int) {
 	return past, older
 }
 
-// told reports whether requests of later turns in the conversation include the turn. It
-// follows the view told_turns.
+// told reports whether the turn is part of the history of later turns. It follows the
+// view told_turns.
 func (s pasts) told(t *turnRow) bool {
 	switch t.State {
 	case turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded:

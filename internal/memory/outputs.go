@@ -25,7 +25,7 @@ func (c *Conn) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnke
 	return text, err
 }
 
-// NoteRetrieved counts that something of an output was read.
+// NoteRetrieved adds one to the count of retrievals of an output.
 func (c *Conn) NoteRetrieved(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) error {
 	return c.output(ctx, turn, id, func(stored *turnkeeper.Output) { stored.Retrieved++ })
 }

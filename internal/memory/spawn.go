@@ -16,16 +16,16 @@ type spawnRow struct {
 	parent   turnkeeper.TurnID
 	key      turnkeeper.CallKey
 	root     turnkeeper.TurnID
-	agents   []string // from the root's to this one
+	agents   []string // the path from the root's agent to this one
 	limits   turnkeeper.TreeLimits
-	deadline time.Time // of the wait for its reply
+	deadline time.Time // for the reply
 	since    time.Time
 	ended    bool // it has its reply, or was refused
-	told     bool // the call has its letter, or nobody waits for one
-	dropped  bool // nobody waits for it any more
+	told     bool // the call has its result, or no longer waits for one
+	dropped  bool // the call stopped waiting before the reply
 }
 
-// NewMessage takes an id for a message to a sub-agent.
+// NewMessage allocates the id of a message to a sub-agent.
 func (j *Journal) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err error) {
 	err = patiently(ctx, func() error {
 		return j.conn.ask(ctx, "new message", func() error {
@@ -44,7 +44,7 @@ func (t *turnRow) awaitReply(call *turnkeeper.ToolCall) {
 	t.awaited = append(t.awaited, awaitedRow{key: call.Key, nonce: call.Nonce, spawned: true})
 }
 
-// spawn gives the work of calls to other agents, as part of the write that has started them.
+// spawn starts the sub-agents of calls, as part of the write that records their starts.
 func (s *Store) spawn(parent turnkeeper.TurnID, starts []turnkeeper.CallStart, rings *[]Bell) {
 	for _, start := range starts {
 		if start.Spawn != nil {
@@ -131,7 +131,7 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	}
 }
 
-// noteReply makes a reply the end of the call that its message was written for, if there is one.
+// noteReply ends the call for which the reply's message was sent, if there is one.
 func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings *[]Bell) {
 	for _, row := range s.state.spawned {
 		if row.Message != r.MessageID || row.ended {
@@ -143,7 +143,7 @@ func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings 
 	}
 }
 
-// dropSpawned gives up the sub-agents of calls that have an answer.
+// dropSpawned gives up the sub-agents of calls that were answered without them.
 func (s *state) dropSpawned(t *turnRow) {
 	for _, row := range s.spawned {
 		if row.parent != t.ID || row.ended || row.dropped || !t.await(row.key).closed {
@@ -234,7 +234,7 @@ func (t *tick) tell(row *spawnRow, rings *[]Bell) {
 	t.s.tellParent(row, t.tx, rings)
 }
 
-// cancelDropped closes a dropped sub-agent that nobody runs, and asks one that runs to stop.
+// cancelDropped closes a dropped sub-agent, or, if it runs, requests its cancellation.
 func (t *tick) cancelDropped(row *spawnRow) bool {
 	m := t.s.state.message(row.Message)
 	if m.State == turnkeeper.MessageWaiting {

@@ -8,7 +8,7 @@ import (
 	"turnkeeper"
 )
 
-// A state is what the tables hold.
+// A state is the content of the tables.
 type state struct {
 	agents      map[string]*turnkeeper.AgentRegistration
 	definitions map[string][]byte
@@ -28,18 +28,18 @@ type state struct {
 	jobs    []*jobRow     // by id, from 1
 	calls   []*callJobRow // jobs of detached calls, by id, from 1
 	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
-	present map[turnkeeper.WorkerID]*Conn // that shows that the process is there
+	present map[turnkeeper.WorkerID]*Conn // worker processes that are connected
 	writes  []writeRow
 	drafts  map[turnkeeper.OutputID]*draft
 
 	health map[string]turnkeeper.ModelHealth // of models that were down at any time
-	probes map[string]turnkeeper.GrantID     // the grant whose turn tries a model that is down
+	probes map[string]turnkeeper.GrantID     // the grant whose turn probes a model that is down
 
 	extractions map[turnkeeper.ExtractionKey][]byte
-	cancels     map[turnkeeper.TurnID]bool // turns that somebody asked to be cancelled
-	moved       []string                   // moves that a table would have refused, for Check
+	cancels     map[turnkeeper.TurnID]bool // turns with a request to cancel
+	moved       []string                   // state changes that a table would refuse, for Check
 
-	// What the tables would have an index on.
+	// Indexes.
 	waiting map[turnkeeper.Lane][]*turnkeeper.Message
 	open    map[turnkeeper.Lane]*turnRow
 	held    map[turnkeeper.Lane]*leaseRow
@@ -71,7 +71,7 @@ type turnRow struct {
 	verdicts []turnkeeper.CallKey // calls with the verdict unknown
 	outputs  []turnkeeper.Output
 	awaited  []awaitedRow
-	held     *tx // that has the row's lock; nil: it is free
+	held     *tx // holds the row's lock; nil: it is free
 }
 
 type startRow struct {
@@ -87,7 +87,7 @@ type leaseRow struct {
 
 type grantRow struct {
 	turnkeeper.Dispatch
-	began, ended int64 // commits; ended 0: it goes on
+	began, ended int64 // numbers of commits; ended 0: it is open
 }
 
 // A writeRow is one write to a journal, for Check.

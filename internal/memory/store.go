@@ -9,44 +9,42 @@ import (
 	"turnkeeper"
 )
 
-// Options say how a store behaves. The zero value is a store on the process's
-// own clock.
+// Options configure a Store. The zero value uses the process's clock.
 type Options struct {
 	Now         func() time.Time // the database's clock; nil: time.Now
 	LeaseTTL    time.Duration    // of every grant; 0: that of turnkeeper.DefaultBounds
 	IdleTimeout time.Duration    // after which an idle transaction is undone; 0: 10 s
 	MaxMessage  int              // bytes of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
-	// Ring is called after each commit that rings a doorbell, by the goroutine
-	// that committed. It must not block. nil: nobody listens.
+	// Ring is called after each commit that rings a doorbell, by the goroutine that
+	// committed. It must not block. nil: not called.
 	Ring func(Bell)
 }
 
-// A Bell is a doorbell: it says "look again".
+// A Bell is a doorbell: it means "query again".
 type Bell struct {
 	Topic Topic
-	Job   turnkeeper.JobID // TopicCancelled: which
+	Job   turnkeeper.JobID // of TopicCancelled
 }
 
-// Topic says what to look at again.
+// A Topic is the subject of a doorbell.
 type Topic string
 
 // The topics.
 const (
 	TopicInbox     Topic = "inbox"     // there may be something to schedule
-	TopicJobs      Topic = "jobs"      // there may be a job to take
+	TopicJobs      Topic = "jobs"      // there may be a job to fetch
 	TopicCancelled Topic = "cancelled" // the holder of a job has lost its grant
 )
 
-// A Wire carries the requests of one process. It calls do at most once, and
-// returns what do returned when the answer arrives; a request that was not
-// done, or whose answer was lost, fails with an error that matches ErrAway or
-// with the cause of ctx.
+// A Wire carries the requests of one process. It calls do at most once, and returns
+// its result when the answer arrives. A request that was not done, or whose answer
+// was lost, fails with an error that matches ErrAway or with the cause of ctx.
 type Wire interface {
 	Carry(ctx context.Context, request string, do func() error) error
 }
 
-// ErrAway says that the store could not be asked, or did not answer: the
-// request may have been done.
+// ErrAway means that the store could not be reached, or did not answer. The request
+// may have been done.
 var ErrAway = errors.New("the store cannot be reached")
 
 // A Store is a database in memory.
@@ -102,8 +100,8 @@ func (c *Conn) Break() {
 	}
 }
 
-// Present shows, until the connection breaks, that the worker's process is there, so that the
-// scheduler can tell a worker that is late from one that is gone.
+// Present marks the worker's process as connected until the connection breaks, so that the
+// scheduler can distinguish a slow worker from a dead one.
 func (c *Conn) Present(id turnkeeper.WorkerID) {
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
@@ -136,7 +134,7 @@ func (s *Store) locked(f func(rings *[]Bell) error) error {
 
 func (s *Store) now() time.Time { return s.opts.Now() }
 
-// SetTimeline simulates a failover: the database goes on with another timeline.
+// SetTimeline simulates a failover: the database continues with another timeline.
 func (s *Store) SetTimeline(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

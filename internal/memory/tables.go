@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// The tables can be read at any time.
+// tables has the methods that read the tables at any time.
 type tables struct {
 	mu    sync.Mutex // guards all that a Store has
 	state state
@@ -54,7 +54,7 @@ func (s *tables) Replies() []turnkeeper.Reply {
 	return slices.Clone(s.state.replies)
 }
 
-// ReplyTo returns the reply that a message ended with, and false while there is none.
+// ReplyTo returns the reply to a message, or false if there is none yet.
 func (s *tables) ReplyTo(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

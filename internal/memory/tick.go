@@ -14,17 +14,17 @@ import (
 
 var _ scheduler.Store = (*Conn)(nil)
 
-// A tick is one pass of a scheduler. It reads what is committed and what it has
-// itself written; what it writes is done by its commit, all of it or nothing.
+// A tick is one pass of a scheduler. It reads committed data and its own writes, which
+// its commit makes visible, all or none.
 type tick struct {
 	conn  *Conn
 	s     *Store
 	tx    *tx
-	freed map[turnkeeper.Lane]bool      // taken back, or closed, in this tick
+	freed map[turnkeeper.Lane]bool      // reclaimed, or closed, in this tick
 	again map[turnkeeper.TurnID]bool    // queued again in this tick
 	slots []*turnkeeper.Message         // accepted in this tick
 	gone  map[turnkeeper.MessageID]bool // cancelled in this tick
-	first func() error                  // checked before anything is done; nil: nothing to check
+	first func() error                  // a check before the commit; nil: none
 	ops   []func(*[]Bell)
 }
 
@@ -83,7 +83,7 @@ func (t *tick) read(f func(s *state, now time.Time)) error {
 	return nil
 }
 
-// later keeps a write for the commit.
+// later queues a write for the commit.
 func (t *tick) later(op func(rings *[]Bell)) { t.ops = append(t.ops, op) }
 
 func (t *tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
@@ -141,8 +141,8 @@ func due(sched *turnkeeper.Schedule, now time.Time) bool {
 	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
 }
 
-// yetToCome reports whether a past event now lies in the future, because the clock was
-// put back since. Callers hold off for a lease after such a step.
+// yetToCome reports whether a past event is in the future now, because the clock was set
+// back since. Callers hold off for a lease after such a step.
 func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(time.Minute)) }
 
 // isLost reports whether the lease has lapsed, or the worker that took its job is silent.
@@ -159,8 +159,8 @@ func (s *state) silent(l *leaseRow, now time.Time) bool {
 	return w != nil && s.fellSilent(w, now)
 }
 
-// silentFrom is since when a worker has been silent: its newest heartbeat, or the return of the
-// database after that.
+// silentFrom returns since when a worker has been silent: since its newest heartbeat, or since the
+// database was available again after that.
 func (s *state) silentFrom(w *turnkeeper.Heartbeat) time.Time {
 	if s.silenceFrom.After(w.BeatAt) {
 		return s.silenceFrom
@@ -168,15 +168,15 @@ func (s *state) silentFrom(w *turnkeeper.Heartbeat) time.Time {
 	return w.BeatAt
 }
 
-// fellSilent reports whether a worker has been silent for as long as it said it may be.
+// fellSilent reports whether a worker has been silent for TakeoverAfter.
 func (s *state) fellSilent(w *turnkeeper.Heartbeat, now time.Time) bool {
 	from := s.silentFrom(w)
 	return w.TakeoverAfter > 0 && (!from.Add(w.TakeoverAfter).After(now) || yetToCome(from, now))
 }
 
-// lossCounts reports whether a lost grant counts against its message. It does if the whole lease
-// passed. Otherwise its worker was silent: that counts if the worker has not been heard of since, and
-// its process is gone or has been silent for a whole lease.
+// lossCounts reports whether a lost grant counts against its message. It does if the lease expired.
+// Otherwise its worker was silent: that counts if no heartbeat has come since, and the worker's
+// process has died or has been silent for a whole lease.
 func (s *state) lossCounts(g turnkeeper.Dispatch, now time.Time) bool {
 	w := s.workers[g.WorkerID]
 	switch {
@@ -226,7 +226,7 @@ func (t *tick) Note(_ context.Context, now time.Time, timeline string) error {
 	return nil
 }
 
-// CountSilence takes effect at once. A tick that is undone does no harm by it.
+// CountSilence takes effect at once, which is harmless if the tick is undone.
 func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 	return t.read(func(s *state, _ time.Time) { s.silenceFrom = since })
 }
@@ -237,7 +237,7 @@ func (t *tick) MoveLanes(context.Context) error { return nil }
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	t.later(func(*[]Bell) {
 		t.s.state.holdUntil, t.s.state.holdReason = until, reason
-		if until.IsZero() { // after the clock was put back, back-offs would last that much longer
+		if until.IsZero() { // after the clock was set back, back-offs would last that much longer
 			for _, l := range t.s.state.leases {
 				l.NotBefore = time.Time{}
 			}
@@ -262,7 +262,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 			})
 		}
 		slices.SortStableFunc(lost, func(a, b turnkeeper.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
-		// As `for update skip locked` does: a turn that is being written to has a live worker.
+		// Like `for update skip locked`: a turn that is being written to has a live worker.
 		lost = slices.DeleteFunc(lost, func(l turnkeeper.LostGrant) bool {
 			_, busy := s.turn(l.TurnID).held.blocks()
 			return busy
@@ -393,8 +393,8 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.Due
 	return list, err
 }
 
-// waits reports whether a message of the schedule waits already. That message is the
-// run for the next slot as well.
+// waits reports whether a message of the schedule already waits. That message is also
+// the run for the next slot.
 func (t *tick) waits(lane turnkeeper.Lane, sched turnkeeper.DueSchedule) bool {
 	ofSchedule := func(m *turnkeeper.Message) bool {
 		return m.Lane == lane && m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
@@ -431,7 +431,7 @@ func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	return nil
 }
 
-// NextDue returns how long until something comes due that was not yet due at then, at most an hour.
+// NextDue returns how long until something becomes due that was not due at then, at most an hour.
 func (c *Conn) NextDue(ctx context.Context, then time.Time) (wait time.Duration, err error) {
 	err = c.ask(ctx, "next due", func() error {
 		c.store.mu.Lock()

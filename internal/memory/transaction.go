@@ -10,7 +10,7 @@ import (
 // store's lock.
 type tx struct {
 	conn    *Conn
-	done    chan struct{} // closed when it has ended, whichever way
+	done    chan struct{} // closed when it has ended
 	over    bool
 	touched time.Time // its newest request, by the server's own timer
 }
@@ -31,8 +31,8 @@ func (t *tx) end() {
 	delete(t.conn.txs, t)
 }
 
-// blocks reports whether the transaction still holds its locks, and for how long at
-// most if no more requests come from it.
+// blocks reports whether the transaction still holds its locks, and the time left until
+// its idle timeout.
 func (t *tx) blocks() (left time.Duration, still bool) {
 	if t == nil || t.over {
 		return 0, false
@@ -57,8 +57,8 @@ func (t *tx) alive() error {
 // lockTimeout bounds the wait for the lock of a turn.
 const lockTimeout = 5 * time.Second
 
-// lockTurn returns with the store's lock held, and with nobody else holding the
-// lock of the turn; own, if not nil, then holds it. On an error nothing is held.
+// lockTurn returns with the store's lock held, and with no other transaction holding the
+// lock of the turn; own, if not nil, then holds that. On an error nothing is held.
 func (s *Store) lockTurn(ctx context.Context, turn int64, own *tx) error {
 	timeout := time.NewTimer(lockTimeout)
 	defer timeout.Stop()

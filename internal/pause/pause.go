@@ -1,4 +1,4 @@
-// Package pause waits for a time that a context may cut short.
+// Package pause sleeps until a time has passed or a context ends.
 package pause
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d. If ctx ends first, it returns the cause of ctx.
+// For sleeps for d. If ctx ends first, it returns the cause of ctx.
 func For(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

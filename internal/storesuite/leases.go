@@ -569,8 +569,8 @@ func slotOnce(e *env) {
 	equal(e, "granted after the only message", e.tick().Granted, 0)
 }
 
-// slotRefused fires a schedule whose conversation name is too long for a message. An older release
-// may have registered such a schedule.
+// slotRefused fires a schedule whose conversation name is too long for a message. The message is refused,
+// and the tick continues.
 func slotRefused(e *env) {
 	e.Register(registration("clerk", false, turnkeeper.Schedule{
 		Name: "s", Cron: "* * * * *", TimeZone: "UTC", Conversation: strings.Repeat("ж", turnkeeper.MaxKeyLength), Message: "Go.",

@@ -75,9 +75,9 @@ func OfExchange(x operate.Exchange) Exchange {
 
 // A ReplyEnd describes how the turn of a reply ended.
 type ReplyEnd struct {
-	StopReason *turnkeeper.StopReason `json:"stop_reason" doc:"why the turn ended; null: an older release wrote the reply"`
-	ErrorClass string                 `json:"error_class" doc:"class of the error that ended the turn; empty: no error"`
-	Calls      []ReplyCall            `json:"calls" doc:"tool calls of the turn, in the order the model asked for them"`
+	StopReason turnkeeper.StopReason `json:"stop_reason" doc:"why the turn ended"`
+	ErrorClass string                `json:"error_class" doc:"of the error that ended the turn; empty: none"`
+	Calls      []ReplyCall           `json:"calls" doc:"the tool calls of the turn, in the order the model asked for them"`
 }
 
 // A ReplyCall is a tool call of the turn, without its result.
@@ -101,7 +101,7 @@ func OfReply(r turnkeeper.Reply) Reply {
 
 // EndOfReply returns the view of how the turn of a reply ended.
 func EndOfReply(r turnkeeper.Reply) ReplyEnd {
-	return ReplyEnd{OrNull(r.StopReason), r.ErrorClass, OfReplyCalls(r.Calls)}
+	return ReplyEnd{r.StopReason, r.ErrorClass, OfReplyCalls(r.Calls)}
 }
 
 // OfReplyCalls returns the views of the calls of a reply.

@@ -96,7 +96,7 @@ func OfScheduler(s operate.SchedulerSettings) Scheduler {
 type Worker struct {
 	WorkerID   turnkeeper.WorkerID    `json:"worker_id"`
 	State      turnkeeper.WorkerState `json:"state"` // alive, serving, draining, silent, stopped
-	Roles      []string               `json:"roles" doc:"api, scheduler, webhooks, worker; empty: a worker of an older release"`
+	Roles      []string               `json:"roles" doc:"api, scheduler, webhooks, worker"`
 	Host       string                 `json:"host"`
 	PID        int                    `json:"pid"`
 	Version    string                 `json:"version"`

@@ -22,7 +22,7 @@ type Round struct {
 	EndedAt      time.Time `json:"ended_at"`
 	ToolCalls    []Call    `json:"tool_calls"`
 
-	Request *Request `json:"request" doc:"null: written by an older release"`
+	Request *Request `json:"request" doc:"null: it was not recorded"`
 }
 
 // OfRound returns the view of a round.

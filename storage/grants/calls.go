@@ -10,8 +10,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// GiveBackCalls gives back, as GiveBack does for turns, what of detached calls was
-// given to this worker longer than older ago and is not among what it works.
+// GiveBackCalls is like GiveBack for detached calls: it returns jobs and claims that
+// this worker got longer than older ago and that are not in working or running.
 func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.JobID, running []turnkeeper.ClaimID) (Overlooked, error) {
 	ids := make([]int64, len(working))
 	for i, job := range working {
@@ -28,8 +28,8 @@ func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older
 	return Overlooked{Jobs: int(jobs), Grants: int(claims)}, pg.Translate(err)
 }
 
-// LostCalls lists detached calls that will have no result unless something is
-// done, and locks them.
+// LostCalls lists and locks detached calls that will have no result unless the scheduler
+// acts: see turnkeeper.CallTrouble.
 func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall, error) {
 	rows, err := t.q.LostCalls(ctx, int32(limit)) //nolint:gosec // small
 	if err != nil {
@@ -47,13 +47,13 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall,
 	}), pg.Translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
 }
 
-// RunAgain has a lost call run again: the next attempt where one was begun.
+// RunAgain makes a lost call run again: with its next attempt if it was claimed, else
+// with a new job.
 func (t *Tick) RunAgain(ctx context.Context, c turnkeeper.LostCall) error {
 	return t.store.journals.RunAgain(ctx, t.q, c.Ref, "", !c.Alive)
 }
 
-// EndCall gives a lost call the result that it will have, and has its turn go on
-// if that waits.
+// EndCall records the result of a lost call, and queues its turn if the turn waits.
 func (t *Tick) EndCall(ctx context.Context, c turnkeeper.LostCall, r turnkeeper.CallResult) error {
 	return pg.Translate(t.store.journals.EndCall(ctx, t.q, c.Ref, "", r))
 }

@@ -1,5 +1,5 @@
-// Package grants gives turns to workers: the scheduler's tick, the grants that it makes and takes back,
-// the signs of life of workers, and the budgets that bound them.
+// Package grants gives turns to workers: the scheduler's tick, grants and their reclaim, the
+// heartbeats of workers, and budgets.
 package grants
 
 import (
@@ -14,24 +14,23 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A Store holds the grants of all lanes, and what the scheduler decides them by.
+// A Store reads and writes grants and what the scheduler needs to decide on them.
 type Store struct {
 	db       *pg.DB
 	journals *journal.Store
 }
 
-// New returns the grants of a database.
+// New returns the store of an open database.
 func New(db *storage.DB) *Store { return &Store{db.Core(), journal.New(db)} }
 
-// CancelledGrants are those of the grants whose turns somebody asked to be
-// cancelled.
+// CancelledGrants returns those of the grants whose turns have a request to cancel.
 func (s *Store) CancelledGrants(ctx context.Context, grants []turnkeeper.GrantID) ([]turnkeeper.GrantID, error) {
 	asked, err := s.db.Q.CancelledGrants(ctx, dbrow.Texts(grants))
 	return dbrow.Map(asked, func(g string) turnkeeper.GrantID { return turnkeeper.GrantID(g) }), pg.Translate(err)
 }
 
-// HandedOnSince says since when a turn is handed from worker to worker, with nothing
-// else between; zero: it was not handed back last.
+// HandedOnSince returns when the current series of hand-backs of a turn began, without
+// any other end of a dispatch in between. Zero: its last dispatch was not handed back.
 func (s *Store) HandedOnSince(ctx context.Context, turn turnkeeper.TurnID) (time.Time, error) {
 	since, err := s.db.Q.HandedOnSince(ctx, int64(turn))
 	if err != nil || since.Unix() == 0 {
@@ -40,24 +39,25 @@ func (s *Store) HandedOnSince(ctx context.Context, turn turnkeeper.TurnID) (time
 	return since, nil
 }
 
-// GrantBefore is the grant of a turn before another; ErrNotFound: there was none.
+// GrantBefore returns the grant of a turn that came before grant, or fails with
+// ErrNotFound if there was none.
 func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Dispatch, error) {
 	row, err := s.db.Q.GrantBefore(ctx, string(grant), int64(turn))
 	return dbrow.Dispatch(row), pg.Translate(err)
 }
 
-// BindGrant binds a grant of a turn to the worker, which then is the only one
-// that can write under it. It comes before any work on the turn, so that of two
-// workers that were given the same job one learns here that the other has it.
-// first says that nobody had it before. It fails with ErrFenced when another
-// worker has it, or when it is no longer the turn's grant, and waits for a
-// database that is away until ctx ends. To bind a grant again is no error.
+// BindGrant binds a grant of a turn to the worker, which then is the only one that can
+// write under it. A worker must bind a grant before any work on the turn, because
+// River may give one job to two workers. first reports whether no worker had bound it
+// before. BindGrant fails with ErrFenced if another worker has bound the grant, or if
+// it is no longer the turn's grant. Binding a grant again is not an error. While the
+// database is unavailable, BindGrant retries until ctx ends.
 func (s *Store) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error) {
-	var taker turnkeeper.WorkerID
+	var holder turnkeeper.WorkerID
 	err = pg.Patiently(ctx, func() error {
 		bound, err := s.db.Q.BindGrant(ctx, int64(turn), string(grant), string(worker))
-		taker = turnkeeper.WorkerID(bound)
+		holder = turnkeeper.WorkerID(bound)
 		return pg.Translate(err)
 	})
-	return commit.Bound(taker, worker, err)
+	return commit.Bound(holder, worker, err)
 }

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// Lost lists grants whose lease has lapsed or whose worker is silent, oldest
-// first, and locks them.
+// Lost lists and locks grants whose lease has expired or whose worker is silent, oldest
+// first.
 func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, error) {
 	rows, err := t.q.LostGrants(ctx, int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) turnkeeper.LostGrant {
@@ -25,8 +25,8 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, err
 	}), pg.Translate(err)
 }
 
-// Requeue takes the lane from a lost grant and opens its turn to the next. A
-// grant that no worker ever took is not counted as a loss.
+// Requeue ends a lost grant, frees its lane, and queues its turn. A grant that no worker
+// took does not count as a loss.
 func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
 	t.ahead = nil // its lane is free now
 	log := "lost"
@@ -43,8 +43,8 @@ func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
 	))
 }
 
-// Rounds reads the journal of a turn, for its summary. It fails with
-// ErrNewerJournal, and the tick goes on, where only a newer program reads it.
+// Rounds reads the journal of a turn, for its summary. It fails with ErrNewerJournal if
+// only a newer program can read it; the tick may continue then.
 func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper.Round, error) {
 	ids := []int64{int64(turn)}
 	answers, err := t.q.RoundsOfTurns(ctx, ids)
@@ -58,22 +58,22 @@ func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper
 	return dbrow.Rounds(answers, calls), journal.Readable(answers, calls)
 }
 
-// OpenRound is the round of a turn that has begun to stream and is not among the so many
-// that its journal has; 0: there is none.
+// OpenRound returns the round of a turn that has begun to stream but is not in the
+// journal, which has so many rounds. 0: there is none.
 func (t *Tick) OpenRound(ctx context.Context, turn turnkeeper.TurnID, rounds int) (int, error) {
 	position, err := t.q.StreamPosition(ctx, int64(turn))
 	return journal.OpenRound(position, rounds), pg.Translate(err)
 }
 
-// Definition is the file of a turn's agent, as it was when the turn was made.
+// Definition returns the name and file of a turn's agent as of the turn's creation.
 func (t *Tick) Definition(ctx context.Context, turn turnkeeper.TurnID) (agent string, file []byte, err error) {
 	row, err := t.q.DefinitionOfTurn(ctx, int64(turn))
 	return row.Agent, []byte(row.Content), pg.Translate(err)
 }
 
-// SettleCalls gives every open call of a turn its last word: a started one may
-// or may not have happened, a planned one has not or, without an effect, perhaps, and one whose
-// sub-agent has not replied has ended with the turn.
+// SettleCalls gives every open call of a turn its final result. The texts are for a
+// started call, a planned call without an effect (which runs without a start on
+// record), any other planned call, and a call whose sub-agent has not replied.
 func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, perhaps, notRun, ended string) error {
 	return pg.Translate(errors.Join(
 		t.q.SettleArrivedCalls(ctx, int64(turn)),
@@ -82,7 +82,7 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 	))
 }
 
-// Close ends a turn whose workers were lost once too often, without running it.
+// Close ends a turn that lost its workers too often, without running it again.
 func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeeper.Outcome, events []turnkeeper.Event) error {
 	t.ahead = nil // its lane is free now
 	return errors.Join(

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Chains lists the agents that ask one of the models, with their chains.
+// Chains lists the agents that use one of the models, with their model chains.
 func (t *Tick) Chains(ctx context.Context, models []string) ([]turnkeeper.AgentChain, error) {
 	rows, err := t.q.Chains(ctx, models)
 	return dbrow.Map(rows, func(r dbsqlc.ChainsRow) turnkeeper.AgentChain {
@@ -18,8 +18,8 @@ func (t *Tick) Chains(ctx context.Context, models []string) ([]turnkeeper.AgentC
 	}), pg.Translate(err)
 }
 
-// Overdue lists heads of free lanes of the agents that have waited for a service for as
-// long as they may.
+// Overdue lists heads of free lanes of the given agents that have waited for a service
+// longer than give_up_after.
 func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]turnkeeper.Ready, error) {
 	rows, err := t.q.OverdueMessages(ctx, int32(limit), agents) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.OverdueMessagesRow) turnkeeper.Ready {
@@ -29,8 +29,8 @@ func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]turnk
 	}), pg.Translate(err)
 }
 
-// noteProbes notes which of the grants try models that are down, with the tick's commit. It
-// comes after the leases.
+// noteProbes queues, with the tick's commit, which of the grants probe models that are down.
+// It must come after the leases, as everywhere.
 func (t *Tick) noteProbes(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID) error {
 	by := map[string]turnkeeper.GrantID{}
 	var models []string
@@ -40,7 +40,7 @@ func (t *Tick) noteProbes(ctx context.Context, ready []turnkeeper.Ready, grants 
 			models = append(models, model)
 		}
 	}
-	slices.Sort(models) // in one order for all that lock several
+	slices.Sort(models) // one lock order everywhere prevents deadlocks
 	for _, model := range models {
 		if err := t.last.Queries().NoteProbe(ctx, string(by[model]), model); err != nil {
 			return err

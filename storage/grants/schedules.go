@@ -9,7 +9,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// DueSchedules lists the schedules whose next slot has come or is not known.
+// DueSchedules lists the schedules whose next slot is due or not known.
 func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error) {
 	rows, err := t.q.DueSchedules(ctx, int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.DueSchedulesRow) turnkeeper.DueSchedule {
@@ -20,11 +20,11 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSch
 	}), pg.Translate(err)
 }
 
-// Occur turns a due slot into a message, once, and moves the schedule on.
+// Occur writes the message of a due slot, at most once, and advances the schedule.
 func (t *Tick) Occur(ctx context.Context, d turnkeeper.SlotDecision) error {
 	s := d.Schedule
 	if !d.Slot.IsZero() {
-		t.ahead = nil // there is a message more
+		t.ahead = nil // outdated: a message is added
 		err := t.q.Occur(ctx, dbsqlc.OccurParams{
 			Agent: s.Agent, Conversation: s.Conversation, Body: s.Message, Schedule: s.Name, Slot: d.Slot,
 		})

@@ -9,29 +9,29 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A SpendRequest asks for room in the budgets of a turn and its agent's day.
-// A limit of 0 is none.
+// A SpendRequest asks for a reservation in the budgets of a turn and of its agent's day.
+// A limit of 0 means no limit.
 type SpendRequest struct {
 	Turn                                       turnkeeper.TurnID
 	Agent                                      string
 	Tokens                                     int64
 	TurnTokens, TurnCalls, DayTokens, DayCalls int64
-	Root                                       turnkeeper.TurnID // of the tree whose budget bounds the turn too; 0: none does
+	Root                                       turnkeeper.TurnID // of the tree whose budget also applies; 0: none
 	TreeTokens, TreeCalls                      int64
 }
 
-// A SpendAnswer says whether there was room.
+// A SpendAnswer is the result of a SpendRequest.
 type SpendAnswer struct {
 	Reservation int64  // 0: none was made
-	Blocked     string // "turn", "day" or "tree"; empty: there was room
-	UsedTokens  int64  // of the scope that blocks
+	Blocked     string // the exhausted budget: "turn", "day" or "tree"; empty: none
+	UsedTokens  int64  // of that budget
 	UsedCalls   int64
-	DayLeft     time.Duration // until the next day's budget is open, by the database's clock
+	DayLeft     time.Duration // until the next day's budget applies, by the database's clock
 }
 
-// ReserveSpend takes an estimate out of the budgets, if there is room. What is
-// never settled stays taken: spend only ever adds up. It waits for a database that is
-// away until ctx ends; where an answer was lost, what was reserved stays taken too.
+// ReserveSpend reserves an estimate in the budgets, if none is exhausted. A reservation
+// that is never settled stays counted, because spend only adds up; so does one whose
+// answer was lost. While the database is unavailable, ReserveSpend retries until ctx ends.
 func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (answer SpendAnswer, err error) {
 	err = pg.Patiently(ctx, func() (err error) {
 		answer, err = s.reserveSpend(ctx, r)
@@ -66,8 +66,7 @@ func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendAnsw
 	}, pg.Translate(err)
 }
 
-// SettleSpend replaces a reservation by what was used. A second time does
-// nothing.
+// SettleSpend replaces a reservation with the actual use. A second call does nothing.
 func (s *Store) SettleSpend(ctx context.Context, reservation, tokens int64) error {
 	return pg.Translate(s.db.Q.SettleSpend(ctx, reservation, tokens))
 }

@@ -15,26 +15,26 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// PointTickSent is the point at which a fault.Hook is called when the commit of a tick is on its way.
+// PointTickSent is the point at which a fault.Hook is called when the commit of a tick has been sent.
 const PointTickSent = "tick.sent"
 
 // FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string { return []string{PointTickSent} }
 
-// A Tick is the scheduler's transaction. Look opens it and comes first; it holds
-// the scheduler's lock, where Look got it, until it ends.
+// A Tick is the scheduler's transaction. Look must be called first: it opens the
+// transaction and tries to take the scheduler's lock, which is held until the end.
 type Tick struct {
 	store *Store
 	conn  *pgxpool.Conn
 	tx    pgx.Tx // nil before Look
 	q     *dbsqlc.Queries
-	last  pg.Pipeline        // statements without answers, sent with the commit
-	ahead []turnkeeper.Ready // all heads of free lanes, read with the look: most ticks need no question more; nil: to be read
+	last  pg.Pipeline        // statements without rows, sent with the commit
+	ahead []turnkeeper.Ready // all heads of free lanes, read by Look, which saves most ticks a query; nil: not known
 }
 
-// InTick runs f in one transaction, which commits when f returns nil. Its begin
-// travels with its first statements and its commit with its last: the round
-// trips of their own would be a tenth of the way from a message to its grant.
+// InTick runs f in one transaction, which commits if f returns nil. BEGIN is sent with
+// the first statements and COMMIT with the last ones: separate round trips would be a
+// tenth of the time from a message to its grant.
 func (s *Store) InTick(ctx context.Context, f func(*Tick) error) error {
 	return pg.Translate(s.db.Pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		t := &Tick{store: s, conn: conn}
@@ -56,7 +56,7 @@ func (t *Tick) commit(ctx context.Context) error {
 	return t.last.Commit(ctx, t.conn, func() { t.store.db.At(ctx, PointTickSent) })
 }
 
-// Tx is the transaction, for what must become true with the tick.
+// Tx returns the transaction, for writes that must be committed with the tick.
 func (t *Tick) Tx() pgx.Tx { return t.tx }
 
 // Look begins the tick: it tries to take the scheduler's lock and returns what is due.
@@ -97,17 +97,19 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	}, row.Locked, nil
 }
 
-// Note puts the tick on record.
+// Note records the tick.
 func (t *Tick) Note(ctx context.Context, now time.Time, timeline string) error {
 	return t.last.Queries().NoteTick(ctx, now, timeline)
 }
 
-// CountSilence makes the silence of workers count from then on.
+// CountSilence makes the silence of workers count from since: before that, they could
+// not write heartbeats.
 func (t *Tick) CountSilence(ctx context.Context, since time.Time) error {
 	return pg.Translate(t.q.CountSilence(ctx, since))
 }
 
-// Hold makes all schedulers hold off until then. A zero time ends the hold.
+// Hold keeps all schedulers from taking turns from workers until then. A zero time ends
+// the hold-off.
 func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 	if until.IsZero() {
 		return pg.Translate(errors.Join(t.q.EndHold(ctx), t.q.TryAllModels(ctx)))
@@ -115,14 +117,15 @@ func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 	return pg.Translate(t.q.HoldOff(ctx, until, reason))
 }
 
-// MoveLanes moves waiting messages out of the lanes that their agents had before.
+// MoveLanes moves waiting messages from the former lanes of their agents to the current
+// ones.
 func (t *Tick) MoveLanes(ctx context.Context) error {
 	t.ahead = nil
 	return pg.Translate(t.q.MoveLanes(ctx))
 }
 
-// ReadyTurns lists open turns that wait for a lease of a free lane. Those of the held agents
-// are among them only where they are overdue.
+// ReadyTurns lists queued turns that are due. It leaves out those of the held agents
+// unless they are overdue.
 func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
 	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) turnkeeper.Ready {
@@ -135,8 +138,8 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]turn
 	}), pg.Translate(err)
 }
 
-// ReadyMessages lists the heads of free lanes, but for those of the held agents. Their turns are
-// made by Grant.
+// ReadyMessages lists the heads of free lanes, except those of the held agents. Grant creates
+// their turns.
 func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
 	if t.ahead != nil && len(held) == 0 {
 		ready := t.ahead[:min(limit, len(t.ahead))]
@@ -155,10 +158,10 @@ func readyOf(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
 	}
 }
 
-// A Job says which River job rings for a grant.
+// A Job describes the River job of a grant.
 type Job struct {
 	Kind, Queue string
-	// QueueOf is the queue that only this worker works. nil: there are none.
+	// QueueOf returns the queue that only this worker works. nil: no worker has one.
 	QueueOf func(turnkeeper.WorkerID) string
 }
 
@@ -169,10 +172,10 @@ func (j Job) queueFor(r turnkeeper.Ready) string {
 	return j.QueueOf(r.WorkerID)
 }
 
-// Grant gives each lane its lease, makes or takes the turn, notes the grant and
-// inserts its job, in one statement that goes with the tick's commit. grants go
-// with ready, index by index. The job's arguments are turn_id and grant_id. The
-// tick is undone when a lane was not free after all.
+// Grant grants each of ready its lane: it takes the lease, creates the turn or takes the
+// queued one, logs the grant, and inserts its job, in one statement that is sent with
+// the tick's commit. grants[i] is the id for ready[i]. The job's arguments are turn_id
+// and grant_id. If a lane is not free, the commit fails and the tick is undone.
 func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
 	for i, r := range ready {
@@ -194,17 +197,17 @@ func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []tur
 	return t.noteProbes(ctx, ready, grants)
 }
 
-// NextDue returns how long until something comes due that was not due then, at most an hour. It
-// is zero or less for what has come due since.
+// NextDue returns how long until something becomes due that was not due at then, at most an hour.
+// It returns zero or less if something has become due since.
 func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
 	seconds, err := s.db.Q.NextDue(ctx, then)
 	return time.Duration(seconds * float64(time.Second)), pg.Translate(err)
 }
 
-// SettleSpawned does what is to be done about sub-agents: it tells parents of those
-// that have ended, gives up those that are overdue, where the clock can be trusted,
-// and cancels those that nobody waits for. It returns how many it did something
-// about.
+// SettleSpawned does a tick's work on sub-agents: it delivers results to parents, gives
+// up overdue sub-agents if timely is set (the clock can be trusted), and cancels those
+// that nobody waits for. It returns how many sub-agents it changed, of each kind at most
+// limit.
 func (t *Tick) SettleSpawned(ctx context.Context, timely bool, limit int) (int, error) {
 	t.ahead = nil                                          // what waits may be closed now
 	n, err := t.q.SettleSpawned(ctx, timely, int32(limit)) //nolint:gosec // small

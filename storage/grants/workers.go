@@ -10,7 +10,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Beat is a sign of life of a worker process.
+// Beat records a heartbeat of a worker process.
 func (s *Store) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
 	return pg.Translate(s.db.Q.Beat(ctx, dbsqlc.BeatParams{
 		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
@@ -18,20 +18,20 @@ func (s *Store) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
 	}))
 }
 
-// StopBeating says that a worker has ended in good order.
+// StopBeating records that a worker has stopped cleanly.
 func (s *Store) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
 	return pg.Translate(s.db.Q.StopBeating(ctx, string(id)))
 }
 
-// Overlooked is what a worker had and does not work.
+// Overlooked counts what a worker was given and does not run.
 type Overlooked struct {
-	Jobs   int // were fetched and did not arrive; they are given out again
-	Grants int // were worked and left without an end; they are over, and lost
+	Jobs   int // fetched by River, but the answer was lost; they are available again
+	Grants int // left without writing their end; they count as lost now
 }
 
-// GiveBack gives back what was given to this worker longer than older ago and is
-// not among working, the grants that it works. away are grants that it left because
-// the database was away: these do not count against their messages.
+// GiveBack returns the jobs and grants that this worker got longer than older ago and
+// that are not in working, the grants that it runs. away lists grants that it left
+// because the database was unavailable: these do not count against their messages.
 func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working, away []turnkeeper.GrantID) (Overlooked, error) {
 	ids := dbrow.Texts(working)
 	jobs, err := s.db.Q.GiveBackJobs(ctx, string(id), older, ids)
@@ -45,7 +45,7 @@ func (s *Store) GiveBack(ctx context.Context, id turnkeeper.WorkerID, older time
 	return Overlooked{Jobs: int(jobs), Grants: int(grants)}, pg.Translate(err)
 }
 
-// ForgetWorkers removes the heartbeats of workers that ended a day ago.
+// ForgetWorkers deletes the heartbeats of workers that ended more than a day ago.
 func (s *Store) ForgetWorkers(ctx context.Context) error {
 	return pg.Translate(s.db.Q.ForgetWorkers(ctx))
 }

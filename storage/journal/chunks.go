@@ -10,43 +10,42 @@ import (
 )
 
 // chunks collects parts of outputs for one statement.
-type chunks struct{ dbsqlc.InsertChunksParams }
+type chunks struct {
+	outputs  []string
+	first    []int64 // position of the first character, or byte of binary content
+	contents []string
+	binary   [][]byte
+}
 
-// A place is where a chunk begins in its output.
-type place struct{ char, byte int64 }
-
-// text adds a text as chunks of whole characters, from a place on, and says
-// where the next one begins.
-func (c *chunks) text(id turnkeeper.OutputID, at place, text string) place {
+// text adds a text as chunks of whole characters and returns the position after it.
+// at is the position of its first character in the output.
+func (c *chunks) text(id turnkeeper.OutputID, at int64, text string) int64 {
 	for text != "" {
 		piece := text[:wholeChars(text, turnkeeper.OutputChunkBytes)]
 		c.add(id, at, piece, nil)
-		at.char += int64(utf8.RuneCountInString(piece))
-		at.byte += int64(len(piece))
+		at += int64(utf8.RuneCountInString(piece))
 		text = text[len(piece):]
 	}
 	return at
 }
 
-// bytes adds binary content: the characters of a place are bytes there.
-func (c *chunks) bytes(id turnkeeper.OutputID, at place, content []byte) {
+// bytes adds binary content. at is the position of its first byte in the output.
+func (c *chunks) bytes(id turnkeeper.OutputID, at int64, content []byte) {
 	for piece := range slices.Chunk(content, turnkeeper.OutputChunkBytes) {
 		c.add(id, at, "", piece)
-		at.char += int64(len(piece))
-		at.byte += int64(len(piece))
+		at += int64(len(piece))
 	}
 }
 
-func (c *chunks) add(id turnkeeper.OutputID, at place, text string, bytes []byte) {
-	c.OutputIds = append(c.OutputIds, string(id))
-	c.FirstChars = append(c.FirstChars, at.char)
-	c.FirstBytes = append(c.FirstBytes, at.byte)
-	c.Contents = append(c.Contents, text)
-	c.Bytes = append(c.Bytes, bytes)
+func (c *chunks) add(id turnkeeper.OutputID, at int64, text string, bytes []byte) {
+	c.outputs = append(c.outputs, string(id))
+	c.first = append(c.first, at)
+	c.contents = append(c.contents, text)
+	c.binary = append(c.binary, bytes)
 }
 
-// wholeChars is how many of the text's first n bytes make whole characters. The
-// text is valid UTF-8.
+// wholeChars returns the largest length, at most n, at which text can be cut without
+// splitting a character. The text is valid UTF-8.
 func wholeChars(text string, n int) int {
 	if len(text) <= n {
 		return len(text)
@@ -57,10 +56,10 @@ func wholeChars(text string, n int) int {
 	return n
 }
 
-// queueChunks puts what is too large for a row of outputs into chunks.
+// queueChunks queues the insert of chunks, if there are any.
 func queueChunks(ctx context.Context, q *dbsqlc.Queries, c chunks) error {
-	if len(c.OutputIds) == 0 {
+	if len(c.outputs) == 0 {
 		return nil
 	}
-	return q.InsertChunks(ctx, c.InsertChunksParams)
+	return q.InsertChunks(ctx, c.outputs, c.first, c.contents, c.binary)
 }

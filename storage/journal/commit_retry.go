@@ -10,7 +10,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// write makes a write to the journal, once.
+// write writes to the journal exactly once, or fails.
 func (w *Writer) write(ctx context.Context, write commit.Write) error {
 	return w.journal.Write(ctx, commit.Database{
 		Uncertain: pg.Uncertain,

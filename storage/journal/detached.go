@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// queueDetached sends the starts of detached calls to where they run.
+// queueDetached queues the statement that detaches the calls among starts.
 func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
 	p := dbsqlc.DetachCallsParams{Turn: int64(w.grant.TurnID), Wait: turnkeeper.MaxDetachedWait}
 	for _, s := range starts {
@@ -31,9 +31,8 @@ func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []
 	return q.DetachCalls(ctx, p)
 }
 
-// Arrivals are the results of calls that are open elsewhere which have arrived
-// and are not in the journal yet. It waits for a database that is away until ctx
-// ends.
+// Arrivals returns the results of awaited calls that have arrived and are not in the
+// journal yet. While the database is unavailable, it retries until ctx ends.
 func (w *Writer) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult, err error) {
 	err = pg.Patiently(ctx, func() error {
 		rows, err := w.store.db.Q.Arrivals(ctx, int64(w.grant.TurnID))
@@ -51,9 +50,10 @@ func (w *Writer) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult,
 	return arrived, err
 }
 
-// Claim takes a detached call for one run by the worker, which has the tools. It
-// waits for a database that is away until ctx ends. ErrNotFound: somebody else
-// runs it, it is over, or the worker lacks the tool; CallIsOpen tells.
+// Claim claims a detached call for one run by the worker, which has the tools. It fails
+// with ErrNotFound if another worker runs the call, if the call is over, or if the
+// worker lacks its tool; CallIsOpen distinguishes the last case. While the database is
+// unavailable, Claim retries until ctx ends.
 func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error) {
 	claim := rand.Text()
 	var row dbsqlc.ClaimCallRow
@@ -71,7 +71,7 @@ func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnke
 	}, err
 }
 
-// CallIsOpen says that this attempt of a detached call waits for a worker.
+// CallIsOpen reports whether this attempt of a detached call waits for a worker.
 func (s *Store) CallIsOpen(ctx context.Context, ref turnkeeper.CallRef) (open bool, err error) {
 	err = pg.Patiently(ctx, func() (err error) {
 		open, err = s.db.Q.CallIsOpen(ctx, int64(ref.TurnID), int32(ref.Key.Round), int32(ref.Key.Ordinal), int32(ref.Attempt)) //nolint:gosec // few
@@ -80,16 +80,16 @@ func (s *Store) CallIsOpen(ctx context.Context, ref turnkeeper.CallRef) (open bo
 	return open, err
 }
 
-// ClaimsHeld are those of the claims that still stand: their calls are awaited,
-// and nobody else may run them.
+// ClaimsHeld returns those of the claims that are still valid: their calls are awaited,
+// and no other worker may run them.
 func (s *Store) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error) {
 	held, err := s.db.Q.ClaimsHeld(ctx, dbrow.Texts(claims))
 	return dbrow.Map(held, func(c string) turnkeeper.ClaimID { return turnkeeper.ClaimID(c) }), pg.Translate(err)
 }
 
-// Arrive brings the result of a claimed call, and has its turn go on if that
-// waits. ErrFenced: the claim is void; the result is then kept beside what the
-// call has ended with. It waits for a database that is away until ctx ends.
+// Arrive delivers the result of a claimed call, and queues its turn if the turn waits.
+// It fails with ErrFenced if the claim is void; the result is then stored as the call's
+// late result. While the database is unavailable, Arrive retries until ctx ends.
 func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
 	err := pg.Patiently(ctx, func() error {
 		p := &pg.Pipeline{}
@@ -112,7 +112,7 @@ func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeep
 	return err
 }
 
-// lateText is what is kept of a result that came too late.
+// lateText returns the text to store of a result that came too late.
 func lateText(r turnkeeper.CallResult) string {
 	if r.Output != nil && r.Output.Text != "" {
 		return r.Output.Text
@@ -120,8 +120,8 @@ func lateText(r turnkeeper.CallResult) string {
 	return r.Preview
 }
 
-// EndCall queues or sends the result of an attempt at a detached call, and what the result stores.
-// claim is the claim that it is of; empty: whoever has it.
+// EndCall queues or sends the result of an attempt of a detached call, with the outputs that it stores.
+// claim is the claim under which it ran; empty: the scheduler ends it, whoever has a claim.
 func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.CallRef, claim string, r turnkeeper.CallResult) error {
 
 	p := dbsqlc.EndDetachedParams{
@@ -134,13 +134,13 @@ func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.C
 	return errors.Join(q.EndDetached(ctx, p), s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnkeeper.CallResult{r}))
 }
 
-// HandOn gives a claimed call back, to be run again from its beginning. No loss is
-// counted. ErrFenced: the claim is void.
+// HandOn releases a claimed call, to be run again from its beginning. It counts no loss.
+// It fails with ErrFenced if the claim is void.
 func (s *Store) HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error {
 	return s.RunAgain(ctx, s.db.Q, c.Ref, string(c.Claim), false)
 }
 
-// RunAgain has a detached call run again. claim is as for EndCall; lost counts a loss.
+// RunAgain makes a detached call run again. claim is as for EndCall; lost counts a loss.
 func (s *Store) RunAgain(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.CallRef, claim string, lost bool) error {
 	return pg.Translate(q.RunDetachedAgain(ctx, dbsqlc.RunDetachedAgainParams{
 		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few

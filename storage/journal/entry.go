@@ -12,14 +12,14 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// A step is the place of an entry in a write.
+// A step is the position of an entry in a write.
 type step struct {
 	id    string // of the write
-	after int64  // entries of the same write that stand before it
+	after int64  // entries before it in the same write
 }
 
-// queue puts the statements of an entry into a pipeline, the fence first. The
-// events ride with the round or with the results where there are any.
+// queue queues the statements of an entry, the fence first. Events are inserted by the
+// statement of the round or of the results, if there is one.
 func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnkeeper.Entry, ending Ending) error {
 	events := w.store.EventsOf(w.lastSeq, e.Events)
 	ride := func(with bool) StoredEvents {
@@ -64,8 +64,8 @@ func (w *Writer) stepOf(at step, e turnkeeper.Entry) dbsqlc.StepParams {
 	return params
 }
 
-// usedBy is what model calls took that an entry tells of: that of its round, those that
-// failed, and those made for calls.
+// usedBy returns the usage of all model calls of an entry: that of its round, the failed
+// ones, and those made for tool calls.
 func usedBy(e turnkeeper.Entry) (u turnkeeper.Usage) {
 	if e.Round != nil {
 		u = e.Round.Usage
@@ -79,8 +79,8 @@ func usedBy(e turnkeeper.Entry) (u turnkeeper.Usage) {
 	return u
 }
 
-// executed counts the calls of an entry that begin to count as executed with
-// it: first starts, and results of calls that needed no start on record.
+// executed returns how many calls count as executed once the entry is written: first
+// starts, and results of calls that needed no start on record.
 func (w *Writer) executed(e turnkeeper.Entry) (n int32) {
 	for _, start := range e.Starts {
 		if start.Attempt == 1 && !w.paging[start.Key] {
@@ -95,7 +95,7 @@ func (w *Writer) executed(e turnkeeper.Entry) (n int32) {
 	return n
 }
 
-// ran says that a call without a start on record has run.
+// ran reports whether a call without a start on record has run.
 func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
 }
@@ -160,8 +160,8 @@ func (w *Writer) queueParts(ctx context.Context, q *dbsqlc.Queries, parts []turn
 		return nil
 	}
 	var hashes, contents []string
-	// In one order for all, so that two who write the same ones wait for each
-	// other, and not in a circle.
+	// One order for all writers prevents deadlocks between two that write the
+	// same parts.
 	for _, part := range slices.SortedFunc(slices.Values(parts), byHash) {
 		hashes, contents = append(hashes, part.SHA256), append(contents, w.clean(part.Content))
 	}
@@ -221,8 +221,8 @@ func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []
 	return q.AnswerCalls(ctx, p)
 }
 
-// queueUsage keeps with each call what model calls took that were made for it.
-// There are some for few.
+// queueUsage stores with each call the usage of the model calls made for it. Few calls
+// have any.
 func (w *Writer) queueUsage(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
 	p := dbsqlc.AddCallUsageParams{TurnID: int64(w.grant.TurnID)}
 	for _, r := range results {
@@ -245,7 +245,7 @@ func (w *Writer) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []
 	return w.store.queueOutputs(ctx, q, w.grant, results)
 }
 
-// storedWith are the outputs that results store, each with its result.
+// storedWith returns the outputs that results store, each with its result.
 func storedWith(results []turnkeeper.CallResult) iter.Seq2[turnkeeper.CallResult, *turnkeeper.Output] {
 	return func(yield func(turnkeeper.CallResult, *turnkeeper.Output) bool) {
 		for _, r := range results {
@@ -261,8 +261,8 @@ func storedWith(results []turnkeeper.CallResult) iter.Seq2[turnkeeper.CallResult
 	}
 }
 
-// queueOutputs puts what results of a turn store beside what is shown into a
-// pipeline. The grant need not be the turn's where no result is Drafted.
+// queueOutputs queues the inserts of the outputs that results store. The grant matters
+// only if an output is Drafted.
 func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnkeeper.CallResult) error {
 	p := dbsqlc.InsertOutputsParams{TurnID: int64(grant.TurnID)}
 	var large chunks
@@ -274,8 +274,8 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 			drafted = append(drafted, string(o.ID))
 		}
 		if inChunks {
-			large.text(o.ID, place{}, text)
-			large.bytes(o.ID, place{}, bytes)
+			large.text(o.ID, 0, text)
+			large.bytes(o.ID, 0, bytes)
 			text, bytes = "", bytes[:0]
 		}
 		p.Ids = append(p.Ids, string(o.ID))
@@ -319,7 +319,7 @@ func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkeeper.
 	}), AddSilentReply(ctx, q, w.grant.TurnID, *o))
 }
 
-// AddSilentReply writes the reply without a text of a turn that has just been ended.
+// AddSilentReply inserts the reply of a turn that has just ended with a Silent outcome. Its body is empty.
 func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, o turnkeeper.Outcome) error {
 	if !o.Silent {
 		return nil
@@ -327,8 +327,8 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 	return q.InsertSilentReply(ctx, int64(turn))
 }
 
-// queueHealth writes what a turn has learnt of models, and what its failure means for its
-// message and lane. It comes last, after the lane's lease: see the function note_models.
+// queueHealth queues the updates of models' health, and of the message and lane of a turn that
+// failed. It must come after the lane's lease: see the function note_models.
 func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnkeeper.Entry) error {
 	if o := e.Outcome; o != nil && o.State == turnkeeper.TurnFailed {
 		if err := q.NoteFault(ctx, dbrow.OrEmpty(o.WaitsFor), int64(w.grant.TurnID), o.Counted); err != nil {

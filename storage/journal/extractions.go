@@ -12,11 +12,10 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// extractionsLast is how long an extraction is kept at most.
+// extractionsLast is the maximum age of an extraction.
 const extractionsLast = 7 * 24 * time.Hour
 
-// FindExtraction is the JSON kept under a key; found is false where there is
-// none.
+// FindExtraction returns the JSON stored under a key. found is false if there is none.
 func (s *Store) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error) {
 	value, err = s.db.Q.FindExtraction(ctx, key.SourceSHA256, queryHash(key), key.Model, int32(key.Prompt)) //nolint:gosec // a version
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
@@ -25,8 +24,8 @@ func (s *Store) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey
 	return value, err == nil, err
 }
 
-// KeepExtraction keeps a JSON text under a key, in place of what was kept there.
-// It goes with the turn's records, and after a week at the latest.
+// KeepExtraction stores a JSON text under a key, replacing the previous one. It is
+// deleted with the turn's records, or after a week.
 func (s *Store) KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error {
 	return pg.Translate(s.db.Q.KeepExtraction(ctx, dbsqlc.KeepExtractionParams{
 		SourceSha256: key.SourceSHA256, QuerySha256: queryHash(key), Model: key.Model, PromptVersion: int32(key.Prompt), //nolint:gosec // a version
@@ -34,12 +33,12 @@ func (s *Store) KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key 
 	}))
 }
 
-// ForgetExtractions removes extractions that were kept for a week.
+// ForgetExtractions deletes extractions that are older than a week.
 func (s *Store) ForgetExtractions(ctx context.Context) error {
 	return pg.Translate(s.db.Q.ForgetExtractions(ctx, extractionsLast))
 }
 
-// queryHash stands for a query, which may hold what nobody needs to keep.
+// queryHash returns the hash that is stored in place of a query, which may be confidential.
 func queryHash(key turnkeeper.ExtractionKey) string {
 	sum := sha256.Sum256([]byte(key.Query))
 	return hex.EncodeToString(sum[:])

@@ -2,7 +2,7 @@ package journal
 
 import "turnkeeper"
 
-// Points at which a fault.Hook is called: a transaction is on its way with its commit, and its
+// Points at which a fault.Hook is called: a transaction has been sent with its commit, and the
 // answer is not read yet.
 const (
 	PointDraftSent    = "output.draft.sent" // a part of a result that is still coming
@@ -19,8 +19,8 @@ func FaultPoints() []string {
 	return points
 }
 
-// pointSent names the point of a write to the journal by what matters most of
-// it.
+// pointSent returns the point of a write to the journal, by the most important part of
+// the entry.
 func pointSent(e turnkeeper.Entry) string {
 	switch {
 	case e.Outcome != nil:

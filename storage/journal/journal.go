@@ -1,6 +1,5 @@
-// Package journal reads and writes the journals of turns: what a worker loads, appends and reads back,
-// with the outputs, drafts, detached calls and sub-agents that belong to them, and what else tools
-// keep.
+// Package journal reads and writes the journals of turns, with their outputs, drafts, detached calls
+// and sub-agents, and the notes and extractions that tools keep.
 package journal
 
 import (
@@ -8,8 +7,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Store holds the journals of all turns.
+// A Store reads and writes the journals of all turns.
 type Store struct{ db *pg.DB }
 
-// New returns the journals of a database.
+// New returns the store of an open database.
 func New(db *storage.DB) *Store { return &Store{db.Core()} }

@@ -12,17 +12,17 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// pastTurns is how many earlier turns of a conversation are read as history.
-// What of them the model is shown is the turn's business.
+// pastTurns is the maximum number of earlier turns of a conversation that are read as
+// history. Building the request decides which of them the model sees.
 const pastTurns = 40
 
-// countedTurns bounds the count of those before them.
+// countedTurns is the maximum count of older turns.
 const countedTurns = 1000
 
-// Load reads a turn as its journal has it, for the holder of grant. It fails
-// with ErrFenced when the turn is no longer that grant's, and with
-// ErrNewerJournal when it must be left to a newer program: the record is then
-// without rounds and history, and good for handing the turn back.
+// Load reads a turn and its journal, for the holder of grant. It fails with ErrFenced if
+// the turn no longer has that grant, and with ErrNewerJournal if only a newer program
+// can run the turn: the record then lacks rounds and history, but suffices to hand the
+// turn back.
 func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
 	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
@@ -56,9 +56,9 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 	return record, err
 }
 
-// loadConversation reads the newest earlier turns, the run of the turn's schedule
-// before it, the summary up to a turn, if that is not 0, and counts the turns before
-// those read.
+// loadConversation reads the newest earlier turns, the previous run of the turn's
+// schedule, and, unless summary is 0, the summary up to that turn. It counts the turns
+// before those it reads.
 func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record, summary turnkeeper.TurnID) (err error) {
 	turn := record.Turn
 	if record.History, err = s.loadHistory(ctx, turn); err != nil {
@@ -98,7 +98,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
 	}
 }
 
-// loadJournal reads what earlier dispatches of the turn did.
+// loadJournal reads the rounds of earlier dispatches of the turn.
 func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) error {
 	ids := []int64{int64(record.Turn.ID)}
 	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
@@ -122,7 +122,8 @@ func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) erro
 	return nil
 }
 
-// OpenRound is the round that was begun and is neither void nor among those answered.
+// OpenRound returns the round that has begun to stream and was neither answered nor
+// rolled back, given the number of answered rounds. 0: there is none.
 func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
 	if int(position.StartedRound) > answered && position.StartedSeq > position.RollbackSeq {
 		return int(position.StartedRound)
@@ -139,8 +140,8 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnke
 	return s.withJournals(ctx, past)
 }
 
-// loadLastRun reads the run of the turn's schedule before it. nil: there is none, or
-// the turn is of no schedule.
+// loadLastRun reads the previous run of the turn's schedule. It returns nil if there is
+// none, or if no schedule started the turn.
 func (s *Store) loadLastRun(ctx context.Context, record turnkeeper.Record) (*turnkeeper.Past, error) {
 	turn := record.Turn
 	if record.Message.Schedule == "" {
@@ -162,8 +163,7 @@ func (s *Store) loadLastRun(ctx context.Context, record turnkeeper.Record) (*tur
 	return &runs[0], nil
 }
 
-// withJournals reads what was done in earlier turns, which are in the order of
-// their ids.
+// withJournals reads the journals of earlier turns, which must be sorted by id.
 func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnkeeper.Past, error) {
 	ids := dbrow.Map(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
 	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
@@ -197,8 +197,8 @@ func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([
 	return history, nil
 }
 
-// foreignTurns are those whose journals only a newer program reads. As history
-// their message and reply stand for them: these are plain text in any version.
+// foreignTurns returns the turns whose journals only a newer program can read. As
+// history, they consist of their message and reply, which are plain text in any version.
 func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) map[int64]bool {
 	foreign := map[int64]bool{}
 	for i := range answers {
@@ -214,10 +214,10 @@ func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCal
 	return foreign
 }
 
-// LoadPatiently is Load, which waits for a database that is away until ctx
+// LoadPatiently is like Load, but retries while the database is unavailable, until ctx
 // ends.
 func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
-	var newer error // no time makes it readable
+	var newer error // not retried
 	err = pg.Patiently(ctx, func() error {
 		record, err = s.Load(ctx, turn, grant)
 		if newer = nil; errors.Is(err, ErrNewerJournal) {

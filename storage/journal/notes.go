@@ -9,15 +9,15 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Note is an entry of an agent's own memory, without its text.
+// A Note describes an agent's note, without its text.
 type Note struct {
 	Name      string
 	Chars     int
 	UpdatedAt time.Time
 }
 
-// WriteNote keeps a note of an agent, in the transaction of a transactional
-// tool where ctx carries one.
+// WriteNote stores a note of an agent, in the transaction of the transactional tool if
+// ctx carries one.
 func (s *Store) WriteNote(ctx context.Context, agent, name, text string) error {
 	return pg.Translate(s.db.QueriesIn(ctx).WriteNote(ctx, agent, s.db.Clean(name), s.db.Clean(text)))
 }

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// RecentCalls lists ended calls of an agent with this name and arguments hash
-// that ended within the window, newest first, at most 20.
+// RecentCalls lists the calls of an agent with this name and arguments hash that ended
+// within the window, newest first, at most 20.
 func (s *Store) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error) {
 	rows, err := s.db.Q.RecentCalls(ctx, agent, name, argsHash, within)
 	return dbrow.Map(rows, func(r dbsqlc.RecentCallsRow) turnkeeper.PastCall {
@@ -19,15 +19,14 @@ func (s *Store) RecentCalls(ctx context.Context, agent, name, argsHash string, w
 	}), pg.Translate(err)
 }
 
-// ReadOutput returns the characters of a stored output of the turn from one
-// position up to another; of binary content, those of its description. Of a large
-// output no more is read than the chunks that hold them. An output that is not of
-// this turn is ErrNotFound.
+// ReadOutput returns the characters from..to of an output of the turn; for binary
+// content, those of its description. Of a large output it reads only the chunks that
+// contain them. It fails with ErrNotFound if the turn has no such output.
 func (s *Store) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
 	return dbrow.ReadOutput(ctx, s.db.Q, turn, id, from, to)
 }
 
-// DescribeOutput is an output of the turn without its content.
+// DescribeOutput returns an output of the turn without its content.
 func (s *Store) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) (turnkeeper.Output, error) {
 	row, err := s.db.Q.DescribeOutput(ctx, string(id), int64(turn))
 	return turnkeeper.Output{
@@ -37,7 +36,7 @@ func (s *Store) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id t
 	}, pg.Translate(err)
 }
 
-// NoteRetrieved counts that something of an output was read.
+// NoteRetrieved adds one to the count of retrievals of an output.
 func (s *Store) NoteRetrieved(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) error {
 	return pg.Translate(s.db.Q.NoteRetrieved(ctx, string(id), int64(turn)))
 }

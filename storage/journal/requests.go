@@ -11,21 +11,21 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// recipeJSON is a recipe as it is stored.
+// recipeJSON encodes a recipe for storage.
 func recipeJSON(r turnkeeper.Recipe) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(r); err != nil {
-		return "" // a factor that is no number: the round is kept without
+		return "" // a factor is not a number: the round is stored without a recipe
 	}
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
 func byHash(a, b turnkeeper.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
 
-// RequestParts reads what the recipes of requests name, by hash. What is not
-// stored is left out.
+// RequestParts reads the parts that recipes of requests name, by hash. Unknown hashes
+// are left out.
 func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
 	rows, err := s.db.Q.RequestParts(ctx, hashes)
 	if err != nil {
@@ -38,8 +38,8 @@ func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]
 	return parts, nil
 }
 
-// summaryUpTo is the summary of a turn's conversation up to a turn; zero where
-// there is none.
+// summaryUpTo returns the summary of a turn's conversation up to the turn upTo, or zero
+// if there is none.
 func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnkeeper.Summary, error) {
 	if upTo == 0 {
 		return turnkeeper.Summary{}, nil
@@ -51,9 +51,9 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turn
 	return turnkeeper.Summary{UpTo: upTo, Text: text}, err
 }
 
-// RecordForRequest is a turn as its worker had it when it made a request, for
-// making that again: with its rounds, its definition, its history, and the summary
-// that the round's recipe names.
+// RecordForRequest reads a turn as its worker saw it when it built the request of a
+// round, so that the request can be rebuilt: with its rounds, its definition, its
+// history, and the summary that the round's recipe names.
 func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnkeeper.Record, error) {
 	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
 	if err != nil {

@@ -356,7 +356,7 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 		}
 	}
 	reason := storagetest.One[string](h, "select reason from turnkeeper.cancellations where turn_id = $1", open.Grant.TurnID)
-	if want := fmt.Sprintf("turn %d, which it worked for, no longer waits for it", it.Grant.TurnID); reason != want {
+	if want := fmt.Sprintf("its parent, turn %d, no longer waits for it", it.Grant.TurnID); reason != want {
 		t.Errorf("it is to be cancelled because %q", reason)
 	}
 	if n := storagetest.One[int](h, "select count(*) from turnkeeper.cancellations"); n != 1 {

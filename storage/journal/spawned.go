@@ -9,8 +9,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// NewMessage takes an id for a message that a call of the turn will write. It waits
-// for a database that is away until ctx ends.
+// NewMessage allocates the id of a message that a call of the turn will write. While the
+// database is unavailable, it retries until ctx ends.
 func (w *Writer) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err error) {
 	err = pg.Patiently(ctx, func() error {
 		n, err := w.store.db.Q.NextMessageID(ctx)
@@ -20,8 +20,8 @@ func (w *Writer) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err e
 	return id, err
 }
 
-// queueSpawns gives the work of calls to other agents. Those of one entry are of
-// one tree.
+// queueSpawns queues the statement that starts the sub-agents of the calls among starts.
+// All sub-agents of one entry are in one tree.
 func (w *Writer) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
 	p := dbsqlc.SpawnAgentsParams{Turn: int64(w.grant.TurnID)}
 	var hung []int64
@@ -53,7 +53,7 @@ func (w *Writer) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts []tu
 	return q.HangSpawned(ctx, hung, parents)
 }
 
-// spawnEnds adds to arrivals what the sub-agents among them have come to.
+// spawnEnds adds the outcomes of sub-agents to the results of their calls.
 func (w *Writer) spawnEnds(ctx context.Context, arrived []turnkeeper.CallResult) error {
 	rows, err := w.store.db.Q.SpawnedBy(ctx, int64(w.grant.TurnID))
 	if err != nil {

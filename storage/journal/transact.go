@@ -13,13 +13,16 @@ import (
 )
 
 // Transact records the start of a call, runs it, and records its result, in one
-// transaction, which run finds in its context (see pg.TxFrom). within is the longest that
-// run takes: so long may the transaction be left alone. A result in state CallFailed undoes what run wrote. It returns what was recorded, which is a
-// failure where a statement of run's had failed. Errors are those of Append; when the
-// transaction cannot commit, nothing of the call has happened, and run is run
-// again when the reason passes. A run that failed because the connection broke under
-// one of its statements is run again, until within is over. One that broke it itself,
-// as it does when its time ends in a statement, is recorded as it failed.
+// transaction, which run finds in its context (see pg.TxFrom). within is the longest
+// time that run takes, and the idle timeout of the transaction. A result in state
+// CallFailed undoes what run wrote. Transact returns the recorded result, which is a
+// failure if a statement of run failed.
+//
+// Errors are those of Append. If the transaction cannot commit, nothing of the call has
+// happened, and Transact calls run again if the reason was temporary. If the connection
+// broke during a statement of run, Transact calls run again, until within has passed.
+// If run broke the connection itself, as when its context ends during a statement, the
+// failure is recorded.
 func (w *Writer) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 	run func(context.Context) turnkeeper.CallResult,
 ) (result turnkeeper.CallResult, err error) {
@@ -70,8 +73,8 @@ func (w *Writer) inTx(ctx context.Context, f func(pgx.Tx) error) error {
 	})
 }
 
-// letWait lets a transaction be left alone for as long as its tool may run, and no longer: a
-// worker that is stopped in it holds what the tool has locked.
+// letWait sets the idle timeout of a transaction to the time that its tool may run: a worker
+// that is stopped in it keeps the tool's locks for that long.
 func (w *Writer) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) error {
 	_, err := tx.Exec(ctx, "select set_config('idle_in_transaction_session_timeout', $1, true)",
 		pg.Millis(within+time.Second))
@@ -86,9 +89,9 @@ func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnkeeper.En
 	return p.Send(ctx, tx, func() {})
 }
 
-// runInSavepoint runs a tool in a savepoint: a failure undoes its writes and
-// leaves the transaction usable for the record of the failure. A tool that
-// calls itself a success after a statement of its own failed is a failure too.
+// runInSavepoint runs a tool in a savepoint, so that a failure undoes its writes and
+// leaves the transaction usable for recording the failure. A tool that reports success
+// after one of its statements failed counts as failed.
 func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
 	save, err := tx.Begin(ctx)
 	if err != nil {
@@ -102,14 +105,14 @@ func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) tu
 	if result.State == turnkeeper.CallSucceeded {
 		err := checkDeferred(ctx, save)
 		if tx.Conn().PgConn().TxStatus() != inFailedTransaction {
-			return result, err // what the savepoint has goes with the transaction
+			return result, err // the rollback of the transaction includes the savepoint
 		}
 		result = undone(result, shownRefused)
 	}
 	return result, save.Rollback(ctx)
 }
 
-// Results of tools that call themselves a success, and of which nothing can be kept.
+// Results of tools that report success but whose writes cannot be kept.
 const (
 	shownBroken  = "tool error: a statement of the tool failed in the database, and so nothing of it was kept"
 	shownRefused = "tool error: what the tool wrote was refused by the database, and so nothing of it was kept"
@@ -120,8 +123,8 @@ func undone(r turnkeeper.CallResult, shown string) turnkeeper.CallResult {
 	return r
 }
 
-// checkDeferred has all that is checked at a commit be checked now, while a failure
-// is still the tool's own.
+// checkDeferred runs the deferred constraint checks now, while a failure can still be
+// attributed to the tool.
 func checkDeferred(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "set constraints all immediate")
 	return err

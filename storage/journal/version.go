@@ -9,20 +9,19 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// journalVersion is the version of a journal's rounds and calls that this program writes, and the newest that it reads. It
-// grows when an older program would misread what is written, and is written only from the release after the one that first
-// reads it, so that two neighbouring releases read each other.
+// journalVersion is the version of rounds and calls that this program writes, and the newest that it reads. It is
+// incremented when an older program would misread a journal. A release first reads a new version and the next release
+// writes it, so that two neighbouring releases can read each other's journals.
 const journalVersion = 1
 
-// ErrNewerJournal says that a turn's journal was written by a newer program, in
-// a way that this one would misread. The turn is to be left to a newer worker.
+// ErrNewerJournal means that a newer program wrote the turn's journal, in a way that
+// this one would misread. The turn must be left to a newer worker.
 var ErrNewerJournal = errors.New("the turn's journal was written by a newer program")
 
-// ClassNewer is the error class of a turn that waits for a worker that can run
-// it as it should be.
+// ClassNewer is the error class of a turn that waits for a newer worker.
 const ClassNewer = "needs_newer_worker"
 
-// Readable says whether this program knows all that the journal may mean.
+// Readable fails with ErrNewerJournal if this program cannot interpret the journal.
 func Readable(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) error {
 	for _, a := range answers {
 		if a.Version > journalVersion {

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Writer writes to the journal of one turn under one grant. It belongs
-// to one goroutine.
+// A Writer writes to the journal of one turn under one grant. It must be used by one
+// goroutine only.
 type Writer struct {
 	store   *Store
 	grant   turnkeeper.Grant
@@ -22,19 +22,19 @@ type Writer struct {
 	paging  map[turnkeeper.CallKey]bool
 }
 
-// An Ending is what the caller of Append decides about the end of a dispatch,
-// beside the turn's own Outcome.
+// An Ending is the caller's part of the end of a dispatch, in addition to the turn's
+// Outcome.
 type Ending struct {
 	Message     turnkeeper.MessageState // MessageWaiting: the message stays for another attempt
 	Log         string                  // outcome in the grant log: finished, handed_back or deferred
-	LaneBackoff time.Duration           // of a failed turn's lane
+	LaneBackoff time.Duration           // pause of the lane after a failed turn
 }
 
-// clean makes text pg.Storable and masks what must not be stored.
+// clean makes text pg.Storable and masks secrets.
 func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 
-// Writer returns the writer for a turn as record has it, under the grant, which
-// BindGrant has bound to its worker: else every write fails with ErrFenced.
+// Writer returns a writer that continues the journal in record under the grant. If
+// BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
 func (s *Store) Writer(record turnkeeper.Record, grant turnkeeper.Grant) *Writer {
 	w := &Writer{
 		store: s, grant: grant, agent: record.Turn.Agent, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
@@ -46,13 +46,13 @@ func (s *Store) Writer(record turnkeeper.Record, grant turnkeeper.Grant) *Writer
 	return w
 }
 
-// Append makes the entry durable, whole or not at all, and only while the
-// writer's grant is the turn's newest: else it fails with ErrFenced, and with
-// ErrJournalMoved when the journal is not what the entry builds on. It waits
-// for a database that is away until ctx ends. A commit that was sent and not
-// answered is settled by reading back, so that nil means: written, once.
+// Append writes the entry in one transaction. It fails with ErrFenced if the turn no
+// longer has the writer's grant, and with ErrJournalMoved if another writer has changed
+// the journal. While the database is unavailable, it retries until ctx ends. If a commit
+// was not answered, it reads back whether the write was done, so that nil means that the
+// entry was written exactly once.
 //
-// ending is looked at only when the entry has an Outcome.
+// ending matters only if the entry has an Outcome.
 func (w *Writer) Append(ctx context.Context, e turnkeeper.Entry, ending Ending) error {
 	pool := w.store.db.Pool
 	if e.Outcome != nil {
@@ -72,7 +72,7 @@ func (w *Writer) Append(ctx context.Context, e turnkeeper.Entry, ending Ending) 
 	return err
 }
 
-// remember notes which calls are paging calls, which never count as executed.
+// remember records which calls are paging calls, which never count as executed.
 func (w *Writer) remember(r *turnkeeper.Round) {
 	if r == nil {
 		return
@@ -84,15 +84,14 @@ func (w *Writer) remember(r *turnkeeper.Round) {
 	}
 }
 
-// Late keeps a result that came after the lease was lost: as the call's result
-// while nobody has given a verdict on it, else beside the verdict. What is attached
-// to it is stored in any case.
+// Late stores a result that came after the lease was lost: as the call's result if it
+// has none yet, else as its late result. Outputs attached to it are stored in any case.
 func (w *Writer) Late(ctx context.Context, r turnkeeper.CallResult) error {
 	return w.store.keepLate(ctx, w.grant.TurnID, r)
 }
 
-// keepLate keeps a late result of the start whose nonce it has. One that answers no
-// start changes nothing.
+// keepLate stores a late result of the start with its nonce. It does nothing if there is
+// no such start.
 func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnkeeper.CallResult) error {
 	p := dbsqlc.LateResultParams{
 		Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few

@@ -23,15 +23,15 @@ func (s *Views) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, err
 	}), pg.Translate(err)
 }
 
-// RetireAgent has an agent take no new messages and run no schedules, until RestoreAgent;
-// registering it again does not change that. What runs goes on, and messages that wait are kept.
-// An unknown agent fails with ErrNotFound; a repeat does nothing.
+// RetireAgent makes an agent refuse new messages and run no schedules until RestoreAgent;
+// registering it again does not change that. Running turns continue, and waiting messages are
+// kept. It fails with ErrNotFound for an unknown agent. A repeat does nothing.
 func (s *Control) RetireAgent(ctx context.Context, name string) error {
 	return found(s.db.Q.RetireAgent(ctx, name))
 }
 
-// RestoreAgent undoes RetireAgent: messages that wait are handled, and schedules go on from their
-// next slots. An unknown agent fails with ErrNotFound.
+// RestoreAgent undoes RetireAgent: waiting messages are handled, and schedules continue with their
+// next slots. It fails with ErrNotFound for an unknown agent.
 func (s *Control) RestoreAgent(ctx context.Context, name string) error {
 	return pg.Translate(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
@@ -45,8 +45,8 @@ func (s *Control) RestoreAgent(ctx context.Context, name string) error {
 	}))
 }
 
-// CancelWaiting cancels the messages of an agent that wait, each as CancelMessage does, and returns
-// how many there were. One that begins to be handled meanwhile is left alone.
+// CancelWaiting cancels the waiting messages of an agent, each as CancelMessage does, and returns
+// their number. It skips messages that start to run in the meantime.
 func (s *Control) CancelWaiting(ctx context.Context, agent, reason string) (cancelled int, err error) {
 	for after := int64(0); ; {
 		ids, err := s.db.Q.WaitingOf(ctx, agent, after, maxLimit)

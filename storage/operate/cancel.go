@@ -9,25 +9,25 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Cancelled says what came of a cancellation.
+// A Cancelled is the result of a cancellation.
 type Cancelled struct {
 	Turn turnkeeper.TurnID
-	// Closed: the turn is cancelled, now or before. Else a worker runs it, which
-	// ends it; should that worker be lost, whoever takes the turn from it does.
+	// Closed reports that the turn is cancelled, now or before. Otherwise a worker
+	// runs it and will end it, or, if that worker is lost, whoever takes it over.
 	Closed bool
 }
 
-// settleTries bounds how often a turn may move while it is being cancelled.
+// settleTries is how often a cancellation is retried when the turn's state changes.
 const settleTries = 5
 
-// CancelTurn cancels a turn: one that nobody runs at once, one that a worker runs
-// through that worker. A repeat does nothing more. A turn that ended otherwise is
-// refused with turnkeeper.ErrWrongState, an unknown one with ErrNotFound. reason
-// is for operators; it may be empty.
+// CancelTurn cancels a turn: at once if no worker runs it, else through its worker. A
+// repeat does nothing more. It fails with turnkeeper.ErrWrongState if the turn has ended
+// otherwise, and with ErrNotFound if there is no such turn. reason is for operators; it
+// may be empty.
 //
-// It asks first and then closes, in two transactions: whoever ends a dispatch of
-// the turn after the first sees the request, and the second waits for whoever
-// ended one before.
+// It records the request and then closes the turn, in two transactions. Whoever ends a
+// dispatch of the turn after the first one sees the request, and the second one waits
+// for whoever was ending a dispatch before.
 func (s *Control) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (Cancelled, error) {
 	if err := s.db.Q.AskCancel(ctx, int64(id), s.db.Clean(reason)); err != nil {
 		return Cancelled{}, pg.Translate(err)
@@ -42,14 +42,14 @@ func (s *Control) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason s
 		case row.Again:
 			continue
 		}
-		return s.toldOfFailure(ctx, id, turnkeeper.TurnState(row.State))
+		return s.settled(ctx, id, turnkeeper.TurnState(row.State))
 	}
 	return Cancelled{Turn: id}, nil
 }
 
-// toldOfFailure tells a turn that failed before it could be cancelled, and whose
-// message was cancelled in place of another try, from one that failed for good.
-func (s *Control) toldOfFailure(ctx context.Context, id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
+// settled returns the result for a turn in this state. A failed turn counts as cancelled
+// if its message was cancelled instead of being retried.
+func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
 	if state != turnkeeper.TurnFailed {
 		return cancelledAs(id, state)
 	}
@@ -67,12 +67,12 @@ func (s *Control) toldOfFailure(ctx context.Context, id turnkeeper.TurnID, state
 	return cancelledAs(id, state)
 }
 
-// ErrHeldUp is for what cannot be done while a scheduler holds its lock for long, as
-// one does that is stopped in a tick.
-var ErrHeldUp = errors.New("a scheduler is held up in the middle of its work; try again in a moment")
+// ErrHeldUp means that a scheduler held its lock for too long, as when its process is
+// stopped in a tick.
+var ErrHeldUp = errors.New("a scheduler process holds its lock and does not respond; try again in a moment")
 
-// cancelLater is for a turn whose row, or whose scheduler, was locked for long: the
-// request is on record. A worker in a transaction of its own finds it after that.
+// cancelLater returns the result if the turn's row or the scheduler's lock was not free.
+// The request is on record: a worker that is in a transaction finds it afterwards.
 func (s *Control) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancelled, error) {
 	row, err := s.db.Q.TurnByID(ctx, int64(id))
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Control) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancel
 	return cancelledAs(id, state)
 }
 
-// heldUp puts a lock that was not free into plain words.
+// heldUp turns a lock timeout into ErrHeldUp.
 func heldUp(err error) error {
 	if err = pg.Translate(err); pg.LockRefused(err) {
 		return ErrHeldUp
@@ -113,9 +113,9 @@ func endedAs(state turnkeeper.TurnState) string {
 	return string(state)
 }
 
-// CancelMessage cancels a message: one that waits in the inbox gets a turn that is
-// closed without a grant, so that it has its one reply and its place in every list;
-// of one that is being handled the turn is cancelled. Else it is as CancelTurn.
+// CancelMessage cancels a message. A waiting message gets a turn that is closed without
+// a grant, so that it has one reply and appears in every list. Of a running message, it
+// cancels the turn. Otherwise it is like CancelTurn.
 func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (Cancelled, error) {
 	for range settleTries {
 		row, err := s.db.Q.CancelMessage(ctx, int64(id), s.db.Clean(reason))
@@ -135,20 +135,20 @@ func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, re
 			return Cancelled{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it is %s", id, m.State)
 		}
 		done, err := s.CancelTurn(ctx, m.TurnID, reason)
-		if !errors.Is(err, turnkeeper.ErrWrongState) { // else its turn has failed meanwhile, and the message may wait again
+		if !errors.Is(err, turnkeeper.ErrWrongState) { // else its turn has failed in the meantime, and the message may wait again
 			return done, err
 		}
 	}
-	return Cancelled{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d does not stand still; try again", id)
+	return Cancelled{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d keeps changing its state; try again", id)
 }
 
-// A Cancellation is somebody's request that a turn be cancelled.
+// A Cancellation is a request to cancel a turn.
 type Cancellation struct {
 	Reason  string // empty: none was given
 	AskedAt time.Time
 }
 
-// cancellationOf is that of a turn; nil: nobody asked.
+// cancellationOf reads the request to cancel a turn, or returns nil if there is none.
 func (s *Views) cancellationOf(ctx context.Context, id turnkeeper.TurnID) (*Cancellation, error) {
 	row, err := s.db.Q.CancellationOf(ctx, int64(id))
 	switch err = pg.Translate(err); {

@@ -10,10 +10,10 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Figures are what an operator looks at first.
+// Figures are an overview for operators.
 type Figures struct {
 	Waiting   int           // messages in the inbox; counted up to 100,000
-	Oldest    time.Duration // the oldest of them is due for so long; negative: it comes due in so long
+	Oldest    time.Duration // since the oldest of them is due; negative: until it is due
 	Running   int           // turns
 	Queued    int           // turns that wait for a worker
 	Elsewhere int           // turns that wait for calls
@@ -25,7 +25,7 @@ type Figures struct {
 	Now time.Time // by the database's clock
 }
 
-// Figures reads them, the rates over the window.
+// Figures reads the figures. window is the period for those of ended turns.
 func (s *Reports) Figures(ctx context.Context, window time.Duration) (Figures, error) {
 	r, err := s.db.Q.Figures(ctx, window)
 	return Figures{
@@ -35,8 +35,8 @@ func (s *Reports) Figures(ctx context.Context, window time.Duration) (Figures, e
 	}, pg.Translate(err)
 }
 
-// Queue are the figures of what waits and runs; the others are zero. Messages
-// that are not due yet are not counted.
+// Queue reads only the figures of waiting messages and open turns. It does not count
+// messages that are not due yet.
 func (s *Reports) Queue(ctx context.Context) (Figures, error) {
 	r, err := s.db.Q.Queue(ctx)
 	return Figures{
@@ -45,8 +45,8 @@ func (s *Reports) Queue(ctx context.Context) (Figures, error) {
 	}, pg.Translate(err)
 }
 
-// OpenTurns lists turns that run, wait or are queued, at most limit: those that run
-// come first, longest first.
+// OpenTurns lists at most limit open turns, running ones first, the longest-running
+// first.
 func (s *Views) OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error) {
 	rows, err := s.db.Q.OpenTurns(ctx, int32(min(limit, maxLimit))) //nolint:gosec // bounded
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A DaySpend is what an agent with a budget has spent of the current day (UTC), and the turns that
-// a budget puts off.
+// A DaySpend is what an agent with a budget has spent on the current day (UTC), and how many of its
+// turns the budget defers.
 type DaySpend struct {
 	Agent      string
 	Definition []byte // as registered
 	Tokens     int64
 	Calls      int64
-	PutOff     int       // turns
-	Until      time.Time // the first of them goes on then; with none, the next day's budget is open
+	PutOff     int       // deferred turns
+	Until      time.Time // when the first of them is due; without any, when the next day begins
 }
 
-// DaySpend lists what agents with a budget have spent, by agent. Agents that spent nothing today,
-// and have no turn that is put off, are left out.
+// DaySpend lists the spend of agents with a budget, by agent. It leaves out agents that spent
+// nothing today and have no deferred turn.
 func (s *Reports) DaySpend(ctx context.Context) ([]DaySpend, error) {
 	rows, err := s.db.Q.DaySpend(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.DaySpendRow) DaySpend {
@@ -41,8 +41,8 @@ type LongWait struct {
 	Messages int // of the agent that have waited too long; counted up to 10,000
 }
 
-// LongWaits lists, for each agent with messages that have been due for longer than dueFor, the one that
-// has waited longest; the longest wait first.
+// LongWaits lists, for each agent with messages that have been due for longer than dueFor, the message
+// that has waited longest. The longest wait comes first.
 func (s *Reports) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWait, error) {
 	rows, err := s.db.Q.LongWaits(ctx, dueFor)
 	return dbrow.Map(rows, func(r dbsqlc.LongWaitsRow) LongWait {
@@ -50,7 +50,7 @@ func (s *Reports) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWa
 	}), pg.Translate(err)
 }
 
-// A LossyTurn is a turn that lost its workers.
+// A LossyTurn is a turn that lost workers.
 type LossyTurn struct {
 	Turn    turnkeeper.TurnID
 	Message turnkeeper.MessageID
@@ -58,12 +58,12 @@ type LossyTurn struct {
 	Losses  int
 	State   turnkeeper.TurnState
 	EndedAt time.Time // zero: it is open
-	GivenUp bool      // it was answered without being run again
-	Tools   []string  // whose calls may have been running when a worker was lost, sorted
+	GivenUp bool      // it was ended without being run again
+	Tools   []string  // tools whose calls may have been running when a worker was lost, sorted
 }
 
-// LossyTurns lists those of the newest 5,000 turns, newest first and at most ten, that are open and lost a
-// worker, or that ended within the time and lost several, or were given up for it.
+// LossyTurns lists turns that are open and lost a worker, or that ended within the given time and lost several
+// workers or were given up. It looks at the newest 5,000 turns, and returns at most ten, newest first.
 func (s *Reports) LossyTurns(ctx context.Context, endedWithin time.Duration) ([]LossyTurn, error) {
 	rows, err := s.db.Q.LossyTurns(ctx, endedWithin)
 	return dbrow.Map(rows, func(r dbsqlc.LossyTurnsRow) LossyTurn {

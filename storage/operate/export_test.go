@@ -1,4 +1,4 @@
 package operate
 
-// SetLooksAt sets how many messages or turns one search looks at.
-func (s *Views) SetLooksAt(n int32) { s.looksAt = n }
+// SetMaxSearched sets the maximum number of messages or turns that one search reads.
+func (s *Views) SetMaxSearched(n int32) { s.maxSearched = n }

@@ -11,30 +11,30 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Search selects messages or turns. What is empty or zero does not restrict it.
+// A Search selects messages or turns. Empty and zero fields do not restrict it.
 type Search struct {
 	Page         // Limit entries of Agent in State below Cursor
 	Conversation string
-	// Words are words that a message's first 20,000 characters have, in any order; "in
-	// quotes" one after the other; -without. For turns: those of their message.
+	// Words must occur in a message's first 20,000 characters, in any order; words "in
+	// quotes" must follow each other; words with a minus must not occur. For turns, the
+	// text is that of their message.
 	Words        string
 	ErrorClass   string    // of the turn; of a message's newest turn
 	Since, Until time.Time // accepted at or after Since and before Until; turns: created
 }
 
 const (
-	// looksAt is how many messages or turns one search looks at.
-	looksAt = 10_000
-	// mostCommon is how many messages may have words that are looked up by those, and
-	// sorted. More common ones are soon met by who looks through the newest.
-	mostCommon = 5000
-	// nearEnough is how far a clock may have been set back so that ids are still found by time.
-	nearEnough = time.Hour
+	// maxSearched is the maximum number of messages or turns that one search reads.
+	maxSearched = 10_000
+	// maxIndexed is the maximum number of messages that are found by the index of words and
+	// sorted. More common words are soon found by reading the newest messages.
+	maxIndexed = 5000
+	// clockSlack is how far the clock may have been set back without affecting searches by time.
+	clockSlack = time.Hour
 )
 
-// FindMessages lists messages, newest first. It looks at a bounded number of them: next is the
-// cursor to go on with, and 0 where all were looked at. So it may find fewer than the limit, even
-// none, while next is not 0.
+// FindMessages lists messages, newest first. It reads at most 10,000 of them, so it may find fewer
+// than the limit, even none. next is the cursor to continue with, or 0 if all were read.
 func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.WaitingMessage, next int64, err error) {
 	p, err := s.prepare(ctx, f, s.db.Q.MessageNear)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.
 	return found, next, s.withWaits(ctx, found)
 }
 
-// withOutcomes adds to closed messages how the turn ended that closed them.
+// withOutcomes sets the outcome of closed messages from the turns that closed them.
 func (s *Views) withOutcomes(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
 	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m turnkeeper.WaitingMessage) int64 { return int64(m.TurnID) }))
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Views) withOutcomes(ctx context.Context, messages []turnkeeper.WaitingM
 	return nil
 }
 
-// FindTurns lists turns as FindMessages does messages.
+// FindTurns is like FindMessages for turns.
 func (s *Views) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Turn, next int64, err error) {
 	p, err := s.prepare(ctx, f, s.db.Q.TurnNear)
 	if err != nil {
@@ -106,19 +106,19 @@ func (s *Views) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Tur
 	return found, next, s.withHolders(ctx, found)
 }
 
-// Where a search looks.
+// The sources of a search.
 const (
 	sourceAll          = "all"
 	sourceAgent        = "agent"
 	sourceConversation = "conversation"
-	sourceIDs          = "ids" // of messages that have the words
+	sourceIDs          = "ids" // of messages that contain the words
 )
 
-// prepare decides where to look. near finds the first id of about a time.
+// prepare chooses the source of a search. near returns roughly the first id at or after a time.
 func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context, time.Time) (int64, error)) (dbsqlc.FindTurnsParams, error) {
 	p := dbsqlc.FindTurnsParams{
 		Source: sourceAll, Agent: f.Agent, Conversation: f.Conversation, State: f.State, Words: pg.Storable(f.Words), ErrorClass: f.ErrorClass,
-		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Most: s.looksAt, MaxRows: f.limit(),
+		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Most: s.maxSearched, MaxRows: f.limit(),
 	}
 	switch {
 	case f.Agent != "" && f.Conversation != "":
@@ -131,30 +131,30 @@ func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context
 	}
 	if !f.Since.IsZero() {
 		var err error
-		if p.FromID, err = near(ctx, f.Since.Add(-nearEnough)); err != nil {
+		if p.FromID, err = near(ctx, f.Since.Add(-clockSlack)); err != nil {
 			return p, pg.Translate(err)
 		}
 	}
 	if !f.Until.IsZero() {
-		before, err := near(ctx, f.Until.Add(nearEnough))
+		before, err := near(ctx, f.Until.Add(clockSlack))
 		if err != nil {
 			return p, pg.Translate(err)
 		}
 		p.Before = min(p.Before, before)
 	}
 	if p.Words != "" {
-		ids, err := s.db.Q.MessagesWithWords(ctx, p.Words, mostCommon+1)
+		ids, err := s.db.Q.MessagesWithWords(ctx, p.Words, maxIndexed+1)
 		if err != nil {
 			return p, pg.Translate(err)
 		}
-		if len(ids) <= mostCommon {
+		if len(ids) <= maxIndexed {
 			p.Source, p.Ids = sourceIDs, ids
 		}
 	}
 	return p, nil
 }
 
-// An Exchange is a message of a conversation with what it came to.
+// An Exchange is a message of a conversation with its reply and calls.
 type Exchange struct {
 	Message turnkeeper.WaitingMessage
 	Reply   *turnkeeper.Reply      // nil: none yet
@@ -162,9 +162,9 @@ type Exchange struct {
 }
 
 // Transcript lists the exchanges of a conversation, newest first, below p's cursor. next is the
-// cursor to go on with; 0: that was all.
+// cursor to continue with, or 0 at the end.
 func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (exchanges []Exchange, next int64, err error) {
-	// Messages first: one that is closed by then has its reply.
+	// Messages are read first, so that the reply of a closed one is found.
 	messages, next, err := s.FindMessages(ctx, Search{Page: p, Conversation: conversation})
 	if err != nil {
 		return nil, 0, err
@@ -181,7 +181,7 @@ func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (ex
 	}
 	var open []int64
 	for i, m := range messages {
-		if replies[m.ID] != nil && m.ClosedAt.IsZero() { // it was closed meanwhile
+		if replies[m.ID] != nil && m.ClosedAt.IsZero() { // closed in the meantime
 			if messages[i], err = s.Message(ctx, m.ID); err != nil {
 				return nil, 0, err
 			}

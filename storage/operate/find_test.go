@@ -21,7 +21,7 @@ import (
 // TestFinding finds messages and turns in every way, in pages of two, where each search looks at three.
 func TestFinding(t *testing.T) {
 	h := newEnv(t)
-	h.SetLooksAt(3)
+	h.SetMaxSearched(3)
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, accepted_at, turn_id)
 		select c[1], c[2], c[1] || '/' || c[2], c[3], c[4], case when c[4] <> 'waiting' then now() end, c[5]::timestamptz, nullif(c[6], '')::bigint
 		from (values

@@ -10,17 +10,17 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A LaneView is a lane, its lease and what waits in it.
+// A LaneView is a lane with its lease and the number of its waiting messages.
 type LaneView struct {
 	Lease     turnkeeper.Lease
 	TurnState turnkeeper.TurnState // of its open turn; empty: there is none
-	OpenTurn  turnkeeper.TurnID    // which may wait without the lease; 0: there is none
+	OpenTurn  turnkeeper.TurnID    // may wait without the lease; 0: there is none
 	Remaining time.Duration        // of the lease
 	Waiting   int                  // messages; counted up to 10,000
-	Silence   *turnkeeper.Silence  // of the worker that holds it; nil: it gives signs of life, or nobody holds the lane
+	Silence   *turnkeeper.Silence  // of the worker that holds the lane; nil: it is not silent, or nobody holds the lane
 }
 
-// Lanes lists lanes, held ones first. The cursor is how many are passed over.
+// Lanes lists lanes, held ones first. The cursor is the number of lanes to skip.
 func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 	rows, err := s.db.Q.ListLanes(ctx, p.Agent, int32(min(p.Cursor, maxSkip)), p.limit()) //nolint:gosec // bounded
 	return dbrow.Map(rows, func(r dbsqlc.ListLanesRow) LaneView {
@@ -39,10 +39,10 @@ func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 	}), pg.Translate(err)
 }
 
-// maxSkip bounds what a list passes over.
+// maxSkip is the maximum number of rows that a list skips.
 const maxSkip = 1 << 30
 
-// Workers lists worker processes, without those that ended an hour ago.
+// Workers lists worker processes, except those that stopped more than an hour ago.
 func (s *Reports) Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error) {
 	rows, err := s.db.Q.ListWorkers(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.ListWorkersRow) turnkeeper.Heartbeat {

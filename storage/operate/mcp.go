@@ -8,7 +8,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// MCPTools are the tools that are kept of an MCP server, or of all where server is
+// MCPTools lists the stored tools of an MCP server, or of all servers if server is
 // empty, by server and name.
 func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]turnkeeper.MCPTool, error) {
 	rows, err := s.db.Q.MCPTools(ctx, server)
@@ -27,8 +27,8 @@ func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]turnkeeper.MC
 	return all, pg.Translate(err)
 }
 
-// SeeMCPTools notes what a server lists now: a tool that is new is pinned as it is,
-// and one that is kept and not among them is gone. It returns what is kept then.
+// SeeMCPTools records the tools that a server lists. A new tool is pinned as it is, and
+// a stored tool that is not listed is marked as gone. It returns the stored tools.
 func (s *MCPStore) SeeMCPTools(ctx context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error) {
 	p := dbsqlc.SeeMCPToolsParams{Server: server, Tools: []string{}}
 	for _, t := range seen {
@@ -48,16 +48,16 @@ func (s *MCPStore) SeeMCPTools(ctx context.Context, server string, seen []turnke
 	return s.MCPTools(ctx, server)
 }
 
-// PinMCPTools accepts the definitions of a server's tools that were seen last: of
-// one tool, or of all where tool is empty. Where hash is not empty, only what has
-// it is accepted. It returns the tools whose pinned definition is another now.
+// PinMCPTools pins the last seen definitions of a server's tools: of one tool, or of all
+// if tool is empty. If hash is not empty, only a definition with this hash is pinned. It
+// returns the tools whose pinned definition changed.
 func (s *MCPStore) PinMCPTools(ctx context.Context, server, tool, hash string) ([]string, error) {
 	names, err := s.db.Q.PinMCPTools(ctx, server, tool, hash)
 	return names, pg.Translate(err)
 }
 
-// ForgetMCPTools removes what is kept of a server's tools: what it lists then is
-// pinned anew. It returns how many there were.
+// ForgetMCPTools deletes the stored tools of a server, so that what it lists next is
+// pinned as new. It returns how many it deleted.
 func (s *MCPStore) ForgetMCPTools(ctx context.Context, server string) (int64, error) {
 	n, err := s.db.Q.ForgetMCPTools(ctx, server)
 	return n, pg.Translate(err)

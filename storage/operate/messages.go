@@ -20,7 +20,7 @@ func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeepe
 	return found[0], err
 }
 
-// closedBy adds to a closed message how its newest turn ended.
+// closedBy sets the outcome of a closed message from the state of its newest turn.
 func closedBy(row turnkeeper.Message, turn string) turnkeeper.WaitingMessage {
 	m := turnkeeper.WaitingMessage{Message: row}
 	if !m.ClosedAt.IsZero() {
@@ -53,7 +53,7 @@ func (p Page) limit() int32 {
 	return int32(min(p.Limit, maxLimit))
 }
 
-// Messages lists the inbox, newest first, and what its open messages wait for.
+// Messages lists the inbox, newest first, with what its open messages wait for.
 func (s *Views) Messages(ctx context.Context, p Page) ([]turnkeeper.WaitingMessage, error) {
 	rows, err := s.db.Q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
 	if err != nil {
@@ -65,16 +65,16 @@ func (s *Views) Messages(ctx context.Context, p Page) ([]turnkeeper.WaitingMessa
 	return messages, s.withWaits(ctx, messages)
 }
 
-// Replies lists the outbox in the order of its ids, after the cursor. Who goes on from
-// the last one misses none: where one with a lower id is still being pg.committed, it is
-// waited for, for two seconds at most, and what comes after it is left for then.
+// Replies lists the outbox by ascending id, after the cursor. Continuing from the last
+// id misses no reply: Replies waits at most two seconds for uncommitted replies with a
+// lower id, and then returns only the replies before the first missing id.
 func (s *Views) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
 	rows, err := s.db.Q.ListReplies(ctx, p.Cursor, p.limit(), p.Agent, p.TopOnly)
 	return dbrow.Map(rows, func(r dbsqlc.ListRepliesRow) turnkeeper.Reply {
 		return dbrow.Reply(dbsqlc.TurnkeeperReply{
 			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
 			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: dbrow.OrNullNumber(r.ParentTurnID),
-			StopReason: dbrow.OrNull(r.StopReason), ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls,
+			StopReason: r.StopReason, ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls,
 		})
 	}), pg.Translate(err)
 }
@@ -85,8 +85,7 @@ func (s *Views) LatestReplies(ctx context.Context, p Page) ([]turnkeeper.Reply, 
 	return dbrow.Map(rows, dbrow.Reply), pg.Translate(err)
 }
 
-// ReplyTo is the reply that a message ended with, or ErrNotFound while there is
-// none.
+// ReplyTo reads the reply to a message, or fails with ErrNotFound if there is none yet.
 func (s *Views) ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error) {
 	row, err := s.db.Q.ReplyOfMessage(ctx, int64(id))
 	return dbrow.Reply(row), pg.Translate(err)

@@ -16,7 +16,7 @@ func (s *Views) DownModels(ctx context.Context) ([]turnkeeper.ModelHealth, error
 	return dbrow.Map(rows, dbrow.DownModel), pg.Translate(err)
 }
 
-// Models lists the models that agents ask, and those that were down at any time, by name.
+// Models lists the models that agents use, and those that were ever down, by name.
 func (s *Reports) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
 	rows, err := s.db.Q.ListModels(ctx)
 	return dbrow.Map(rows, func(r dbsqlc.ListModelsRow) turnkeeper.ModelHealth {
@@ -27,7 +27,7 @@ func (s *Reports) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) 
 	}), pg.Translate(err)
 }
 
-// withModels adds to waiting messages which models they wait for.
+// withModels sets the models that waiting messages wait for.
 func (s *Views) withModels(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
 	var agents []string
 	for _, m := range messages {

@@ -1,5 +1,5 @@
-// Package operate is what operators and clients see and change: lists and views of messages and turns,
-// cancelling and retrying, schedules, tokens, webhooks, MCP servers, retention and checks. It
+// Package operate reads and changes what operators and clients need: lists and views of messages and
+// turns, cancelling and retrying, schedules, tokens, webhooks, MCP servers, retention and checks. It
 // cannot write a journal or make a grant.
 package operate
 
@@ -10,7 +10,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Store is the database as an operator has it.
+// A Store gives operators and clients access to the database.
 type Store struct {
 	*storage.DB
 	*Views
@@ -31,10 +31,10 @@ func Open(ctx context.Context, o storage.Options) (*Store, error) {
 	return New(db), nil
 }
 
-// New returns the store of a database that is open. It is closed with the database.
+// New returns the store of an open database. Closing the database closes it.
 func New(db *storage.DB) *Store {
 	core := db.Core()
-	views := &Views{core, looksAt}
+	views := &Views{core, maxSearched}
 	return &Store{
 		db, views, &Reports{core, views}, &Control{core, views}, &Responses{db, core}, &TokenStore{core}, &WebhookStore{core}, &MCPStore{core},
 	}
@@ -42,33 +42,33 @@ func New(db *storage.DB) *Store {
 
 // Views reads messages, turns and replies.
 type Views struct {
-	db      *pg.DB
-	looksAt int32 // most that a search looks at; the constant, but for tests
+	db          *pg.DB
+	maxSearched int32 // the constant of the same name, except in tests
 }
 
-// Reports reads the state of the whole.
+// Reports reads the state of the installation as a whole.
 type Reports struct {
 	db    *pg.DB
 	views *Views
 }
 
-// Control changes what is to be done.
+// Control changes messages, turns, schedules and agents.
 type Control struct {
 	db    *pg.DB
 	views *Views
 }
 
-// Responses keeps the messages that come by the Responses API.
+// Responses stores the messages sent by the Responses API.
 type Responses struct {
 	inbox *storage.DB
 	db    *pg.DB
 }
 
-// A TokenStore keeps the tokens of the HTTP API and the sessions of its page.
+// A TokenStore stores the tokens of the HTTP API and the sessions of its page.
 type TokenStore struct{ db *pg.DB }
 
-// A WebhookStore keeps webhooks and their deliveries.
+// A WebhookStore stores webhooks and their deliveries.
 type WebhookStore struct{ db *pg.DB }
 
-// An MCPStore keeps what is known of MCP servers, and the logins to them.
+// An MCPStore stores the tools of MCP servers and the logins to them.
 type MCPStore struct{ db *pg.DB }

@@ -8,7 +8,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// wholeOutput reads the content of an output that lies in chunks.
+// wholeOutput reads the content of a chunked output.
 func (s *Views) wholeOutput(ctx context.Context, o *turnkeeper.Output) error {
 	rows, err := s.db.Q.ChunksOfOutput(ctx, string(o.ID))
 	if err != nil {
@@ -36,9 +36,8 @@ func (s *Views) Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.
 	return o, err
 }
 
-// FindOutput is Output for who may need a part of the content only, or none: what
-// lies in chunks is left there, with Text empty, and Bytes empty for binary
-// content and nil for text.
+// FindOutput is like Output, but does not read the content of a chunked output: Text is
+// empty then, and Bytes is empty for binary content and nil for text.
 func (s *Views) FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error) {
 	o, _, err := s.outputRow(ctx, id)
 	return o, err
@@ -56,9 +55,9 @@ func (s *Views) outputRow(ctx context.Context, id turnkeeper.OutputID) (o turnke
 	return o, r.Chunked, pg.Translate(err)
 }
 
-// ReadOutput returns the characters of a stored output of the turn from one position up to another;
-// of binary content, those of its description. Of a large output no more is read than the chunks that
-// hold them. An output that is not of this turn is ErrNotFound.
+// ReadOutput returns the characters from..to of an output of the turn; for binary content, those of its
+// description. Of a large output it reads only the chunks that contain them. It fails with ErrNotFound
+// if the turn has no such output.
 func (s *Views) ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
 	return dbrow.ReadOutput(ctx, s.db.Q, turn, id, from, to)
 }

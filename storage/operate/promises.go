@@ -11,22 +11,21 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Promise is something that holds whatever happens, and where it does not.
+// A Promise is an invariant of the database, with its violations.
 type Promise struct {
-	Text   string   // what is promised
-	Broken []string // where it is broken; at most MaxBroken
-	More   bool     // and elsewhere
+	Text   string   // the invariant
+	Broken []string // violations; at most MaxBroken
+	More   bool     // there are more violations
 }
 
-// MaxBroken bounds the places that a Promise lists.
+// MaxBroken is the maximum number of violations that a Promise lists.
 const MaxBroken = 20
 
-// checkTimeout bounds one query of Check: they read whole tables.
+// checkTimeout is the timeout of one query of Check. The queries read whole tables.
 const checkTimeout = 10 * time.Minute
 
-// Check looks whether the promises hold, all at one moment. It reads every row
-// there is, writes nothing, and blocks nobody. atRest adds what holds only
-// while nothing runs.
+// Check checks all promises in one snapshot. It reads every row, writes nothing, and
+// blocks nobody. atRest adds the promises that hold only while nothing runs.
 func (s *Reports) Check(ctx context.Context, atRest bool) (promises []Promise, err error) {
 	snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, s.db.Pool, snapshot, func(tx pgx.Tx) error {
@@ -51,7 +50,7 @@ func (s *Reports) Check(ctx context.Context, atRest bool) (promises []Promise, e
 //go:embed promises.sql
 var promisesSQL string
 
-// A check is a promise as a query.
+// A check is a promise and the query that finds its violations.
 type check struct {
 	text, sql string
 	atRest    bool

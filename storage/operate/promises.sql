@@ -1,6 +1,6 @@
--- The promises of Turnkeeper as queries. Each row of a query is a promise that
--- is broken, as one text that says where. All of them hold at every moment, also
--- while turns run; those under "at rest" hold when nothing runs.
+-- The promises of Turnkeeper as queries. Each row of a query is one violation, as a
+-- text that says where. All promises hold at every moment, even while turns run; those
+-- marked "at rest" hold only when nothing runs.
 
 -- promise: a closed message has one reply
 select 'message ' || m.id from turnkeeper.messages m left join turnkeeper.replies r on r.message_id = m.id
@@ -10,13 +10,13 @@ where m.closed_at is not null and m.trigger = 'message' group by m.id having cou
 select 'reply ' || r.id || ' of message ' || m.id from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id
 where m.closed_at is null or m.turn_id <> r.turn_id
 
--- promise: a closed message has no open turn, and an open one no answer
+-- promise: a closed message has no open turn, and an open message has no reply
 select 'message ' || m.id || ', turn ' || t.id || ' ' || t.state
 from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id
 where (m.closed_at is not null and t.ended_at is null)
    or (m.closed_at is null and t.state in ('succeeded', 'degraded', 'cancelled'))
 
--- promise: a message that is being handled has an open turn
+-- promise: a running message has an open turn
 select 'message ' || m.id from turnkeeper.messages m
 where m.state = 'running' and not exists (select from turnkeeper.turns t where t.message_id = m.id and t.ended_at is null)
 
@@ -30,37 +30,37 @@ select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal from turn
 where c.starts <> (select count(*) from turnkeeper.call_starts s
     where (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal))
 
--- promise: an effect that happened, or may have, was started
+-- promise: every effect that happened or may have happened has a start on record
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
 where c.effect <> 'none' and c.starts = 0 and c.state in ('started', 'running', 'succeeded', 'unknown')
 
--- promise: a call of effect once was started once at most
+-- promise: a call of effect once was started at most once
 select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper.call_starts
 where effect = 'once' group by turn_id, round, ordinal having count(*) > 1
 
--- promise: a call was started under the grant that held its turn then
+-- promise: every call was started under the grant that its turn had at that time
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
 where s.token > 0 and (g.id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
 
--- promise: what was started under a grant was started by the one worker that had it
+-- promise: all calls of a grant were started by the worker bound to it
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
 where s.token > 0 and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
 
--- promise: what a call has come to is that of a start on record
+-- promise: the result of a call belongs to a start on record
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
 where c.starts > 0 and not exists (select from turnkeeper.call_starts s
     where (s.turn_id, s.round, s.ordinal, s.attempt, s.nonce) = (c.turn_id, c.round, c.ordinal, c.starts, c.nonce))
 
--- promise: only a detached call was started again under no grant
+-- promise: only detached calls were restarted without a grant
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
 where s.token = 0 and (s.attempt = 1 or not exists (select from turnkeeper.detached_calls d
     where (d.turn_id, d.round, d.ordinal) = (s.turn_id, s.round, s.ordinal) and d.attempt >= s.attempt))
 
--- promise: a turn that waits holds nothing, and waits for a result that has not come
+-- promise: a waiting turn holds no lease and awaits a result that has not arrived
 select 'turn ' || t.id from turnkeeper.turns t
 where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_timestamp() and exists (
         select from turnkeeper.leases l where l.turn_id = t.id)
@@ -68,12 +68,12 @@ where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_t
     or exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null and a.arrived_at is not null)
     or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null))
 
--- promise: what is awaited is open, and what is open elsewhere is awaited
+-- promise: awaited calls are open, and open detached calls are awaited
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
 from turnkeeper.calls c left join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
 where c.elsewhere and (a.turn_id is null or (a.closed_at is null) <> (c.state = 'running'))
 
--- promise: the run of a detached call has ended when its result has arrived or nobody awaits it
+-- promise: the run of a detached call has ended once its result has arrived or is no longer awaited
 select 'turn ' || a.turn_id || ' call ' || a.round || '.' || a.ordinal
 from turnkeeper.awaited_calls a join turnkeeper.detached_calls d using (turn_id, round, ordinal)
 where (a.arrived_at is null and a.closed_at is null) <> (d.ended_at is null)
@@ -83,13 +83,13 @@ select 'message ' || m.id || ' of turn ' || s.turn_id || ' call ' || s.round || 
 from turnkeeper.spawned_calls s join turnkeeper.messages m on m.id = s.message_id
 where (m.closed_at is null) <> (s.ended_at is null)
 
--- promise: a call whose sub-agent was told of has its letter, and one that has its answer waits for none
+-- promise: a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' ' || c.state
 from turnkeeper.spawned_calls s join turnkeeper.calls c using (turn_id, round, ordinal) join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
 where c.state = 'running' and (s.dropped_at is not null or (s.told_at is null) <> (a.arrived_at is null))
    or c.state <> 'running' and s.ended_at is null and s.dropped_at is null
 
--- promise: a tree of sub-agents keeps its bounds, and no agent is above itself
+-- promise: a tree of sub-agents keeps its bounds, and no agent is its own ancestor
 select 'turn ' || t.root from turnkeeper.agent_trees t join turnkeeper.spawned_calls s on s.root = t.root
 group by t.root, t.max_agents, t.max_depth
 having count(s.message_id) > t.max_agents or max(cardinality(s.agents)) - 1 > t.max_depth
@@ -100,24 +100,24 @@ select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || b.token
 from turnkeeper.lease_log a join turnkeeper.lease_log b on b.lane = a.lane and b.token = a.token + 1
 where coalesce(a.ended_at, 'infinity') > b.granted_at
 
--- promise: a turn that runs holds its lane, and a lane that is held runs its turn
+-- promise: a running turn holds its lane, and a held lane runs its turn
 select 'turn ' || coalesce(t.id, l.turn_id) || ' in lane ' || coalesce(t.lane, l.lane)
 from (select * from turnkeeper.turns where state = 'running') t
 full join (select * from turnkeeper.leases where grant_id is not null) l on l.turn_id = t.id and l.grant_id = t.grant_id
 where t.id is null or l.lane is null or l.token <> t.token
 
--- promise: a grant that is over says how it ended
+-- promise: an ended grant has an outcome
 select 'grant ' || g.grant_id || ' of turn ' || g.turn_id from turnkeeper.lease_log g
 where g.outcome is null and not exists (select from turnkeeper.leases l where l.grant_id = g.grant_id)
 
--- promise: no lapsed lease is overlooked while the scheduler may act
+-- promise: no expired lease stays unnoticed while the scheduler may act
 select 'lane ' || l.lane || ', turn ' || l.turn_id || ', lapsed ' || l.lease_until
 from turnkeeper.leases l, turnkeeper.settings s
 where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '60 s'
   and coalesce(s.hold_until, '-infinity') < clock_timestamp()
   and s.last_tick_at > clock_timestamp() - interval '5 min'
 
--- promise: nothing took less than no time
+-- promise: no duration is negative
 select what || ' ' || took from (
     select 'turn ' || id, ended_at - greatest(created_at, granted_at) from turnkeeper.turns union all
     select 'message ' || id, closed_at - accepted_at from turnkeeper.messages union all
@@ -131,7 +131,7 @@ select what || ' ' || took from (
 select 'turn ' || t.id from turnkeeper.turns t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id
 having count(e.seq) <> t.last_seq or coalesce(max(e.seq), 0) <> t.last_seq or coalesce(min(e.seq), 1) <> 1
 
--- promise: a closed turn has one last event, and it is the last
+-- promise: a closed turn has one terminal event, and it is the last
 select 'turn ' || t.id || ' event ' || e.seq from turnkeeper.turns t
 join turnkeeper.turn_events e on e.turn_id = t.id and e.type in ('turn_complete', 'turn_error')
 where t.ended_at is null or e.seq <> t.last_seq
@@ -145,22 +145,22 @@ left join (select turn_id, sum(input_tokens) as input, sum(output_tokens) as out
 where (t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens)
     is distinct from (coalesce(u.input, 0)::bigint, coalesce(u.output, 0)::bigint, coalesce(u.cached, 0)::bigint, coalesce(u.reasoning, 0)::bigint)
 
--- promise: no plain success stands on an unknown outcome
+-- promise: no turn with a call of unknown outcome is succeeded
 select 'turn ' || t.id || ' call ' || c.round || '.' || c.ordinal
 from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
 where t.state = 'succeeded' and c.state = 'unknown'
 
--- promise: a result in chunks has all of them
+-- promise: a chunked output has all its chunks
 select 'output ' || o.id from turnkeeper.outputs o left join turnkeeper.output_chunks c on c.output_id = o.id
 where o.chunked group by o.id, o.size_bytes
 having coalesce(sum(coalesce(octet_length(c.content), octet_length(c.bytes))), 0) <> o.size_bytes
 
--- promise: a chunk belongs to a result, or to one that is still coming
+-- promise: every chunk belongs to an output or a draft
 select distinct 'output ' || c.output_id from turnkeeper.output_chunks c
 where not exists (select from turnkeeper.outputs o where o.id = c.output_id and o.chunked)
   and not exists (select from turnkeeper.output_drafts d where d.output_id = c.output_id)
 
--- promise: what the request of a round is made of is stored
+-- promise: all parts of a round's request are stored
 select 'turn ' || r.turn_id || ' round ' || r.round from turnkeeper.rounds r join turnkeeper.turns t on t.id = r.turn_id
 where not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'frame') and r.request is not null
    or not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'tools') and r.request ->> 'tools' is not null

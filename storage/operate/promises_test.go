@@ -63,55 +63,55 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	for promise, damage := range map[string]string{
 		"a closed message has one reply":                             `delete from turnkeeper.replies`,
 		"a reply belongs to a closed message and to its newest turn": `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,
-		"a closed message has no open turn, and an open one no answer": `
+		"a closed message has no open turn, and an open message has no reply": `
 			update turnkeeper.messages set state = 'answered', closed_at = now() where state = 'running'`,
-		"a message that is being handled has an open turn": `
+		"a running message has an open turn": `
 			update turnkeeper.messages set state = 'running', closed_at = null where state = 'answered'`,
 		"no call is open under a closed turn": `
 			update turnkeeper.calls set state = 'started', ended_at = null`,
 		"every start of a call is on record": `delete from turnkeeper.call_starts`,
-		"an effect that happened, or may have, was started": `
+		"every effect that happened or may have happened has a start on record": `
 			update turnkeeper.calls set starts = 0`,
-		"a call of effect once was started once at most": `
+		"a call of effect once was started at most once": `
 			insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
 			select turn_id, round, ordinal, 2, 'once', token, 'again' || turn_id, 'w' from turnkeeper.call_starts`,
-		"a call was started under the grant that held its turn then": `
+		"every call was started under the grant that its turn had at that time": `
 			update turnkeeper.call_starts set started_at = started_at + interval '1 hour'`,
-		"what was started under a grant was started by the one worker that had it": `
+		"all calls of a grant were started by the worker bound to it": `
 			update turnkeeper.call_starts set worker_id = 'worker-2'`,
-		"what a call has come to is that of a start on record": `
+		"the result of a call belongs to a start on record": `
 			update turnkeeper.calls set nonce = 'another worker''s'`,
-		"only a detached call was started again under no grant": `
+		"only detached calls were restarted without a grant": `
 			update turnkeeper.call_starts set token = 0`,
-		"a turn that waits holds nothing, and waits for a result that has not come": `
+		"a waiting turn holds no lease and awaits a result that has not arrived": `
 			update turnkeeper.awaited_calls set arrived_at = now(), state = 'succeeded'`,
-		"what is awaited is open, and what is open elsewhere is awaited": `
+		"awaited calls are open, and open detached calls are awaited": `
 			update turnkeeper.awaited_calls set closed_at = now()`,
-		"the run of a detached call has ended when its result has arrived or nobody awaits it": `
+		"the run of a detached call has ended once its result has arrived or is no longer awaited": `
 			update turnkeeper.detached_calls set ended_at = now()`,
-		"a sub-agent has ended when its message is closed":                                              spawnedBy("'answered'", "null", "array['a', 'b']"),
-		"a call whose sub-agent was told of has its letter, and one that has its answer waits for none": spawnedBy("'running'", "now()", "array['a', 'b']"),
-		"a tree of sub-agents keeps its bounds, and no agent is above itself":                           spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
+		"a sub-agent has ended when its message is closed":                                            spawnedBy("'answered'", "null", "array['a', 'b']"),
+		"a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent": spawnedBy("'running'", "now()", "array['a', 'b']"),
+		"a tree of sub-agents keeps its bounds, and no agent is its own ancestor":                     spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
 		"the grants of a lane do not overlap": `
 			update turnkeeper.lease_log set ended_at = ended_at + interval '1 hour'`,
-		"a turn that runs holds its lane, and a lane that is held runs its turn": `
+		"a running turn holds its lane, and a held lane runs its turn": `
 			update turnkeeper.leases set token = token + 1 where grant_id is not null`,
-		"a grant that is over says how it ended": `
+		"an ended grant has an outcome": `
 			update turnkeeper.lease_log set ended_at = null, outcome = null`,
-		"no lapsed lease is overlooked while the scheduler may act": `
+		"no expired lease stays unnoticed while the scheduler may act": `
 			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s' where grant_id is not null;
 			update turnkeeper.settings set last_tick_at = now()`,
-		"nothing took less than no time":                       `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
-		"events are numbered 1 to n":                           `delete from turnkeeper.turn_events where seq = 2`,
-		"a closed turn has one last event, and it is the last": `update turnkeeper.turn_events set type = 'turn_error' where seq = 1`,
+		"no duration is negative":                                  `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
+		"events are numbered 1 to n":                               `delete from turnkeeper.turn_events where seq = 2`,
+		"a closed turn has one terminal event, and it is the last": `update turnkeeper.turn_events set type = 'turn_error' where seq = 1`,
 		"a turn's tokens are those of its rounds, of its calls and of its failed attempts": `
 			update turnkeeper.calls set reasoning_tokens = 1`,
-		"a result in chunks has all of them": `
+		"a chunked output has all its chunks": `
 			update turnkeeper.outputs set size_bytes = 7, chunked = true`,
-		"a chunk belongs to a result, or to one that is still coming": `
-			insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content) values ('nobody''s', 0, 0, 'x')`,
-		"what the request of a round is made of is stored": `delete from turnkeeper.request_parts`,
-		"no plain success stands on an unknown outcome": `
+		"every chunk belongs to an output or a draft": `
+			insert into turnkeeper.output_chunks (output_id, first_char, content) values ('nobody''s', 0, 'x')`,
+		"all parts of a round's request are stored": `delete from turnkeeper.request_parts`,
+		"no turn with a call of unknown outcome is succeeded": `
 			update turnkeeper.calls set state = 'unknown'`,
 	} {
 		t.Run(promise, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			t.Errorf("broken by one: %q", broken)
 		}
 		h.Exec("update turnkeeper.call_starts set worker_id = 'worker-2' where ordinal = 2")
-		if broken := strings.Join(h.broken(false), "; "); broken != "what was started under a grant was started by the one worker that had it" {
+		if broken := strings.Join(h.broken(false), "; "); broken != "all calls of a grant were started by the worker bound to it" {
 			t.Errorf("broken by two: %q", broken)
 		}
 	})

@@ -8,29 +8,29 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A PurgeScope says which messages a purge removes: closed ones that fit all of
+// A PurgeScope selects the messages that a purge deletes: closed ones that match all of
 // its fields.
 type PurgeScope struct {
 	Agent        string        // empty: all
 	Conversation string        // empty: all
-	OlderThan    time.Duration // closed for so long; 0: any
-	Notes        bool          // the notes of Agent too
+	OlderThan    time.Duration // closed for at least this long; 0: any
+	Notes        bool          // delete the notes of Agent too
 	Dry          bool          // count only
-	Undelivered  bool          // those too whose reply is still to be pushed to a webhook
+	Undelivered  bool          // include messages whose reply a webhook has not received yet
 }
 
-// Purged counts what a purge has removed, or would remove.
+// Purged counts what a purge deleted, or would delete.
 type Purged struct {
 	Messages, Turns, Outputs, Notes int
 }
 
-// purgeBatch is how many messages one transaction of a purge removes.
+// purgeBatch is how many messages one transaction of a purge deletes.
 const purgeBatch = 100
 
-// Purge removes closed messages with all that belongs to them, in every table, in
-// batches, each of which is whole or not done. What is open is never touched, nor
-// a reply that is still to be delivered, so that it may run beside workers, and be broken off and repeated. With an error
-// comes what was removed before it.
+// Purge deletes closed messages with everything that belongs to them, in every table, in
+// batches of one transaction each. It never touches open messages, nor, by default,
+// messages with an undelivered reply. So it may run while workers run, and may be
+// interrupted and repeated. On an error, it also returns what it deleted before.
 func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err error) {
 	p := dbsqlc.PurgeParams{Agent: scope.Agent, Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
 	if scope.OlderThan > 0 {

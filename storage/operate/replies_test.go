@@ -28,6 +28,9 @@ func (h *env) uncommitted(d *storagetest.Dispatch) pgx.Tx {
 		h.T.Fatal(err)
 	}
 	turn := d.Record.Turn
+	if _, err := tx.Exec(h.T.Context(), "update turnkeeper.turns set state = 'succeeded', stop_reason = 'none', ended_at = clock_timestamp() where id = $1", turn.ID); err != nil {
+		h.T.Fatal(err)
+	}
 	if _, err := tx.Exec(h.T.Context(), `insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
 		values ($1, $2, $3, $4, 'succeeded', 'said')`, turn.MessageID, turn.ID, turn.Agent, turn.Conversation); err != nil {
 		h.T.Fatal(err)

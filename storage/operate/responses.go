@@ -10,13 +10,13 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Response is a message that came by the Responses API, with what became of it.
+// A Response is a message that was sent by the Responses API, with its outcome.
 type Response struct {
 	Message    turnkeeper.Message
 	Previous   turnkeeper.MessageID // the response that it continues; 0: none was named
 	Background bool
 	Metadata   map[string]string
-	TokenID    int64 // who made it; 0: somebody without a token
+	TokenID    int64 // of the client that sent it; 0: it had no token
 
 	Outcome    turnkeeper.TurnState // of its reply; empty: there is none yet
 	Reply      string
@@ -26,11 +26,11 @@ type Response struct {
 	Usage      turnkeeper.Usage // of all its turns
 }
 
-// AcceptResponse accepts the message of a response, as Accept does a message, with
-// what else is kept of it: Previous, Background, Metadata and TokenID of r, whose
-// Message is not read. A repeat with the same key that is for another conversation,
-// continues another response or has other metadata fails with
-// turnkeeper.ErrKeyConflict; so does the key of a message that is no response.
+// AcceptResponse accepts the message of a response, as Accept does, and stores Previous,
+// Background, Metadata and TokenID of r; it does not read r.Message. A repeat with the
+// same key fails with turnkeeper.ErrKeyConflict if it is for another conversation,
+// continues another response or has other metadata, or if the first message with this
+// key is not a response.
 func (s *Responses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r Response) (_ turnkeeper.MessageID, repeated bool, _ error) {
 	if err := s.inbox.CheckSubmission(m); err != nil {
 		return 0, false, err
@@ -49,8 +49,8 @@ func (s *Responses) AcceptResponse(ctx context.Context, m turnkeeper.Submission,
 	return turnkeeper.MessageID(row.ID), row.Repeated, pg.Translate(err)
 }
 
-// Response reads the response of a message, or fails with ErrNotFound: also for a
-// message that came in another way.
+// Response reads the response of a message, or fails with ErrNotFound, also for a
+// message that was not sent by the Responses API.
 func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Response, error) {
 	row, err := s.db.Q.ResponseByID(ctx, int64(id))
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// tryModelsOf has the models tried at once that a message waits for. It returns the verdict
-// of the message's retry.
+// tryModelsOf makes the models that a message waits for due for a probe. It returns the
+// verdict of the message's retry.
 func (s *Control) tryModelsOf(ctx context.Context, id turnkeeper.MessageID, verdict string) (string, error) {
 	n, err := s.db.Q.TryModelsOfMessage(ctx, int64(id))
 	if err != nil || n == 0 {
@@ -23,19 +23,18 @@ func (s *Control) tryModelsOf(ctx context.Context, id turnkeeper.MessageID, verd
 	return "due_now", pg.Translate(s.db.Q.RingInbox(ctx))
 }
 
-// A FailedScope picks messages that failed for good.
+// A FailedScope selects messages that failed for good.
 type FailedScope struct {
 	Agents     []string  // nil: of all agents
 	ErrorClass string    // of their last turn; empty: any
-	Since      time.Time // they failed then or later; zero: at any time
+	Since      time.Time // when they failed at the earliest; zero: any time
 }
 
-// failedBatch is how many messages are looked up at once.
+// failedBatch is the number of messages that one query returns.
 const failedBatch = 200
 
-// RetryFailed puts the failed messages of a scope into the inbox again, oldest first, each as
-// Retry does. Those that were put there before are left out, so it can be repeated after
-// an error. The messages are those that failed, with what they are retried as.
+// RetryFailed retries the failed messages of a scope, oldest first, each as Retry does. It
+// skips messages that were already retried, so it can be repeated after an error.
 func (s *Control) RetryFailed(ctx context.Context, scope FailedScope) (retried []BulkRetried, err error) {
 	for after := turnkeeper.MessageID(0); ; {
 		rows, err := s.db.Q.FailedMessages(ctx, dbsqlc.FailedMessagesParams{
@@ -60,27 +59,28 @@ func (s *Control) RetryFailed(ctx context.Context, scope FailedScope) (retried [
 	}
 }
 
-// A BulkRetried is a message that RetryFailed put into the inbox again.
+// A BulkRetried is a failed message that RetryFailed retried, and its new message.
 type BulkRetried struct {
 	Message, As turnkeeper.MessageID
 	Agent       string
 	ErrorClass  string
 }
 
-// A Retried says what came of a retry.
+// A Retried is the result of a retry.
 type Retried struct {
-	Message turnkeeper.MessageID // that is handled next: a new one, or the one asked for
-	DueNow  bool                 // it waited for its time, and is due now
-	Repeat  bool                 // it was put into the inbox again before, as Message
+	Message turnkeeper.MessageID // the message that will be handled: a new one, or the given one
+	DueNow  bool                 // the message was waiting for its time, and is due now
+	Repeat  bool                 // the message was retried before, as Message
 }
 
-// Retry tries a message again. One that failed for good is put into the inbox once
-// more as a new message, for a message has one reply and has it; a repeat gives the
-// same new message. One that waits for its time, after a failure or by a budget, is
-// due now. What may have had effects, a degraded or cancelled turn, is tried again
-// only if anyway is set, or if the message was cancelled while it waited; else it is refused with
-// ErrMayRepeatEffects. What cannot be tried again is refused with turnkeeper.ErrWrongState, what would be a
-// new message of a retired agent with turnkeeper.ErrAgentRetired, an unknown message with ErrNotFound.
+// Retry retries a message. A message that failed for good is put into the inbox as a new
+// message, because it already has its one reply; a repeat returns the same new message.
+// A message that waits after a failure or for a budget becomes due now. A message with a
+// degraded or cancelled turn, which may have had effects, is retried only if anyway is
+// set, or if it was cancelled while it waited; otherwise Retry fails with
+// ErrMayRepeatEffects. Retry fails with turnkeeper.ErrWrongState if the message cannot
+// be retried, with turnkeeper.ErrAgentRetired if its agent is retired and would need a
+// new message, and with ErrNotFound if there is no such message.
 func (s *Control) Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (Retried, error) {
 	switch agent, err := s.db.Q.RetiredAgentOf(ctx, int64(id)); {
 	case err == nil:
@@ -132,7 +132,7 @@ func (s *Control) Retry(ctx context.Context, id turnkeeper.MessageID, anyway boo
 	}
 }
 
-// ErrMayRepeatEffects refuses a retry that anyway would allow. It comes with
+// ErrMayRepeatEffects means that Retry needs anyway. Its errors also match
 // turnkeeper.ErrWrongState.
 var ErrMayRepeatEffects = errors.New("effects may happen twice")
 
@@ -142,8 +142,8 @@ func (e *riskyError) Is(target error) bool { return target == ErrMayRepeatEffect
 
 func (e *riskyError) Unwrap() error { return e.error }
 
-// RetriesOf says as which message one was put into the inbox again, and of which one
-// it is the retry; 0: none.
+// RetriesOf returns the message as which a message was retried, and the message of which
+// it is the retry. 0: none.
 func (s *Views) RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error) {
 	rows, err := s.db.Q.RetryOf(ctx, int64(id))
 	for _, r := range rows {

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// SchedulerSettings are what operators changed of the scheduler.
+// SchedulerSettings are the scheduler's state and the settings that operators changed.
 type SchedulerSettings struct {
 	PausedAt      time.Time // zero: not paused
 	PausedReason  string
@@ -23,7 +23,7 @@ type SchedulerSettings struct {
 	HoldReason    string
 }
 
-// SchedulerSettings reads what operators changed of the scheduler.
+// SchedulerSettings reads the scheduler's state and settings.
 func (s *Reports) SchedulerSettings(ctx context.Context) (SchedulerSettings, error) {
 	row, err := s.db.Q.Settings(ctx)
 	return SchedulerSettings{
@@ -33,8 +33,8 @@ func (s *Reports) SchedulerSettings(ctx context.Context) (SchedulerSettings, err
 	}, pg.Translate(err)
 }
 
-// PauseScheduler stops all schedulers of this database from granting; what
-// runs goes on. It lasts until ResumeScheduler.
+// PauseScheduler stops all schedulers of this database from granting turns, until
+// ResumeScheduler. Running turns continue.
 func (s *Control) PauseScheduler(ctx context.Context, reason string) error {
 	return pg.Translate(s.db.Q.Pause(ctx, reason))
 }
@@ -47,9 +47,9 @@ func (s *Control) ResumeScheduler(ctx context.Context) error {
 	return pg.Translate(s.db.Q.RingInbox(ctx))
 }
 
-// EndHold ends a hold-off of the schedulers of this database, and keeps them from beginning
-// one because of what has happened so far. It is safe only if the database has lost no
-// commit, or if no worker runs that had turns before.
+// EndHold ends a hold-off of the schedulers of this database, and prevents a new one for the
+// same cause. It is safe only if the database has lost no commit, or if no worker still runs
+// that had turns before.
 func (s *Control) EndHold(ctx context.Context) error {
 	return pg.Translate(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
@@ -60,8 +60,8 @@ func (s *Control) EndHold(ctx context.Context) error {
 	}))
 }
 
-// SetScheduler changes the scheduler's poll interval and grants a tick while it
-// runs; 0 leaves a value as it is.
+// SetScheduler changes the scheduler's poll interval and grants per tick, also while it
+// runs. 0 leaves a value unchanged.
 func (s *Control) SetScheduler(ctx context.Context, poll time.Duration, maxDispatches int) error {
 	var p *time.Duration
 	var n *int32

@@ -23,23 +23,23 @@ func (s *Views) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
 	}), pg.Translate(err)
 }
 
-// OverrideSchedule changes when a schedule comes due; it lasts over restarts
-// and over changes of the agent's file. An empty cron goes back to the file's.
+// OverrideSchedule replaces the cron expression of a schedule, also across restarts and
+// changes of the agent's file. An empty cron restores the file's.
 func (s *Control) OverrideSchedule(ctx context.Context, agent, name, cron string) error {
 	n, err := s.db.Q.OverrideSchedule(ctx, dbrow.OrNull(cron), agent, name)
 	return s.ringIfChanged(ctx, n, err)
 }
 
-// PauseSchedule stops one schedule, or lets it go on from its next slot. reason is why it is
-// stopped; empty: nobody said.
+// PauseSchedule pauses a schedule, or resumes it from its next slot. reason may be empty.
 func (s *Control) PauseSchedule(ctx context.Context, agent, name string, paused bool, reason string) error {
 	n, err := s.db.Q.PauseSchedule(ctx, paused, s.db.Clean(reason), agent, name)
 	return s.ringIfChanged(ctx, n, err)
 }
 
-// RunSchedule puts the message of a schedule into the inbox now, beside its slots, whether it is
-// paused or not. waiting: a message of the schedule waits already, and is the run. A schedule
-// that does not exist, or that its agent's file has no more, is ErrNotFound.
+// RunSchedule puts the message of a schedule into the inbox now, in addition to its slots, even if
+// the schedule is paused. waiting reports that a message of the schedule already waits; RunSchedule
+// returns that one. It fails with ErrNotFound if there is no such schedule, or if the agent's file
+// no longer has it.
 func (s *Control) RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error) {
 	row, err := s.db.Q.RunSchedule(ctx, agent, name)
 	if err == nil && row.Message == 0 {

@@ -10,12 +10,12 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// sessionPrefix tells what the secret is for to who finds one.
+// sessionPrefix identifies the purpose of a leaked secret.
 const sessionPrefix = "ts_"
 
-// SignIn begins a session of the token with this secret, or fails with ErrNotFound
-// when there is none. The session has a secret of its own, of which only a hash is
-// kept. It ends after lifetime, with its token, and when the token expires.
+// SignIn begins a session of the token with this secret, or fails with ErrNotFound if
+// there is none. It returns the session's own secret, of which only a hash is stored. The
+// session ends after lifetime, or earlier when its token expires or is revoked.
 func (s *TokenStore) SignIn(ctx context.Context, secret string, lifetime time.Duration) (Token, string, error) {
 	token, err := s.FindToken(ctx, secret)
 	if err != nil {
@@ -24,13 +24,13 @@ func (s *TokenStore) SignIn(ctx context.Context, secret string, lifetime time.Du
 	session := sessionPrefix + strings.ToLower(rand.Text()+rand.Text())
 	n, err := s.db.Q.CreateSession(ctx, hashToken(session), lifetime, token.ID)
 	if err == nil && n == 0 {
-		return Token{}, "", turnkeeper.ErrNotFound // it was revoked meanwhile
+		return Token{}, "", turnkeeper.ErrNotFound // the token was just revoked
 	}
 	return token, session, pg.Translate(err)
 }
 
-// FindSession is the token whose session has this secret, or ErrNotFound when the
-// session or the token has ended.
+// FindSession returns the token of the session with this secret. It fails with
+// ErrNotFound if the session or the token has ended.
 func (s *TokenStore) FindSession(ctx context.Context, session string) (Token, error) {
 	row, err := s.db.Q.TokenOfSession(ctx, hashToken(session))
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *TokenStore) FindSession(ctx context.Context, session string) (Token, er
 	return s.used(ctx, tokenOf(row))
 }
 
-// SignOut ends a session. One that there is not is none.
+// SignOut ends a session. An unknown session is not an error.
 func (s *TokenStore) SignOut(ctx context.Context, session string) error {
 	return pg.Translate(s.db.Q.EndSession(ctx, hashToken(session)))
 }

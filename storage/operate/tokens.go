@@ -16,27 +16,27 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Token of the HTTP API, without the secret itself.
+// A Token is a token of the HTTP API, without its secret.
 type Token struct {
 	ID       int64
 	Name     string
 	Scopes   []string
 	Agents   []string      // nil: all
-	Lifetime time.Duration // when it is made; 0: it does not expire
+	Lifetime time.Duration // read by CreateToken only; 0: it does not expire
 
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
 	LastUsedAt time.Time // to the minute; zero: never
 }
 
-// ErrTokenExists refuses a second token of the same name.
+// ErrTokenExists means that there is already a token with this name.
 var ErrTokenExists = errors.New("the name is taken")
 
-// tokenPrefix tells what the secret is for to who finds one.
+// tokenPrefix identifies the purpose of a leaked secret.
 const tokenPrefix = "tk_"
 
-// CreateToken makes a token and returns its secret, of which only a hash is kept.
-// It fails with ErrTokenExists if there is one of this name.
+// CreateToken creates a token and returns its secret, of which only a hash is stored.
+// It fails with ErrTokenExists if there is already one with this name.
 func (s *TokenStore) CreateToken(ctx context.Context, t Token) (Token, string, error) {
 	secret := tokenPrefix + strings.ToLower(rand.Text()+rand.Text())
 	row, err := s.db.Q.CreateToken(ctx, dbsqlc.CreateTokenParams{
@@ -54,7 +54,7 @@ func (s *TokenStore) Tokens(ctx context.Context) ([]Token, error) {
 	return dbrow.Map(rows, tokenOf), pg.Translate(err)
 }
 
-// RevokeToken removes a token, or fails with ErrNotFound.
+// RevokeToken deletes a token, or fails with ErrNotFound.
 func (s *TokenStore) RevokeToken(ctx context.Context, name string) error {
 	n, err := s.db.Q.RevokeToken(ctx, name)
 	if err == nil && n == 0 {
@@ -63,8 +63,8 @@ func (s *TokenStore) RevokeToken(ctx context.Context, name string) error {
 	return pg.Translate(err)
 }
 
-// FindToken is the token with this secret, or ErrNotFound when there is none or
-// it has expired. That it was used is noted.
+// FindToken returns the token with this secret, and records that it was used. It fails
+// with ErrNotFound if there is none or it has expired.
 func (s *TokenStore) FindToken(ctx context.Context, secret string) (Token, error) {
 	row, err := s.db.Q.TokenByHash(ctx, hashToken(secret))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *TokenStore) FindToken(ctx context.Context, secret string) (Token, error
 	return s.used(ctx, tokenOf(row))
 }
 
-// used notes that a token was used, once a minute.
+// used records the use of a token, at most once a minute.
 func (s *TokenStore) used(ctx context.Context, t Token) (_ Token, err error) {
 	if time.Since(t.LastUsedAt) > time.Minute {
 		err = s.db.Q.NoteTokenUse(ctx, t.ID)
@@ -81,7 +81,7 @@ func (s *TokenStore) used(ctx context.Context, t Token) (_ Token, err error) {
 	return t, pg.Translate(err)
 }
 
-// AnyToken says whether there is a token that has not expired.
+// AnyToken reports whether there is a token that has not expired.
 func (s *TokenStore) AnyToken(ctx context.Context) (bool, error) {
 	there, err := s.db.Q.AnyToken(ctx)
 	return there, pg.Translate(err)

@@ -21,24 +21,24 @@ func (s *Views) awaitedOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeep
 	}), pg.Translate(err)
 }
 
-// shownSubAgents bounds a list of sub-agents.
+// shownSubAgents is the maximum length of a list of sub-agents.
 const shownSubAgents = 1000
 
-// A Tree is a turn and all that work for it, at whatever depth.
+// A Tree is a turn and all its sub-agents, at any depth.
 type Tree struct {
-	Lineage    turnkeeper.Lineage // of the turn that was asked for
+	Lineage    turnkeeper.Lineage // of the requested turn
 	Root       turnkeeper.TurnID
 	Agent      string               // of the root
-	State      turnkeeper.TurnState // of the root; empty: its records are gone
+	State      turnkeeper.TurnState // of the root; empty: its records were purged
 	Limits     turnkeeper.TreeLimits
 	Usage      turnkeeper.Usage // of the root and the newest turn of each sub-agent
-	UsedTokens int64            // of the budget, where there is one
+	UsedTokens int64            // of the tree's budget, if it has one
 	UsedCalls  int64
 	SubAgents  []turnkeeper.SubAgent // in the order they were spawned, at most 1000
 }
 
-// treeOf is the tree that a turn is in; nil: it works for nobody, and nobody works
-// for it.
+// treeOf reads the tree of a turn, or returns nil if the turn is not a sub-agent's and has
+// no sub-agents.
 func (s *Views) treeOf(ctx context.Context, turn turnkeeper.Turn) (*Tree, error) {
 	lineage, err := dbrow.Lineage(ctx, s.db.Q, turn.MessageID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A TurnView is a turn with everything an operator asks about it.
+// A TurnView is a turn with all its details.
 type TurnView struct {
 	Turn       turnkeeper.Turn
 	Message    turnkeeper.WaitingMessage
@@ -21,8 +21,8 @@ type TurnView struct {
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output // without their content
 	Awaited    []turnkeeper.AwaitedCall
-	Cancel     *Cancellation // nil: nobody asked for one
-	Tree       *Tree         // of agents, that the turn is in; nil: it works for nobody, and nobody for it
+	Cancel     *Cancellation // nil: not requested
+	Tree       *Tree         // of sub-agents; nil: the turn is not a sub-agent's and has none
 }
 
 // Turns lists turns, newest first.
@@ -35,7 +35,8 @@ func (s *Views) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
 	return turns, s.withHolders(ctx, turns)
 }
 
-// LatestTurn is the id of an agent's newest turn, or ErrNotFound. Of all agents where the name is empty.
+// LatestTurn returns the id of the newest turn of an agent, or of all agents if agent is empty. It fails with
+// ErrNotFound if there is none.
 func (s *Views) LatestTurn(ctx context.Context, agent string) (turnkeeper.TurnID, error) {
 	id, err := s.db.Q.LatestTurn(ctx, agent)
 	return turnkeeper.TurnID(id), pg.Translate(err)
@@ -51,7 +52,7 @@ func (s *Views) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkee
 	return turns, s.withHolders(ctx, turns)
 }
 
-// ViewTurn reads a turn whole, or fails with ErrNotFound.
+// ViewTurn reads a turn with all its details, or fails with ErrNotFound.
 func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, error) {
 	row, err := s.db.Q.TurnByID(ctx, int64(id))
 	if err != nil {
@@ -124,20 +125,19 @@ func (s *Views) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeepe
 	return dbrow.Rounds(answers, calls), pg.Translate(err)
 }
 
-// Events reads a turn's stream after a number, in order, at most limit.
+// Events reads the events of a turn after a number, in order, at most limit or 10,000.
 func (s *Views) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
 	rows, err := s.db.Q.EventsAfter(ctx, int64(turn), after, int32(min(limit, 10_000))) //nolint:gosec // bounded
 	return dbrow.Map(rows, dbrow.Event), pg.Translate(err)
 }
 
-// AgentOfTurn is the name of the agent whose turn it is, or ErrNotFound.
+// AgentOfTurn returns the agent of a turn, or fails with ErrNotFound.
 func (s *Views) AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error) {
 	agent, err := s.db.Q.AgentOfTurn(ctx, int64(id))
 	return agent, pg.Translate(err)
 }
 
-// Definition is an agent's definition by its hash, as it was recorded, or
-// ErrNotFound.
+// Definition returns an agent's definition by its hash, or fails with ErrNotFound.
 func (s *Views) Definition(ctx context.Context, hash string) ([]byte, error) {
 	content, err := s.db.Q.DefinitionByHash(ctx, hash)
 	return []byte(content), pg.Translate(err)

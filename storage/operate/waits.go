@@ -12,7 +12,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// WaitingMessage is Message, and says what the message waits for while it is open.
+// WaitingMessage is like Message, but also sets Waits: what an open message waits for.
 func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
 	m, err := s.Message(ctx, id)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (tu
 	return found[0], err
 }
 
-// withWaits adds to open messages what they wait for.
+// withWaits sets what open messages wait for.
 func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
 	var ids []int64
 	for _, m := range messages {
@@ -38,7 +38,7 @@ func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.WaitingMess
 	if err != nil {
 		return pg.Translate(err)
 	}
-	house, err := s.db.Q.House(ctx)
+	global, err := s.db.Q.House(ctx)
 	if err != nil {
 		return pg.Translate(err)
 	}
@@ -54,7 +54,7 @@ func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.WaitingMess
 		m := &messages[i]
 		for _, r := range rows {
 			if r.ID == int64(m.ID) {
-				m.Waits = waiter{r, house, down, holders[turnkeeper.TurnID(r.TurnID)].silence}.waits()
+				m.Waits = waiter{r, global, down, holders[turnkeeper.TurnID(r.TurnID)].silence}.waits()
 				m.WaitsFor = waitsForModels(m.Waits)
 			}
 		}
@@ -71,28 +71,29 @@ func waitsForModels(waits []turnkeeper.Wait) (models []string) {
 	return models
 }
 
-// A waiter is what is known of an open message and of all that may hold it up.
+// A waiter is an open message and the state of everything that it may wait for.
 type waiter struct {
 	dbsqlc.WaitsOfMessagesRow
-	house   dbsqlc.HouseRow
+	global  dbsqlc.HouseRow // scheduler and workers
 	down    []turnkeeper.ModelHealth
 	silence *turnkeeper.Silence // of the worker of its lane's open turn
 }
 
-// waits lists what holds the message up: first what is its own, then what is everybody's.
+// waits lists what the message waits for: first its own reasons, then those that concern all
+// messages.
 func (w waiter) waits() (all []turnkeeper.Wait) {
 	if w.State == string(turnkeeper.MessageRunning) {
 		if turnkeeper.TurnState(w.TurnState) == turnkeeper.TurnRunning {
 			return w.running()
 		}
-		all = w.put()
+		all = w.suspended()
 	} else {
 		all = w.inLane()
 	}
 	if turnkeeper.TurnState(w.TurnState) == turnkeeper.TurnWaiting && w.State == string(turnkeeper.MessageRunning) {
 		return all
 	}
-	all = append(all, w.inHouse(len(all) == 0)...)
+	all = append(all, w.globalWaits(len(all) == 0)...)
 	all = append(all, w.models()...)
 	if len(all) == 0 {
 		all = []turnkeeper.Wait{{Reason: turnkeeper.WaitTick}}
@@ -100,11 +101,11 @@ func (w waiter) waits() (all []turnkeeper.Wait) {
 	return all
 }
 
-// running is what a message waits for whose turn has a worker.
+// running returns what a message waits for if its turn is running.
 func (w waiter) running() []turnkeeper.Wait {
 	turn := w.turn()
 	switch {
-	case w.silence != nil: // and whatever keeps another worker from it
+	case w.silence != nil: // and for what keeps another worker from taking over
 		turn.Reason, turn.Silent, turn.Stopped, turn.Until = turnkeeper.WaitSilent, w.silence.For, w.silence.Stopped, w.silence.Until
 	case turn.Worker == "":
 		turn.Reason = turnkeeper.WaitNotTaken
@@ -114,11 +115,11 @@ func (w waiter) running() []turnkeeper.Wait {
 	if w.silence == nil {
 		return []turnkeeper.Wait{turn}
 	}
-	return append([]turnkeeper.Wait{turn}, w.inHouse(false)...)
+	return append([]turnkeeper.Wait{turn}, w.globalWaits(false)...)
 }
 
-// put is what a message waits for whose turn was put off or waits.
-func (w waiter) put() []turnkeeper.Wait {
+// suspended returns what a message waits for if its turn is queued or waiting.
+func (w waiter) suspended() []turnkeeper.Wait {
 	turn := w.turn()
 	turn.Worker = ""
 	switch {
@@ -135,7 +136,7 @@ func (w waiter) put() []turnkeeper.Wait {
 	return []turnkeeper.Wait{turn}
 }
 
-// turn names the turn that is open in the lane.
+// turn returns a Wait with the open turn of the lane.
 func (w waiter) turn() turnkeeper.Wait {
 	return turnkeeper.Wait{
 		Turn: turnkeeper.TurnID(w.TurnID), State: turnkeeper.TurnState(w.TurnState), Worker: turnkeeper.WorkerID(w.WorkerID),
@@ -143,7 +144,7 @@ func (w waiter) turn() turnkeeper.Wait {
 	}
 }
 
-// inLane is what holds up a message that has no open turn.
+// inLane returns what a message waits for in its lane if it has no open turn.
 func (w waiter) inLane() (all []turnkeeper.Wait) {
 	lane := turnkeeper.Lane(w.Lane)
 	if !w.Known {
@@ -185,14 +186,14 @@ func (w waiter) inLane() (all []turnkeeper.Wait) {
 	return all
 }
 
-// tickLate is how old the newest tick on record is at least where no scheduler runs, unless its polls are
-// further apart: a tick that does nothing is written down once a minute.
+// tickLate is the age of the last recorded tick from which on no scheduler seems to run, unless the poll
+// interval is longer: ticks that do nothing are recorded once a minute.
 const tickLate = 3 * time.Minute
 
-// inHouse is what holds up every message. free says that nothing else holds this one up: only then does
-// it matter that no slot is free.
-func (w waiter) inHouse(free bool) (all []turnkeeper.Wait) {
-	h := w.house
+// globalWaits returns what every message waits for. It mentions busy slots only if free is set: the
+// message waits for nothing else.
+func (w waiter) globalWaits(free bool) (all []turnkeeper.Wait) {
+	h := w.global
 	if h.PausedAt != nil {
 		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: *h.PausedAt, Why: h.PausedReason})
 	}
@@ -210,7 +211,7 @@ func (w waiter) inHouse(free bool) (all []turnkeeper.Wait) {
 	return all
 }
 
-// models are those of the agent, where none can be asked.
+// models returns the models of the agent if all of them are down.
 func (w waiter) models() (all []turnkeeper.Wait) {
 	if !w.ModelsDown {
 		return nil
@@ -228,7 +229,7 @@ func (w waiter) models() (all []turnkeeper.Wait) {
 	return all
 }
 
-// classed is an error behind its class.
+// classed formats an error with its class.
 func classed(class, text string) string {
 	if class == "" || text == "" {
 		return cmp.Or(text, class)
@@ -236,14 +237,14 @@ func classed(class, text string) string {
 	return class + ": " + text
 }
 
-// A holder is the worker that a turn runs on.
+// A holder is the worker that runs a turn.
 type holder struct {
 	worker   turnkeeper.WorkerID
-	silence  *turnkeeper.Silence // nil: it gives signs of life
+	silence  *turnkeeper.Silence // nil: it is not silent
 	underWay *turnkeeper.UnderWay
 }
 
-// holders says of turns that run who runs them and what they do.
+// holders reads which workers run the turns, and what the turns are doing.
 func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.TurnID]holder, error) {
 	rows, err := s.db.Q.Holders(ctx, turns)
 	if err != nil || len(rows) == 0 {
@@ -256,7 +257,7 @@ func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.Turn
 	holders := map[turnkeeper.TurnID]holder{}
 	for _, r := range rows {
 		h := holder{worker: turnkeeper.WorkerID(r.WorkerID)}
-		if h.worker == "" { // nobody has begun
+		if h.worker == "" { // no worker has bound the grant
 			continue
 		}
 		h.underWay = underWay(r)
@@ -277,10 +278,10 @@ func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.Turn
 	return holders, nil
 }
 
-// bytesPerToken is what estimates take for the length of a token.
+// bytesPerToken is the estimated length of a token.
 const bytesPerToken = 4
 
-// underWay is the model call of a turn that runs.
+// underWay returns the model call of a running turn.
 func underWay(r dbsqlc.HoldersRow) *turnkeeper.UnderWay {
 	u := turnkeeper.UnderWay{Round: int(r.InferenceRounds) + 1, Since: r.Since}
 	if r.Round > 0 {
@@ -290,7 +291,7 @@ func underWay(r dbsqlc.HoldersRow) *turnkeeper.UnderWay {
 	return &u
 }
 
-// silenceOf is the silence of a worker by its heartbeat; nil: it gives signs of life, or none is known.
+// silenceOf returns the silence of a worker by its heartbeat, or nil if it is not silent or has no heartbeat.
 func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover time.Duration, leaseUntil time.Time) *turnkeeper.Silence {
 	silent := time.Duration(silentMs) * time.Millisecond
 	if beatAt.IsZero() || stoppedAt == nil && silent <= turnkeeper.SilentAfter {
@@ -303,7 +304,7 @@ func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover 
 	return &turnkeeper.Silence{For: silent, Stopped: stoppedAt != nil, Until: until}
 }
 
-// withHolders adds to running turns who runs them and what they do.
+// withHolders sets the worker of running turns, and what they are doing.
 func (s *Views) withHolders(ctx context.Context, turns []turnkeeper.Turn) error {
 	var ids []int64
 	for _, t := range turns {

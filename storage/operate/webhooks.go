@@ -11,21 +11,21 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// RegisterWebhook has replies that are written from now on delivered to the webhook. One that is
-// there already gets the origin and agents of w.
+// RegisterWebhook stores a webhook, so that replies written from now on are delivered to it. An
+// existing webhook gets the origin and agents of w.
 func (s *WebhookStore) RegisterWebhook(ctx context.Context, w turnkeeper.Webhook) error {
 	return pg.Translate(s.db.Q.RegisterWebhook(ctx, w.Name, w.Origin, w.Agents, w.SubAgents))
 }
 
-// SeeWebhooks notes that a worker has these webhooks in its settings, and returns those that
-// are still there: an operator may have removed one.
+// SeeWebhooks records that a worker has these webhooks in its settings, and returns those that
+// exist: an operator may have removed one.
 func (s *WebhookStore) SeeWebhooks(ctx context.Context, names []string) ([]string, error) {
 	there, err := s.db.Q.SeeWebhooks(ctx, names)
 	return there, pg.Translate(err)
 }
 
-// ClaimDeliveries claims what is due of a webhook, oldest first, for hold: at most limit, and so
-// that at most slots are claimed by all workers together. Each claim is an attempt.
+// ClaimDeliveries claims at most limit due deliveries of a webhook, oldest first, for the time
+// hold. All workers together claim at most slots at a time. Each claim counts as an attempt.
 func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]turnkeeper.DeliveryClaim, error) {
 	rows, err := s.db.Q.ClaimDeliveries(ctx, dbsqlc.ClaimDeliveriesParams{
 		Webhook: webhook, Worker: string(worker), Slots: int32(slots), MaxRows: int32(limit), Hold: hold, //nolint:gosec // settings bound them
@@ -38,7 +38,7 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 	for _, r := range rows {
 		reply, there := replies[r.ReplyID]
 		if !there {
-			continue // it was purged meanwhile
+			continue // just purged
 		}
 		claims = append(claims, turnkeeper.DeliveryClaim{
 			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply,
@@ -47,8 +47,8 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 	return claims, err
 }
 
-// repliesOf are the replies of claims, by their ids. Without them nothing may be sent: a
-// reply has the same body at every attempt.
+// repliesOf reads the replies of claims, by id. If that fails nothing may be sent, because every
+// attempt must send the same body.
 func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]turnkeeper.Reply, error) {
 	replies := map[int64]turnkeeper.Reply{}
 	ids := dbrow.Map(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
@@ -65,8 +65,8 @@ func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeli
 	return replies, err
 }
 
-// EndDelivery notes what became of an attempt. held is false where the claim had run out and
-// somebody else has it, or the delivery is gone: then nothing is noted.
+// EndDelivery records the result of an attempt. held is false, and nothing is recorded, if the
+// claim expired and another worker has claimed the delivery, or if the delivery was deleted.
 func (s *WebhookStore) EndDelivery(ctx context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) (held bool, err error) {
 	p := dbsqlc.EndDeliveryParams{
 		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ReplyID: int64(c.Reply.ID), Webhook: c.Webhook, Claim: c.Claim,
@@ -81,7 +81,8 @@ func (s *WebhookStore) EndDelivery(ctx context.Context, c turnkeeper.DeliveryCla
 	return n > 0, pg.Translate(err)
 }
 
-// NextDelivery is how long nothing of a webhook will be due. ok: something is pending.
+// NextDelivery returns the time until a delivery of the webhook is due. ok reports whether any is
+// pending.
 func (s *WebhookStore) NextDelivery(ctx context.Context, webhook string) (wait time.Duration, ok bool, err error) {
 	seconds, err := s.db.Q.NextDelivery(ctx, webhook)
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
@@ -90,21 +91,21 @@ func (s *WebhookStore) NextDelivery(ctx context.Context, webhook string) (wait t
 	return time.Duration(seconds * float64(time.Second)), err == nil, err
 }
 
-// A WebhookView is a webhook and what is under way to it. Counts go to 100,000.
+// A WebhookView is a webhook with the counts of its deliveries, each up to 100,000.
 type WebhookView struct {
 	turnkeeper.Webhook
-	Pending int           // Sending included
-	Sending int           // attempts under way
+	Pending int           // including Sending
+	Sending int           // attempts in progress
 	Dead    int           // given up
-	Oldest  time.Duration // age of the oldest that is pending; 0: none is
+	Oldest  time.Duration // age of the oldest pending delivery; 0: none
 	Now     time.Time     // by the database's clock
 }
 
-// unseen is the silence of all workers after which nobody delivers for a webhook: they speak of
-// it each ten seconds.
+// unseen is the time after which a webhook that no worker has reported counts as not served.
+// Workers report their webhooks every ten seconds.
 const unseen = 35 * time.Second
 
-// Served says that a worker delivers for the webhook.
+// Served reports whether a worker delivers to the webhook.
 func (v WebhookView) Served() bool { return v.Now.Sub(v.SeenAt) < unseen }
 
 // Webhooks lists webhooks by name.
@@ -113,7 +114,7 @@ func (s *WebhookStore) Webhooks(ctx context.Context) ([]WebhookView, error) {
 	return dbrow.Map(rows, webhookOf), pg.Translate(err)
 }
 
-// Webhook is one webhook, or ErrNotFound.
+// Webhook reads one webhook, or fails with ErrNotFound.
 func (s *WebhookStore) Webhook(ctx context.Context, name string) (WebhookView, error) {
 	rows, err := s.db.Q.ListWebhooks(ctx, name)
 	if err == nil && (name == "" || len(rows) == 0) {
@@ -125,7 +126,7 @@ func (s *WebhookStore) Webhook(ctx context.Context, name string) (WebhookView, e
 	return webhookOf(rows[0]), nil
 }
 
-// Deliveries lists the deliveries of a webhook, of the newest reply first.
+// Deliveries lists the deliveries of a webhook, newest reply first.
 func (s *WebhookStore) Deliveries(ctx context.Context, webhook string, p Page) ([]turnkeeper.Delivery, error) {
 	rows, err := s.db.Q.ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
 		Webhook: webhook, State: p.State, Agent: p.Agent, Before: p.Cursor, MaxRows: p.limit(),
@@ -133,9 +134,9 @@ func (s *WebhookStore) Deliveries(ctx context.Context, webhook string, p Page) (
 	return dbrow.Map(rows, deliveryOf), pg.Translate(err)
 }
 
-// Redeliver has a reply delivered to a webhook, once more or, where it was written before there
-// was the webhook, at all. It fails with ErrNotFound where there is no such reply or webhook;
-// done is false while an attempt is under way.
+// Redeliver makes a reply due for delivery to a webhook, again or, if the webhook is newer than the
+// reply, for the first time. It fails with ErrNotFound if there is no such reply or webhook. done
+// is false if an attempt is in progress.
 func (s *WebhookStore) Redeliver(ctx context.Context, webhook string, id turnkeeper.ReplyID) (done bool, err error) {
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return false, err
@@ -147,7 +148,7 @@ func (s *WebhookStore) Redeliver(ctx context.Context, webhook string, id turnkee
 	return n > 0, pg.Translate(err)
 }
 
-// RedeliverDead has all deliveries of a webhook that were given up tried again.
+// RedeliverDead makes all deliveries of a webhook that were given up due again.
 func (s *WebhookStore) RedeliverDead(ctx context.Context, webhook string) (int, error) {
 	if _, err := s.Webhook(ctx, webhook); err != nil {
 		return 0, err
@@ -156,25 +157,25 @@ func (s *WebhookStore) RedeliverDead(ctx context.Context, webhook string) (int, 
 	return int(n), pg.Translate(err)
 }
 
-// PauseWebhook stops deliveries to a webhook; its replies are kept for it. It fails with
-// ErrNotFound.
+// PauseWebhook pauses deliveries to a webhook; they stay pending. It fails with ErrNotFound for an
+// unknown webhook.
 func (s *WebhookStore) PauseWebhook(ctx context.Context, name, reason string) error {
 	return found(s.db.Q.PauseWebhook(ctx, reason, name))
 }
 
-// ResumeWebhook goes on with them, and what was tried before begins afresh.
+// ResumeWebhook resumes deliveries. Pending ones start again with their first attempt.
 func (s *WebhookStore) ResumeWebhook(ctx context.Context, name string) error {
 	return found(s.db.Q.ResumeWebhook(ctx, name))
 }
 
-// ErrWebhookServed refuses to remove a webhook that a worker has in its settings.
-var ErrWebhookServed = errors.New("a worker delivers for the webhook")
+// ErrWebhookServed means that a worker still has the webhook in its settings.
+var ErrWebhookServed = errors.New("a worker still delivers to the webhook")
 
-// deliveryBatch bounds the rows that one statement removes.
+// deliveryBatch is the maximum number of rows that one statement deletes.
 const deliveryBatch = 1000
 
-// RemoveWebhook forgets a webhook and its deliveries. It fails with ErrNotFound, and with
-// ErrWebhookServed.
+// RemoveWebhook deletes a webhook and its deliveries. It fails with ErrNotFound for an unknown
+// webhook, and with ErrWebhookServed while a worker has it in its settings.
 func (s *WebhookStore) RemoveWebhook(ctx context.Context, name string) error {
 	if _, err := s.Webhook(ctx, name); err != nil {
 		return err
@@ -198,11 +199,11 @@ func (s *WebhookStore) removeDeliveries(ctx context.Context) error {
 	}
 }
 
-// longestWait is above every wait for an attempt.
+// longestWait is longer than every pause before an attempt.
 const longestWait = 9 * time.Hour
 
-// SweepDeliveries removes deliveries whose webhook was removed while their turn ended, and
-// mends waits that a clock set back has made endless.
+// SweepDeliveries deletes deliveries whose webhook was removed while their turn ended, and
+// shortens pauses that became too long because the clock was set back.
 func (s *WebhookStore) SweepDeliveries(ctx context.Context) error {
 	if _, err := s.db.Q.MendDeliveries(ctx, longestWait); err != nil {
 		return pg.Translate(err)

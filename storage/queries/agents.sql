@@ -40,7 +40,7 @@ update turnkeeper.agents set retired_at = coalesce(retired_at, clock_timestamp()
 update turnkeeper.agents set retired_at = null where name = @agent;
 
 -- name: SkipMissedSlots :exec
--- The schedules of a retired agent go on from their next slots.
+-- Makes the schedules of a restored agent continue with their next slots.
 update turnkeeper.schedules s set next_due = null
 from turnkeeper.agents a where s.agent = @agent and s.active and a.name = s.agent and a.retired_at is not null;
 
@@ -48,7 +48,7 @@ from turnkeeper.agents a where s.agent = @agent and s.active and a.name = s.agen
 select id from turnkeeper.messages where state = 'waiting' and agent = @agent and id > @after order by id limit @max_rows;
 
 -- name: RetiredAgentOf :one
--- The retired agent of a message that is closed, or no row.
+-- The agent of a closed message if it is retired, else no row.
 select a.name from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
 where m.id = @message and m.closed_at is not null and a.retired_at is not null
   and not exists (select from turnkeeper.retries r where r.message_id = m.id);
@@ -57,5 +57,5 @@ where m.id = @message and m.closed_at is not null and a.retired_at is not null
 update turnkeeper.leases set not_before = null where agent = @agent and not_before is not null;
 
 -- name: EndDeferrals :exec
--- Turns that a budget put off are looked at again: the agent may have another now.
+-- Makes turns that a budget deferred due: the agent may have another budget now.
 update turnkeeper.turns set due_at = null where agent = @agent and state = 'queued' and error_class = 'budget' and due_at is not null;

@@ -1,5 +1,5 @@
 -- name: DaySpend :many
--- What agents with a budget have spent of the day, and which of their turns a budget puts off.
+-- The spend of agents with a budget on the current day, and the number of their turns that it defers.
 select a.name, d.content as definition, coalesce(s.tokens, 0)::bigint as tokens, coalesce(s.calls, 0)::bigint as calls,
     coalesce(p.turns, 0)::bigint as put_off,
     coalesce(p.until, (date_trunc('day', statement_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC')::timestamptz as until
@@ -12,8 +12,8 @@ where s.scope is not null or p.turns > 0
 order by a.name;
 
 -- name: LongWaits :many
--- For each agent the message that has waited longest, of the 10,000 oldest that have been due for too long.
--- A turn that is queued counts as a message that waits.
+-- For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long.
+-- A queued turn counts as a waiting message.
 with waiting as (
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
      where m.state = 'waiting' and m.due_at < statement_timestamp() - @due_for::interval
@@ -28,8 +28,8 @@ with waiting as (
 select h.agent, h.id as message_id, h.due_at::timestamptz as due_at, h.messages from heads h order by h.due_at, h.agent;
 
 -- name: LossyTurns :many
--- Those of the newest 5,000 turns that lost their workers again and again, or lost one and are open; newest first. With the calls
--- that may have been running: what was started and has no result, or was planned and read only.
+-- Those of the newest 5,000 turns that lost several workers, or lost one and are open or were given up; newest first. With the
+-- calls that may have been running: started ones without a result, and planned ones without an effect.
 select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.error_class, '')::text as error_class,
     coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = t.id
         and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'

@@ -3,7 +3,7 @@ select turnkeeper.detach_calls(@turn::bigint, @rounds::integer[], @ordinals::int
     @limits::interval[], @wait::interval);
 
 -- name: Arrivals :many
--- Results that have arrived for a turn and are not in its journal yet.
+-- The results that have arrived for a turn and are not in its journal yet.
 select a.round, a.ordinal, a.nonce, a.state::text as state, a.preview, coalesce(a.duration_ms, 0)::bigint as duration_ms, coalesce(a.output_id, '')::text as output_id,
     exists (select from turnkeeper.spawned_calls s where (s.turn_id, s.round, s.ordinal) = (a.turn_id, a.round, a.ordinal))::boolean as spawned
 from turnkeeper.awaited_calls a
@@ -11,8 +11,8 @@ where a.turn_id = @turn_id and a.arrived_at is not null and a.closed_at is null
 order by a.arrived_at, a.round, a.ordinal;
 
 -- name: ClaimCall :one
--- Takes a detached call for one run. A claim whose answer was lost finds itself.
--- A worker that lacks the tool leaves it to others.
+-- Claims a detached call for one run, if the worker has its tool. A repeat after a
+-- lost answer returns the existing claim.
 with claimed as (
     update turnkeeper.detached_calls d set claim = @claim::text, worker_id = @worker::text,
         claimed_at = coalesce(d.claimed_at, clock_timestamp()),
@@ -31,12 +31,12 @@ join turnkeeper.turns t on t.id = claimed.turn_id
 join turnkeeper.messages m on m.id = t.message_id;
 
 -- name: CallIsOpen :one
--- Whether an attempt of a detached call still waits for a worker.
+-- Whether an attempt of a detached call waits for a worker.
 select exists (select from turnkeeper.detached_calls where turn_id = @turn_id and round = @round and ordinal = @ordinal
     and attempt = @attempt and claim is null and ended_at is null)::boolean as open;
 
 -- name: ClaimsHeld :many
--- Those of the claims that still stand.
+-- Those of the claims that are still valid.
 select claim::text from turnkeeper.detached_calls where claim = any(@claims::text[]) and ended_at is null;
 
 -- name: EndDetached :exec
@@ -44,7 +44,7 @@ select turnkeeper.end_detached(@turn::bigint, @round::integer, @ordinal::integer
     @state::text, @preview::text, @duration::bigint, @output::text);
 
 -- name: ClaimDelivered :one
--- Whether a claim has brought the result of its call.
+-- Whether the result of the call was delivered under the claim.
 select exists (select from turnkeeper.detached_calls where turn_id = @turn_id and round = @round and ordinal = @ordinal
     and claim = @claim::text and delivered)::boolean as delivered;
 
@@ -53,13 +53,13 @@ select turnkeeper.run_detached_again(@turn::bigint, @round::integer, @ordinal::i
     @nonce::text, @lost::boolean, @wait::interval);
 
 -- name: GiveUpClaims :execrows
--- Calls that this worker claimed and does not run.
+-- Marks calls that this worker claimed and does not run as lost.
 update turnkeeper.detached_calls set lost_at = clock_timestamp()
 where worker_id = @worker::text and claim is not null and ended_at is null and lost_at is null
   and claimed_at <= statement_timestamp() - @older::interval and claim <> all(@running::text[]);
 
 -- name: GiveBackCallJobs :execrows
--- Jobs of detached calls that River gave to this worker and that did not arrive.
+-- Makes jobs of detached calls available again that this worker fetched but never got.
 update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
 where j.state = 'running' and left(j.queue, 9) = 'detached_'
   and j.attempted_by[array_upper(j.attempted_by, 1)] = @worker::text
@@ -67,16 +67,16 @@ where j.state = 'running' and left(j.queue, 9) = 'detached_'
   and j.id <> all(@working::bigint[]);
 
 -- name: LostCalls :many
--- Detached calls without a hope: runs of workers that are silent or that gave them
--- up, runs that outlast their time, and calls that nobody took: their job is gone, is
--- with a worker that is silent, or has waited for as long as it may.
+-- Detached calls that will have no result by themselves: runs of workers that are silent
+-- or gave them up, runs past their deadline, and unclaimed calls whose job is missing,
+-- was fetched by a silent worker, or has waited until its deadline.
 with looked_at as (
     (select w.* from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
        and w.look_at <= statement_timestamp() order by w.look_at limit @max_rows)
-    union all -- a look put off to a future that is no more
+    union all -- look_at was set before the clock was set back
     (select w.* from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
        and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit @max_rows)
-), fetched as materialized ( -- few: never to be looked for from the many that wait
+), fetched as materialized ( -- few rows, read first because many calls may wait
     select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
     where r.state = 'running' and left(r.queue, 9) = 'detached_'
 ), lost as (
@@ -114,8 +114,8 @@ limit @max_rows
 for update of t, d skip locked;
 
 -- name: LookAgainAtCalls :exec
--- Calls that wait for a worker, that LostCalls has looked at, and whose job is there
--- are looked at again later. By ctid, so that no plan reads them all.
+-- Sets the next look_at of unclaimed calls that LostCalls has checked and whose job
+-- exists. By ctid, so that no plan reads all of them.
 update turnkeeper.detached_calls set look_at = least(clock_timestamp() + interval '10 minutes', greatest(deadline, clock_timestamp() + interval '1 second'))
 where claim is null and ended_at is null
   and ctid = any(array(select looked_at.ctid from (
@@ -127,7 +127,7 @@ where claim is null and ended_at is null
 ) looked_at));
 
 -- name: SettleArrivedCalls :exec
--- What has arrived for a turn that is closed without its worker.
+-- Writes the results that have arrived for a turn that is closed without its worker.
 update turnkeeper.calls c set state = a.state, preview = a.preview, duration_ms = a.duration_ms,
     ended_at = greatest(clock_timestamp(), c.started_at)
 from turnkeeper.awaited_calls a

@@ -24,7 +24,7 @@ order by m.id desc limit @max_rows;
 select id, state from turnkeeper.turns where id = any(@ids::bigint[]);
 
 -- name: LastOfMessages :one
--- The id of the last message that FindMessages looked at, where it did not look at all; 0: it did.
+-- The id of the last message that FindMessages read, or 0 if it read all.
 select coalesce((select p.id from (
     (select id from turnkeeper.messages
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
@@ -38,8 +38,8 @@ select coalesce((select p.id from (
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 
 -- name: MessagesWithWords :many
--- The ids of messages with the words, in no order: of closed ones by an index, of those that are handled, and of 10,000 that
--- wait. One more than can be sorted says that the words are common.
+-- The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones 10,000.
+-- One more row than the caller sorts means that the words are common.
 (select m.id from turnkeeper.messages m
  where m.closed_at is not null and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words::text)
  limit @most::integer)
@@ -52,8 +52,8 @@ union all
    and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most);
 
 -- name: MessageNear :one
--- The id of about the first message that was accepted at a time or after it: ids are in the order of acceptance, but where the
--- clock was set back.
+-- Roughly the id of the first message that was accepted at or after a time, by binary search: ids are in the order of
+-- acceptance except where the clock was set back.
 with recursive half (low, high) as (
     select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.messages
     union all
@@ -64,7 +64,7 @@ with recursive half (low, high) as (
 select low::bigint from half where low >= high;
 
 -- name: FindTurns :many
--- As FindMessages. The words are those of the turn's message.
+-- Like FindMessages, with the words of the turn's message.
 select t.* from (
     (select * from turnkeeper.turns
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
@@ -76,7 +76,7 @@ select t.* from (
      where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
      order by id desc limit @most)
     union all
-    -- (+ 0: the ids are few, and not to be found by reading all below another)
+    -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
     select * from turnkeeper.turns where @source = 'ids' and message_id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
 ) t
 where (@agent = '' or t.agent = @agent) and (@conversation = '' or t.conversation = @conversation) and (@state::text = '' or t.state = @state)
@@ -113,7 +113,7 @@ select low::bigint from half where low >= high;
 select * from turnkeeper.replies where message_id = any(@messages::bigint[]);
 
 -- name: CallsSoFar :many
--- The calls of turns, as a reply tells them.
+-- The calls of turns, in the form of replies.calls.
 select t.id, turnkeeper.reply_calls(t.id)::jsonb as calls from turnkeeper.turns t where t.id = any(@turns::bigint[]);
 
 -- name: RunSchedule :one

@@ -1,6 +1,6 @@
 -- name: DownModels :many
--- The models that are down. One is tried by a turn for as long as that turn's grant has a lease. A mark from the
--- future is of a clock that was set back since.
+-- The models that are down. A turn probes one as long as its grant has a lease. A down_since in the future was written
+-- before the clock was set back.
 select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as until, h.failures, h.error_class, h.error,
     coalesce(l.grant_id::text, '')::text as probe, coalesce(l.turn_id, 0)::bigint as probe_turn,
     (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due
@@ -10,12 +10,12 @@ where h.down_since is not null
 order by h.model;
 
 -- name: Chains :many
--- The agents that ask one of the models.
+-- The agents that use one of the models.
 select name, models, turnkeeper.chain_down(models)::boolean as down from turnkeeper.agents
 where models && @models::text[] order by name;
 
 -- name: OverdueMessages :many
--- Heads of free lanes of agents whose models are all down, which have waited for as long as they may: a turn ends each.
+-- Heads of free lanes of agents whose models are all down that have waited longer than give_up_after. A turn ends each.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
 from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
@@ -63,7 +63,7 @@ where m.id = @message and m.state in ('waiting', 'running') and h.model = any(a.
 update turnkeeper.model_health set until = statement_timestamp() where down_since is not null;
 
 -- name: ListModels :many
--- The models that agents ask, and those that were ever down. Whether one has answered is looked up in the newest 1,000 rounds.
+-- The models that agents use, and those that were ever down. Whether one has answered is read from the newest 1,000 rounds.
 with answered as (
     select distinct r.request ->> 'provider' || '/' || (r.request ->> 'model') as model
     from (select request from turnkeeper.rounds order by turn_id desc, round desc limit 1000) r
@@ -82,7 +82,7 @@ order by n.model;
 select name, models from turnkeeper.agents where name = any(@names::text[]) and turnkeeper.chain_down(models);
 
 -- name: FailedMessages :many
--- Messages that failed for good and were not put into the inbox again, oldest first.
+-- Messages that failed for good and were not retried, oldest first.
 select m.id, m.agent, coalesce(t.error_class, '')::text as error_class
 from turnkeeper.messages m
 join turnkeeper.turns t on t.id = m.turn_id

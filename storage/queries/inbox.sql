@@ -17,10 +17,10 @@ order by m.id desc limit @max_rows;
 select * from turnkeeper.replies where message_id = @message_id;
 
 -- name: ListReplies :many
--- In order, and without passing over one that is still being committed.
+-- In order, and without skipping replies that are not committed yet.
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
     outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
-    coalesce(stop_reason, '')::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
+    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
 from turnkeeper.replies_after(@after::bigint, @max_rows::integer, @agent::text, @top_only::boolean);
 
 -- name: ListRepliesNewestFirst :many
@@ -32,6 +32,6 @@ order by id desc limit @max_rows;
 select * from turnkeeper.replies where id = any(@ids::bigint[]);
 
 -- name: WrittenHere :one
--- Whether the message was written by this very transaction, or found.
+-- Whether this transaction inserted the message.
 select (m.xmin = pg_current_xact_id()::xid)::boolean as written
 from turnkeeper.messages m where m.agent = @agent and m.idempotency_key = @key;

@@ -19,8 +19,8 @@ where t.id = @id;
 select * from turnkeeper.turns where message_id = @message_id order by attempt;
 
 -- name: GrantsOfTurn :many
--- Who held a grant is on record when it has ended, if it was written under. Where it
--- was not, the queue knows who fetched the job, for as long as it keeps that.
+-- The log names the worker of an ended grant if it was bound. If not, taken_by is the
+-- worker that fetched the job, as long as River keeps its row.
 select sqlc.embed(g), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.lease_log g
 left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
@@ -46,8 +46,8 @@ select sqlc.embed(s), (a.retired_at is not null)::boolean as agent_retired
 from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name;
 
 -- name: OverrideSchedule :execrows
--- One that was switched off by its error is active again; one that left its
--- file is not.
+-- Reactivates a schedule that was disabled by its error, but not one that its file no
+-- longer has.
 update turnkeeper.schedules set cron_override = sqlc.narg(cron), next_due = null,
     active = active or last_error is not null, last_error = null
 where agent = @agent and name = @name;
@@ -66,9 +66,9 @@ where turn_id = @turn_id and seq > @after::bigint order by seq limit @max_rows;
 select * from turnkeeper.outputs where id = @id;
 
 -- name: ReadOutput :one
--- Characters of a stored text, or of what stands for binary content. Of a text in
--- chunks only those are read that hold them. (substr counts from 1, and takes a
--- start before that.)
+-- Characters of a stored text, or of the description of binary content. Of a chunked
+-- text, it reads only the chunks that contain them. (substr counts from 1, and accepts
+-- a smaller start.)
 select (case when o.chunked and o.bytes is null then coalesce((
         select string_agg(substr(c.content, (p.first_char - c.first_char + 1)::integer, p.take), '' order by c.first_char)
         from turnkeeper.output_chunks c
@@ -106,20 +106,20 @@ select current_setting('server_version')::text as version, current_setting('fsyn
 select agent from turnkeeper.turns where id = @id;
 
 -- name: GrantBefore :one
--- The grant of a turn before another.
+-- The grant of a turn before the given one.
 select b.* from turnkeeper.lease_log b
 join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = @grant_id
 where b.turn_id = @turn_id and b.id < g.id order by b.id desc limit 1;
 
 -- name: HandedOnSince :one
--- Since when a turn is handed from worker to worker, with nothing else between; 1970:
--- it was not handed back last.
+-- When the current series of hand-backs of a turn began, with no other end of a dispatch
+-- in between; 1970: its last dispatch was not handed back.
 select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.lease_log b
 where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.lease_log o
     where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back');
 
 -- name: WaitsOfMessages :many
--- What can keep each of some open messages from its reply, but for what keeps all of them: see House.
+-- What each of some open messages may wait for, except what all messages wait for: see House.
 select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
     (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
     (a.name is not null)::boolean as known,
@@ -147,7 +147,7 @@ left join lateral (
 where m.id = any(@ids::bigint[]) and m.state in ('waiting', 'running');
 
 -- name: House :one
--- What keeps every message from its turn.
+-- What all messages wait for: state of the scheduler and of workers.
 select paused_at, coalesce(paused_reason, '')::text as paused_reason,
     hold_until, coalesce(hold_reason, '')::text as hold_reason,
     last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
@@ -157,8 +157,8 @@ from turnkeeper.settings, (
 ) w;
 
 -- name: Holders :many
--- The workers that turns run on, with what they do at the moment. What is streamed is what came since the newest start of a
--- round that has no answer, in bytes.
+-- The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of an
+-- unanswered round.
 select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
@@ -177,6 +177,6 @@ left join lateral (
 where t.id = any(@ids::bigint[]) and t.state = 'running';
 
 -- name: OpenCalls :many
--- The calls of turns that are not answered.
+-- The unanswered calls of turns.
 select turn_id, round, ordinal, name, state, started_at from turnkeeper.calls
 where turn_id = any(@ids::bigint[]) and state in ('planned', 'started', 'running') order by turn_id, round, ordinal;

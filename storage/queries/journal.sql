@@ -1,9 +1,8 @@
 -- name: Step :exec
--- One write to a turn's journal. It locks the turn's row and refuses whoever
--- does not hold the newest grant, and every worker but the one that the grant is
--- bound to (see BindGrant); no time is in the condition. expected is the number
--- of writes that this one builds on. write_id is how a writer whose commit was
--- not answered finds out that it went through: see ReadBack.
+-- The fence of a write to a turn's journal. It locks the turn's row and fails unless
+-- the caller has the newest grant and is the worker bound to it (see BindGrant). The
+-- condition contains no time. expected is the number of earlier writes. By write_id, a
+-- writer whose commit was not answered finds out whether it was done: see ReadBack.
 with fence as (
     update turnkeeper.turns set
         entries          = entries + 1,
@@ -25,8 +24,8 @@ select turnkeeper.refuse_step(@turn::bigint, @token::bigint, @grant_id::uuid, @w
 where not exists (select from fence);
 
 -- name: InsertRound :exec
--- An answer, the calls it plans, and the events that tell of them. The times of
--- a turn's events never go back, though a clock may.
+-- Inserts an answer, its planned calls and their events. The times of a turn's events
+-- never decrease, even if the clock is set back.
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
         input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
@@ -54,7 +53,7 @@ from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unne
     unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e;
 
 -- name: InsertRequestParts :exec
--- What requests are made of beside the journal, each once.
+-- Parts of requests that are not in the journal, each stored once.
 insert into turnkeeper.request_parts (sha256, content)
 select unnest(@hashes::text[]), unnest(@contents::text[])
 on conflict do nothing;
@@ -69,7 +68,7 @@ select turnkeeper.start_calls(@turn::bigint, @token::bigint, @worker::text,
     @rounds::integer[], @ordinals::integer[], @attempts::integer[], @nonces::text[]);
 
 -- name: AnswerCalls :exec
--- What calls ended with, and the events that tell of it.
+-- Records the results of calls and their events.
 with answered as (
     select turnkeeper.answer_calls(@turn_id::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
         @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[])
@@ -119,7 +118,7 @@ select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @lo
     @backoff::interval, @lane_backoff::interval, @job::bigint);
 
 -- name: InsertSilentReply :exec
--- The reply of a turn that was ended in this transaction, whose agent replies without a text.
+-- Inserts the reply of a turn that was ended in this transaction, with an empty body.
 insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
 select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
 from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
@@ -130,14 +129,13 @@ select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer,
     @shown::text, @preview::text);
 
 -- name: HasStart :one
--- Whether a call was started under the nonce.
+-- Whether the call has a start with this nonce.
 select exists (select from turnkeeper.call_starts where turn_id = @turn_id and round = @round and ordinal = @ordinal and nonce = @nonce);
 
 -- name: BindGrant :one
--- Binds a grant to the worker that begins to work under it, for good: a job that
--- River gives out twice is worked once. It returns whom the grant was bound to
--- before, empty: nobody; it then stays bound to that one. No row: it is no longer
--- the turn's grant.
+-- Binds a grant to a worker permanently, so that a job that River hands out twice runs
+-- once. It returns the worker to which the grant was bound before and stays bound;
+-- empty: none. No row: the turn no longer has this grant.
 with held as (
     select t.id, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
     where t.id = @turn_id and t.grant_id = @grant_id::uuid and t.state = 'running' for update
@@ -150,9 +148,9 @@ select held.bound_to from held;
 select token, grant_id, worker_id, state, entries, write_id from turnkeeper.turns where id = @id;
 
 -- name: SettleOpenCalls :exec
--- What a turn that is closed without its worker leaves behind: a started call
--- may or may not have happened, a planned one has not; one without an effect needs no start,
--- and may have been running when the turn's worker was lost.
+-- Ends the open calls of a turn that is closed without its worker. A started call may or
+-- may not have happened, a planned one has not. A call without an effect needs no start,
+-- so it may have been running when the turn's worker was lost.
 update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
     ended_at = greatest(clock_timestamp(), started_at),
     shown = case when state <> 'planned' then @unknown::text when effect = 'none' then @perhaps::text else @not_run::text end,
@@ -160,8 +158,8 @@ update turnkeeper.calls set state = case when state = 'planned' then 'cancelled'
 where turn_id = @turn_id and state in ('planned', 'started', 'running');
 
 -- name: AddCallUsage :exec
--- What model calls took that were made for calls, in the write that answers
--- them; Step adds the sum to the turn's.
+-- Adds the usage of model calls that were made for tool calls, in the write that answers
+-- those; Step adds the sum to the turn's usage.
 update turnkeeper.calls c set input_tokens = u.input, output_tokens = u.output, cached_tokens = u.cached,
     reasoning_tokens = u.reasoning, usage_estimated = u.estimated
 from (select unnest(@rounds::integer[]) as round, unnest(@ordinals::integer[]) as ordinal, unnest(@inputs::bigint[]) as input,

@@ -2,7 +2,7 @@
 select * from turnkeeper.mcp_tools where @server = '' or server = @server order by server, tool;
 
 -- name: SeeMCPTools :exec
--- What is new is pinned as it is. Rows are taken in one order by all.
+-- Pins new tools as they are. All callers lock the rows in the same order.
 insert into turnkeeper.mcp_tools (server, tool, pinned_description, pinned_schema, pinned_read_only, pinned_idempotent,
     pinned_hash, description, schema, read_only, idempotent, hash)
 select @server, s.tool, s.description, s.schema, s.read_only, s.idempotent, s.hash, s.description, s.schema, s.read_only, s.idempotent, s.hash
@@ -17,8 +17,8 @@ on conflict (server, tool) do update set description = excluded.description, sch
 update turnkeeper.mcp_tools set gone = true where server = @server and not gone and tool <> all(@tools::text[]);
 
 -- name: PinMCPTools :many
--- Accepts what was seen last. The hash, where one is given, must be that of what is
--- accepted.
+-- Pins what was last seen. If a hash is given, it must be that of the definition that
+-- gets pinned.
 update turnkeeper.mcp_tools set pinned_description = description, pinned_schema = schema, pinned_read_only = read_only,
     pinned_idempotent = idempotent, pinned_hash = hash, pinned_at = clock_timestamp()
 where server = @server and (@tool = '' or tool = @tool) and (@hash = '' or hash = @hash) and pinned_hash <> hash

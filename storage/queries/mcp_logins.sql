@@ -2,8 +2,7 @@
 select * from turnkeeper.mcp_logins where @server = '' or server = @server order by server;
 
 -- name: SaveMCPLogin :exec
--- A new login, in place of whatever was there. Who renews the old one has lost its
--- claim.
+-- Replaces the login. A worker that renews the old one loses its claim.
 insert into turnkeeper.mcp_logins (server, sealed, scopes, expires_at, renewable)
 values (@server, @sealed, @scopes, @expires_at, @renewable)
 on conflict (server) do update set revision = nextval('turnkeeper.mcp_login_revisions'), sealed = excluded.sealed,

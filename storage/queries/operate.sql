@@ -9,7 +9,7 @@ from turnkeeper.settle_cancel(@turn::bigint);
 select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message(@message::bigint, @reason::text);
 
 -- name: CancelledGrants :many
--- Those of the grants whose turns somebody asked to be cancelled.
+-- Those of the grants whose turns have a request to cancel.
 select l.grant_id::uuid from turnkeeper.leases l join turnkeeper.cancellations c on c.turn_id = l.turn_id
 where l.grant_id = any(@grants::uuid[]);
 
@@ -21,21 +21,21 @@ select coalesce(verdict, '')::text as verdict, coalesce(message, 0)::bigint as m
 from turnkeeper.retry_message(@message::bigint, @anyway::boolean);
 
 -- name: HasActed :one
--- Whether a call for the message may have changed something outside: see turnkeeper.Turn.MayHaveActed.
+-- Whether a call of the message may have had an effect: see turnkeeper.Turn.MayHaveActed.
 select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
     where t.message_id = @message and (c.effect <> 'none' and c.starts > 0
         or t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'));
 
 -- name: RetryOf :many
--- What a message was put into the inbox again for, and as which.
+-- The retries from and to a message.
 select message_id, retried_as, asked_at from turnkeeper.retries where message_id = @message or retried_as = @message order by message_id;
 
 -- name: DefinitionByHash :one
 select content from turnkeeper.definitions where hash = @hash;
 
 -- name: Figures :one
--- What an operator looks at first. The queue is counted to 100,000; rates are of the
--- newest 5,000 turns that ended in the window.
+-- An overview for operators. Waiting messages are counted up to 100,000; the figures of
+-- ended turns are of the newest 5,000 in the window.
 select
     (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
     coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
@@ -54,7 +54,7 @@ from (
 ) recent;
 
 -- name: OpenTurns :many
--- Turns that run, wait or are queued, those that run longest first.
+-- Open turns, running ones first, the longest-running first.
 select sqlc.embed(t), coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
 from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
 where t.state in ('queued', 'running', 'waiting')
@@ -72,7 +72,7 @@ delete from turnkeeper.notes where agent = @agent;
 select count(*) from turnkeeper.notes where agent = @agent;
 
 -- name: Queue :one
--- What is due and waits, without the rates: it is asked every few seconds.
+-- Due messages and open turns only, because it runs every few seconds.
 select
     (select count(*) from (select from turnkeeper.messages where state = 'waiting' and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
     coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m

@@ -1,15 +1,15 @@
 -- name: InsertChunks :exec
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select c.output_id, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select c.output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
 from (select unnest(@output_ids::text[]) as output_id, unnest(@first_chars::bigint[]) as first_char,
-    unnest(@first_bytes::bigint[]) as first_byte, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c;
+    unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c;
 
 -- name: ChunksOfOutput :many
 select content, bytes from turnkeeper.output_chunks where output_id = @output_id order by first_char;
 
 -- name: WaitForNoDisk :exec
--- Chunks of a draft count only from the write of its journal on, and that waits for
--- the disk to have all that was written before it.
+-- Commits without waiting for the disk. Chunks of a draft matter only after the journal's
+-- write, whose commit waits until everything before it is on disk.
 select set_config('synchronous_commit', 'off', true);
 
 -- name: BeginDraft :exec
@@ -20,15 +20,14 @@ where t.id = @turn_id and t.grant_id = @grant_id::uuid and t.state = 'running'
 on conflict (output_id) do nothing;
 
 -- name: AddChunks :exec
--- Chunks of a result that is still coming. Once it is finished, or swept away,
--- nothing is added. A repeat changes nothing.
+-- Adds chunks to a draft. Once the draft is finished or swept, nothing is added. A
+-- repeat changes nothing.
 with draft as (
     select from turnkeeper.output_drafts where output_id = @output_id and grant_id = @grant_id::uuid for share
 )
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select @output_id, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
-from (select unnest(@first_chars::bigint[]) as first_char, unnest(@first_bytes::bigint[]) as first_byte,
-    unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c, draft
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select @output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
+from (select unnest(@first_chars::bigint[]) as first_char, unnest(@contents::text[]) as content, unnest(@bytes::bytea[]) as bytes) c, draft
 on conflict (output_id, first_char) do nothing;
 
 -- name: FinishDrafts :exec

@@ -1,5 +1,6 @@
 -- name: TurnForWorker :one
--- A clock that was set back since the grant makes the lease no longer.
+-- Computes the remaining time so that a clock that was set back since the grant does not
+-- lengthen the lease.
 select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
@@ -50,7 +51,7 @@ select count(*) from (select from turnkeeper.told_turns p
     limit @max_rows) counted;
 
 -- name: LastRun :many
--- The run of a schedule before a turn, in its conversation.
+-- The previous run of a turn's schedule, in its conversation.
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply
 from turnkeeper.messages m
@@ -68,7 +69,7 @@ select coalesce(max(block), 0)::integer as last_block,
 from turnkeeper.turn_events where turn_id = @turn_id;
 
 -- name: RecentCalls :many
--- A clock that was set back puts what ended just now into the future.
+-- If the clock was set back, a call that just ended may be in the future.
 select state, (extract(epoch from greatest(clock_timestamp() - ended_at, interval '0')) * 1000000)::bigint as ago_us
 from turnkeeper.calls
 where agent = @agent and name = @name and args_hash = @args_hash and state in ('succeeded', 'failed')

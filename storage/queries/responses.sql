@@ -4,7 +4,7 @@ from turnkeeper.enqueue_response(@agent::text, @body::text, @conversation::text,
     sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb, sqlc.narg(token)::bigint);
 
 -- name: ResponseByID :one
--- A response as one statement sees it: where it is closed, its reply is there.
+-- Reads a response in one statement, so that a closed one has its reply.
 select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,

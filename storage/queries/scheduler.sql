@@ -1,6 +1,6 @@
 -- name: Look :one
--- Takes the scheduler's lock if it is free, and says at one glance what there
--- is to do. The flags may be a tick old: what acts on them looks again.
+-- Takes the scheduler's lock if it is free, and returns what the tick has to do. The
+-- flags are hints that may be a tick old: the statements that act on them check again.
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
@@ -39,18 +39,18 @@ update turnkeeper.settings set silence_from = @since::timestamptz, server_starte
 update turnkeeper.settings set hold_until = @until::timestamptz, hold_reason = @reason::text;
 
 -- name: EndHold :exec
--- It ends all back-offs too: it was longer than they are, and by a clock that
--- was put back they would go on for as long as that.
+-- Ends the hold-off and all back-offs. The hold-off was longer than they are, and after
+-- the clock was set back they would last that much longer.
 with held as (
     update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
 )
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
 -- name: LostGrants :many
--- A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
--- worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
--- has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
--- the latter is a hint only, for that worker may never come to bind it. Losses are those of the message that count.
+-- A grant is lost if its lease has expired, if its worker has been silent for takeover_after, or if its
+-- job waits in the queue of a single worker that has stopped or is silent. Its worker is the one bound
+-- to it or, if none is, the one that fetched the job from River, which may never bind it. losses are the
+-- losses that count against the message.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
     t.job_id::bigint as job_id, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
@@ -84,8 +84,8 @@ limit @max_rows
 for update;
 
 -- name: Occur :exec
--- A slot becomes a message unless one of its schedule waits still, because its lane
--- is held or no worker has room: that one is the run for both.
+-- Inserts the message of a slot, unless a message of the schedule still waits, because
+-- its lane is held or no slot is free: that message is the run for both.
 insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
     date_trunc('second', @slot::timestamptz)
@@ -101,8 +101,8 @@ update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coal
 where agent = @agent and name = @name;
 
 -- name: MoveLanes :exec
--- Moves messages that wait into the lanes that their agents have now, but not those of sub-agents, which have lanes of
--- their own. An agent's lanes have changed for an hour, and for as long as a turn is open in an old one.
+-- Moves waiting messages into the current lanes of their agents, except those of sub-agents, whose lanes never change.
+-- The lanes of an agent count as changed for an hour, and as long as a turn is open in an old one.
 with a as (
     select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
 ), moved as (
@@ -119,10 +119,10 @@ update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
 from a where u.name = a.name;
 
 -- name: ReadyTurns :many
--- Open turns without a lease: handed back, taken from a lost worker, deferred.
--- One that a worker has left to a newer one is offered at once, and by name, to
--- each live worker that has not left it to others yet, the newest first; when
--- there is none it waits for its time, as a deferred one.
+-- Queued turns that may be granted: handed back, reclaimed, deferred. A turn that was
+-- handed back for a newer worker is offered at once, by name, to each live worker that
+-- has not handed it back yet, the newest first. If there is none, it waits until due_at,
+-- like a deferred one.
 with t as materialized (
     select id, message_id, agent, conversation, lane, trigger, attempt, definition_hash, due_at, error_class
     from turnkeeper.turns where state = 'queued'
@@ -147,9 +147,9 @@ order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 
 -- name: ShortQueue :many
--- The heads of free lanes among the oldest waiting messages that are due: all there are, when
--- no more wait than that. It is asked at each look, and so it does little beside.
--- What was due once is, however the clock was set back. Of a retired agent only what turns of others gave it is granted.
+-- The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
+-- messages wait. It must be cheap, because every tick runs it. A message that was due once stays due
+-- even if the clock is set back. Of a retired agent, only its work as a sub-agent is granted.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
 from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
@@ -157,7 +157,7 @@ from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@m
          or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
       order by w.lane, w.due_at, w.priority desc, w.id) head
 join turnkeeper.messages m on m.id = head.id
-join turnkeeper.agents a on a.name = m.agent || '' -- never the messages of an agent: there may be a million closed ones
+join turnkeeper.agents a on a.name = m.agent || '' -- the expression prevents a scan of all messages of an agent: there may be a million closed ones
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
@@ -165,13 +165,12 @@ where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_call
 order by m.due_at, m.priority desc, m.id;
 
 -- name: ReadyMessages :many
--- The heads of free lanes, oldest due first. They are looked for among the
--- oldest waiting messages of all: the first of a lane there is its head. Only
--- where these do not hold enough, because they crowd in few lanes or in busy
--- ones, the heads of all lanes are found, by jumping through the index from lane
--- to lane. So neither a long queue in one lane nor ten thousand lanes are read
--- through at each tick. Lanes of agents that are held are left out, and those of
--- retired ones, but for what turns of others gave them.
+-- The heads of free lanes, oldest due first. First it looks among the oldest waiting
+-- messages: the first of a lane there is its head. Only if these do not give enough
+-- heads, because they are in few or busy lanes, it finds the heads of all lanes by a
+-- loose index scan from lane to lane. So no tick reads through a long queue of one lane,
+-- or ten thousand lanes. It leaves out lanes of held agents, and of retired agents
+-- except for their work as sub-agents.
 with recursive oldest as materialized (
     select w.lane, w.id, w.due_at, w.priority
     from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
@@ -221,13 +220,13 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
 from picked
 join turnkeeper.messages m on m.id = picked.id
 join turnkeeper.agents a on a.name = m.agent || ''
-where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- a message that was due once stays due even if the clock is set back
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
 -- name: NextDue :one
--- In how many seconds something becomes due that was not due when the tick looked; at most an hour. What has become
--- due since, the tick may not have seen: that is in no time.
+-- Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
+-- has become due since, which the tick may not have seen.
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
     (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and m.due_at > @since::timestamptz),
@@ -240,9 +239,9 @@ select extract(epoch from coalesce(least(
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;
 
 -- name: Grant :exec
--- One statement: token + 1, new grant id, log, turn, message, and the River job
--- that rings for it (a row as River's own insert makes it, and its doorbell).
--- It fails when a lane was not free any more.
+-- Grants turns in one statement: next token, new grant id, log, turn, message, and the
+-- River job with its notification, as River's client would insert it. It fails if a lane
+-- is no longer free.
 with input as (
     select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
@@ -264,7 +263,7 @@ with input as (
     insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
         state, token, grant_id, job_id, dispatches, losses, granted_at, lease_until)
     select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
-        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- it is the message that loses its workers
+        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
             select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
         g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane where i.is_new
@@ -282,8 +281,8 @@ with input as (
     select g.lane, g.token, i.grant_id, i.turn_id, i.job_id, g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane
 ), jobs as (
-    -- Due in the past: with River's default, the start of this transaction, it is not due for as long as the clock is set
-    -- back meanwhile.
+    -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
+    -- clock is set back.
     insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, state, tags)
     select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue,
         '2000-01-01', 'available', '{}'
@@ -295,13 +294,13 @@ with input as (
 select turnkeeper.check_granted((select count(*) from granted), cardinality(@lanes::text[])) from bell;
 
 -- name: CloseJobs :exec
--- River's rows of grants that are over. River would find them after an hour.
+-- Closes River's rows of ended grants, which River would find only after an hour.
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any(@ids::bigint[]) and state not in ('completed', 'cancelled', 'discarded');
 
 -- name: GiveBackJobs :execrows
--- Jobs that River gave to this worker and that did not arrive: their fetch was
--- committed and its answer was lost. Their grants are bound to nobody.
+-- Makes jobs available again that this worker fetched but never got, because the answer
+-- of the fetch was lost. Their grants are not bound.
 update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id and t.grant_id = l.grant_id
@@ -312,11 +311,11 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
   and l.grant_id <> all(@working::uuid[]);
 
 -- name: GiveUpGrants :execrows
--- Grants that this worker left without an end, which it could not write: bound to
--- it, whoever else was given their jobs, or bound to nobody, and their jobs, which
--- were this worker's, are over. They are over now, and the scheduler finds them lost.
--- Those that it left because the database was away do not count against their
--- messages: see turnkeeper.loss_counts.
+-- Ends the leases of grants that this worker left because it could not write their end,
+-- so that the scheduler finds them lost: grants that are bound to it, whoever fetched
+-- their jobs, and unbound grants whose job it fetched and which is over. Grants that it
+-- left because the database was unavailable do not count against their messages: see
+-- turnkeeper.loss_counts.
 with given_up as (
     update turnkeeper.leases l set lease_until = clock_timestamp()
     from turnkeeper.turns t join turnkeeper.river_job j on j.id = t.job_id
@@ -337,7 +336,7 @@ update turnkeeper.settings set paused_at = clock_timestamp(), paused_reason = @r
 update turnkeeper.settings set paused_at = null, paused_reason = null;
 
 -- name: AcceptDatabase :exec
--- Takes the database as it is for what the next tick is to expect: its timeline, its clock and its server.
+-- Makes the next tick accept the current timeline, clock and server of the database.
 update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = clock_timestamp(), server_started = pg_postmaster_start_time(),
     timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end;
 
@@ -353,7 +352,7 @@ select * from turnkeeper.settings;
 select pg_notify('turnkeeper_inbox', '');
 
 -- name: NoteTaker :exec
--- Who was given a turn that it never came to bind.
+-- Records the worker that fetched a turn but never bound it.
 update turnkeeper.turns set worker_id = coalesce(worker_id, nullif(@worker::text, '')) where id = @id;
 
 -- name: BumpSeq :exec

@@ -1,5 +1,5 @@
 -- name: CreateSession :execrows
--- Sessions that have expired go with it.
+-- Also deletes expired sessions.
 with gone as (delete from turnkeeper.page_sessions where expires_at <= clock_timestamp())
 insert into turnkeeper.page_sessions (sha256, token_id, expires_at)
 select @sha256, t.id, least(clock_timestamp() + @lifetime::interval, t.expires_at)

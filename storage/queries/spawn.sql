@@ -7,7 +7,7 @@ select turnkeeper.spawn_agents(@turn::bigint, @rounds::integer[], @ordinals::int
     @tokens::bigint, @calls::bigint, @within::interval);
 
 -- name: HangSpawned :exec
--- Where the turns of messages hang in a trace that the same write has made.
+-- Sets the trace parents of sub-agents' messages, which the same write has inserted.
 update turnkeeper.messages m set trace_parent = u.parent
 from (select unnest(@messages::bigint[]) as id, unnest(@parents::text[]) as parent) u
 where m.id = u.id;
@@ -16,7 +16,7 @@ where m.id = u.id;
 select turnkeeper.settle_spawned(@timely::boolean, @max_rows::integer)::integer as settled;
 
 -- name: SpawnedBy :many
--- What calls of a turn have come to that gave work to other agents, and what they wrote.
+-- The sub-agents of a turn's calls, with their outcomes and replies.
 select s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
     coalesce(s.outcome, '')::text as outcome, coalesce(s.stop, '')::text as stop, coalesce(r.body, '')::text as reply,
     coalesce(r.calls, '[]')::jsonb as calls, (r.id is not null)::boolean as replied,
@@ -28,8 +28,8 @@ where s.turn_id = @turn_id
 order by s.round, s.ordinal;
 
 -- name: SettleSpawnCalls :exec
--- Calls of a turn that is closed without its worker, whose sub-agents have not replied:
--- these are cancelled.
+-- Cancels the calls whose sub-agents have not replied, of a turn that is closed without
+-- its worker.
 update turnkeeper.calls c set state = 'cancelled', preview = @ended::text, shown = @ended::text,
     ended_at = greatest(clock_timestamp(), c.started_at)
 from turnkeeper.spawned_calls s
@@ -42,7 +42,7 @@ from turnkeeper.spawned_calls s join turnkeeper.agent_trees t on t.root = s.root
 where s.message_id = @message;
 
 -- name: SubAgents :many
--- All that were spawned in the tree that a turn began, in the order of their calls.
+-- All sub-agents of a tree, in the order of their calls.
 select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint as message_id, coalesce(s.trouble, '')::text as trouble,
     coalesce(m.state, '')::text as message_state, coalesce(t.id, 0)::bigint as child, coalesce(t.state, '')::text as child_state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens,
@@ -55,7 +55,7 @@ order by s.spawned_at, s.turn_id, s.round, s.ordinal
 limit @max_rows;
 
 -- name: ReserveTreeSpend :one
--- Both budgets are kept with the first attempt at a message, as in ReserveSpend.
+-- The budgets are those of the first attempt at the message, as in ReserveSpend.
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
     extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
@@ -68,7 +68,7 @@ from turnkeeper.reserve_tree_spend(
     @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint, @day_tokens::bigint, @day_calls::bigint);
 
 -- name: AgentTree :one
--- The bounds of a tree of agents, and what of its budget is taken.
+-- The bounds of a tree of agents, and its spend.
 select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigint as used_tokens, coalesce(s.calls, 0)::bigint as used_calls,
     coalesce(t.agent, '')::text as agent, coalesce(t.state, '')::text as state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens

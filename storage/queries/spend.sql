@@ -1,7 +1,6 @@
 -- name: ReserveSpend :one
--- A turn's budget is that of all attempts at its message, kept with the first: no
--- retry resets what is spent. The day is the database's, and so is the time that is
--- left of it.
+-- All attempts at a message share the budget of the first turn, so that no retry resets
+-- the spend. The day, and the time left of it, are by the database's clock.
 select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
     extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_spend(
@@ -11,8 +10,7 @@ from turnkeeper.reserve_spend(
     @day_tokens::bigint, @day_calls::bigint);
 
 -- name: SettleSpend :exec
--- The agent's row is locked first, as a reservation does: in the other order
--- the two of one turn could wait for each other.
+-- Locks the agent's row first, as a reservation does, to prevent deadlocks.
 select turnkeeper.settle_spend(@reservation::bigint, @used::bigint)
 from (select 1 as locked from turnkeeper.spend s
       join turnkeeper.spend_reservations r on s.scope = 'agent:' || r.agent and s.period = r.period

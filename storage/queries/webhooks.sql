@@ -1,10 +1,10 @@
 -- name: RegisterWebhook :exec
--- An endpoint that was elsewhere before begins afresh.
+-- An existing webhook gets the new settings and keeps its state.
 insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents) values (@name, @origin, sqlc.narg(agents)::text[], @sub_agents)
 on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, seen_at = clock_timestamp();
 
 -- name: SeeWebhooks :many
--- Those of the names that are still there.
+-- Returns those of the names that exist.
 update turnkeeper.webhooks set seen_at = clock_timestamp() where name = any(@names::text[]) returning name;
 
 -- name: ClaimDeliveries :many
@@ -14,8 +14,8 @@ select claim::text as claim, attempts::integer as attempts, tried_ms::bigint as 
 from turnkeeper.claim_deliveries(@webhook::text, @worker::text, @slots::integer, @max_rows::integer, @hold::interval);
 
 -- name: NextDelivery :one
--- How long nothing is to be done for a webhook. Nothing: for as long as nothing comes. Zero where
--- only claims of others are in the way.
+-- The time until a delivery of a webhook is due, or a claim expires. No row: none is pending. Zero if a
+-- delivery is due, even if all slots are claimed.
 select greatest(extract(epoch from greatest(d.due_at, w.not_before) - clock_timestamp()), 0)::float8 as seconds
 from turnkeeper.webhooks w, lateral (
     select min(p.due_at) as due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
@@ -23,9 +23,9 @@ from turnkeeper.webhooks w, lateral (
 where w.name = @webhook and w.paused_at is null and d.due_at is not null;
 
 -- name: EndDelivery :one
--- What became of an attempt, while the claim stands. A rest holds up the whole endpoint, also where an attempt
--- that was under way before comes to a good end. One
--- that was broken off does not count, and tells nothing of the endpoint.
+-- Records the result of an attempt if the claim is still valid. A pause that the endpoint asked for applies to all
+-- its deliveries, even if a concurrent attempt succeeds. An interrupted attempt does not count, and says nothing
+-- about the endpoint.
 with ended as (
     update turnkeeper.webhook_deliveries set state = @state, claim = null, attempts = attempts - case when @uncounted::boolean then 1 else 0 end,
         due_at = case when @state = 'pending' then clock_timestamp() + @wait::interval end,
@@ -51,7 +51,7 @@ with ended as (
 select count(*) from ended;
 
 -- name: ListWebhooks :many
--- Counts go to 100,000.
+-- Counts are limited to 100,000.
 select sqlc.embed(w), clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
     (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead' limit 100000) p)::bigint as dead,
     (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null and d.due_at > clock_timestamp())::bigint as sending
@@ -73,8 +73,8 @@ order by d.reply_id desc limit @max_rows;
 select id from turnkeeper.replies where id = @id;
 
 -- name: Redeliver :execrows
--- One that is under way is left to who has it. Whoever had one for longer than it may
--- no longer says what becomes of it.
+-- Leaves a claimed delivery to its worker, unless the claim has expired: then that worker
+-- can no longer record a result.
 insert into turnkeeper.webhook_deliveries as d (reply_id, webhook)
 select r.id, w.name from turnkeeper.replies r, turnkeeper.webhooks w where r.id = @reply_id and w.name = @webhook
 on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_timestamp(), attempts = 0, first_at = null,
@@ -89,7 +89,7 @@ where webhook = @webhook and state = 'dead';
 update turnkeeper.webhooks set paused_at = coalesce(paused_at, clock_timestamp()), paused_reason = @reason::text where name = @name;
 
 -- name: ResumeWebhook :execrows
--- What was tried before begins afresh: the pause must not have used up its time.
+-- Restarts the attempts of pending deliveries: the pause must not count toward their time limit.
 with resumed as (
     update turnkeeper.webhooks set paused_at = null, paused_reason = null, not_before = null where name = @name returning name
 ), afresh as (
@@ -99,15 +99,15 @@ with resumed as (
 select from resumed;
 
 -- name: RemoveWebhook :execrows
--- Not while a worker has it in its settings: it would be back at once.
+-- Keeps a webhook that a worker has in its settings, because the worker would register it again.
 delete from turnkeeper.webhooks where name = @name and seen_at < clock_timestamp() - @unseen::interval;
 
 -- name: RemoveDeliveries :execrows
--- Those whose webhook is gone.
+-- Deletes deliveries whose webhook does not exist.
 delete from turnkeeper.webhook_deliveries where (reply_id, webhook) in (
     select d.reply_id, d.webhook from turnkeeper.webhook_deliveries d
     where not exists (select from turnkeeper.webhooks w where w.name = d.webhook) limit @max_rows);
 
 -- name: MendDeliveries :execrows
--- After the clock was set back: no wait is longer than this.
+-- Makes deliveries due whose pause is impossibly long because the clock was set back.
 update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where state = 'pending' and due_at > clock_timestamp() + @longest::interval;

@@ -278,7 +278,7 @@ func TestCancelDownTheTree(t *testing.T) {
 		t.Errorf("%d messages are not cancelled", n)
 	}
 	reason := env.Query[string](e, "select reason from cancellations where turn_id = 2")
-	if want := "turn 1, which it worked for, no longer waits for it"; reason != want {
+	if want := "its parent, turn 1, no longer waits for it"; reason != want {
 		t.Errorf("the reason is %q", reason)
 	}
 	if n := env.Query[int](e, "select count(*) from replies"); n != env.Query[int](e, "select count(*) from messages") {

@@ -126,7 +126,7 @@ func TestTheNewerReleaseStopsAndTheOldGoesOn(t *testing.T) {
 	if want := "user: Hello|assistant: Hello to you.|user: Still there?"; strings.Join(messages, "|") != want {
 		t.Errorf("the model got %q", messages)
 	}
-	old.Await("the turn is left to a newer worker")
+	old.Await("handing the turn back for a newer worker")
 	e.Await("the turn is put off", "select due_at > clock_timestamp() from turns where id = $1", turn)
 	view := e.Show(turn)
 	if view.State != "queued" || view.Losses != 0 || view.ErrorClass != "needs_newer_worker" || !strings.Contains(view.Error, "version 9") {

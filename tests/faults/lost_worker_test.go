@@ -111,7 +111,7 @@ func TestAStoppedWorkerIsFenced(t *testing.T) {
 			e.Ledger.Release()
 			first.Signal(syscall.SIGCONT)
 			e.Await("the late result is kept", "select exists (select from calls where late_result is not null)")
-			first.Await("the turn is no longer this worker's")
+			first.Await("the turn no longer belongs to this worker")
 			late := e.Show(turn.ID).Calls()[0]
 			if late.State != "unknown" || late.LateResult != "marked a" {
 				t.Errorf("the call is %+v", late)
@@ -149,7 +149,7 @@ func TestAStoppedWorkersAnswerIsRefused(t *testing.T) {
 
 	close(late)
 	first.Signal(syscall.SIGCONT)
-	first.Await("the turn is no longer this worker's")
+	first.Await("the turn no longer belongs to this worker")
 	e.WantReply(e.Show(turn.ID), "fresh")
 	if after := e.JournalOf(turn.ID); after != before {
 		t.Errorf("the stopped worker wrote to the turn:\n%s\n%s", before, after)

@@ -9,7 +9,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Lineage says who spawned the turn of a message; the zero value: nobody did.
+// Lineage reads which call spawned the turn of a message. It returns the zero value if
+// none did.
 func Lineage(ctx context.Context, q *dbsqlc.Queries, message turnkeeper.MessageID) (turnkeeper.Lineage, error) {
 	id := int64(message)
 	r, err := q.LineageOf(ctx, &id)

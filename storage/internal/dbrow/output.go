@@ -8,7 +8,7 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// ReadOutput returns the characters of an output of the turn from one position up to another.
+// ReadOutput returns the characters from..to of an output of the turn.
 func ReadOutput(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error) {
 	from = min(max(from, 0), turnkeeper.MaxOutputBytes)
 	take := min(max(to-from, 0), turnkeeper.MaxOutputBytes)

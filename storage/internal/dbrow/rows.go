@@ -1,4 +1,4 @@
-// Package dbrow turns rows of the database into types of package turnkeeper.
+// Package dbrow converts rows of the database to types of package turnkeeper.
 package dbrow
 
 import (
@@ -18,7 +18,7 @@ func OrNullTime(at time.Time) *time.Time {
 	return &at
 }
 
-// OrEmpty is a list that is not null.
+// OrEmpty returns an empty list for nil.
 func OrEmpty(list []string) []string {
 	if list == nil {
 		return []string{}
@@ -43,12 +43,12 @@ func OrNullNumber(n int64) *int64 {
 }
 
 // Map converts rows.
-func Map[R, N any](rows []R, noun func(R) N) []N {
-	nouns := make([]N, len(rows))
+func Map[R, T any](rows []R, convert func(R) T) []T {
+	converted := make([]T, len(rows))
 	for i, row := range rows {
-		nouns[i] = noun(row)
+		converted[i] = convert(row)
 	}
-	return nouns
+	return converted
 }
 
 // OrNull returns nil for an empty text.
@@ -59,7 +59,7 @@ func OrNull(s string) *string {
 	return &s
 }
 
-// OrZero returns what p points to, or the zero value.
+// OrZero returns *p, or the zero value if p is nil.
 func OrZero[T any](p *T) T {
 	if p == nil {
 		var zero T
@@ -87,12 +87,12 @@ func Reply(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
-		StopReason: turnkeeper.StopReason(OrZero(r.StopReason)), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
+		StopReason: turnkeeper.StopReason(r.StopReason), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
 		ParentTurn: turnkeeper.TurnID(OrZero(r.ParentTurnID)),
 	}
 }
 
-// A storedCall is an entry of what the function turnkeeper.reply_calls writes.
+// A storedCall is an entry of the result of the function turnkeeper.reply_calls.
 type storedCall struct {
 	Ordinal  int                  `json:"ordinal"`
 	ID       string               `json:"id"`
@@ -103,7 +103,7 @@ type storedCall struct {
 	Error    string               `json:"error"`
 }
 
-// ReplyCalls reads what the function turnkeeper.reply_calls wrote.
+// ReplyCalls decodes the result of the function turnkeeper.reply_calls.
 func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 	var rows []storedCall
 	if err := json.Unmarshal(stored, &rows); err != nil {
@@ -217,7 +217,7 @@ func Rounds(rows []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) []turn
 	return joined
 }
 
-// recipeOf is nil for what this program cannot read.
+// recipeOf returns nil if nothing is stored or this program cannot decode it.
 func recipeOf(stored json.RawMessage) *turnkeeper.Recipe {
 	var r turnkeeper.Recipe
 	if len(stored) == 0 || json.Unmarshal(stored, &r) != nil {

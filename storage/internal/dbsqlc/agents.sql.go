@@ -23,7 +23,7 @@ const EndDeferrals = `-- name: EndDeferrals :exec
 update turnkeeper.turns set due_at = null where agent = $1 and state = 'queued' and error_class = 'budget' and due_at is not null
 `
 
-// Turns that a budget put off are looked at again: the agent may have another now.
+// Makes turns that a budget deferred due: the agent may have another budget now.
 func (q *Queries) EndDeferrals(ctx context.Context, agent string) error {
 	_, err := q.db.Exec(ctx, EndDeferrals, agent)
 	return err
@@ -117,7 +117,7 @@ where m.id = $1 and m.closed_at is not null and a.retired_at is not null
   and not exists (select from turnkeeper.retries r where r.message_id = m.id)
 `
 
-// The retired agent of a message that is closed, or no row.
+// The agent of a closed message if it is retired, else no row.
 func (q *Queries) RetiredAgentOf(ctx context.Context, message int64) (string, error) {
 	row := q.db.QueryRow(ctx, RetiredAgentOf, message)
 	var name string
@@ -204,7 +204,7 @@ update turnkeeper.schedules s set next_due = null
 from turnkeeper.agents a where s.agent = $1 and s.active and a.name = s.agent and a.retired_at is not null
 `
 
-// The schedules of a retired agent go on from their next slots.
+// Makes the schedules of a restored agent continue with their next slots.
 func (q *Queries) SkipMissedSlots(ctx context.Context, agent string) error {
 	_, err := q.db.Exec(ctx, SkipMissedSlots, agent)
 	return err

@@ -32,7 +32,7 @@ type DaySpendRow struct {
 	Until      time.Time
 }
 
-// What agents with a budget have spent of the day, and which of their turns a budget puts off.
+// The spend of agents with a budget on the current day, and the number of their turns that it defers.
 func (q *Queries) DaySpend(ctx context.Context) ([]DaySpendRow, error) {
 	rows, err := q.db.Query(ctx, DaySpend)
 	if err != nil {
@@ -82,8 +82,8 @@ type LongWaitsRow struct {
 	Messages  int64
 }
 
-// For each agent the message that has waited longest, of the 10,000 oldest that have been due for too long.
-// A turn that is queued counts as a message that waits.
+// For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long.
+// A queued turn counts as a waiting message.
 func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWaitsRow, error) {
 	rows, err := q.db.Query(ctx, LongWaits, dueFor)
 	if err != nil {
@@ -131,8 +131,8 @@ type LossyTurnsRow struct {
 	Tools      []string
 }
 
-// Those of the newest 5,000 turns that lost their workers again and again, or lost one and are open; newest first. With the calls
-// that may have been running: what was started and has no result, or was planned and read only.
+// Those of the newest 5,000 turns that lost several workers, or lost one and are open or were given up; newest first. With the
+// calls that may have been running: started ones without a result, and planned ones without an effect.
 func (q *Queries) LossyTurns(ctx context.Context, endedWithin time.Duration) ([]LossyTurnsRow, error) {
 	rows, err := q.db.Query(ctx, LossyTurns, endedWithin)
 	if err != nil {

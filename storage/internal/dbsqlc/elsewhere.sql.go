@@ -29,7 +29,7 @@ type ArrivalsRow struct {
 	Spawned    bool
 }
 
-// Results that have arrived for a turn and are not in its journal yet.
+// The results that have arrived for a turn and are not in its journal yet.
 func (q *Queries) Arrivals(ctx context.Context, turnID int64) ([]ArrivalsRow, error) {
 	rows, err := q.db.Query(ctx, Arrivals, turnID)
 	if err != nil {
@@ -115,7 +115,7 @@ select exists (select from turnkeeper.detached_calls where turn_id = $1 and roun
     and attempt = $4 and claim is null and ended_at is null)::boolean as open
 `
 
-// Whether an attempt of a detached call still waits for a worker.
+// Whether an attempt of a detached call waits for a worker.
 func (q *Queries) CallIsOpen(ctx context.Context, turnID int64, round int32, ordinal int32, attempt int32) (bool, error) {
 	row := q.db.QueryRow(ctx, CallIsOpen,
 		turnID,
@@ -167,8 +167,8 @@ type ClaimCallRow struct {
 	LeftUs         int64
 }
 
-// Takes a detached call for one run. A claim whose answer was lost finds itself.
-// A worker that lacks the tool leaves it to others.
+// Claims a detached call for one run, if the worker has its tool. A repeat after a
+// lost answer returns the existing claim.
 func (q *Queries) ClaimCall(ctx context.Context, arg ClaimCallParams) (ClaimCallRow, error) {
 	row := q.db.QueryRow(ctx, ClaimCall,
 		arg.Claim,
@@ -224,7 +224,7 @@ select exists (select from turnkeeper.detached_calls where turn_id = $1 and roun
     and claim = $4::text and delivered)::boolean as delivered
 `
 
-// Whether a claim has brought the result of its call.
+// Whether the result of the call was delivered under the claim.
 func (q *Queries) ClaimDelivered(ctx context.Context, turnID int64, round int32, ordinal int32, claim string) (bool, error) {
 	row := q.db.QueryRow(ctx, ClaimDelivered,
 		turnID,
@@ -241,7 +241,7 @@ const ClaimsHeld = `-- name: ClaimsHeld :many
 select claim::text from turnkeeper.detached_calls where claim = any($1::text[]) and ended_at is null
 `
 
-// Those of the claims that still stand.
+// Those of the claims that are still valid.
 func (q *Queries) ClaimsHeld(ctx context.Context, claims []string) ([]string, error) {
 	rows, err := q.db.Query(ctx, ClaimsHeld, claims)
 	if err != nil {
@@ -328,7 +328,7 @@ where j.state = 'running' and left(j.queue, 9) = 'detached_'
   and j.id <> all($3::bigint[])
 `
 
-// Jobs of detached calls that River gave to this worker and that did not arrive.
+// Makes jobs of detached calls available again that this worker fetched but never got.
 func (q *Queries) GiveBackCallJobs(ctx context.Context, worker string, older time.Duration, working []int64) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveBackCallJobs, worker, older, working)
 	if err != nil {
@@ -343,7 +343,7 @@ where worker_id = $1::text and claim is not null and ended_at is null and lost_a
   and claimed_at <= statement_timestamp() - $2::interval and claim <> all($3::text[])
 `
 
-// Calls that this worker claimed and does not run.
+// Marks calls that this worker claimed and does not run as lost.
 func (q *Queries) GiveUpClaims(ctx context.Context, worker string, older time.Duration, running []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveUpClaims, worker, older, running)
 	if err != nil {
@@ -364,8 +364,8 @@ where claim is null and ended_at is null
 ) looked_at))
 `
 
-// Calls that wait for a worker, that LostCalls has looked at, and whose job is there
-// are looked at again later. By ctid, so that no plan reads them all.
+// Sets the next look_at of unclaimed calls that LostCalls has checked and whose job
+// exists. By ctid, so that no plan reads all of them.
 func (q *Queries) LookAgainAtCalls(ctx context.Context, maxRows int32) error {
 	_, err := q.db.Exec(ctx, LookAgainAtCalls, maxRows)
 	return err
@@ -375,10 +375,10 @@ const LostCalls = `-- name: LostCalls :many
 with looked_at as (
     (select w.turn_id, w.round, w.ordinal, w.attempt, w.time_limit, w.deadline, w.look_at, w.job_id, w.claim, w.worker_id, w.claimed_at, w.lost_at, w.losses, w.delivered, w.ended_at from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
        and w.look_at <= statement_timestamp() order by w.look_at limit $1)
-    union all -- a look put off to a future that is no more
+    union all -- look_at was set before the clock was set back
     (select w.turn_id, w.round, w.ordinal, w.attempt, w.time_limit, w.deadline, w.look_at, w.job_id, w.claim, w.worker_id, w.claimed_at, w.lost_at, w.losses, w.delivered, w.ended_at from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
        and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit $1)
-), fetched as materialized ( -- few: never to be looked for from the many that wait
+), fetched as materialized ( -- few rows, read first because many calls may wait
     select r.id, r.args, r.attempted_by, r.attempted_at from turnkeeper.river_job r
     where r.state = 'running' and left(r.queue, 9) = 'detached_'
 ), lost as (
@@ -432,9 +432,9 @@ type LostCallsRow struct {
 	Alive     bool
 }
 
-// Detached calls without a hope: runs of workers that are silent or that gave them
-// up, runs that outlast their time, and calls that nobody took: their job is gone, is
-// with a worker that is silent, or has waited for as long as it may.
+// Detached calls that will have no result by themselves: runs of workers that are silent
+// or gave them up, runs past their deadline, and unclaimed calls whose job is missing,
+// was fetched by a silent worker, or has waited until its deadline.
 func (q *Queries) LostCalls(ctx context.Context, maxRows int32) ([]LostCallsRow, error) {
 	rows, err := q.db.Query(ctx, LostCalls, maxRows)
 	if err != nil {
@@ -516,7 +516,7 @@ where c.turn_id = $1 and (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, 
   and a.arrived_at is not null and a.closed_at is null and c.state = 'running'
 `
 
-// What has arrived for a turn that is closed without its worker.
+// Writes the results that have arrived for a turn that is closed without its worker.
 func (q *Queries) SettleArrivedCalls(ctx context.Context, turnID int64) error {
 	_, err := q.db.Exec(ctx, SettleArrivedCalls, turnID)
 	return err

@@ -19,7 +19,7 @@ type CallsSoFarRow struct {
 	Calls []byte
 }
 
-// The calls of turns, as a reply tells them.
+// The calls of turns, in the form of replies.calls.
 func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRow, error) {
 	rows, err := q.db.Query(ctx, CallsSoFar, turns)
 	if err != nil {
@@ -145,7 +145,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    -- (+ 0: the ids are few, and not to be found by reading all below another)
+    -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
     select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) t
 where ($5 = '' or t.agent = $5) and ($6 = '' or t.conversation = $6) and ($8::text = '' or t.state = $8)
@@ -172,7 +172,7 @@ type FindTurnsParams struct {
 	MaxRows      int32
 }
 
-// As FindMessages. The words are those of the turn's message.
+// Like FindMessages, with the words of the turn's message.
 func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]TurnkeeperTurn, error) {
 	rows, err := q.db.Query(ctx, FindTurns,
 		arg.Source,
@@ -267,7 +267,7 @@ type LastOfMessagesParams struct {
 	Skip         int32
 }
 
-// The id of the last message that FindMessages looked at, where it did not look at all; 0: it did.
+// The id of the last message that FindMessages read, or 0 if it read all.
 func (q *Queries) LastOfMessages(ctx context.Context, arg LastOfMessagesParams) (int64, error) {
 	row := q.db.QueryRow(ctx, LastOfMessages,
 		arg.Source,
@@ -333,8 +333,8 @@ with recursive half (low, high) as (
 select low::bigint from half where low >= high
 `
 
-// The id of about the first message that was accepted at a time or after it: ids are in the order of acceptance, but where the
-// clock was set back.
+// Roughly the id of the first message that was accepted at or after a time, by binary search: ids are in the order of
+// acceptance except where the clock was set back.
 func (q *Queries) MessageNear(ctx context.Context, at time.Time) (int64, error) {
 	row := q.db.QueryRow(ctx, MessageNear, at)
 	var low int64
@@ -355,8 +355,8 @@ union all
    and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
 `
 
-// The ids of messages with the words, in no order: of closed ones by an index, of those that are handled, and of 10,000 that
-// wait. One more than can be sorted says that the words are common.
+// The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones 10,000.
+// One more row than the caller sorts means that the words are common.
 func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int32) ([]int64, error) {
 	rows, err := q.db.Query(ctx, MessagesWithWords, words, most)
 	if err != nil {

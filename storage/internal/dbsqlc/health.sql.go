@@ -21,7 +21,7 @@ type ChainsRow struct {
 	Down   bool
 }
 
-// The agents that ask one of the models.
+// The agents that use one of the models.
 func (q *Queries) Chains(ctx context.Context, models []string) ([]ChainsRow, error) {
 	rows, err := q.db.Query(ctx, Chains, models)
 	if err != nil {
@@ -64,8 +64,8 @@ type DownModelsRow struct {
 	Due        bool
 }
 
-// The models that are down. One is tried by a turn for as long as that turn's grant has a lease. A mark from the
-// future is of a clock that was set back since.
+// The models that are down. A turn probes one as long as its grant has a lease. A down_since in the future was written
+// before the clock was set back.
 func (q *Queries) DownModels(ctx context.Context) ([]DownModelsRow, error) {
 	rows, err := q.db.Query(ctx, DownModels)
 	if err != nil {
@@ -122,7 +122,7 @@ type FailedMessagesRow struct {
 	ErrorClass string
 }
 
-// Messages that failed for good and were not put into the inbox again, oldest first.
+// Messages that failed for good and were not retried, oldest first.
 func (q *Queries) FailedMessages(ctx context.Context, arg FailedMessagesParams) ([]FailedMessagesRow, error) {
 	rows, err := q.db.Query(ctx, FailedMessages,
 		arg.After,
@@ -178,7 +178,7 @@ type ListModelsRow struct {
 	Asked      bool
 }
 
-// The models that agents ask, and those that were ever down. Whether one has answered is looked up in the newest 1,000 rounds.
+// The models that agents use, and those that were ever down. Whether one has answered is read from the newest 1,000 rounds.
 func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 	rows, err := q.db.Query(ctx, ListModels)
 	if err != nil {
@@ -289,7 +289,7 @@ type OverdueMessagesRow struct {
 	Priority       int32
 }
 
-// Heads of free lanes of agents whose models are all down, which have waited for as long as they may: a turn ends each.
+// Heads of free lanes of agents whose models are all down that have waited longer than give_up_after. A turn ends each.
 func (q *Queries) OverdueMessages(ctx context.Context, maxRows int32, agents []string) ([]OverdueMessagesRow, error) {
 	rows, err := q.db.Query(ctx, OverdueMessages, maxRows, agents)
 	if err != nil {

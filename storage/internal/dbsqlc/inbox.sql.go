@@ -102,7 +102,7 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 const ListReplies = `-- name: ListReplies :many
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
     outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
-    coalesce(stop_reason, '')::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
+    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
 from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean)
 `
 
@@ -121,7 +121,7 @@ type ListRepliesRow struct {
 	Calls        []byte
 }
 
-// In order, and without passing over one that is still being committed.
+// In order, and without skipping replies that are not committed yet.
 func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, agent string, topOnly bool) ([]ListRepliesRow, error) {
 	rows, err := q.db.Query(ctx, ListReplies,
 		after,
@@ -308,7 +308,7 @@ select (m.xmin = pg_current_xact_id()::xid)::boolean as written
 from turnkeeper.messages m where m.agent = $1 and m.idempotency_key = $2
 `
 
-// Whether the message was written by this very transaction, or found.
+// Whether this transaction inserted the message.
 func (q *Queries) WrittenHere(ctx context.Context, agent string, key *string) (bool, error) {
 	row := q.db.QueryRow(ctx, WrittenHere, agent, key)
 	var written bool

@@ -96,7 +96,7 @@ join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = $1
 where b.turn_id = $2 and b.id < g.id order by b.id desc limit 1
 `
 
-// The grant of a turn before another.
+// The grant of a turn before the given one.
 func (q *Queries) GrantBefore(ctx context.Context, grantID string, turnID int64) (TurnkeeperLeaseLog, error) {
 	row := q.db.QueryRow(ctx, GrantBefore, grantID, turnID)
 	var i TurnkeeperLeaseLog
@@ -128,8 +128,8 @@ type GrantsOfTurnRow struct {
 	TakenBy            string
 }
 
-// Who held a grant is on record when it has ended, if it was written under. Where it
-// was not, the queue knows who fetched the job, for as long as it keeps that.
+// The log names the worker of an ended grant if it was bound. If not, taken_by is the
+// worker that fetched the job, as long as River keeps its row.
 func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]GrantsOfTurnRow, error) {
 	rows, err := q.db.Query(ctx, GrantsOfTurn, turnID)
 	if err != nil {
@@ -169,8 +169,8 @@ where b.turn_id = $1 and b.outcome = 'handed_back' and not exists (select from t
     where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back')
 `
 
-// Since when a turn is handed from worker to worker, with nothing else between; 1970:
-// it was not handed back last.
+// When the current series of hand-backs of a turn began, with no other end of a dispatch
+// in between; 1970: its last dispatch was not handed back.
 func (q *Queries) HandedOnSince(ctx context.Context, turnID int64) (time.Time, error) {
 	row := q.db.QueryRow(ctx, HandedOnSince, turnID)
 	var since time.Time
@@ -211,8 +211,8 @@ type HoldersRow struct {
 	Streamed        int64
 }
 
-// The workers that turns run on, with what they do at the moment. What is streamed is what came since the newest start of a
-// round that has no answer, in bytes.
+// The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of an
+// unanswered round.
 func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error) {
 	rows, err := q.db.Query(ctx, Holders, ids)
 	if err != nil {
@@ -268,7 +268,7 @@ type HouseRow struct {
 	Held         int64
 }
 
-// What keeps every message from its turn.
+// What all messages wait for: state of the scheduler and of workers.
 func (q *Queries) House(ctx context.Context) (HouseRow, error) {
 	row := q.db.QueryRow(ctx, House)
 	var i HouseRow
@@ -523,7 +523,7 @@ type OpenCallsRow struct {
 	StartedAt *time.Time
 }
 
-// The calls of turns that are not answered.
+// The unanswered calls of turns.
 func (q *Queries) OpenCalls(ctx context.Context, ids []int64) ([]OpenCallsRow, error) {
 	rows, err := q.db.Query(ctx, OpenCalls, ids)
 	if err != nil {
@@ -635,8 +635,8 @@ update turnkeeper.schedules set cron_override = $1, next_due = null,
 where agent = $2 and name = $3
 `
 
-// One that was switched off by its error is active again; one that left its
-// file is not.
+// Reactivates a schedule that was disabled by its error, but not one that its file no
+// longer has.
 func (q *Queries) OverrideSchedule(ctx context.Context, cron *string, agent string, name string) (int64, error) {
 	result, err := q.db.Exec(ctx, OverrideSchedule, cron, agent, name)
 	if err != nil {
@@ -677,9 +677,9 @@ from turnkeeper.outputs o, (select $1::bigint as first_char, $2::integer as take
 where o.id = $3 and o.turn_id = $4
 `
 
-// Characters of a stored text, or of what stands for binary content. Of a text in
-// chunks only those are read that hold them. (substr counts from 1, and takes a
-// start before that.)
+// Characters of a stored text, or of the description of binary content. Of a chunked
+// text, it reads only the chunks that contain them. (substr counts from 1, and accepts
+// a smaller start.)
 func (q *Queries) ReadOutput(ctx context.Context, firstChar int64, take int32, iD string, turnID int64) (string, error) {
 	row := q.db.QueryRow(ctx, ReadOutput,
 		firstChar,
@@ -930,7 +930,7 @@ type WaitsOfMessagesRow struct {
 	Before      int64
 }
 
-// What can keep each of some open messages from its reply, but for what keeps all of them: see House.
+// What each of some open messages may wait for, except what all messages wait for: see House.
 func (q *Queries) WaitsOfMessages(ctx context.Context, ids []int64) ([]WaitsOfMessagesRow, error) {
 	rows, err := q.db.Query(ctx, WaitsOfMessages, ids)
 	if err != nil {

@@ -31,8 +31,8 @@ type AddCallUsageParams struct {
 	Estimateds []bool
 }
 
-// What model calls took that were made for calls, in the write that answers
-// them; Step adds the sum to the turn's.
+// Adds the usage of model calls that were made for tool calls, in the write that answers
+// those; Step adds the sum to the turn's usage.
 func (q *Queries) AddCallUsage(ctx context.Context, arg AddCallUsageParams) error {
 	_, err := q.db.Exec(ctx, AddCallUsage,
 		arg.TurnID,
@@ -79,7 +79,7 @@ type AnswerCallsParams struct {
 	EventData   []string
 }
 
-// What calls ended with, and the events that tell of it.
+// Records the results of calls and their events.
 func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error {
 	_, err := q.db.Exec(ctx, AnswerCalls,
 		arg.TurnID,
@@ -111,10 +111,9 @@ with held as (
 select held.bound_to from held
 `
 
-// Binds a grant to the worker that begins to work under it, for good: a job that
-// River gives out twice is worked once. It returns whom the grant was bound to
-// before, empty: nobody; it then stays bound to that one. No row: it is no longer
-// the turn's grant.
+// Binds a grant to a worker permanently, so that a job that River hands out twice runs
+// once. It returns the worker to which the grant was bound before and stays bound;
+// empty: none. No row: the turn no longer has this grant.
 func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, worker string) (string, error) {
 	row := q.db.QueryRow(ctx, BindGrant, turnID, grantID, worker)
 	var bound_to string
@@ -169,7 +168,7 @@ const HasStart = `-- name: HasStart :one
 select exists (select from turnkeeper.call_starts where turn_id = $1 and round = $2 and ordinal = $3 and nonce = $4)
 `
 
-// Whether a call was started under the nonce.
+// Whether the call has a start with this nonce.
 func (q *Queries) HasStart(ctx context.Context, turnID int64, round int32, ordinal int32, nonce string) (bool, error) {
 	row := q.db.QueryRow(ctx, HasStart,
 		turnID,
@@ -325,7 +324,7 @@ select unnest($1::text[]), unnest($2::text[])
 on conflict do nothing
 `
 
-// What requests are made of beside the journal, each once.
+// Parts of requests that are not in the journal, each stored once.
 func (q *Queries) InsertRequestParts(ctx context.Context, hashes []string, contents []string) error {
 	_, err := q.db.Exec(ctx, InsertRequestParts, hashes, contents)
 	return err
@@ -399,8 +398,8 @@ type InsertRoundParams struct {
 	Previews        []string
 }
 
-// An answer, the calls it plans, and the events that tell of them. The times of
-// a turn's events never go back, though a clock may.
+// Inserts an answer, its planned calls and their events. The times of a turn's events
+// never decrease, even if the clock is set back.
 func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error {
 	_, err := q.db.Exec(ctx, InsertRound,
 		arg.TurnID,
@@ -451,7 +450,7 @@ from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
 where t.id = $1
 `
 
-// The reply of a turn that was ended in this transaction, whose agent replies without a text.
+// Inserts the reply of a turn that was ended in this transaction, with an empty body.
 func (q *Queries) InsertSilentReply(ctx context.Context, turn int64) error {
 	_, err := q.db.Exec(ctx, InsertSilentReply, turn)
 	return err
@@ -531,9 +530,9 @@ update turnkeeper.calls set state = case when state = 'planned' then 'cancelled'
 where turn_id = $4 and state in ('planned', 'started', 'running')
 `
 
-// What a turn that is closed without its worker leaves behind: a started call
-// may or may not have happened, a planned one has not; one without an effect needs no start,
-// and may have been running when the turn's worker was lost.
+// Ends the open calls of a turn that is closed without its worker. A started call may or
+// may not have happened, a planned one has not. A call without an effect needs no start,
+// so it may have been running when the turn's worker was lost.
 func (q *Queries) SettleOpenCalls(ctx context.Context, unknown string, perhaps string, notRun string, turnID int64) error {
 	_, err := q.db.Exec(ctx, SettleOpenCalls,
 		unknown,
@@ -612,11 +611,10 @@ type StepParams struct {
 	Estimated bool
 }
 
-// One write to a turn's journal. It locks the turn's row and refuses whoever
-// does not hold the newest grant, and every worker but the one that the grant is
-// bound to (see BindGrant); no time is in the condition. expected is the number
-// of writes that this one builds on. write_id is how a writer whose commit was
-// not answered finds out that it went through: see ReadBack.
+// The fence of a write to a turn's journal. It locks the turn's row and fails unless
+// the caller has the newest grant and is the worker bound to it (see BindGrant). The
+// condition contains no time. expected is the number of earlier writes. By write_id, a
+// writer whose commit was not answered finds out whether it was done: see ReadBack.
 func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 	_, err := q.db.Exec(ctx, Step,
 		arg.Turn,

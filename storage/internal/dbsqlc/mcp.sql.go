@@ -77,8 +77,8 @@ where server = $1 and ($2 = '' or tool = $2) and ($3 = '' or hash = $3) and pinn
 returning tool
 `
 
-// Accepts what was seen last. The hash, where one is given, must be that of what is
-// accepted.
+// Pins what was last seen. If a hash is given, it must be that of the definition that
+// gets pinned.
 func (q *Queries) PinMCPTools(ctx context.Context, server string, tool interface{}, hash interface{}) ([]string, error) {
 	rows, err := q.db.Query(ctx, PinMCPTools, server, tool, hash)
 	if err != nil {
@@ -121,7 +121,7 @@ type SeeMCPToolsParams struct {
 	Hashes       []string
 }
 
-// What is new is pinned as it is. Rows are taken in one order by all.
+// Pins new tools as they are. All callers lock the rows in the same order.
 func (q *Queries) SeeMCPTools(ctx context.Context, arg SeeMCPToolsParams) error {
 	_, err := q.db.Exec(ctx, SeeMCPTools,
 		arg.Server,

@@ -133,8 +133,7 @@ type SaveMCPLoginParams struct {
 	Renewable bool
 }
 
-// A new login, in place of whatever was there. Who renews the old one has lost its
-// claim.
+// Replaces the login. A worker that renews the old one loses its claim.
 func (q *Queries) SaveMCPLogin(ctx context.Context, arg SaveMCPLoginParams) error {
 	_, err := q.db.Exec(ctx, SaveMCPLogin,
 		arg.Server,

@@ -173,7 +173,7 @@ type TurnkeeperReply struct {
 	Agent        string
 	Conversation string
 	Outcome      string
-	StopReason   *string
+	StopReason   string
 	ErrorClass   *string
 	Body         string
 	Calls        []byte

@@ -51,7 +51,7 @@ select l.grant_id::uuid from turnkeeper.leases l join turnkeeper.cancellations c
 where l.grant_id = any($1::uuid[])
 `
 
-// Those of the grants whose turns somebody asked to be cancelled.
+// Those of the grants whose turns have a request to cancel.
 func (q *Queries) CancelledGrants(ctx context.Context, grants []string) ([]string, error) {
 	rows, err := q.db.Query(ctx, CancelledGrants, grants)
 	if err != nil {
@@ -127,8 +127,8 @@ type FiguresRow struct {
 	Now           time.Time
 }
 
-// What an operator looks at first. The queue is counted to 100,000; rates are of the
-// newest 5,000 turns that ended in the window.
+// An overview for operators. Waiting messages are counted up to 100,000; the figures of
+// ended turns are of the newest 5,000 in the window.
 func (q *Queries) Figures(ctx context.Context, span time.Duration) (FiguresRow, error) {
 	row := q.db.QueryRow(ctx, Figures, span)
 	var i FiguresRow
@@ -154,7 +154,7 @@ select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_
         or t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))
 `
 
-// Whether a call for the message may have changed something outside: see turnkeeper.Turn.MayHaveActed.
+// Whether a call of the message may have had an effect: see turnkeeper.Turn.MayHaveActed.
 func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 	row := q.db.QueryRow(ctx, HasActed, message)
 	var exists bool
@@ -175,7 +175,7 @@ type OpenTurnsRow struct {
 	Holder         string
 }
 
-// Turns that run, wait or are queued, those that run longest first.
+// Open turns, running ones first, the longest-running first.
 func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow, error) {
 	rows, err := q.db.Query(ctx, OpenTurns, maxRows)
 	if err != nil {
@@ -305,7 +305,7 @@ type QueueRow struct {
 	Elsewhere     int64
 }
 
-// What is due and waits, without the rates: it is asked every few seconds.
+// Due messages and open turns only, because it runs every few seconds.
 func (q *Queries) Queue(ctx context.Context) (QueueRow, error) {
 	row := q.db.QueryRow(ctx, Queue)
 	var i QueueRow
@@ -340,7 +340,7 @@ const RetryOf = `-- name: RetryOf :many
 select message_id, retried_as, asked_at from turnkeeper.retries where message_id = $1 or retried_as = $1 order by message_id
 `
 
-// What a message was put into the inbox again for, and as which.
+// The retries from and to a message.
 func (q *Queries) RetryOf(ctx context.Context, message int64) ([]TurnkeeperRetry, error) {
 	rows, err := q.db.Query(ctx, RetryOf, message)
 	if err != nil {

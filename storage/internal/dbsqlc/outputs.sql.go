@@ -11,31 +11,28 @@ import (
 
 const AddChunks = `-- name: AddChunks :exec
 with draft as (
-    select from turnkeeper.output_drafts where output_id = $1 and grant_id = $6::uuid for share
+    select from turnkeeper.output_drafts where output_id = $1 and grant_id = $5::uuid for share
 )
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select $1, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
-from (select unnest($2::bigint[]) as first_char, unnest($3::bigint[]) as first_byte,
-    unnest($4::text[]) as content, unnest($5::bytea[]) as bytes) c, draft
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select $1, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
+from (select unnest($2::bigint[]) as first_char, unnest($3::text[]) as content, unnest($4::bytea[]) as bytes) c, draft
 on conflict (output_id, first_char) do nothing
 `
 
 type AddChunksParams struct {
 	OutputID   string
 	FirstChars []int64
-	FirstBytes []int64
 	Contents   []string
 	Bytes      [][]byte
 	GrantID    string
 }
 
-// Chunks of a result that is still coming. Once it is finished, or swept away,
-// nothing is added. A repeat changes nothing.
+// Adds chunks to a draft. Once the draft is finished or swept, nothing is added. A
+// repeat changes nothing.
 func (q *Queries) AddChunks(ctx context.Context, arg AddChunksParams) error {
 	_, err := q.db.Exec(ctx, AddChunks,
 		arg.OutputID,
 		arg.FirstChars,
-		arg.FirstBytes,
 		arg.Contents,
 		arg.Bytes,
 		arg.GrantID,
@@ -95,27 +92,18 @@ func (q *Queries) FinishDrafts(ctx context.Context, grantID string, outputs []st
 }
 
 const InsertChunks = `-- name: InsertChunks :exec
-insert into turnkeeper.output_chunks (output_id, first_char, first_byte, content, bytes)
-select c.output_id, c.first_char, c.first_byte, nullif(c.content, ''), nullif(c.bytes, '')
+insert into turnkeeper.output_chunks (output_id, first_char, content, bytes)
+select c.output_id, c.first_char, nullif(c.content, ''), nullif(c.bytes, '')
 from (select unnest($1::text[]) as output_id, unnest($2::bigint[]) as first_char,
-    unnest($3::bigint[]) as first_byte, unnest($4::text[]) as content, unnest($5::bytea[]) as bytes) c
+    unnest($3::text[]) as content, unnest($4::bytea[]) as bytes) c
 `
 
-type InsertChunksParams struct {
-	OutputIds  []string
-	FirstChars []int64
-	FirstBytes []int64
-	Contents   []string
-	Bytes      [][]byte
-}
-
-func (q *Queries) InsertChunks(ctx context.Context, arg InsertChunksParams) error {
+func (q *Queries) InsertChunks(ctx context.Context, outputIds []string, firstChars []int64, contents []string, bytes [][]byte) error {
 	_, err := q.db.Exec(ctx, InsertChunks,
-		arg.OutputIds,
-		arg.FirstChars,
-		arg.FirstBytes,
-		arg.Contents,
-		arg.Bytes,
+		outputIds,
+		firstChars,
+		contents,
+		bytes,
 	)
 	return err
 }
@@ -133,8 +121,8 @@ const WaitForNoDisk = `-- name: WaitForNoDisk :exec
 select set_config('synchronous_commit', 'off', true)
 `
 
-// Chunks of a draft count only from the write of its journal on, and that waits for
-// the disk to have all that was written before it.
+// Commits without waiting for the disk. Chunks of a draft matter only after the journal's
+// write, whose commit waits until everything before it is on disk.
 func (q *Queries) WaitForNoDisk(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, WaitForNoDisk)
 	return err

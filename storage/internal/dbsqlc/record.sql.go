@@ -169,7 +169,7 @@ type LastRunRow struct {
 	Reply      string
 }
 
-// The run of a schedule before a turn, in its conversation.
+// The previous run of a turn's schedule, in its conversation.
 func (q *Queries) LastRun(ctx context.Context, agent string, schedule string, conversation string, before int64) ([]LastRunRow, error) {
 	rows, err := q.db.Query(ctx, LastRun,
 		agent,
@@ -266,7 +266,7 @@ type RecentCallsRow struct {
 	AgoUs int64
 }
 
-// A clock that was set back puts what ended just now into the future.
+// If the clock was set back, a call that just ended may be in the future.
 func (q *Queries) RecentCalls(ctx context.Context, agent string, name string, argsHash string, within time.Duration) ([]RecentCallsRow, error) {
 	rows, err := q.db.Query(ctx, RecentCalls,
 		agent,
@@ -447,7 +447,8 @@ type TurnForWorkerRow struct {
 	Spawned         bool
 }
 
-// A clock that was set back since the grant makes the lease no longer.
+// Computes the remaining time so that a clock that was set back since the grant does not
+// lengthen the lease.
 func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorkerRow, error) {
 	row := q.db.QueryRow(ctx, TurnForWorker, turnID)
 	var i TurnForWorkerRow

@@ -83,7 +83,7 @@ type ResponseByIDRow struct {
 	ReasoningTokens   int64
 }
 
-// A response as one statement sees it: where it is closed, its reply is there.
+// Reads a response in one statement, so that a closed one has its reply.
 func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, error) {
 	row := q.db.QueryRow(ctx, ResponseByID, id)
 	var i ResponseByIDRow

@@ -15,7 +15,7 @@ update turnkeeper.settings set last_tick_at = clock_timestamp(), silence_from = 
     timeline = case when pg_is_in_recovery() then timeline else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end
 `
 
-// Takes the database as it is for what the next tick is to expect: its timeline, its clock and its server.
+// Makes the next tick accept the current timeline, clock and server of the database.
 func (q *Queries) AcceptDatabase(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, AcceptDatabase)
 	return err
@@ -60,7 +60,7 @@ update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timest
 where id = any($1::bigint[]) and state not in ('completed', 'cancelled', 'discarded')
 `
 
-// River's rows of grants that are over. River would find them after an hour.
+// Closes River's rows of ended grants, which River would find only after an hour.
 func (q *Queries) CloseJobs(ctx context.Context, ids []int64) error {
 	_, err := q.db.Exec(ctx, CloseJobs, ids)
 	return err
@@ -132,8 +132,8 @@ with held as (
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held)
 `
 
-// It ends all back-offs too: it was longer than they are, and by a clock that
-// was put back they would go on for as long as that.
+// Ends the hold-off and all back-offs. The hold-off was longer than they are, and after
+// the clock was set back they would last that much longer.
 func (q *Queries) EndHold(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, EndHold)
 	return err
@@ -150,8 +150,8 @@ where l.grant_id is not null and t.state = 'running' and t.worker_id is null
   and l.grant_id <> all($3::uuid[])
 `
 
-// Jobs that River gave to this worker and that did not arrive: their fetch was
-// committed and its answer was lost. Their grants are bound to nobody.
+// Makes jobs available again that this worker fetched but never got, because the answer
+// of the fetch was lost. Their grants are not bound.
 func (q *Queries) GiveBackJobs(ctx context.Context, worker string, older time.Duration, working []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveBackJobs, worker, older, working)
 	if err != nil {
@@ -175,11 +175,11 @@ update turnkeeper.lease_log g set lease_until = case when u.grant_id = any($1::u
 from given_up u where g.grant_id = u.grant_id
 `
 
-// Grants that this worker left without an end, which it could not write: bound to
-// it, whoever else was given their jobs, or bound to nobody, and their jobs, which
-// were this worker's, are over. They are over now, and the scheduler finds them lost.
-// Those that it left because the database was away do not count against their
-// messages: see turnkeeper.loss_counts.
+// Ends the leases of grants that this worker left because it could not write their end,
+// so that the scheduler finds them lost: grants that are bound to it, whoever fetched
+// their jobs, and unbound grants whose job it fetched and which is over. Grants that it
+// left because the database was unavailable do not count against their messages: see
+// turnkeeper.loss_counts.
 func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string, older time.Duration, working []string) (int64, error) {
 	result, err := q.db.Exec(ctx, GiveUpGrants,
 		away,
@@ -215,7 +215,7 @@ with input as (
     insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
         state, token, grant_id, job_id, dispatches, losses, granted_at, lease_until)
     select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
-        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- it is the message that loses its workers
+        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
             select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
         g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane where i.is_new
@@ -233,8 +233,8 @@ with input as (
     select g.lane, g.token, i.grant_id, i.turn_id, i.job_id, g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane
 ), jobs as (
-    -- Due in the past: with River's default, the start of this transaction, it is not due for as long as the clock is set
-    -- back meanwhile.
+    -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
+    -- clock is set back.
     insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, state, tags)
     select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $13::text, 1, 1, i.queue,
         '2000-01-01', 'available', '{}'
@@ -262,9 +262,9 @@ type GrantParams struct {
 	Kind             string
 }
 
-// One statement: token + 1, new grant id, log, turn, message, and the River job
-// that rings for it (a row as River's own insert makes it, and its doorbell).
-// It fails when a lane was not free any more.
+// Grants turns in one statement: next token, new grant id, log, turn, message, and the
+// River job with its notification, as River's client would insert it. It fails if a lane
+// is no longer free.
 func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
 	_, err := q.db.Exec(ctx, Grant,
 		arg.Lanes,
@@ -345,8 +345,8 @@ type LookRow struct {
 	Room                 int64
 }
 
-// Takes the scheduler's lock if it is free, and says at one glance what there
-// is to do. The flags may be a tick old: what acts on them looks again.
+// Takes the scheduler's lock if it is free, and returns what the tick has to do. The
+// flags are hints that may be a tick old: the statements that act on them check again.
 func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 	row := q.db.QueryRow(ctx, Look, maxRows)
 	var i LookRow
@@ -417,10 +417,10 @@ type LostGrantsRow struct {
 	Losses          int32
 }
 
-// A lease is lost when it has lapsed, when the worker that has it is silent for as long as that
-// worker said it may be, or when its job waits in the own queue of a worker that is gone. A worker
-// has it that the grant is bound to, or, while it is bound to none, that River has given the job to:
-// the latter is a hint only, for that worker may never come to bind it. Losses are those of the message that count.
+// A grant is lost if its lease has expired, if its worker has been silent for takeover_after, or if its
+// job waits in the queue of a single worker that has stopped or is silent. Its worker is the one bound
+// to it or, if none is, the one that fetched the job from River, which may never bind it. losses are the
+// losses that count against the message.
 func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRow, error) {
 	rows, err := q.db.Query(ctx, LostGrants, maxRows)
 	if err != nil {
@@ -473,8 +473,8 @@ update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
 from a where u.name = a.name
 `
 
-// Moves messages that wait into the lanes that their agents have now, but not those of sub-agents, which have lanes of
-// their own. An agent's lanes have changed for an hour, and for as long as a turn is open in an old one.
+// Moves waiting messages into the current lanes of their agents, except those of sub-agents, whose lanes never change.
+// The lanes of an agent count as changed for an hour, and as long as a turn is open in an old one.
 func (q *Queries) MoveLanes(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, MoveLanes)
 	return err
@@ -493,8 +493,8 @@ select extract(epoch from coalesce(least(
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds
 `
 
-// In how many seconds something becomes due that was not due when the tick looked; at most an hour. What has become
-// due since, the tick may not have seen: that is in no time.
+// Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
+// has become due since, which the tick may not have seen.
 func (q *Queries) NextDue(ctx context.Context, since time.Time) (float64, error) {
 	row := q.db.QueryRow(ctx, NextDue, since)
 	var seconds float64
@@ -506,7 +506,7 @@ const NoteTaker = `-- name: NoteTaker :exec
 update turnkeeper.turns set worker_id = coalesce(worker_id, nullif($1::text, '')) where id = $2
 `
 
-// Who was given a turn that it never came to bind.
+// Records the worker that fetched a turn but never bound it.
 func (q *Queries) NoteTaker(ctx context.Context, worker string, iD int64) error {
 	_, err := q.db.Exec(ctx, NoteTaker, worker, iD)
 	return err
@@ -541,8 +541,8 @@ type OccurParams struct {
 	Slot         time.Time
 }
 
-// A slot becomes a message unless one of its schedule waits still, because its lane
-// is held or no worker has room: that one is the run for both.
+// Inserts the message of a slot, unless a message of the schedule still waits, because
+// its lane is held or no slot is free: that message is the run for both.
 func (q *Queries) Occur(ctx context.Context, arg OccurParams) error {
 	_, err := q.db.Exec(ctx, Occur,
 		arg.Agent,
@@ -613,7 +613,7 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
 from picked
 join turnkeeper.messages m on m.id = picked.id
 join turnkeeper.agents a on a.name = m.agent || ''
-where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- what was due once is, however the clock was set back
+where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- a message that was due once stays due even if the clock is set back
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 `
@@ -630,13 +630,12 @@ type ReadyMessagesRow struct {
 	Priority       int32
 }
 
-// The heads of free lanes, oldest due first. They are looked for among the
-// oldest waiting messages of all: the first of a lane there is its head. Only
-// where these do not hold enough, because they crowd in few lanes or in busy
-// ones, the heads of all lanes are found, by jumping through the index from lane
-// to lane. So neither a long queue in one lane nor ten thousand lanes are read
-// through at each tick. Lanes of agents that are held are left out, and those of
-// retired ones, but for what turns of others gave them.
+// The heads of free lanes, oldest due first. First it looks among the oldest waiting
+// messages: the first of a lane there is its head. Only if these do not give enough
+// heads, because they are in few or busy lanes, it finds the heads of all lanes by a
+// loose index scan from lane to lane. So no tick reads through a long queue of one lane,
+// or ten thousand lanes. It leaves out lanes of held agents, and of retired agents
+// except for their work as sub-agents.
 func (q *Queries) ReadyMessages(ctx context.Context, maxRows int32, held []string) ([]ReadyMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ReadyMessages, maxRows, held)
 	if err != nil {
@@ -707,10 +706,10 @@ type ReadyTurnsRow struct {
 	Overdue        bool
 }
 
-// Open turns without a lease: handed back, taken from a lost worker, deferred.
-// One that a worker has left to a newer one is offered at once, and by name, to
-// each live worker that has not left it to others yet, the newest first; when
-// there is none it waits for its time, as a deferred one.
+// Queued turns that may be granted: handed back, reclaimed, deferred. A turn that was
+// handed back for a newer worker is offered at once, by name, to each live worker that
+// has not handed it back yet, the newest first. If there is none, it waits until due_at,
+// like a deferred one.
 func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, held []string, maxRows int32) ([]ReadyTurnsRow, error) {
 	rows, err := q.db.Query(ctx, ReadyTurns, leftToNewer, held, maxRows)
 	if err != nil {
@@ -815,7 +814,7 @@ from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1
          or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
       order by w.lane, w.due_at, w.priority desc, w.id) head
 join turnkeeper.messages m on m.id = head.id
-join turnkeeper.agents a on a.name = m.agent || '' -- never the messages of an agent: there may be a million closed ones
+join turnkeeper.agents a on a.name = m.agent || '' -- the expression prevents a scan of all messages of an agent: there may be a million closed ones
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
@@ -835,9 +834,9 @@ type ShortQueueRow struct {
 	Priority       int32
 }
 
-// The heads of free lanes among the oldest waiting messages that are due: all there are, when
-// no more wait than that. It is asked at each look, and so it does little beside.
-// What was due once is, however the clock was set back. Of a retired agent only what turns of others gave it is granted.
+// The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
+// messages wait. It must be cheap, because every tick runs it. A message that was due once stays due
+// even if the clock is set back. Of a retired agent, only its work as a sub-agent is granted.
 func (q *Queries) ShortQueue(ctx context.Context, maxRows int32) ([]ShortQueueRow, error) {
 	rows, err := q.db.Query(ctx, ShortQueue, maxRows)
 	if err != nil {

@@ -18,7 +18,7 @@ select $1, t.id, least(clock_timestamp() + $2::interval, t.expires_at)
 from turnkeeper.api_tokens t where t.id = $3
 `
 
-// Sessions that have expired go with it.
+// Also deletes expired sessions.
 func (q *Queries) CreateSession(ctx context.Context, sha256 string, lifetime time.Duration, tokenID int64) (int64, error) {
 	result, err := q.db.Exec(ctx, CreateSession, sha256, lifetime, tokenID)
 	if err != nil {

@@ -34,7 +34,7 @@ type AgentTreeRow struct {
 	OutputTokens int64
 }
 
-// The bounds of a tree of agents, and what of its budget is taken.
+// The bounds of a tree of agents, and its spend.
 func (q *Queries) AgentTree(ctx context.Context, root int64) (AgentTreeRow, error) {
 	row := q.db.QueryRow(ctx, AgentTree, root)
 	var i AgentTreeRow
@@ -59,7 +59,7 @@ from (select unnest($1::bigint[]) as id, unnest($2::text[]) as parent) u
 where m.id = u.id
 `
 
-// Where the turns of messages hang in a trace that the same write has made.
+// Sets the trace parents of sub-agents' messages, which the same write has inserted.
 func (q *Queries) HangSpawned(ctx context.Context, messages []int64, parents []string) error {
 	_, err := q.db.Exec(ctx, HangSpawned, messages, parents)
 	return err
@@ -146,7 +146,7 @@ type ReserveTreeSpendRow struct {
 	DayLeft     float64
 }
 
-// Both budgets are kept with the first attempt at a message, as in ReserveSpend.
+// The budgets are those of the first attempt at the message, as in ReserveSpend.
 func (q *Queries) ReserveTreeSpend(ctx context.Context, arg ReserveTreeSpendParams) (ReserveTreeSpendRow, error) {
 	row := q.db.QueryRow(ctx, ReserveTreeSpend,
 		arg.Root,
@@ -178,8 +178,8 @@ from turnkeeper.spawned_calls s
 where c.turn_id = $2 and (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running'
 `
 
-// Calls of a turn that is closed without its worker, whose sub-agents have not replied:
-// these are cancelled.
+// Cancels the calls whose sub-agents have not replied, of a turn that is closed without
+// its worker.
 func (q *Queries) SettleSpawnCalls(ctx context.Context, ended string, turnID int64) error {
 	_, err := q.db.Exec(ctx, SettleSpawnCalls, ended, turnID)
 	return err
@@ -266,7 +266,7 @@ type SpawnedByRow struct {
 	Open      bool
 }
 
-// What calls of a turn have come to that gave work to other agents, and what they wrote.
+// The sub-agents of a turn's calls, with their outcomes and replies.
 func (q *Queries) SpawnedBy(ctx context.Context, turnID int64) ([]SpawnedByRow, error) {
 	rows, err := q.db.Query(ctx, SpawnedBy, turnID)
 	if err != nil {
@@ -332,7 +332,7 @@ type SubAgentsRow struct {
 	Dropped      bool
 }
 
-// All that were spawned in the tree that a turn began, in the order of their calls.
+// All sub-agents of a tree, in the order of their calls.
 func (q *Queries) SubAgents(ctx context.Context, root int64, maxRows int32) ([]SubAgentsRow, error) {
 	rows, err := q.db.Query(ctx, SubAgents, root, maxRows)
 	if err != nil {

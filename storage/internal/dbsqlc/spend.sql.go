@@ -37,9 +37,8 @@ type ReserveSpendRow struct {
 	DayLeft     float64
 }
 
-// A turn's budget is that of all attempts at its message, kept with the first: no
-// retry resets what is spent. The day is the database's, and so is the time that is
-// left of it.
+// All attempts at a message share the budget of the first turn, so that no retry resets
+// the spend. The day, and the time left of it, are by the database's clock.
 func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (ReserveSpendRow, error) {
 	row := q.db.QueryRow(ctx, ReserveSpend,
 		arg.Turn,
@@ -68,8 +67,7 @@ from (select 1 as locked from turnkeeper.spend s
       where r.id = $1::bigint for update of s) first
 `
 
-// The agent's row is locked first, as a reservation does: in the other order
-// the two of one turn could wait for each other.
+// Locks the agent's row first, as a reservation does, to prevent deadlocks.
 func (q *Queries) SettleSpend(ctx context.Context, reservation int64, used int64) error {
 	_, err := q.db.Exec(ctx, SettleSpend, reservation, used)
 	return err

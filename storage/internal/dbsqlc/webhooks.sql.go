@@ -117,9 +117,9 @@ type EndDeliveryParams struct {
 	Gone       bool
 }
 
-// What became of an attempt, while the claim stands. A rest holds up the whole endpoint, also where an attempt
-// that was under way before comes to a good end. One
-// that was broken off does not count, and tells nothing of the endpoint.
+// Records the result of an attempt if the claim is still valid. A pause that the endpoint asked for applies to all
+// its deliveries, even if a concurrent attempt succeeds. An interrupted attempt does not count, and says nothing
+// about the endpoint.
 func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EndDelivery,
 		arg.State,
@@ -248,7 +248,7 @@ type ListWebhooksRow struct {
 	Sending           int64
 }
 
-// Counts go to 100,000.
+// Counts are limited to 100,000.
 func (q *Queries) ListWebhooks(ctx context.Context, name string) ([]ListWebhooksRow, error) {
 	rows, err := q.db.Query(ctx, ListWebhooks, name)
 	if err != nil {
@@ -291,7 +291,7 @@ const MendDeliveries = `-- name: MendDeliveries :execrows
 update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where state = 'pending' and due_at > clock_timestamp() + $1::interval
 `
 
-// After the clock was set back: no wait is longer than this.
+// Makes deliveries due whose pause is impossibly long because the clock was set back.
 func (q *Queries) MendDeliveries(ctx context.Context, longest time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, MendDeliveries, longest)
 	if err != nil {
@@ -308,8 +308,8 @@ from turnkeeper.webhooks w, lateral (
 where w.name = $1 and w.paused_at is null and d.due_at is not null
 `
 
-// How long nothing is to be done for a webhook. Nothing: for as long as nothing comes. Zero where
-// only claims of others are in the way.
+// The time until a delivery of a webhook is due, or a claim expires. No row: none is pending. Zero if a
+// delivery is due, even if all slots are claimed.
 func (q *Queries) NextDelivery(ctx context.Context, webhook string) (float64, error) {
 	row := q.db.QueryRow(ctx, NextDelivery, webhook)
 	var seconds float64
@@ -337,8 +337,8 @@ on conflict (reply_id, webhook) do update set state = 'pending', due_at = clock_
 where d.claim is null or d.due_at < clock_timestamp()
 `
 
-// One that is under way is left to who has it. Whoever had one for longer than it may
-// no longer says what becomes of it.
+// Leaves a claimed delivery to its worker, unless the claim has expired: then that worker
+// can no longer record a result.
 func (q *Queries) Redeliver(ctx context.Context, replyID int64, webhook string) (int64, error) {
 	result, err := q.db.Exec(ctx, Redeliver, replyID, webhook)
 	if err != nil {
@@ -365,7 +365,7 @@ insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents) values (
 on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, seen_at = clock_timestamp()
 `
 
-// An endpoint that was elsewhere before begins afresh.
+// An existing webhook gets the new settings and keeps its state.
 func (q *Queries) RegisterWebhook(ctx context.Context, name string, origin string, agents []string, subAgents bool) error {
 	_, err := q.db.Exec(ctx, RegisterWebhook,
 		name,
@@ -382,7 +382,7 @@ delete from turnkeeper.webhook_deliveries where (reply_id, webhook) in (
     where not exists (select from turnkeeper.webhooks w where w.name = d.webhook) limit $1)
 `
 
-// Those whose webhook is gone.
+// Deletes deliveries whose webhook does not exist.
 func (q *Queries) RemoveDeliveries(ctx context.Context, maxRows int32) (int64, error) {
 	result, err := q.db.Exec(ctx, RemoveDeliveries, maxRows)
 	if err != nil {
@@ -395,7 +395,7 @@ const RemoveWebhook = `-- name: RemoveWebhook :execrows
 delete from turnkeeper.webhooks where name = $1 and seen_at < clock_timestamp() - $2::interval
 `
 
-// Not while a worker has it in its settings: it would be back at once.
+// Keeps a webhook that a worker has in its settings, because the worker would register it again.
 func (q *Queries) RemoveWebhook(ctx context.Context, name string, unseen time.Duration) (int64, error) {
 	result, err := q.db.Exec(ctx, RemoveWebhook, name, unseen)
 	if err != nil {
@@ -425,7 +425,7 @@ with resumed as (
 select from resumed
 `
 
-// What was tried before begins afresh: the pause must not have used up its time.
+// Restarts the attempts of pending deliveries: the pause must not count toward their time limit.
 func (q *Queries) ResumeWebhook(ctx context.Context, name string) (int64, error) {
 	result, err := q.db.Exec(ctx, ResumeWebhook, name)
 	if err != nil {
@@ -438,7 +438,7 @@ const SeeWebhooks = `-- name: SeeWebhooks :many
 update turnkeeper.webhooks set seen_at = clock_timestamp() where name = any($1::text[]) returning name
 `
 
-// Those of the names that are still there.
+// Returns those of the names that exist.
 func (q *Queries) SeeWebhooks(ctx context.Context, names []string) ([]string, error) {
 	rows, err := q.db.Query(ctx, SeeWebhooks, names)
 	if err != nil {

@@ -2,13 +2,13 @@ package pg
 
 import "strings"
 
-// Clean makes text Storable: Postgres refuses NUL and broken UTF-8. Known
-// secrets are masked here once more, as the last line before the disk.
+// Clean makes text Storable and masks known secrets, as the last check before text is
+// stored.
 func (s *DB) Clean(text string) string {
 	return s.Masked(Storable(text))
 }
 
-// Masked returns text without the secrets that this process knows.
+// Masked returns text with the secrets that this process knows masked.
 func (s *DB) Masked(text string) string {
 	if s.Mask == nil {
 		return text
@@ -16,7 +16,7 @@ func (s *DB) Masked(text string) string {
 	return s.Mask(text)
 }
 
-// Storable returns text as Postgres takes it.
+// Storable replaces what Postgres refuses in text: NUL and invalid UTF-8.
 func Storable(text string) string {
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	if strings.IndexByte(text, 0) >= 0 {

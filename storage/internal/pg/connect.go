@@ -21,17 +21,17 @@ import (
 	"turnkeeper/internal/fault"
 )
 
-// Options say how to connect.
+// Options configure Open.
 type Options struct {
 	URL              string        // postgres://… or a keyword/value string
 	MaxConns         int           // of the main pool; 0: 8
-	FinishConns      int           // of the pool for ends of turns; 0: 2
+	FinishConns      int           // of the pool that ends turns; 0: 2
 	StatementTimeout time.Duration // of one statement; 0: 30 s
-	LockTimeout      time.Duration // of waiting for a row; 0: 10 s
+	LockTimeout      time.Duration // of one wait for a row's lock; 0: 10 s
 	ConnectTimeout   time.Duration // 0: 10 s
 	Log              *zap.Logger   // nil: none
-	// Mask replaces known secrets in all text of a turn that is stored. nil:
-	// nothing is replaced.
+	// Mask replaces known secrets in all stored text of a turn. nil: nothing is
+	// replaced.
 	Mask func(string) string
 	// Fault is called at labelled points. Only tests set it.
 	Fault fault.Hook
@@ -58,7 +58,7 @@ func setDefault[T int | time.Duration](v *T, def T) {
 func connect(ctx context.Context, o Options, resets *resetter, conns int, name string, more map[string]string) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
-		// The library's error repeats the URL, password and all.
+		// pgx's error contains the URL with the password.
 		return nil, errUnreadableURL
 	}
 	cfg.MaxConns = int32(min(conns, 1000)) //nolint:gosec // bounded
@@ -69,13 +69,13 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = name
-	// A worker that is stopped inside a transaction must not block those that
-	// take its turns over.
+	// A worker that is stopped inside a transaction must not block workers that
+	// take over its turns.
 	params["statement_timeout"] = Millis(o.StatementTimeout)
 	params["lock_timeout"] = Millis(o.LockTimeout)
 	params["idle_in_transaction_session_timeout"] = Millis(o.StatementTimeout)
-	// Every statement is short and finds its rows by key: planning each anew for
-	// its parameters would cost more than running it.
+	// Every statement is short and finds its rows by key: planning it for its
+	// parameters would take longer than running it.
 	params["plan_cache_mode"] = "force_generic_plan"
 	maps.Copy(params, byKey)
 	maps.Copy(params, findDead)
@@ -91,12 +91,13 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	return pool, nil
 }
 
-// byKey keeps plans from depending on statistics. A statement that is planned while a table is new and small would
-// read it through, or hash it, and go on so while it grows: the plan is kept. What is forbidden here looks so dear to
-// the planner that it would compile the statement, too.
+// byKey keeps plans from depending on statistics. A statement that is planned while a table is small would scan or hash
+// the whole table, and the cached plan would stay when the table grows. JIT is off because the planner gives the plans
+// disabled here costs so high that it would compile the statement.
 var byKey = map[string]string{"enable_seqscan": "off", "enable_hashjoin": "off", "enable_mergejoin": "off", "jit": "off"}
 
-// WholeTables undoes byKey, for what reads whole tables.
+// WholeTables returns statements that undo byKey, for queries that read whole tables. set is "set" or
+// "set local". The result begins with a semicolon.
 func WholeTables(set string) (sql string) {
 	for _, name := range slices.Sorted(maps.Keys(byKey)) {
 		sql += "; " + set + " " + name + " = on"
@@ -104,23 +105,23 @@ func WholeTables(set string) (sql string) {
 	return sql
 }
 
-// findDead has the server find out in half a minute that a client's host is gone.
+// findDead makes the server detect within half a minute that a client's host is gone.
 var findDead = map[string]string{
 	"tcp_user_timeout": Millis(20 * time.Second), "tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
 }
 
-// The brackets keep a mask over errors from taking the form for somebody's password.
-var errUnreadableURL = errors.New("DATABASE_URL cannot be read: look at its port, its sslmode and other parameters; " +
-	"it is written postgres://<user>:<password>@<host>:<port>/<database>")
+// The angle brackets keep the masking of errors from mistaking the form for a real password.
+var errUnreadableURL = errors.New("DATABASE_URL cannot be parsed: check its port, its sslmode and other parameters; " +
+	"its form is postgres://<user>:<password>@<host>:<port>/<database>")
 
-// Millis is a duration as a setting of Postgres.
+// Millis formats a duration as a setting of Postgres in milliseconds.
 func Millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// PlainConnect says why a connection failed, without the connection string.
+// PlainConnect returns an error that explains a failed connection without the connection string.
 func PlainConnect(err error) error {
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		if strings.Contains(pg.Message, "unsupported startup parameter") {
-			return fmt.Errorf("%s (SQLSTATE %s): PgBouncer must let it through, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
+			return fmt.Errorf("%s (SQLSTATE %s): configure PgBouncer to allow it, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
 		}
 		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
 	}
@@ -131,7 +132,7 @@ func PlainConnect(err error) error {
 		return fmt.Errorf("%w: is the host in DATABASE_URL right?", dns)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("what listens there closed the connection: is it Postgres, is it up, and is DATABASE_URL right?")
+		return errors.New("the server closed the connection: is it Postgres, is it running, and is DATABASE_URL right?")
 	}
 	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
 		return errors.New("no answer in time: is Postgres running there, and is DATABASE_URL right?")
@@ -139,8 +140,8 @@ func PlainConnect(err error) error {
 	return err
 }
 
-// ConnectOne opens a connection outside of the pools. limit bounds the connection attempt, and each
-// wait for an answer.
+// ConnectOne opens a connection outside of the pools. limit is the timeout of the connection attempt
+// and of each statement.
 func ConnectOne(ctx context.Context, url, name string, limit time.Duration) (*pgx.Conn, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pg is what the packages under storage share of the connection to Postgres: the pools and
-// their timeouts, pipelines and transactions, and the translation of errors.
+// Package pg connects to Postgres for the packages under storage: connection pools and their
+// timeouts, pipelines, transactions, and the translation of errors.
 package pg
 
 import (
@@ -15,23 +15,23 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// A DB is the open connections to one database.
+// A DB holds the connection pools of one database.
 type DB struct {
 	Pool   *pgxpool.Pool
-	Finish *pgxpool.Pool   // for ends of turns only, so that they never queue behind reads
-	Queue  *pgxpool.Pool   // for River's own statements
+	Finish *pgxpool.Pool   // for ends of turns only, which must not wait behind reads
+	Queue  *pgxpool.Pool   // for River's statements
 	Q      *dbsqlc.Queries // on Pool
 	Log    *zap.Logger
 	Mask   func(string) string // nil: nothing is masked
 	Fault  fault.Hook
 }
 
-// Open connects. It fails in plain words when the database cannot be reached.
+// Open connects to the database. Its errors do not contain the connection string.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o = o.withDefaults()
 	db := &DB{Log: o.Log, Mask: o.Mask, Fault: o.Fault}
 	resets := &resetter{log: o.Log, held: map[*pgx.Conn]bool{}}
-	err := cmp.Or( // what is wrong with one is wrong with all
+	err := cmp.Or( // all fail for the same reason
 		db.connect(ctx, &db.Pool, o, resets, o.MaxConns, "turnkeeper", nil),
 		db.connect(ctx, &db.Finish, o, resets, o.FinishConns, "turnkeeper finish", nil),
 		db.connect(ctx, &db.Queue, o, resets, queueConns, queueName, doorbellsOnly),
@@ -47,16 +47,15 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	return db, nil
 }
 
-// queueName is the name of River's connections.
+// queueName is the application_name of River's connections.
 const queueName = "turnkeeper queue"
 
-// queueConns are what River holds and needs at once: a listener, fetches, upkeep.
+// queueConns is the number of connections that River uses at once: listener, fetches, maintenance.
 const queueConns = 4
 
-// doorbellsOnly lets River's own commits go without waiting for the disk. A
-// server that crashes may forget that a job was fetched and give it out again;
-// the grant belongs to the worker that first wrote under it, so the second
-// fetch does nothing.
+// doorbellsOnly lets River commit without waiting for the disk. If the server crashes,
+// it may forget that a job was fetched and hand it out again. The grant belongs to the
+// worker that binds it first, so the second fetch does nothing.
 var doorbellsOnly = map[string]string{"synchronous_commit": "off"}
 
 func (*DB) connect(ctx context.Context, to **pgxpool.Pool, o Options, resets *resetter, conns int, name string, more map[string]string) (err error) {
@@ -64,7 +63,7 @@ func (*DB) connect(ctx context.Context, to **pgxpool.Pool, o Options, resets *re
 	return err
 }
 
-// Ping asks the database for a sign of life.
+// Ping fails if the database does not answer.
 func (db *DB) Ping(ctx context.Context) error {
 	if err := db.Pool.Ping(ctx); err != nil {
 		return fmt.Errorf("the database cannot be reached: %w", PlainConnect(err))
@@ -72,7 +71,7 @@ func (db *DB) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close ends all connections. It waits for those in use.
+// Close closes all connections. It waits for those in use.
 func (db *DB) Close() {
 	for _, pool := range []*pgxpool.Pool{db.Queue, db.Finish, db.Pool} {
 		if pool != nil {

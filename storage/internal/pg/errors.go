@@ -33,7 +33,7 @@ const (
 	tooManyConnections = "53300"
 )
 
-// A conditionError has the database's own sentence and matches the condition.
+// A conditionError has the database's message and matches the condition.
 type conditionError struct {
 	condition error
 	message   string
@@ -43,8 +43,9 @@ func (e *conditionError) Error() string { return e.message }
 
 func (e *conditionError) Is(target error) bool { return target == e.condition }
 
-// Translate turns what the database raised into what callers branch on. Other
-// errors keep their message, without the detail that may hold a row's content.
+// Translate converts the error codes of the schema's functions into the errors that
+// callers branch on. Other errors keep their message but lose the detail, which may
+// contain a row.
 func Translate(err error) error {
 	if err == nil {
 		return nil
@@ -62,13 +63,13 @@ func Translate(err error) error {
 	return &serverError{code: pg.Code, message: pg.Message, constraint: pg.ConstraintName}
 }
 
-// Refuse returns an error with a sentence of its own that matches the condition.
+// Refuse returns an error with its own message that matches the condition.
 func Refuse(condition error, format string, args ...any) error {
 	return &conditionError{condition, fmt.Sprintf(format, args...)}
 }
 
-// A serverError is an error of Postgres without its detail, hint and context:
-// those quote rows.
+// A serverError is an error of Postgres without its detail, hint and context, which
+// quote rows.
 type serverError struct {
 	code, message, constraint string
 }
@@ -81,18 +82,18 @@ func (e *serverError) Error() string {
 	return s + ")"
 }
 
-// A brokenError is a connection that broke, or could not be made, in plain words.
+// A brokenError is a connection that broke or could not be opened.
 type brokenError struct {
-	sentence string
-	err      error
+	message string
+	err     error
 }
 
-func (e *brokenError) Error() string { return e.sentence }
+func (e *brokenError) Error() string { return e.message }
 
 func (e *brokenError) Unwrap() error { return e.err }
 
-// plainBreak puts what happened to a connection into plain words; other errors
-// are returned as they are.
+// plainBreak turns errors of a connection into a brokenError, and returns other errors
+// unchanged.
 func plainBreak(err error) error {
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return &brokenError{fmt.Sprintf("the database cannot be reached: %v", PlainConnect(err)), err}
@@ -107,8 +108,8 @@ func plainBreak(err error) error {
 	return err
 }
 
-// Unanswered says of a write's error that the write may have been done all the
-// same: the database did not come to answer.
+// Unanswered reports whether the write that failed with err may have been done, because
+// the database did not answer.
 func Unanswered(err error) bool {
 	if server, ok := errors.AsType[*serverError](err); ok {
 		return strings.HasPrefix(server.code, "57P") // the server, or this session, is ended
@@ -121,8 +122,8 @@ func isBroken(err error) bool {
 	return broken
 }
 
-// Away says that the database could not be reached, did not answer in time, or refused the connection: the
-// same may be answered when it is back.
+// Away reports whether err means that the database is unavailable: it could not be reached, did not answer in
+// time, or refused the connection.
 func Away(err error) bool {
 	if server, ok := errors.AsType[*serverError](err); ok {
 		switch server.code[:2] {
@@ -136,8 +137,8 @@ func Away(err error) bool {
 	return network || isBroken(err)
 }
 
-// Uncertain says that a write may or may not have been done, or was undone for
-// a reason that passes: the writer reads back and tries again.
+// Uncertain reports whether a write may or may not have been done, or was undone for a
+// temporary reason. The writer must read back and retry.
 func Uncertain(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) && !pgconn.Timeout(err) {
 		return false
@@ -158,19 +159,19 @@ func Uncertain(err error) bool {
 	return !errors.Is(err, turnkeeper.ErrNotFound)
 }
 
-// KeyTaken says that a unique key refused the write.
+// KeyTaken reports whether a unique key refused the write.
 func KeyTaken(err error) bool {
 	server, ok := errors.AsType[*serverError](err)
 	return ok && server.code == uniqueViolation
 }
 
-// LockRefused says that a statement waited for a lock as long as it may.
+// LockRefused reports whether a statement ran into the lock timeout.
 func LockRefused(err error) bool {
 	server, ok := errors.AsType[*serverError](err)
 	return ok && server.code == lockNotAvailable
 }
 
-// Patiently does f again as long as the reason that it failed for passes.
+// Patiently retries f until ctx ends, as long as its error is temporary.
 func Patiently(ctx context.Context, f func() error) error {
 	return commit.Patiently(ctx, Uncertain, f)
 }

@@ -11,10 +11,9 @@ import (
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// A Pipeline collects statements and sends them in one round trip, as one
-// transaction: Postgres runs everything up to the protocol's Sync as one. It
-// stands in for a connection of the generated code; only statements without
-// rows may go through it.
+// A Pipeline collects statements and sends them in one round trip. Postgres runs them as
+// one transaction: everything up to the protocol's Sync. It takes the place of a
+// connection in the generated code, for statements without rows only.
 type Pipeline struct {
 	batch pgx.Batch
 }
@@ -23,7 +22,7 @@ type batchSender interface {
 	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 }
 
-// Queries returns the statements that are to be queued.
+// Queries returns the generated statements; calling one queues it.
 func (p *Pipeline) Queries() *dbsqlc.Queries { return dbsqlc.New(p) }
 
 // Exec queues the statement. It never fails: errors come from Send.
@@ -46,8 +45,8 @@ type noRow struct{}
 
 func (noRow) Scan(...any) error { return errPipelineRows }
 
-// Send runs what was queued. Nothing of it is done unless all of it is. sent is
-// called between the last byte and the first of the answer.
+// Send runs the queued statements, all or none. It calls sent after it has sent them and
+// before it reads the answer.
 func (p *Pipeline) Send(ctx context.Context, to batchSender, sent func()) error {
 	results := to.SendBatch(ctx, &p.batch)
 	sent()
@@ -56,8 +55,8 @@ func (p *Pipeline) Send(ctx context.Context, to batchSender, sent func()) error 
 
 var errUndone = errors.New("the transaction was undone: one of its statements had failed")
 
-// committed says what the answer to a commit means: a transaction in which a
-// statement had failed answers too.
+// committed returns errUndone if the answer to a COMMIT says that the transaction was
+// rolled back, because a statement in it had failed.
 func committed(answer pgconn.CommandTag) error {
 	if answer.String() != "COMMIT" {
 		return errUndone
@@ -65,8 +64,8 @@ func committed(answer pgconn.CommandTag) error {
 	return nil
 }
 
-// CommitTx ends a transaction. sent is called between the last byte and the first
-// of the answer.
+// CommitTx commits the transaction that conn has open. It calls sent after it has sent
+// the COMMIT and before it reads the answer.
 func CommitTx(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
 	answer := conn.Conn().PgConn().Exec(ctx, "commit")
 	sent()
@@ -77,8 +76,8 @@ func CommitTx(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
 	return committed(results[0].CommandTag)
 }
 
-// Commit ends the transaction that conn has open, with what was queued in the same round trip. sent
-// is called between the last byte and the first of the answer.
+// Commit runs the queued statements and commits the transaction that conn has open, in one round
+// trip. It calls sent after it has sent them and before it reads the answer.
 func (p *Pipeline) Commit(ctx context.Context, conn *pgxpool.Conn, sent func()) error {
 	p.batch.Queue("commit").Exec(committed)
 	results := conn.SendBatch(ctx, &p.batch)
@@ -86,8 +85,8 @@ func (p *Pipeline) Commit(ctx context.Context, conn *pgxpool.Conn, sent func()) 
 	return results.Close()
 }
 
-// RollBack undoes what an open transaction did. A connection that cannot is
-// closed by its pool.
+// RollBack undoes the open transaction. The pool closes a connection on which that
+// fails.
 func RollBack(ctx context.Context, conn *pgxpool.Conn) {
 	const idle = 'I'
 	if conn.Conn().PgConn().TxStatus() != idle {

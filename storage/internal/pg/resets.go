@@ -19,21 +19,21 @@ const (
 	cannotConnect = "57P03"
 )
 
-// resetPause is the least time between two resets: the connections that the
-// second one would close are of the first one's making.
+// resetPause is the minimum time between two resets, because a second one would close
+// the connections that the first one has just opened.
 const resetPause = time.Second
 
-// A resetter makes the pools of a store connect anew when the server says that it
-// can no longer serve them: it has become read-only after a failover, or is shutting
-// down. Otherwise they would go on with a server that the URL no longer means, or
-// find out about each dead connection by an error.
+// A resetter makes the pools of a store reconnect when the server reports that it has
+// become read-only after a failover, or that it shuts down. Otherwise the pools would
+// keep using a server to which the URL no longer leads, or each dead connection would
+// cause an error.
 type resetter struct {
 	log *zap.Logger
 
 	mu    sync.Mutex
 	last  time.Time
 	pools []*pgxpool.Pool
-	held  map[*pgx.Conn]bool // connections that River may hold for as long as they live
+	held  map[*pgx.Conn]bool // connections that River may keep acquired
 }
 
 // heed resets the pools if an error calls for that.
@@ -55,25 +55,25 @@ func (r *resetter) reset(why *pgconn.PgError) {
 		return
 	}
 	r.last = time.Now()
-	r.log.Warn("the connections to the database are made anew", zap.String("reason", why.Message), zap.String("sqlstate", why.Code))
+	r.log.Warn("reconnecting to the database", zap.String("reason", why.Message), zap.String("sqlstate", why.Code))
 	for _, pool := range r.pools {
 		pool.Reset()
 	}
-	if why.Code == readOnly { // the others end with the server
+	if why.Code == readOnly { // a server that shuts down closes them itself
 		for conn := range r.held {
 			_ = conn.PgConn().Conn().Close()
 		}
 	}
 }
 
-// watch resets the pool with the others.
+// watch adds a pool to those that are reset.
 func (r *resetter) watch(pool *pgxpool.Pool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.pools = append(r.pools, pool)
 }
 
-// hold notes the connections of a pool, so that they are closed in use as well.
+// hold tracks the connections of a pool, so that a reset closes them even while in use.
 func (r *resetter) hold(cfg *pgxpool.Config) {
 	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		r.mu.Lock()

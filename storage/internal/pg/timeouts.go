@@ -10,29 +10,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A connection can die without a word: a firewall forgets it, a host in between
-// loses power. Nothing comes then, and no time-out of the server's is heard. So
-// each wait for an answer has a bound on this side too, longer than what the
-// server allows a statement.
+// A connection can die silently, as when a firewall forgets it or a host loses power.
+// The server's timeouts do not help then. So each wait for an answer also has a timeout
+// on this side, longer than the server's statement timeout.
 
-// answerWithin is the bound of one statement or pipeline, given what the server
-// allows a statement.
+// answerWithin returns the timeout of one statement or pipeline, given the server's
+// statement timeout.
 func answerWithin(statement time.Duration) time.Duration { return statement + statement/6 }
 
-// pingWithin is how long a connection that lay idle may take to show that it
-// lives before another is taken. Several may be dead at once, and are tried one
-// after the other.
+// pingWithin is the timeout for checking an idle connection before it is used. It is
+// short because several may be dead, and the pool checks one after the other.
 const pingWithin = 2 * time.Second
 
-// dialer finds out in half a minute that an idle peer is gone, where the network
-// does not hide it.
+// dialer makes the system detect within half a minute that the peer of an idle
+// connection is gone.
 var dialer = &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 	Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3,
 }}
 
-// An answerBound gives every wait for an answer its bound. The connection that
-// meets it is closed; whether what it did was done is not known. It hands errors
-// to the resetter, where there is one.
+// An answerBound gives every statement and pipeline a timeout. When it is reached, the
+// connection is closed, and whether the statement was done is not known. It passes
+// errors to the resetter, if there is one.
 type answerBound struct {
 	limit  time.Duration
 	resets *resetter
@@ -45,9 +43,9 @@ var (
 
 type boundKey struct{}
 
-// A bounded wait has the context of who waits, and ends its own.
+// A bounded holds the caller's context and ends the one with the timeout.
 type bounded struct {
-	asked context.Context //nolint:containedctx // it is looked at when the wait ends
+	asked context.Context //nolint:containedctx // read when the wait ends
 	end   context.CancelFunc
 }
 
@@ -73,14 +71,14 @@ func (answerBound) end(ctx context.Context, conn *pgx.Conn) {
 
 type breakKey struct{}
 
-// WatchBreak returns a context for statements, and whether a connection broke under one of them that its caller
-// still waited for: a caller that gives up breaks the connection, too.
+// WatchBreak returns a context for statements, and a function that reports whether a connection broke during one of
+// them. A connection that closed because the caller's own context ended does not count.
 func WatchBreak(ctx context.Context) (_ context.Context, broke func() bool) {
 	seen := &atomic.Bool{}
 	return context.WithValue(ctx, breakKey{}, seen), seen.Load
 }
 
-// TraceQueryStart begins the wait for a statement.
+// TraceQueryStart starts the timeout of a statement.
 func (b answerBound) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
 	return b.begin(ctx)
 }
@@ -91,12 +89,12 @@ func (b answerBound) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx
 	b.resets.heed(data.Err)
 }
 
-// TraceBatchStart begins the wait for a pipeline.
+// TraceBatchStart starts the timeout of a pipeline.
 func (b answerBound) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return b.begin(ctx)
 }
 
-// TraceBatchQuery ends no wait: the bound is the whole pipeline's.
+// TraceBatchQuery ends no timeout, because that is for the whole pipeline.
 func (b answerBound) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
 	b.resets.heed(data.Err)
 }
@@ -109,8 +107,8 @@ func (b answerBound) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx
 
 type unboundKey struct{}
 
-// Unbound is for statements that may take as long as they need: a migration
-// rewrites tables, and waits for another process's.
+// Unbound returns a context whose statements have no timeout. It is for migrations,
+// which rewrite tables and wait for other processes.
 func Unbound(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unboundKey{}, true)
 }

@@ -1,5 +1,5 @@
--- What Turnkeeper's own queries read of River's table, for the code generator.
--- River creates and migrates the real one.
+-- The columns of River's table that Turnkeeper's queries use, for sqlc only. River
+-- creates and migrates the real table.
 create schema turnkeeper;
 create table turnkeeper.river_job (
     id           bigserial primary key,

@@ -11,7 +11,7 @@ import (
 // clockInvariants are the invariants whose check needs a clock that is not set.
 var clockInvariants = []string{
 	"the grants of a lane do not overlap",
-	"a call was started under the grant that held its turn then",
+	"every call was started under the grant that its turn had at that time",
 }
 
 // CheckInvariants fails the test for every invariant that "turnctl check" finds broken. It runs after
