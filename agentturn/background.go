@@ -16,8 +16,8 @@ import (
 
 // launch begins a run of the call's tool. Several may be launched at once, and by several
 // goroutines.
-func (t *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
-	execute, id := t.prepare(call)
+func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
+	execute, id := e.prepare(call)
 	return toolrun.Launch(ctx, *call, id, execute)
 }
 
@@ -32,64 +32,64 @@ func (t *task) longEnough(r *toolrun.Run) <-chan struct{} {
 
 // goOn sends a job to the background. Its call is answered with a handle, and
 // counts as started from now on, if it did not before.
-func (t *execution) goOn(call *turnkeeper.ToolCall, j *toolrun.Run) {
+func (e *execution) goOn(call *turnkeeper.ToolCall, j *toolrun.Run) {
 	if call.Starts == 0 {
 		start := newStart(call)
-		t.pending.Starts = append(t.pending.Starts, start)
+		e.pending.Starts = append(e.pending.Starts, start)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, j.Since
 	}
 	j.Nonce = call.Nonce
-	t.background[call.Key] = j
+	e.background[call.Key] = j
 	shown := outputs.Placeholder{ID: j.ID, Tool: call.Name}.Background()
-	t.answer(call, turnkeeper.CallResult{
+	e.answer(call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: j.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: j.ID,
 	})
-	t.log.Info("tool call goes on in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	e.log.Info("tool call goes on in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.String("output_id", string(j.ID)), zap.Duration("running", time.Since(j.Since)))
 }
 
 // rerun starts a call again that was in the background when its worker was lost.
 // It stays there: the model was told of it.
-func (t *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if !t.timeFor(spec) {
-		t.denyRest(t.runnable())
+func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+	if !e.timeFor(spec) {
+		e.denyRest(e.runnable())
 		return nil
 	}
-	if err := t.dropDraft(ctx, call.OutputID); err != nil {
+	if err := e.dropDraft(ctx, call.OutputID); err != nil {
 		return err
 	}
-	t.events.Mark()
+	e.events.Mark()
 	start := newStart(call)
-	t.pending.Starts = append(t.pending.Starts, start)
-	t.pending.Results = append(t.pending.Results, turnkeeper.CallResult{
+	e.pending.Starts = append(e.pending.Starts, start)
+	e.pending.Results = append(e.pending.Results, turnkeeper.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
 	})
-	t.startEvent(call)
-	if err := t.commit(ctx); err != nil {
-		t.pending.dropResult(start.Nonce)
+	e.startEvent(call)
+	if err := e.commit(ctx); err != nil {
+		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	j := t.launch(ctx, call)
+	j := e.launch(ctx, call)
 	j.Nonce = call.Nonce
-	t.background[call.Key] = j
-	t.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	e.background[call.Key] = j
+	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.Int("start", call.Starts))
 	return nil
 }
 
 // collect takes the results of the jobs that are over.
-func (t *execution) collect() {
-	for _, j := range t.background.Collect() {
+func (e *execution) collect() {
+	for _, j := range e.background.Collect() {
 		key := j.Call.Key
-		call := t.rounds.call(key)
-		result := t.takeLater(call, j)
-		t.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
+		call := e.rounds.call(key)
+		result := e.takeLater(call, j)
+		e.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", j.Result.Took))
 		if result.State == turnkeeper.CallCancelled && !j.Unread {
-			t.interrupted[key] = result
+			e.interrupted[key] = result
 			continue
 		}
-		t.answer(call, result)
+		e.answer(call, result)
 	}
 }
 
@@ -117,26 +117,26 @@ func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
 }
 
 // awaitJob waits until one of the jobs in the background is over, and collects.
-func (t *execution) awaitJob(ctx context.Context) error {
-	if err := t.background.Await(ctx); err != nil {
+func (e *execution) awaitJob(ctx context.Context) error {
+	if err := e.background.Await(ctx); err != nil {
 		return err
 	}
-	t.collect()
+	e.collect()
 	return nil
 }
 
 // awaitJobs waits for all jobs in the background, before the turn ends. Those
 // that only read are stopped instead, where nobody is to see what they found:
 // what has an effect is let finish, so that its outcome is known.
-func (t *execution) awaitJobs(ctx context.Context, seen bool) error {
-	for _, j := range t.background {
+func (e *execution) awaitJobs(ctx context.Context, seen bool) error {
+	for _, j := range e.background {
 		if !seen && j.Call.Effect == turnkeeper.EffectNone {
 			j.Unread = true
 			j.Cancel(errAnswered)
 		}
 	}
-	for len(t.background) > 0 {
-		if err := t.awaitJob(ctx); err != nil {
+	for len(e.background) > 0 {
+		if err := e.awaitJob(ctx); err != nil {
 			return err
 		}
 	}
@@ -144,9 +144,9 @@ func (t *execution) awaitJobs(ctx context.Context, seen bool) error {
 }
 
 // stopJobs ends what is left in the background, and collects it.
-func (t *execution) stopJobs(cause error) {
-	t.background.Stop(cause)
-	t.collect()
+func (e *execution) stopJobs(cause error) {
+	e.background.Stop(cause)
+	e.collect()
 }
 
 var (

@@ -24,9 +24,9 @@ type endings struct {
 	executed bool // a tool has started, in whichever execution
 }
 
-func (t *ledger) endings() *endings {
-	executed := len(t.interrupted) > 0 || t.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
-	return &endings{t.task, t.rounds, executed}
+func (l *ledger) endings() *endings {
+	executed := len(l.interrupted) > 0 || l.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
+	return &endings{l.task, l.rounds, executed}
 }
 
 // endingOf decides what an error that stopped the loop makes of the turn.

@@ -24,9 +24,9 @@ type resolvedCall struct {
 	arguments json.RawMessage
 }
 
-func (t *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
-	if t.resolved.key == call.Key {
-		return t.resolved.arguments
+func (l *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
+	if l.resolved.key == call.Key {
+		return l.resolved.arguments
 	}
 	return json.RawMessage(call.Arguments)
 }
@@ -35,18 +35,18 @@ func (t *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
 // results of calls before it, which never change: so a call that is started
 // again gets what it got before. refused says why the call cannot be run; an
 // error is that of the turn.
-func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
-	t.resolved = resolvedCall{}
-	if !t.offered.HasHandles(call) {
+func (e *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
+	e.resolved = resolvedCall{}
+	if !e.offered.HasHandles(call) {
 		return "", nil
 	}
-	if t.pending.hasOutput() {
-		if err := t.commit(ctx); err != nil {
+	if e.pending.hasOutput() {
+		if err := e.commit(ctx); err != nil {
 			return "", err
 		}
 	}
-	values := &values{turn: t, stored: t.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
-	arguments, fault, err := t.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.of(ctx, text) })
+	values := &values{exec: e, stored: e.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
+	arguments, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.of(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
 		return "invalid arguments: " + refusal.Error() + ". Nothing was run.", nil
 	}
@@ -56,19 +56,19 @@ func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (ref
 	if err != nil || fault != "" {
 		return fault, err
 	}
-	t.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
+	e.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
 	return "", nil
 }
 
 // outputsBefore has the results of the calls before one.
-func (t *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
-	calls := t.rounds.upTo(key)
-	return &toolrun.OutputStore{Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, PageOf: t.offered.MaxChars, Calls: calls[:len(calls)-1]}
+func (l *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
+	calls := l.rounds.upTo(key)
+	return &toolrun.OutputStore{Turn: l.record.Turn.ID, Stored: l.cfg.Outputs, PageOf: l.offered.MaxChars, Calls: calls[:len(calls)-1]}
 }
 
 // values gives out the values of one call's handles.
 type values struct {
-	turn   *execution
+	exec   *execution
 	stored *toolrun.OutputStore
 	room   int64 // bytes that the values may still have
 }
@@ -94,7 +94,7 @@ func (v *values) of(ctx context.Context, text string) (string, error) {
 		return "", v.tooMuch()
 	}
 	var value string
-	err = v.turn.patiently(ctx, func() (err error) {
+	err = v.exec.patiently(ctx, func() (err error) {
 		value, err = o.Read(ctx, start, end)
 		return err
 	})
@@ -121,7 +121,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: that call of %s did not succeed, so there is no result to pass on", handle.ID, call.Name))
 	}
 	var found bool
-	err = v.turn.patiently(ctx, func() (err error) {
+	err = v.exec.patiently(ctx, func() (err error) {
 		o, found, err = v.stored.Find(ctx, handle.ID)
 		return err
 	})

@@ -15,15 +15,15 @@ const noteEvery = 500 * time.Millisecond
 // write that fails is made again with the next, which says why it failed; one that
 // fails the fence ends with kill what is waited for, for nobody waits for it any more,
 // and is the error.
-func (t *execution) until(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
+func (e *execution) until(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
 	var pause <-chan time.Time
-	bell := t.progress.Bell()
+	bell := e.progress.Bell()
 	for {
 		select {
 		case <-done:
 			return nil
 		case <-bell:
-			switch err := t.commit(ctx); {
+			switch err := e.commit(ctx); {
 			case err == nil:
 				bell, pause = nil, time.After(noteEvery)
 			case errors.Is(err, turnkeeper.ErrFenced):
@@ -35,7 +35,7 @@ func (t *execution) until(ctx context.Context, done <-chan struct{}, kill func(c
 				return nil // the next write says it
 			}
 		case <-pause:
-			bell, pause = t.progress.Bell(), nil
+			bell, pause = e.progress.Bell(), nil
 		}
 	}
 }

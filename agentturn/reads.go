@@ -19,16 +19,16 @@ func isRead(call *turnkeeper.ToolCall) bool {
 // leadingReads returns the leading open calls that may run beside each other. One that
 // repeats the call before it waits for that one's result, where its tool is guarded, and so does one with
 // handles for whatever they may name.
-func (t *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
-	room := t.bounds.MaxToolCalls - t.rounds.executed()
+func (l *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+	room := l.bounds.MaxToolCalls - l.rounds.executed()
 	for i, call := range open {
 		if !call.Paging {
 			if room--; room < 0 {
 				return open[:i]
 			}
 		}
-		spec, known := t.offered.Spec(call.Name)
-		if !known || spec.Detached || !isRead(call) || i > 0 && t.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+		spec, known := l.offered.Spec(call.Name)
+		if !known || spec.Detached || !isRead(call) || i > 0 && l.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for
@@ -49,14 +49,14 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 
 // runReads runs calls of effect none, and leaves their results for the next
 // write.
-func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if t.pending.Round != nil || t.pending.hasEffect() || t.pending.hasOutput() {
-		if err := t.commit(ctx); err != nil {
+func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
+	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() {
+		if err := e.commit(ctx); err != nil {
 			return err
 		}
 	}
 	for _, call := range calls {
-		t.startEvent(call)
+		e.startEvent(call)
 	}
 	running, kill := context.WithCancelCause(ctx) // what goes on in the background goes on in it
 	jobs := make([]*toolrun.Run, len(calls))
@@ -66,8 +66,8 @@ func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			jobs[i] = t.launch(running, call)
-			<-t.longEnough(jobs[i])
+			jobs[i] = e.launch(running, call)
+			<-e.longEnough(jobs[i])
 		})
 	}
 	done := make(chan struct{})
@@ -75,14 +75,14 @@ func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 		defer close(done)
 		group.Wait()
 	}()
-	err := t.until(ctx, done, kill)
-	t.at(ctx, pointReadsDone)
-	t.collect() // what one of the calls has waited for is written before it
+	err := e.until(ctx, done, kill)
+	e.at(ctx, pointReadsDone)
+	e.collect() // what one of the calls has waited for is written before it
 	for i, call := range calls {
 		if jobs[i].IsOver() {
-			t.keep(call, jobs[i], "")
+			e.keep(call, jobs[i], "")
 		} else {
-			t.goOn(call, jobs[i])
+			e.goOn(call, jobs[i])
 		}
 	}
 	return err

@@ -13,17 +13,17 @@ import (
 
 // take is the way of every tool's result: bounded, cleaned and measured. What
 // is shown whole is not stored a second time. id is that of the output.
-func (t *ledger) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+func (l *ledger) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // the words of a tool are no bound of the turn
 		raw.Text = "tool error: " + raw.Text
 	}
-	raw, attached := t.attach(call, raw)
-	taken, drafted := t.taken(raw, t.offered.Limits(call, id))
+	raw, attached := l.attach(call, raw)
+	taken, drafted := l.taken(raw, l.offered.Limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, l.record.Turn.ID, call.Key
 		result.Output = &taken.Output
-		t.sizes[id] = taken.Output.Tokens
+		l.sizes[id] = taken.Output.Tokens
 	}
 	if raw.ShowAs != nil {
 		result.Shown = outputs.Clean(raw.ShowAs(string(taken.Output.ID)))
@@ -83,15 +83,15 @@ func rawOf(r tools.Result) outputs.Raw {
 
 // toolCall is a call as its tool gets it. What model calls take that it makes
 // is added to used.
-func (t *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
-	turn := t.record.Turn
+func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
+	turn := l.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
-		Arguments:      t.argumentsOf(call),
+		Arguments:      l.argumentsOf(call),
 		Outputs:        stored,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
-		Progress:       t.progress.Of(call.Key, call.Name),
-		Sample:         t.sampler(call, used),
+		Progress:       l.progress.Of(call.Key, call.Name),
+		Sample:         l.sampler(call, used),
 	}
 }
 
@@ -105,8 +105,8 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 // takeLater returns the result of a run in the background. The model knows it by its
 // handle: what was sent once stays as it was, whatever the call ended with, and the
 // notice tells of its end.
-func (t *ledger) takeLater(call *turnkeeper.ToolCall, j *toolrun.Run) turnkeeper.CallResult {
-	result := t.later(call, j.Result.Result)
+func (l *ledger) takeLater(call *turnkeeper.ToolCall, j *toolrun.Run) turnkeeper.CallResult {
+	result := l.later(call, j.Result.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = j.Nonce, stateOf(j.Result.Outcome, call.Effect), j.Result.Took, true
 	result.Usage = j.Result.Used
 	return result

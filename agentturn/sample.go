@@ -23,7 +23,7 @@ import (
 // the question says.
 type sampling struct {
 	tools.Sampling
-	t     *task
+	task  *task
 	used  *toolrun.Meter // of the call
 	log   *zap.Logger
 	call  *sideCall
@@ -37,22 +37,22 @@ type samplingError struct{ why string }
 func (e *samplingError) Error() string { return e.why }
 
 // sampler is how a call asks models. What that takes is added to used.
-func (t *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+func (l *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, t: t.task, used: used, log: t.log.With(zap.Stringer("call", key), zap.String("tool", name))}
-		err = t.guard(func() (err error) { // the goroutine may be of whoever asks
+		s := &sampling{Sampling: asked, task: l.task, used: used, log: l.log.With(zap.Stringer("call", key), zap.String("tool", name))}
+		err = l.guard(func() (err error) { // the goroutine may be of whoever asks
 			answer, err = s.ask(ctx)
 			return err
 		})
 		if err != nil {
 			s.log.Warn("a tool's question to a model was not answered", zap.Error(err))
 			err = &samplingError{samplingReason(ctx, err)}
-			t.progress.Keep(key, name, "asked a model, and got no answer: "+err.Error())
+			l.progress.Keep(key, name, "asked a model, and got no answer: "+err.Error())
 			return tools.Sampled{Tokens: s.spent}, err
 		}
 		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model), zap.Int64("tokens", answer.Tokens))
-		t.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
+		l.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
 		return answer, nil
 	}
 }
@@ -62,14 +62,14 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	if ctx.Err() != nil {
 		return tools.Sampled{}, context.Cause(ctx)
 	}
-	models, err := s.t.sideModels(s.t.modelNames())
+	models, err := s.task.sideModels(s.task.modelNames())
 	if err != nil {
 		return tools.Sampled{}, err
 	}
 	ctx, end := extract.BeforeTheEnd(ctx)
 	defer end()
 	s.call = &sideCall{
-		t: s.t, purpose: PurposeSample, log: s.log, models: models, retry: s.t.cfg.Retry, logged: true,
+		task: s.task, purpose: PurposeSample, log: s.log, models: models, retry: s.task.cfg.Retry, logged: true,
 		retried: "model call for a tool failed, trying again", account: s.account, request: s.request, accept: acceptSample,
 	}
 	res, err := s.call.ask(ctx)
@@ -102,7 +102,7 @@ func (s *sampling) account(used turnkeeper.Usage) {
 // request is the question for the model, with what the call is taken to use. One
 // that does not fit into its bounds is an error, and is not sent.
 func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, error) {
-	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.t.record.Turn.ID)}
+	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.task.record.Turn.ID)}
 	bytes, left := 0, s.Tokens-s.spent
 	say := func(role inference.Role, text string) {
 		bytes += len(text)
@@ -125,7 +125,7 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 	for _, message := range request.Messages {
 		asked += prompt.Count(m.Tokens.Counter, message.Text)
 	}
-	answer := s.t.sideAnswer(m)
+	answer := s.task.sideAnswer(m)
 	if room := prompt.Room(m.Window, answer); asked > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked, room, m.Window))

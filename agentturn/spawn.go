@@ -167,42 +167,42 @@ func awaitsReply(call turnkeeper.ToolCall) bool { return isSpawn(call) && !promp
 
 // spawn starts a call that gives work to another agent: one write has its start, the
 // message, and the handle where it is not waited for.
-func (t *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
+func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	var args spawnArguments
-	if err := json.Unmarshal(t.argumentsOf(call), &args); err != nil { // they were checked
+	if err := json.Unmarshal(e.argumentsOf(call), &args); err != nil { // they were checked
 		return err
 	}
-	message, err := t.journal.NewMessage(ctx)
+	message, err := e.journal.NewMessage(ctx)
 	if err != nil {
 		return &journalError{err}
 	}
-	turn := t.record.Turn
+	turn := e.record.Turn
 	start := newStart(call)
 	start.Spawn = &turnkeeper.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: t.treeLimits(), Within: t.bounds.SubAgentTimeout,
-		Root: cmp.Or(t.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(t.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: t.traceBelow(ctx, call.Key),
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
+		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
+		TraceParent: e.traceBelow(ctx, call.Key),
 	}
-	t.events.Mark()
+	e.events.Mark()
 	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
-	if args.Async && t.offered.Retrieves() {
+	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
 	}
-	t.pending.Starts = append(t.pending.Starts, start)
-	t.pending.Results = append(t.pending.Results, handle)
-	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
+	e.pending.Starts = append(e.pending.Starts, start)
+	e.pending.Results = append(e.pending.Results, handle)
+	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
 	})
-	if err := t.commit(ctx); err != nil {
-		t.pending.dropResult(start.Nonce)
+	if err := e.commit(ctx); err != nil {
+		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	t.forget(call)
+	e.forget(call)
 	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
-	t.stillUntil = time.Now().Add(spawnPatience)
-	t.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
+	e.stillUntil = time.Now().Add(spawnPatience)
+	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil
 }
 
@@ -218,15 +218,15 @@ func (t *task) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
 }
 
 // observeSpawn tells of the end of a call that gave work to another agent.
-func (t *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+func (l *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
-		Call: *call, Turn: t.record.Turn, TraceParent: t.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		Call: *call, Turn: l.record.Turn, TraceParent: l.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
 	}
-	if s := t.subAgents[call.Key]; s != nil {
+	if s := l.subAgents[call.Key]; s != nil {
 		end.Agent, end.Child = s.Agent, s.Turn
 	}
-	t.cfg.Observer.SubAgent(ctx, end)
+	l.cfg.Observer.SubAgent(ctx, end)
 }
 
 // shownNoReply is the result of a call as long as its sub-agent has not replied. The
@@ -238,58 +238,58 @@ const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 
 // awaitReplies stands still for replies that the model must be shown, for a moment,
 // and as long as something runs here. waits says that the turn is to wait for them.
-func (t *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := firstSpawnLook; t.rounds.owesReply(); look = min(2*look, slowSpawnLook) {
-		if len(t.background) == 0 && !time.Now().Before(t.stillUntil) {
+func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
+	for look := firstSpawnLook; e.rounds.awaitsReply(); look = min(2*look, slowSpawnLook) {
+		if len(e.background) == 0 && !time.Now().Before(e.stillUntil) {
 			return true, nil
 		}
 		if pause.For(ctx, look) != nil {
 			return false, context.Cause(ctx)
 		}
-		if err := t.takeCompleted(ctx); err != nil {
+		if err := e.takeCompleted(ctx); err != nil {
 			return false, err
 		}
-		t.collect()
+		e.collect()
 	}
 	return false, nil
 }
 
 // replied makes the result of a call of what its sub-agent has come to: its reply goes
 // the way of every tool's result. Its transcript does not come with it.
-func (t *ledger) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+func (l *ledger) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
 	end := *arrived.Spawned
-	t.subAgents[call.Key] = &transcript.SubAgentData{
+	l.subAgents[call.Key] = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
-		Conversation: turnkeeper.SpawnConversation(t.record.Turn.ID, call.Key),
+		Conversation: turnkeeper.SpawnConversation(l.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
 	var result turnkeeper.CallResult
 	if prompt.WentOn(*call) {
-		result = t.later(call, tools.Result{Text: text})
+		result = l.later(call, tools.Result{Text: text})
 	} else {
-		result = t.take(call, tools.Result{Text: text}, outputs.NewID())
-		t.keepReply(&result, text, end)
+		result = l.take(call, tools.Result{Text: text}, outputs.NewID())
+		l.keepReply(&result, text, end)
 	}
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
 	failure := ""
 	if result.State != turnkeeper.CallSucceeded {
 		failure = cmp.Or(string(end.Trouble), string(end.Outcome))
 	}
-	t.observeSpawn(ctx, call, result.State, result.Duration, failure)
+	l.observeSpawn(ctx, call, result.State, result.Duration, failure)
 	return result
 }
 
 // keepReply stores a reply, however short it is, and heads it with its handle: so it can
 // be searched, and passed on.
-func (t *ledger) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
-	if end.State() != turnkeeper.CallSucceeded || t.cfg.Outputs == nil {
+func (l *ledger) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
+	if end.State() != turnkeeper.CallSucceeded || l.cfg.Outputs == nil {
 		return
 	}
 	if result.Output == nil {
 		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, result.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), l.record.Turn.ID, result.Key
 		result.Output = &taken.Output
-		t.sizes[taken.Output.ID] = taken.Output.Tokens
+		l.sizes[taken.Output.ID] = taken.Output.Tokens
 	}
 	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown
