@@ -39,7 +39,7 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 		if r.said == 0 || def.Quiet(rounds[r.said-1].Text) {
 			r = reply{}
 		}
-		outcome.InnerDialogue = saidBeside(rounds, r.said)
+		outcome.InnerDialogue = otherTexts(rounds, r.said)
 	}
 	outcome.Reply, outcome.Silent = r.text, r.silent
 	var events []turnkeeper.Event

@@ -9,14 +9,14 @@ import (
 	"turnkeeper/tools"
 )
 
-// runEffect runs one call of effect keyed or once: it writes the start, checks the time
-// left and runs the effect. The result goes into the next write.
+// runEffect runs one call of effect keyed or once: it writes the start, checks that enough
+// time is left, and runs the tool. The result goes into the next write.
 func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	if err := e.start(ctx, call); err != nil {
 		return err
 	}
 	if !e.timeFor(spec) {
-		e.answer(call, textResult(call, turnkeeper.CallFailed, prompt.ShownNoTime)) // it certainly did not run
+		e.answer(call, textResult(call, turnkeeper.CallFailed, prompt.ShownNoTime)) // it did not run
 		if open := e.runnable(); len(open) > 0 {
 			e.denyRest(open)
 		}
@@ -24,21 +24,21 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	}
 	e.at(ctx, PointChecked)
 	if ctx.Err() != nil {
-		e.neverBegan(call)
+		e.didNotRun(call)
 		return context.Cause(ctx)
 	}
-	j := e.launch(ctx, call)
-	err := e.until(ctx, e.longEnough(j), j.Cancel)
-	if !j.IsOver() {
-		e.goOn(call, j)
+	run := e.launch(ctx, call)
+	err := e.awaitDone(ctx, e.overOrSlow(run), run.Cancel)
+	if !run.IsOver() {
+		e.toBackground(call, run)
 		return err
 	}
 	e.at(ctx, PointEffectDone)
-	e.keep(call, j, call.Nonce)
+	e.recordRun(call, run, call.Nonce)
 	return err
 }
 
-// start makes the start of a call durable, together with everything not yet written.
+// start writes the start of a call together with the pending entry.
 func (e *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error {
 	e.events.Mark()
 	e.pending.Starts = append(e.pending.Starts, newStart(call))
@@ -66,9 +66,9 @@ func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 	result, err := e.journal.Transact(ctx, start, e.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnkeeper.CallResult {
 		execute, id := e.prepare(call)
 		done := execute(ctx)
-		result := e.take(call, done.Result, id)
+		result := e.callResult(call, done.Result, id)
 		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
-		// A call that did not succeed is rolled back, and so has failed.
+		// The store rolls back a call that did not succeed, so its outcome is never in doubt.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {
 			result.State = turnkeeper.CallSucceeded

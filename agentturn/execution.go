@@ -38,7 +38,7 @@ type execution struct {
 	stream     *transcript.Stream // of the current model call; nil: none
 	background toolrun.Set        // background calls
 	round      openRound          // the current round, for the Observer
-	stillUntil time.Time          // until then the execution blocks for replies of sub-agents
+	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
 	end        *ending            // set by the state that ends the loop
 }
 
@@ -92,7 +92,7 @@ func (e *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
 		return err
 	})
 	if fatal := unwritable(ctx, err); fatal != nil {
-		return turnkeeper.Outcome{}, e.leave(ctx, fatal)
+		return turnkeeper.Outcome{}, e.reportLate(ctx, fatal)
 	}
 	if err != nil {
 		e.end = e.endings().endingOf(ctx, err)
@@ -103,7 +103,7 @@ func (e *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
 		return err
 	})
 	if err != nil {
-		return turnkeeper.Outcome{}, e.leave(ctx, err)
+		return turnkeeper.Outcome{}, e.reportLate(ctx, err)
 	}
 	return outcome, nil
 }
@@ -112,7 +112,7 @@ func (e *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
 // started calls that may run again, are left to execute. The other started calls get a
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
-	e.announce()
+	e.openStream()
 	for _, call := range e.rounds.all() {
 		e.measure(ctx, call, e.sizes)
 	}
@@ -130,7 +130,7 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		if known {
 			e.answer(call, result)
 		} else {
-			e.giveVerdict(call)
+			e.markUnknown(call)
 		}
 	}
 	if len(e.pending.Verdicts) > 0 || len(e.pending.Results) > 0 {
@@ -282,14 +282,14 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 	last := e.rounds[len(e.rounds)-1]
 	end, outlast := e.endAfter(last)
 	if end == nil {
-		return e.goOnFrom(ctx, last)
+		return e.continueFrom(ctx, last)
 	}
 	if len(last.Calls) == 0 && len(e.background) > 0 { // write the answer before waiting
 		if err := e.commit(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := e.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
+	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(e.rounds.detached(), outlast) {
@@ -330,15 +330,15 @@ func hasEffect(call *turnkeeper.ToolCall) bool {
 	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
 }
 
-// goOnFrom asks the model again as soon as there is something new for it. Until then it
+// continueFrom asks the model again as soon as there is something new for it. Until then it
 // blocks for background calls. If only detached calls run, the turn waits as a row.
-func (e *execution) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
+func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
 	for nextMove(e.rounds, e.dirty) == moveWait {
 		if len(e.background) == 0 {
 			e.end = e.waiting()
 			return nil, nil
 		}
-		if err := e.awaitJob(ctx); err != nil {
+		if err := e.awaitRun(ctx); err != nil {
 			return nil, err
 		}
 		if err := e.takeCompleted(ctx); err != nil {
@@ -355,7 +355,7 @@ func (e *execution) finish(ctx context.Context, end ending) (turnkeeper.Outcome,
 	if e.pending.dropStarts() { // before the events of the end are added
 		e.events.Rewind()
 	}
-	e.stopJobs(errOver)
+	e.stopRuns(errOver)
 	switch end.state {
 	case turnkeeper.TurnWaiting: // only detached calls are open
 	case turnkeeper.TurnQueued:
@@ -445,10 +445,10 @@ func unwritable(ctx context.Context, err error) error {
 	return nil
 }
 
-// leave reports the results of tools that could not be written, if the lease is lost or the
+// reportLate reports the results of tools that could not be written, if the lease is lost or the
 // journal has moved. It returns err.
-func (e *execution) leave(ctx context.Context, err error) error {
-	e.stopJobs(errOver)
+func (e *execution) reportLate(ctx context.Context, err error) error {
+	e.stopRuns(errOver)
 	fenced := errors.Is(err, turnkeeper.ErrFenced)
 	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		return err

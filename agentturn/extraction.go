@@ -17,11 +17,11 @@ import (
 	"turnkeeper/tools"
 )
 
-// extractAttempts is how often a model is asked the same: once, and two retries.
+// extractAttempts is the number of attempts at one question: one, and two retries.
 const extractAttempts = 3
 
-// extract answers a query over a stored result, for a call whose model calls are added
-// to used. It may be called by several goroutines at once.
+// extract answers a query over a stored result. The usage of its model calls is added to
+// used. It is safe for concurrent use.
 func (t *task) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
 	log := t.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
@@ -30,7 +30,7 @@ func (t *task) extract(ctx context.Context, source extract.Source, query string,
 	})
 }
 
-// A searchAsker asks the extraction model, or else the models of the agent's turns.
+// A searchAsker asks the extraction model or, if none is set, the agent's models.
 type searchAsker struct {
 	task   *task
 	used   *toolrun.Meter
@@ -77,7 +77,7 @@ func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func
 	return err
 }
 
-// request makes the request for a model, with what the call is taken to use.
+// request returns the request for a model and an estimate of its usage.
 func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
 	answer := s.task.sideAnswer(m)
 	request := inference.Request{
@@ -98,7 +98,7 @@ func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Req
 	return request, turnkeeper.Usage{InputTokens: int64(tokens), OutputTokens: int64(answer), Estimated: true}, nil
 }
 
-// Reason says nothing of how the worker is set up.
+// Reason describes an error. It reveals nothing about the worker's configuration.
 func (s *searchAsker) Reason(err error) string {
 	if errors.Is(err, extract.ErrTime) {
 		return "there was no time left for it"

@@ -42,13 +42,13 @@ func (l *ledger) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult)
 // apply records a call's result in memory and adds its events.
 func (l *ledger) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
 	l.progressEvents()
-	l.forget(call)
+	l.releaseArguments(call)
 	inBackground := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // its round may have stopped already
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
 	call.OutputID = cmp.Or(result.OutputID, call.OutputID)
 	if result.State == turnkeeper.CallRunning {
 		l.events.Event(turnkeeper.EventNotice, call.Key.Round, 0, transcript.NoticeData{Text: call.Name + " goes on in the background"})
-		l.roundOver(call.Key.Round)
+		l.stopRound(call.Key.Round)
 		return
 	}
 	l.dirty = true
@@ -59,13 +59,13 @@ func (l *ledger) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) 
 	delete(l.interrupted, call.Key)
 	l.resultEvent(*call)
 	if !inBackground {
-		l.roundOver(call.Key.Round)
+		l.stopRound(call.Key.Round)
 	}
 }
 
-// roundOver adds the round_stop event if every call of the round is answered. A handle
+// stopRound adds the round_stop event if every call of the round is answered. A handle
 // counts as an answer.
-func (l *ledger) roundOver(number int) {
+func (l *ledger) stopRound(number int) {
 	i := slices.IndexFunc(l.rounds, func(r turnkeeper.Round) bool { return r.Number == number })
 	round := l.rounds[i]
 	if slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool {
@@ -97,11 +97,11 @@ func (l *ledger) closeCalls() {
 	for _, call := range l.rounds.open() {
 		switch result, cut := l.interrupted[call.Key]; {
 		case cut:
-			l.answer(call, l.doubted(call, result))
+			l.answer(call, l.withDoubt(call, result))
 		case call.State == turnkeeper.CallPlanned:
 			l.answer(call, textResult(call, turnkeeper.CallCancelled, prompt.ShownNotRun))
 		default: // a panic between start and result, or no time to reconcile
-			l.giveVerdict(call)
+			l.markUnknown(call)
 		}
 	}
 }
@@ -115,12 +115,12 @@ func (l *ledger) handBack() {
 		if _, canTell := tool.(tools.Reconciler); !cut || canTell || call.Effect.Repeatable() {
 			continue
 		}
-		l.answer(call, l.doubted(call, result))
+		l.answer(call, l.withDoubt(call, result))
 	}
 }
 
-// doubted adds to the result of an interrupted effect that it may or may not have happened.
-func (l *ledger) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+// withDoubt adds to the result of an interrupted effect that it may or may not have happened.
+func (l *ledger) withDoubt(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	switch {
 	case !result.Ran || call.Effect == turnkeeper.EffectNone:
 	case prompt.WentOn(*call):
@@ -132,9 +132,9 @@ func (l *ledger) doubted(call *turnkeeper.ToolCall, result turnkeeper.CallResult
 	return result
 }
 
-// giveVerdict records that the outcome of a started call is unknown.
-func (l *ledger) giveVerdict(call *turnkeeper.ToolCall) {
-	verdict := endLater(*call, turnkeeper.CallResult{
+// markUnknown records that the outcome of a started call is unknown.
+func (l *ledger) markUnknown(call *turnkeeper.ToolCall) {
+	verdict := keepHandle(*call, turnkeeper.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
 		Shown: prompt.ShownUnknown, Preview: outputs.Preview(prompt.ShownUnknown), Ran: !call.Paging,
 	})
@@ -143,8 +143,8 @@ func (l *ledger) giveVerdict(call *turnkeeper.ToolCall) {
 	l.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
-// announce adds the turn_start event, or those of a turn that continues.
-func (l *ledger) announce() {
+// openStream adds the turn_start event, or those of a turn that continues.
+func (l *ledger) openStream() {
 	turn := l.record.Turn
 	if turn.LastSeq == 0 {
 		data := transcript.TurnStartData{Trigger: turn.Trigger, Agent: turn.Agent, Message: turn.MessageID, Attempt: turn.Attempt}
@@ -160,8 +160,8 @@ func (l *ledger) announce() {
 	l.events.Event(turnkeeper.EventTurnResumed, 0, 0, transcript.TurnResumedData{Dispatch: turn.Dispatches})
 }
 
-// forget releases the resolved arguments of an answered call.
-func (l *ledger) forget(call *turnkeeper.ToolCall) {
+// releaseArguments releases the resolved arguments of an answered call.
+func (l *ledger) releaseArguments(call *turnkeeper.ToolCall) {
 	if l.resolved.key == call.Key {
 		l.resolved = resolvedCall{}
 	}
@@ -176,14 +176,14 @@ func (l *ledger) refuse(call *turnkeeper.ToolCall, refused string, err error) er
 	case call.State == turnkeeper.CallPlanned:
 		l.answer(call, textResult(call, turnkeeper.CallDenied, refused))
 	default:
-		l.giveVerdict(call)
+		l.markUnknown(call)
 	}
 	return nil
 }
 
-// neverBegan records that a call did not run although its start is in the journal. A call
+// didNotRun records that a call did not run although its start is in the journal. A call
 // that may run again is left to the next dispatch, if there is one.
-func (l *ledger) neverBegan(call *turnkeeper.ToolCall) {
+func (l *ledger) didNotRun(call *turnkeeper.ToolCall) {
 	if call.Effect.Repeatable() {
 		l.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNeverBegan)
 	} else {
@@ -224,23 +224,23 @@ func (l *ledger) inline(r *turnkeeper.CallResult) {
 	}
 }
 
-// later prepares the result of a background call. The text is shown only if the model
+// backgroundResult prepares the result of a background call. The text is shown only if the model
 // can no longer retrieve it by its handle.
-func (l *ledger) later(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
+func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
 	if !l.offered.Retrieves() {
-		return l.take(call, raw, call.OutputID)
+		return l.callResult(call, raw, call.OutputID)
 	}
 	raw, attached := l.attach(call, raw)
-	taken, _ := l.taken(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
+	taken, _ := l.prepareOutput(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, l.record.Turn.ID, call.Key
 	l.sizes[call.OutputID] = taken.Output.Tokens
 	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
-// keep records the result of a run. If the end of the turn's context cut the run short,
+// recordRun records the result of a run. If the end of the turn's context cut the run short,
 // the result is only noted: how the dispatch ends decides what is recorded.
-func (l *ledger) keep(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
-	result := l.take(call, done.Result.Result, done.ID)
+func (l *ledger) recordRun(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
+	result := l.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
 	if result.State == turnkeeper.CallCancelled {
@@ -261,13 +261,13 @@ func (l *ledger) add(round turnkeeper.Round) {
 			l.resultEvent(call)
 		}
 	}
-	l.roundOver(round.Number)
+	l.stopRound(round.Number)
 }
 
 // answerMissing answers a call whose tool the agent no longer has.
 func (l *ledger) answerMissing(call *turnkeeper.ToolCall) {
 	if call.State != turnkeeper.CallPlanned { // started by a lost worker
-		l.giveVerdict(call)
+		l.markUnknown(call)
 		return
 	}
 	l.answer(call, textResult(call, turnkeeper.CallDenied,
@@ -284,7 +284,7 @@ func (l *ledger) denyRest(open []*turnkeeper.ToolCall) {
 		if call.State == turnkeeper.CallPlanned {
 			l.answer(call, textResult(call, turnkeeper.CallDenied, prompt.ShownNoTime))
 		} else {
-			l.giveVerdict(call)
+			l.markUnknown(call)
 		}
 	}
 }

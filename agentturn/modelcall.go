@@ -197,7 +197,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 func (a *attempt) answeredTo(request prompt.Request, res inference.Response) prompt.Request {
 	request = a.exec.prompt.Answered(a.model.Model, a.exec.rounds, request, res)
 	if r := request.Recipe; r.Cut {
-		a.exec.log.Warn("the provider seems to have truncated the request: it counted far fewer tokens than were sent",
+		a.exec.log.Warn("the provider seems to have cut the request: it counted far fewer tokens than were sent",
 			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.exec.rounds)+1),
 			zap.Int("estimated_tokens", r.Window.Corrected()), zap.Int64("reported_tokens", res.Usage.InputTokens),
 			zap.Int64("cached_tokens", res.Usage.CachedTokens), zap.Int("context_window", r.Window.Size))

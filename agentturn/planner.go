@@ -17,10 +17,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// An answer is what the model said in a round.
+// An answer is the model's answer in a round.
 type answer struct {
 	number  int
-	final   bool // announced as the last round: no call of it runs
+	final   bool // the round was announced as the last one: none of its calls runs
 	latency time.Duration
 	sent    prompt.Request
 	inference.Response

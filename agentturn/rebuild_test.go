@@ -10,7 +10,7 @@ import (
 	"turnkeeper"
 )
 
-// What keeps a request from being made again is said in plain words.
+// The error says why a request cannot be rebuilt.
 func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, says("done")).with(read("look"))
@@ -32,13 +32,13 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 			"a part is gone": {1, func(r *turnkeeper.Recipe, parts map[string]string) { delete(parts, r.Tools) }, nil, "a part of the request is not stored: " + recipe.Tools},
 			"a secret was masked": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 				parts[r.Tools] = strings.Replace(parts[r.Tools], "test", "[redacted]", 1)
-			}, nil, "not stored as it was sent, as where a secret was masked"},
+			}, nil, "not stored as it was sent, perhaps because a secret was masked"},
 			"a summary is gone":  {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Summary = 5 }, nil, "the summary of the turns up to 5 is not stored"},
-			"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Dropped = "x" }, nil, `"x" is no list of numbers`},
+			"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Dropped = "x" }, nil, `"x" is not a list of numbers`},
 			"the frame is broken": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 				part := turnkeeper.NewRequestPart("{")
 				r.Frame, parts[part.SHA256] = part.SHA256, part.Content
-			}, nil, "the request's frame cannot be read"},
+			}, nil, "cannot read the request's frame"},
 		} {
 			record, changed, parts := b.store.reload(), recipe, map[string]string{}
 			for hash, content := range whole {
@@ -53,15 +53,14 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		}
 		record := b.store.reload()
 		record.Rounds[0].Recipe = nil
-		if _, err := prompt.Rebuild(record, b.def, 1, whole); !errors.Is(err, prompt.ErrOlderRecord) {
+		if _, err := prompt.Rebuild(record, b.def, 1, whole); !errors.Is(err, prompt.ErrNoRecipe) {
 			t.Errorf("without a recipe: %v", err)
 		}
 	})
 }
 
-// Requests that older releases have sent are made again with their words: results and the
-// summary were not quoted.
-func TestRequestsOfOlderReleases(t *testing.T) {
+// The results and the summary of a request without tools are quoted.
+func TestARebuiltRequestWithoutTools(t *testing.T) {
 	b := newBench(t, says("done"))
 	b.store.history = []turnkeeper.Past{past(1, "one", "c1", "first", "first")}
 	b.run(t.Context())
@@ -69,23 +68,18 @@ func TestRequestsOfOlderReleases(t *testing.T) {
 	for _, part := range b.store.entries[0].Parts {
 		parts[part.SHA256] = part.Content
 	}
-	for version, want := range map[int][2]string{
-		2: {"# Summary of what is not shown\n\nThey spoke.\nLong.", "# Tool results\n\nlook: seen one"},
-		3: {"Each line of it begins with \"> \".\n\n> They spoke.\n> Long.", "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"},
-	} {
-		record := b.store.reload()
-		recipe := *record.Rounds[0].Recipe
-		recipe.Version, recipe.Omitted, recipe.Summary = version, 1, 5
-		record.Rounds[0].Recipe, record.Summary = &recipe, turnkeeper.Summary{UpTo: 5, Text: "They spoke.\nLong."}
-		rebuilt, err := prompt.Rebuild(record, b.def, 1, parts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := rebuilt.Messages[0].Text; !strings.HasSuffix(got, want[0]) {
-			t.Errorf("version %d: the request begins with %q", version, got)
-		}
-		if got := rebuilt.Messages[3].Text; got != want[1] {
-			t.Errorf("version %d: the results are told as %q", version, got)
-		}
+	record := b.store.reload()
+	recipe := *record.Rounds[0].Recipe
+	recipe.Omitted, recipe.Summary = 1, 5
+	record.Rounds[0].Recipe, record.Summary = &recipe, turnkeeper.Summary{UpTo: 5, Text: "They spoke.\nLong."}
+	rebuilt, err := prompt.Rebuild(record, b.def, 1, parts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := rebuilt.Messages[0].Text, "Each line of it begins with \"> \".\n\n> They spoke.\n> Long."; !strings.HasSuffix(got, want) {
+		t.Errorf("the system message is %q, want it to end with %q", got, want)
+	}
+	if got, want := rebuilt.Messages[3].Text, "# Tool results\n\nEach line of a result begins with \"> \".\n\nlook:\n> seen one"; got != want {
+		t.Errorf("the results are %q, want %q", got, want)
 	}
 }

@@ -48,12 +48,12 @@ func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (t
 		return turnkeeper.CallResult{}, false
 	}
 	if !happened {
-		return endLater(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
+		return keepHandle(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
-	take := e.later
+	take := e.backgroundResult
 	if !prompt.WentOn(*call) {
 		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
-			return e.take(call, r, outputs.NewID())
+			return e.callResult(call, r, outputs.NewID())
 		}
 	}
 	result := take(call, found)

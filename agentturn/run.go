@@ -63,7 +63,7 @@ func (e *execution) dropDraft(ctx context.Context, id turnkeeper.OutputID) error
 	if !ok {
 		return nil
 	}
-	return e.patiently(ctx, func() error { return drafts.DropDraft(ctx, id) })
+	return e.retryRead(ctx, func() error { return drafts.DropDraft(ctx, id) })
 }
 
 // outputs returns the stored results that a call may read, or nil if there is no store.

@@ -152,7 +152,7 @@ func TestWhatBecomesOfASubAgent(t *testing.T) {
 		"overdue": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Trouble: turnkeeper.SpawnTimeout, Open: true},
 			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"timeout","detail":"it did not reply in time, and is told to stop","may_still_be_running":true,"message_id":101,"turn_id":55}`},
 		"too many": {turnkeeper.SpawnEnd{Agent: "scout", Trouble: turnkeeper.SpawnTreeFull},
-			turnkeeper.CallFailed, `{"error":"the agent was not spawned","agent":"scout","reason":"max_tree_sub_agents","detail":"all agents that work for each other here have spawned as many as they may together","may_still_be_running":false}`},
+			turnkeeper.CallFailed, `{"error":"the agent was not spawned","agent":"scout","reason":"max_tree_sub_agents","detail":"this tree of agents has spawned as many agents as it may","may_still_be_running":false}`},
 		"purged": {turnkeeper.SpawnEnd{Agent: "scout", Message: 101, Turn: 55, Outcome: turnkeeper.TurnSucceeded},
 			turnkeeper.CallSucceeded, "[The agent scout has replied, and its reply was removed since.]"},
 	} {

@@ -16,12 +16,12 @@ import (
 
 const (
 	summaryTime  = 30 * time.Second
-	summaryChars = 4000 // of what is kept of a summary
+	summaryChars = 4000 // maximum length of a stored summary
 )
 
-// withSummary gives a request that leaves out earlier turns a summary of them,
-// if it may have one and has none. That takes a model call, once a turn. Where
-// it fails the request stays as it is: it says how many turns are not shown.
+// withSummary adds a summary to a request that leaves out earlier turns, if it may have one
+// and has none. This makes one model call per turn. If the call fails, withSummary logs it
+// and returns the request unchanged, which says how many turns are not shown.
 func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prompt.Request, error) {
 	turns := a.exec.prompt.ToSummarise(a.model.Model, a.at, request)
 	if len(turns) == 0 {
@@ -29,7 +29,7 @@ func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prom
 	}
 	made, err := a.summarise(ctx, turns)
 	if err != nil {
-		a.exec.log.Warn("older turns of the conversation could not be summarised; they are left out",
+		a.exec.log.Warn("cannot summarise older turns of the conversation; leaving them out",
 			zap.Int("turns", len(turns)), zap.Error(err))
 		return request, nil
 	}
@@ -39,7 +39,7 @@ func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prom
 	return a.exec.prompt.Build(a.model.Model, a.at)
 }
 
-// summarise makes the model call.
+// summarise asks the model for a summary of the turns.
 func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnkeeper.Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
@@ -49,11 +49,11 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 		return turnkeeper.Summary{}, err
 	}
 	a.debug("summary request", request.Request)
-	ctx, told := a.observe(ctx, PurposeSummary, 0, request.Request)
+	ctx, end := a.observe(ctx, PurposeSummary, 0, request.Request)
 	partial := &partialAnswer{}
 	res, err := a.model.provider.Generate(ctx, request.Request, partial.add)
 	if err != nil {
-		told(ModelEnd{Err: err})
+		end(ModelEnd{Err: err})
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
 		a.exec.settleSpend(ctx, spend, used)
 		a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
@@ -61,7 +61,7 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
-	told(ModelEnd{Response: res})
+	end(ModelEnd{Response: res})
 	a.exec.settleSpend(ctx, spend, used)
 	a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
