@@ -132,7 +132,7 @@ func (in Input) load(p Plan) (load, turnkeeper.Window) {
 func (in Input) tooLong(p Plan) error {
 	return &inference.Error{
 		Class: inference.ClassContextOverflow, Provider: in.model.Provider, Model: in.model.Name, NoRetry: true,
-		Detail: fmt.Sprintf("context too long: the request takes about %d tokens, but only %d of the model's window of %d are left for it",
+		Detail: fmt.Sprintf("context too long: the request takes about %d tokens, and %d of the model's window of %d are left for it",
 			p.tokens, in.room(), in.window.Size),
 	}
 }
