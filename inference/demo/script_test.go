@@ -203,7 +203,7 @@ steps:
 		t.Errorf("asked %v, %v", calls, err)
 	}
 	_, err := ask("add nothing")
-	const want = "the demo script mine cannot be played: steps.1.calls.1.arguments: what it renders is no JSON object: write texts within it by json"
+	const want = "the demo script mine cannot be played: steps.1.calls.1.arguments: the result is not a JSON object: use the function json for texts in it"
 	if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
@@ -278,8 +278,8 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 	step := func(text string) string { return "steps:\n  - text: " + text }
 	for name, c := range map[string]struct{ path, source, want string }{
 		"empty":            {"a.demo.yaml", "", "a.demo.yaml: the script is empty: give it steps"},
-		"its name":         {"A B.demo.yaml", "steps: [{text: a}]", "the file's name is the script's"},
-		"the built-in":     {"script.demo.yaml", "steps: [{text: a}]", "that is built in"},
+		"its name":         {"A B.demo.yaml", "steps: [{text: a}]", "the file's name must be the script's"},
+		"the built-in":     {"script.demo.yaml", "steps: [{text: a}]", "built-in script"},
 		"no YAML":          {"a.demo.yaml", "steps: [", "a.demo.yaml:1: this cannot be read as YAML"},
 		"a list":           {"a.demo.yaml", "- text: a", "a.demo.yaml:1: the settings must be a mapping"},
 		"another key":      {"a.demo.yaml", "step: [{text: a}]", `unknown key "step" (did you mean "steps"?)`},
@@ -288,11 +288,11 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 		"too many steps":   {"a.demo.yaml", "steps:\n" + strings.Repeat("  - text: a\n", 101), "steps has 101 entries: at most 100 are allowed"},
 		"a step in text":   {"a.demo.yaml", "steps: [no]", "steps.1 must be a mapping of keys to values, not text"},
 		"a step's key":     {"a.demo.yaml", "steps:\n  - say: a", `a.demo.yaml:2: unknown key "steps.1.say"`},
-		"an idle step":     {"a.demo.yaml", "steps: [{when: a}]", "steps.1 has neither text nor calls: it would say nothing"},
+		"an idle step":     {"a.demo.yaml", "steps: [{when: a}]", "steps.1 has neither text nor calls: give it one of them"},
 		"a number":         {"a.demo.yaml", "steps: [{text: 1}]", "steps.1.text must be text, not a number: put it in quotes"},
 		"a signature":      {"a.demo.yaml", "steps: [{text: a, signed: never}]", "steps.1.signed must be true or false, not text"},
 		"a signed nothing": {"a.demo.yaml", "steps: [{signed: false}]", "steps.1 has neither text nor calls"},
-		"no name":          {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]", "steps.1.calls.1 has no name: give that of the tool"},
+		"no name":          {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]", "steps.1.calls.1 has no name: give the name of the tool"},
 		"an empty name":    {"a.demo.yaml", "steps: [{calls: [{name: ''}]}]", "steps.1.calls.1.name must be the name of a tool"},
 		"arguments":        {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: [1]}]}]", "steps.1.calls.1.arguments must be a mapping, or a text that renders a JSON object, not a list"},
 		"twice":            {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: {a: 1, a: 2}}]}]", `key "steps.1.calls.1.arguments.a" is already set on line 1`},
@@ -300,8 +300,8 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 		"no template":      {"a.demo.yaml", step(`'{{ message'`), "a.demo.yaml:2: steps.1.text: unclosed action"},
 		"no such function": {"a.demo.yaml", step(`'{{ massage }}'`), `steps.1.text: function "massage" not defined`},
 		"a loop":           {"a.demo.yaml", step(`'{{ range 9 }}a{{ end }}'`), "they have no loops"},
-		"another template": {"a.demo.yaml", step(`'{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}'`), "define and block are not for scripts"},
-		"its own template": {"a.demo.yaml", step(`'{{ if message }}{{ template "a" }}{{ end }}'`), "no templates within templates"},
+		"another template": {"a.demo.yaml", step(`'{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}'`), "define and block are not allowed in scripts"},
+		"its own template": {"a.demo.yaml", step(`'{{ if message }}{{ template "a" }}{{ end }}'`), "no nested templates"},
 		"endless width":    {"a.demo.yaml", step(`'{{ printf "%9999999d" 1 }}'`), `there is no function "printf"; there are contains, count,`},
 		"a field":          {"a.demo.yaml", step(`'{{ .Message }}'`), ".Message: values have no fields; use field for those of a JSON text"},
 		"a variable's":     {"a.demo.yaml", step(`'{{ $x := message }}{{ $x.Y }}'`), "$x.Y: values have no fields"},

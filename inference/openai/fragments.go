@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// A fragment is a piece of a streaming text. JSON writes a character above U+FFFF as two
-// escapes, a surrogate pair, and a provider may send each half in a chunk of its own.
-// encoding/json replaces a half by U+FFFD; a fragment keeps it, as the three bytes that
-// UTF-8 would have for it, until a growing text joins it with the other half.
+// A fragment is a piece of a streamed text. JSON may write a character above U+FFFF as two
+// escapes, a surrogate pair, and a provider may send the halves in two chunks. encoding/json
+// replaces a half by U+FFFD. A fragment contains it instead, as the three bytes that UTF-8
+// would have for it, until a growing text joins the halves.
 type fragment string
 
 func (f *fragment) UnmarshalJSON(data []byte) error {
@@ -20,7 +20,7 @@ func (f *fragment) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// fragmentOf reads what scalar reads.
+// fragmentOf decodes the same values as scalar.
 func fragmentOf(data []byte) fragment {
 	if len(data) < 2 || data[0] != '"' || !bytes.Contains(data, []byte(`\u`)) {
 		return fragment(scalar(data))
@@ -56,7 +56,7 @@ func fragmentOf(data []byte) fragment {
 
 const escapeBytes = len(`\u0000`)
 
-// escapedUnit reads the \uXXXX that data begins with, if it does.
+// escapedUnit decodes an escape \uXXXX at the beginning of data. ok is false if there is none.
 func escapedUnit(data []byte) (rune, bool) {
 	if len(data) < escapeBytes || data[0] != '\\' || data[1] != 'u' {
 		return 0, false
@@ -69,15 +69,15 @@ func unescape(body []byte) string {
 	return scalar(append(append([]byte{'"'}, body...), '"'))
 }
 
-// A growing text is put together from fragments. Its String is valid UTF-8.
+// A growing text joins fragments. Its String is valid UTF-8.
 type growing struct {
 	strings.Builder
 
-	half  string                 // the first half of a pair, which the last fragment ended with
-	alone func(half rune) string // writes a half that no other half follows; nil: U+FFFD
+	half  string                 // the first half of a pair at the end of the last fragment
+	alone func(half rune) string // returns the text of a half without the other; nil: U+FFFD
 }
 
-// add appends a fragment, and returns the text that this adds.
+// add appends a fragment, and returns the text that was added.
 func (g *growing) add(f fragment) string {
 	if f == "" {
 		return ""
@@ -90,7 +90,7 @@ func (g *growing) add(f fragment) string {
 	return g.write(text)
 }
 
-// end appends what was held back for another half, and returns it.
+// end appends a half that was held back, and returns the text that was added.
 func (g *growing) end() string {
 	text := g.half
 	g.half = ""
@@ -126,7 +126,7 @@ const halfBytes = 3
 
 func isHalf(text string) bool { return len(text) >= halfBytes && text[0] == 0xED && text[1] >= 0xA0 }
 
-// nextHalf returns where the next half is, or the length of the text.
+// nextHalf returns the position of the next half, or the length of the text.
 func nextHalf(text string) int {
 	for at := 0; ; at++ {
 		i := strings.IndexByte(text[at:], 0xED)
@@ -143,6 +143,6 @@ func halfRune(text string) rune {
 	return rune(text[0]&0x0F)<<12 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F)
 }
 
-// escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments then
-// finds it and refuses the call.
+// escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments
+// refuses it.
 func escaped(half rune) string { return fmt.Sprintf(`\u%04x`, half) }

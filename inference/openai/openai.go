@@ -1,26 +1,23 @@
-// Package openai is a Provider for every endpoint that speaks OpenAI's Chat
-// Completions, streaming by default.
+// Package openai is a Provider for every endpoint with OpenAI's Chat Completions API. It
+// streams by default.
 //
-// Of openai-go come the client, the decoder of streams and the types of chunks.
-// Own code stands where a case of inferencetest fails with the library's:
+// It uses the client, the stream decoder and the chunk types of openai-go, and its own code
+// where the library fails a case of inferencetest:
 //
-//   - Requests. Messages are written as JSON objects, for what a provider sent
-//     goes back to it with fields that the library's messages lack: the cases
-//     under "replay/raw". Around such messages its parameters would only be
-//     encoded a second time.
-//   - Putting chunks together. The library's accumulator fails "1.4 chunk ids
-//     differ", "1.4 two parallel calls with the same index", "1.4 two parallel
-//     calls without index" and "1.4 the name is repeated in each delta".
-//   - Text. Its strings fail "1.4 content is an array of parts" and "1.4 a
-//     surrogate pair of arguments split over two chunks", so texts are read from
-//     the chunk's raw JSON.
-//   - The end of a stream: it takes one that was cut for whole ("broken answers").
-//   - Errors. sdk.Error knows the error object of OpenAI only, and loses the status
-//     with any other body ("refusals").
+//   - Requests. Messages are written as JSON objects, because a provider's own messages are
+//     sent back with fields that the library's types lack (the cases under "replay/raw").
+//   - Accumulating chunks. The library's accumulator fails "1.4 chunk ids differ", "1.4 two
+//     parallel calls with the same index", "1.4 two parallel calls without index" and "1.4
+//     the name is repeated in each delta".
+//   - Text. The library's strings fail "1.4 content is an array of parts" and "1.4 a
+//     surrogate pair of arguments split over two chunks". Texts are therefore read from the
+//     chunk's raw JSON.
+//   - The end of a stream. The library accepts a stream that was cut ("broken answers").
+//   - Errors. sdk.Error decodes only OpenAI's error object, and loses the status of
+//     responses with other bodies ("refusals").
 //
-// The client never retries, reads nothing from the environment, follows no
-// redirect, and sends the key to the configured address alone. The package is the
-// only importer of openai-go.
+// The client never retries, reads no environment variables, follows no redirects, and sends
+// the key only to the configured address. Only this package imports openai-go.
 package openai
 
 import (
@@ -54,21 +51,21 @@ const (
 	maxErrorBytes = 256 << 10
 )
 
-// A Config says where and how to reach an endpoint.
+// A Config describes an endpoint.
 type Config struct {
 	Name    string // of the provider; required
-	BaseURL string // up to and without /chat/completions; empty: defaultBaseURL
-	APIKey  Secret // empty: none is sent
+	BaseURL string // the part before /chat/completions; empty: defaultBaseURL
+	APIKey  Secret // empty: no key is sent
 	Headers map[string]Secret
-	Query   map[string]Secret // parameters of each request's address
+	Query   map[string]Secret // query parameters of each request
 	Profile Profile
 
-	// IdleTimeout ends a call without a byte for so long; 0: 20 s. Where
-	// answers do not stream it counts from the first byte of the answer.
+	// IdleTimeout is the maximum time without a byte; 0: 20 s. If answers do not stream, it
+	// applies from the first byte of the answer.
 	IdleTimeout time.Duration
 
-	// HTTPClient carries the requests; nil: one of its own. Its Timeout must
-	// be 0, and it is never made to follow redirects.
+	// HTTPClient sends the requests; nil: a new one. Its Timeout must be 0. Redirects are
+	// not followed.
 	HTTPClient *http.Client
 	Logger     *zap.Logger // nil: none
 }
@@ -84,19 +81,19 @@ type Client struct {
 	mask    mask
 	form    string // of inference.Sent
 	key     Secret
-	paths   bool // the model is named in the path
+	paths   bool // the path contains the model
 }
 
 var _ inference.Provider = (*Client)(nil)
 
-// New makes a client. It sends nothing.
+// New returns a Client. It sends no request.
 func New(cfg Config) (*Client, error) {
 	if cfg.Name == "" {
 		return nil, errors.New("a provider needs a name")
 	}
 	base, err := url.Parse(cmp.Or(cfg.BaseURL, defaultBaseURL))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		// The address may hold a password, and url.Parse quotes it.
+		// The address may contain a password, and errors of url.Parse quote it.
 		return nil, fmt.Errorf("the base URL of provider %q is not an http or https address", cfg.Name)
 	}
 	c := &Client{
@@ -112,8 +109,9 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// options replace those of sdk.NewClient, which takes keys, organizations and
-// arbitrary headers from OPENAI_ variables and would send them to any address.
+// options returns the options of the library's client. They replace those of sdk.NewClient,
+// which reads keys, organizations and headers from OPENAI_ variables and would send them to
+// any address.
 func options(cfg Config, base *url.URL, client *http.Client) []option.RequestOption {
 	bare := *base
 	bare.RawQuery, bare.Fragment = "", ""
@@ -154,13 +152,13 @@ func httpClient(given *http.Client) *http.Client {
 	return &own
 }
 
-// Streams says that answers are asked for piece by piece.
+// Streams reports whether the client asks for streamed answers.
 func (c *Client) Streams() bool { return !c.profile.NoStream }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Format prints the client's name, whatever the verb: its fields hold keys.
+// Format prints only the client's name for every verb, because its fields contain keys.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "provider %q", c.name) }
 
 // Generate makes one attempt.
@@ -179,11 +177,11 @@ func (c *Client) Generate(ctx context.Context, req inference.Request, onDelta fu
 	if ctx.Err() != nil {
 		return inference.Response{}, context.Cause(ctx)
 	}
-	return inference.Response{}, c.own(failure, req.Model)
+	return inference.Response{}, c.complete(failure, req.Model)
 }
 
-// own completes a failure, and takes secrets out of it.
-func (c *Client) own(failure *inference.Error, model string) *inference.Error {
+// complete sets the provider and model of a failure, and removes secrets.
+func (c *Client) complete(failure *inference.Error, model string) *inference.Error {
 	failure.Provider, failure.Model = c.name, model
 	failure.Code = c.mask.detail(failure.Code)
 	failure.Detail = c.mask.detail(failure.Detail)
@@ -200,10 +198,10 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	dog := newWatchdog(c.idle, cancel)
-	defer dog.stop()
+	watchdog := newWatchdog(c.idle, cancel)
+	defer watchdog.stop()
 	if c.profile.NoStream {
-		dog.stop()
+		watchdog.stop()
 	}
 	path := "chat/completions"
 	if c.paths {
@@ -214,9 +212,9 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 		return inference.Response{}, failure
 	}
 	defer func() { _ = res.Body.Close() }()
-	dog.feed()
+	watchdog.reset()
 	a := newAnswer(req.Tools, onDelta)
-	if failure := c.read(ctx, res, &watched{res.Body, dog, maxAnswerBytes}, a); failure != nil {
+	if failure := c.read(ctx, res, &watched{res.Body, watchdog, maxAnswerBytes}, a); failure != nil {
 		failure.Usage = a.usage
 		return inference.Response{}, failure
 	}
@@ -231,13 +229,12 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	return response, nil
 }
 
-// send makes a request. A nil error means a status below 300, with its body
-// open.
+// send makes a request. If it returns no error, the status is below 300, and the caller must
+// close the body.
 func (c *Client) send(ctx context.Context, method, path string, body []byte, more ...option.RequestOption) (*http.Response, *inference.Error) {
 	var res *http.Response
 	var refusal *inference.Error
-	// The library keeps of an error body only what has OpenAI's shape, so it
-	// is read before the library sees it.
+	// The library decodes only error bodies of OpenAI's form, so they are read first.
 	inspect := option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		res, err := next(r)
 		if err == nil && res.StatusCode >= 300 {
@@ -269,9 +266,9 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, mor
 	return res, nil
 }
 
-// refused reads an answer that is an error, and leaves an empty body.
+// refused reads and closes an error response.
 func refused(res *http.Response) *inference.Error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // what came is what there is to tell
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // a part of the body is better than nothing
 	_ = res.Body.Close()
 	res.Body = http.NoBody
 	failure := classify(res.StatusCode, res.Header, body)
@@ -282,18 +279,18 @@ func refused(res *http.Response) *inference.Error {
 	return failure
 }
 
-// transportError is a request or an answer that did not come through.
+// transportError returns the error of a failed transmission.
 func transportError(ctx context.Context, err error) *inference.Error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // the rest of it is the address, which may hold secrets
+		err = wrapped.Err // without the address, which may contain secrets
 	}
 	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err}
 }
 
-// read takes in the answer.
+// read reads the answer into a.
 func (c *Client) read(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
 	contentType := res.Header.Get("Content-Type")
 	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
@@ -306,8 +303,8 @@ func (c *Client) read(ctx context.Context, res *http.Response, body io.Reader, a
 	embedded, ok := a.add(data)
 	switch {
 	case !ok:
-		if complaint := readComplaint(data).message; complaint != "" {
-			contentType += ": " + complaint
+		if message := readErrorBody(data).message; message != "" {
+			contentType += ": " + message
 		}
 		return &inference.Error{
 			Class: inference.ClassTransport, Status: res.StatusCode,
@@ -319,8 +316,8 @@ func (c *Client) read(ctx context.Context, res *http.Response, body io.Reader, a
 	return nil
 }
 
-// readStream takes in a stream until its end, or, once the answer is whole,
-// until anything at all stops it.
+// readStream reads a stream until its end. After the finish reason, errors of the stream are
+// ignored.
 func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
 	events := newDecoder(body)
 	for events.Next() {
@@ -348,7 +345,7 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 	return nil
 }
 
-// secrets are all texts of the configuration that no error may show.
+// secrets returns all texts of the configuration that errors must not contain.
 func secrets(cfg Config, base *url.URL) []string {
 	found := []string{string(cfg.APIKey)}
 	for name, value := range cfg.Headers {
@@ -366,7 +363,7 @@ func secrets(cfg Config, base *url.URL) []string {
 		found = append(found, values...)
 	}
 	for name, value := range cfg.Query {
-		if !strings.EqualFold(name, "api-version") { // errors tell of it
+		if !strings.EqualFold(name, "api-version") { // not a secret, and useful in errors
 			found = append(found, string(value))
 		}
 	}

@@ -12,19 +12,18 @@ import (
 	"time"
 )
 
-// A complaint is what an error body says, whichever shape it has: OpenAI's
-// error object, an error string, the flat objects of vLLM and FastAPI,
-// Gemini's array, HTML, or plain text.
-type complaint struct {
+// An errorBody is a decoded error body of any known form: OpenAI's error object, an error
+// string, the flat objects of vLLM and FastAPI, Gemini's array, HTML, or plain text.
+type errorBody struct {
 	code    string // the provider's code; may be empty
 	kind    string // its type, or Gemini's status
 	message string
-	status  int           // an HTTP status within the body; 0: none
-	retry   time.Duration // a delay within the body; 0: none
-	flagged bool          // the input was held back by moderation
+	status  int           // HTTP status in the body; 0: none
+	retry   time.Duration // delay in the body; 0: none
+	flagged bool          // moderation refused the input
 }
 
-func readComplaint(body []byte) complaint {
+func readErrorBody(body []byte) errorBody {
 	body = bytes.TrimSpace(body)
 	var array []json.RawMessage
 	if json.Unmarshal(body, &array) == nil && len(array) > 0 {
@@ -32,13 +31,13 @@ func readComplaint(body []byte) complaint {
 	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
-		return complaint{message: plain(body)}
+		return errorBody{message: plain(body)}
 	}
 	c := readObject(object)
 	if inner := object["error"]; isObject(inner) {
 		var members map[string]json.RawMessage
 		_ = json.Unmarshal(inner, &members)
-		c = c.orElse(readObject(members))
+		c = c.merged(readObject(members))
 	} else if s := scalar(inner); s != "" && s != "true" {
 		c.message = s
 	}
@@ -48,9 +47,9 @@ func readComplaint(body []byte) complaint {
 	return c
 }
 
-// readObject reads the members of an error object, nested or flat.
-func readObject(o map[string]json.RawMessage) complaint {
-	c := complaint{
+// readObject decodes the members of an error object.
+func readObject(o map[string]json.RawMessage) errorBody {
+	c := errorBody{
 		code: scalar(o["code"]), kind: first(scalar(o["type"]), scalar(o["status"])),
 		message: first(scalar(o["message"]), detailText(o["detail"])),
 	}
@@ -82,8 +81,8 @@ func readObject(o map[string]json.RawMessage) complaint {
 	return c
 }
 
-// orElse prefers what the inner object says.
-func (c complaint) orElse(inner complaint) complaint {
+// merged returns inner, with its missing members taken from c.
+func (c errorBody) merged(inner errorBody) errorBody {
 	inner.code = first(inner.code, c.code)
 	inner.kind = first(inner.kind, c.kind)
 	inner.message = first(inner.message, c.message)
@@ -93,7 +92,7 @@ func (c complaint) orElse(inner complaint) complaint {
 	return inner
 }
 
-// detailText is FastAPI's detail: text, or a list of validation errors.
+// detailText returns FastAPI's detail: a text, or a list of validation errors.
 func detailText(data json.RawMessage) string {
 	if s := scalar(data); s != "" {
 		return s
@@ -104,11 +103,11 @@ func detailText(data json.RawMessage) string {
 	if json.Unmarshal(data, &items) != nil {
 		return ""
 	}
-	var said []string
+	var messages []string
 	for _, item := range items {
-		said = append(said, string(item.Message))
+		messages = append(messages, string(item.Message))
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(messages, "; ")
 }
 
 var (
@@ -117,7 +116,7 @@ var (
 	htmlTag    = regexp.MustCompile(`(?s)<[^>]*>`)
 )
 
-// plain is the readable text of a body that is not JSON.
+// plain returns the readable text of a body that is not JSON.
 func plain(body []byte) string {
 	if len(body) > maxDetailSource {
 		body = body[:maxDetailSource]
@@ -133,11 +132,11 @@ func plain(body []byte) string {
 	return "an HTML page: " + strings.TrimSpace(html.UnescapeString(s))
 }
 
-// maxRetryAfter bounds what is believed of a Retry-After.
+// maxRetryAfter is the maximum that retryAfter returns.
 const maxRetryAfter = 7 * 24 * time.Hour
 
-// retryAfter is what the headers ask for: milliseconds, seconds or a date;
-// 0 when they ask for nothing or for the past.
+// retryAfter returns the delay that the headers ask for, in milliseconds, seconds or as a
+// date; 0 if there is none, or if it is in the past.
 func retryAfter(h http.Header) time.Duration {
 	for _, form := range []struct {
 		header string

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// The types of this file read a field of the wire whatever its JSON type is:
-// one field of the wrong type must not cost the whole answer.
+// The types of this file decode a field of any JSON type, so that one field of the wrong type
+// does not make the whole answer unusable.
 
-// text is a string; a number or a boolean is taken as written, anything else
-// as empty.
+// text is a string, or a number or boolean as it is written. Other values are empty.
 type text string
 
 func (t *text) UnmarshalJSON(data []byte) error {
@@ -32,7 +31,7 @@ func scalar(data []byte) string {
 	return s
 }
 
-// count is a whole number that is not negative; anything else is 0.
+// count is a whole number that is not negative. Other values are 0.
 type count int64
 
 func (c *count) UnmarshalJSON(data []byte) error {
@@ -56,8 +55,7 @@ func (i *index) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// list is the objects of an array, without nulls; a single object counts as
-// one, anything else as none.
+// list holds the objects of an array, or a single object. Other values are empty.
 type list []json.RawMessage
 
 func (l *list) UnmarshalJSON(data []byte) error {
@@ -87,8 +85,8 @@ func isNull(data []byte) bool {
 	return len(data) == 0 || string(data) == "null"
 }
 
-// decimal is a JSON number or numeric string without an exponent; empty for
-// anything else.
+// decimal returns a JSON number, or a string with a number, without an exponent. Other values
+// give an empty text.
 func decimal(data json.RawMessage) string {
 	s := scalar(data)
 	f, err := strconv.ParseFloat(s, 64)
