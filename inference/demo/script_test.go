@@ -351,7 +351,7 @@ func TestScriptsOfAFolder(t *testing.T) {
 	for model, want := range map[string]string{
 		"script": "", "good": "", "bad": "", // of a bad one its own fault tells
 		"none": `the model "demo/none" wants the demo script ` + filepath.Join(dir, "none.demo.yaml") + ", which does not exist; there are: script, bad, broken, good",
-		"../x": `the model "demo/../x" is no demo script's`,
+		"../x": `the model "demo/../x" does not name a demo script`,
 	} {
 		err := scripts.Check(model, dir)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
