@@ -14,12 +14,6 @@ import (
 	"turnkeeper/tools"
 )
 
-// launch starts a run of the call's tool. It is safe for concurrent use.
-func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
-	execute, id := e.prepare(call)
-	return toolrun.Launch(ctx, *call, id, execute)
-}
-
 // overOrSlow returns a channel that is closed when a run is over or, if it may continue in
 // the background, has run for async_timeout.
 func (t *task) overOrSlow(r *toolrun.Run) <-chan struct{} {

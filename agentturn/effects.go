@@ -9,10 +9,13 @@ import (
 	"turnkeeper/tools"
 )
 
-// runEffect runs one call of effect keyed or once: it writes the start, checks that enough
-// time is left, and runs the tool. The result goes into the next write.
+// runEffect runs one call of effect keyed or once: it writes the start with the
+// pending entry, checks that enough time is left, and runs the tool. The result goes into the next write.
 func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if err := e.start(ctx, call); err != nil {
+	e.events.Mark()
+	e.pending.Starts = append(e.pending.Starts, newStart(call))
+	e.startEvent(call)
+	if err := e.commit(ctx); err != nil {
 		return err
 	}
 	if !e.timeFor(spec) {
@@ -36,14 +39,6 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	e.at(ctx, PointEffectDone)
 	e.recordRun(call, run, call.Nonce)
 	return err
-}
-
-// start writes the start of a call together with the pending entry.
-func (e *execution) start(ctx context.Context, call *turnkeeper.ToolCall) error {
-	e.events.Mark()
-	e.pending.Starts = append(e.pending.Starts, newStart(call))
-	e.startEvent(call)
-	return e.commit(ctx)
 }
 
 func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {

@@ -82,30 +82,14 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	return e
 }
 
-// run runs the states, then writes the outcome. A panic becomes an error.
-func (e *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
-	err := e.guard(func() (err error) {
-		e.at(ctx, PointStart)
-		for next := state(e.recover); next != nil && err == nil; {
-			next, err = next(e.round.within(ctx))
-		}
-		return err
-	})
-	if fatal := unwritable(ctx, err); fatal != nil {
-		return turnkeeper.Outcome{}, e.reportLate(ctx, fatal)
+// runStates runs the states until one ends the loop. A panic becomes an error.
+func (e *execution) runStates(ctx context.Context) (err error) {
+	defer e.catchPanic(&err)
+	e.at(ctx, PointStart)
+	for next := state(e.recover); next != nil && err == nil; {
+		next, err = next(e.round.within(ctx))
 	}
-	if err != nil {
-		e.end = e.endings().endingOf(ctx, err)
-	}
-	var outcome turnkeeper.Outcome
-	err = e.guard(func() (err error) {
-		outcome, err = e.finish(ctx, *e.end)
-		return err
-	})
-	if err != nil {
-		return turnkeeper.Outcome{}, e.reportLate(ctx, err)
-	}
-	return outcome, nil
+	return err
 }
 
 // recover continues from the journal. Ended calls stay as they are. Planned calls, and
@@ -350,8 +334,10 @@ func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (st
 	return e.ask, nil
 }
 
-// finish writes the outcome together with everything not yet written.
-func (e *execution) finish(ctx context.Context, end ending) (turnkeeper.Outcome, error) {
+// finish writes the outcome together with everything not yet written. A panic becomes an
+// error.
+func (e *execution) finish(ctx context.Context, end ending) (outcome turnkeeper.Outcome, err error) {
+	defer e.catchPanic(&err)
 	if e.pending.dropStarts() { // before the events of the end are added
 		e.events.Rewind()
 	}
@@ -369,7 +355,7 @@ func (e *execution) finish(ctx context.Context, end ending) (turnkeeper.Outcome,
 		e.stream = nil
 	}
 	e.models.writeSideUsage(&e.pending, len(e.rounds)+1)
-	outcome := e.endings().outcome(end)
+	outcome = e.endings().outcome(end)
 	if end.state.Terminal() {
 		e.events.Event(endEvent(end.state), 0, 0, transcript.TurnEndData{
 			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.rounds), Calls: len(e.rounds.all()),

@@ -14,6 +14,12 @@ import (
 	"turnkeeper/tools"
 )
 
+// launch starts a run of the call's tool. It is safe for concurrent use.
+func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
+	execute, id := e.prepare(call)
+	return toolrun.Launch(ctx, *call, id, execute)
+}
+
 // prepare returns a function that runs the call's tool. The function does not use the
 // turn's mutable state, because the turn may go on meanwhile. id is the id of the output,
 // if it is stored.

@@ -136,15 +136,26 @@ type Assignment struct {
 //
 // Failures of models and tools, panics, exhausted bounds and the end of ctx are outcomes,
 // not errors. The cause of ctx decides which outcome; see ErrShutdown.
-func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
+func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnkeeper.Outcome, err error) {
 	e := newExecution(r, a, journal)
 	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
-	outcome, err := e.run(ctx)
-	e.round.leave(e.rounds)
-	end(ended(outcome, err, e.rounds))
-	return outcome, err
+	defer func() {
+		e.round.leave(e.rounds)
+		end(ended(outcome, err, e.rounds))
+	}()
+	err = e.runStates(ctx)
+	if fatal := unwritable(ctx, err); fatal != nil {
+		return turnkeeper.Outcome{}, e.reportLate(ctx, fatal)
+	}
+	if err != nil {
+		e.end = e.endings().endingOf(ctx, err)
+	}
+	if outcome, err = e.finish(ctx, *e.end); err != nil {
+		return turnkeeper.Outcome{}, e.reportLate(ctx, err)
+	}
+	return outcome, nil
 }
 
 // LeftBehind returns the number of tools that run past their timeout. Their calls are

@@ -75,14 +75,17 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 
 func (t *task) scheduled() bool { return t.record.Turn.Trigger == turnkeeper.TriggerSchedule }
 
-// guard turns a panic of f into an error.
+// catchPanic, when deferred, sets err if the function panics.
+func (t *task) catchPanic(err *error) {
+	if value := recover(); value != nil {
+		t.log.Error("turn panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
+		*err = &panicError{value}
+	}
+}
+
+// guard calls f and returns its error, or its panic as an error.
 func (t *task) guard(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			t.log.Error("turn panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
-			err = &panicError{value}
-		}
-	}()
+	defer t.catchPanic(&err)
 	return f()
 }
 

@@ -42,14 +42,6 @@ var _ Provider = Chain{}
 // fail, it returns the error of the last one, with the others in its Detail.
 func (c Chain) Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error) {
 	l := &loop{Retry: c.Retry}
-	res, err := c.run(ctx, l, req, onDelta)
-	if err != nil {
-		return Response{}, err
-	}
-	return l.complete(res), nil
-}
-
-func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta)) (Response, error) {
 	if len(c.Models) == 0 {
 		return Response{}, &Error{Class: ClassInvalid, Detail: "no model is configured"}
 	}
@@ -60,7 +52,7 @@ func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta
 		}
 		res, err := c.ask(ctx, l, m, len(c.Models)-i, req, onDelta)
 		if err == nil {
-			return res, nil
+			return l.complete(res), nil
 		}
 		if ctx.Err() != nil {
 			return Response{}, context.Cause(ctx)

@@ -72,13 +72,15 @@ func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDe
 	}
 	badOutput := 0
 	for attempt := 1; ; attempt++ {
-		res, failure := l.attempt(ctx, p, req, onDelta)
-		if failure == nil {
+		l.attempts++
+		res, err := p.Generate(ctx, req, onDelta)
+		if err == nil {
 			return res, nil
 		}
 		if ctx.Err() != nil {
 			return Response{}, context.Cause(ctx)
 		}
+		failure := asError(err, req.Model)
 		if failure.Class == ClassBadOutput {
 			badOutput++
 		}
@@ -91,16 +93,6 @@ func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDe
 			return Response{}, err
 		}
 	}
-}
-
-// attempt makes one call. It returns any error as an *Error.
-func (l *loop) attempt(ctx context.Context, p Provider, req Request, onDelta func(Delta)) (Response, *Error) {
-	l.attempts++
-	res, err := p.Generate(ctx, req, onDelta)
-	if err == nil {
-		return res, nil
-	}
-	return Response{}, asError(err, req.Model)
 }
 
 // asError returns err as a new *Error, which the caller may change.
