@@ -21,8 +21,8 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// lasting is a tool that takes its time and ends well, or as it is told to stop.
-func lasting(name string, effect turnkeeper.Effect, d time.Duration) *tool {
+// slowTool returns a tool that runs for some time, and stops when it is cancelled.
+func slowTool(name string, effect turnkeeper.Effect, d time.Duration) *tool {
 	return newTool(name, effect).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
 		select {
 		case <-time.After(d):
@@ -33,15 +33,14 @@ func lasting(name string, effect turnkeeper.Effect, d time.Duration) *tool {
 	})
 }
 
-// asyncBench is a bench whose models can retrieve outputs.
-func asyncBench(t *testing.T, steps ...inferencetest.Step) *bench {
-	b := newBench(t, steps...)
+func asyncEnv(t *testing.T, steps ...inferencetest.Step) *testEnv {
+	b := newEnv(t, steps...)
 	b.tools = append(b.tools, builtin.NewReaders()...)
 	b.bounds.MaxRounds = 10
 	return b
 }
 
-func (b *bench) handle(call int, text string) string {
+func (b *testEnv) handle(call int, text string) string {
 	return strings.ReplaceAll(text, "@", string(b.store.calls()[call].OutputID))
 }
 
@@ -49,12 +48,12 @@ var percent = regexp.MustCompile(`\b[0-9]{1,2}%`)
 
 func last(r inference.Request) string { return r.Messages[len(r.Messages)-1].Text }
 
-// A slow call goes to the background, the model is told at once, waits, and
-// reads what came.
+// A slow call goes to the background. The model gets a handle at once, waits, and reads the
+// result.
 func TestASlowCallGoesToTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t)
-		b.with(lasting("fetcher", turnkeeper.EffectNone, 12300*time.Millisecond), read("quick"))
+		b := asyncEnv(t)
+		b.with(slowTool("fetcher", turnkeeper.EffectNone, 12300*time.Millisecond), read("quick"))
 		b.script.Add(asks("fetcher", "quick"), asks("wait_for_tool_output {}"),
 			inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 				return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID)), nil
@@ -92,7 +91,7 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		if calls[0].State != turnkeeper.CallSucceeded || calls[0].Starts != 1 || calls[0].Duration != 12300*time.Millisecond {
 			t.Errorf("the call ended as %+v", calls[0])
 		}
-		for _, past := range requests[1:] { // what was told stays
+		for _, past := range requests[1:] { // the history does not change
 			if got := results(past)[0]; got != results(requests[1])[0] {
 				t.Errorf("the call was answered anew with %q", got)
 			}
@@ -103,11 +102,10 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 	})
 }
 
-// What comes with a result of the background is stored with it, and can be had by
-// its own id.
+// The attachments of a background result are stored, and can be read by their own ids.
 func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
+		b := asyncEnv(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
 		b.with(once("camera").inBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(8 * time.Second)
 			return tools.Result{Text: "a picture", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, nil
@@ -125,11 +123,11 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 	})
 }
 
-// Where all went to the background the loop waits for the first.
+// If all calls are in the background, the loop waits for the first.
 func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("slow", "slower"), says("One is enough."))
-		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second).inBackground(), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
+		b := asyncEnv(t, asks("slow", "slower"), says("One is enough."))
+		b.with(slowTool("slow", turnkeeper.EffectOnce, 20*time.Second).inBackground(), slowTool("slower", turnkeeper.EffectNone, 50*time.Second))
 		start := time.Now()
 		outcome := b.run(t.Context())
 		if outcome.State != turnkeeper.TurnSucceeded || time.Since(start) != 20*time.Second {
@@ -138,15 +136,15 @@ func TestTheLoopWaitsForTheFirst(t *testing.T) {
 		if got := last(b.requests()[1]); !strings.Contains(got, "### Running (1)\n- slower") || !strings.Contains(got, "### Ready (1)\n- slow (") {
 			t.Errorf("the notice: %q", got)
 		}
-		// What only reads is stopped when the model has answered.
+		// A background read is stopped when the model has answered.
 		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
 			t.Errorf("states %v", got)
 		}
 	})
 }
 
-// What has an effect is let finish, within its time, before the turn closes, and the model
-// is told how it ended.
+// A background effect finishes within its timeout before the turn closes, and the model sees
+// its result.
 func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
@@ -165,7 +163,7 @@ func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := asyncBench(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes).inBackground(), read("quick"))
+				b := asyncEnv(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(slowTool("sender", turnkeeper.EffectOnce, c.takes).inBackground(), read("quick"))
 				if name == "the turn's is first" {
 					b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 				}
@@ -182,10 +180,10 @@ func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	}
 }
 
-// A call that fails in the background is told of, and its error can be read.
+// A notice reports a background call that failed, and its error can be read.
 func TestAFailureInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t)
+		b := asyncEnv(t)
 		b.with(read("fetcher").does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(7 * time.Second)
 			return tools.Result{}, errors.New("the mirror is down")
@@ -204,11 +202,11 @@ func TestAFailureInTheBackground(t *testing.T) {
 	})
 }
 
-// What cannot be read yet, and waiting for nothing.
+// Reading a running call, and waiting when nothing runs.
 func TestAskingForWhatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t)
-		b.with(lasting("fetcher", turnkeeper.EffectNone, 20*time.Second), read("quick"))
+		b := asyncEnv(t)
+		b.with(slowTool("fetcher", turnkeeper.EffectNone, 20*time.Second), read("quick"))
 		b.script.Add(asks("fetcher", "quick"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 			return asking("", fmt.Sprintf(`get_tool_output {"id":%q,"mode":"raw"}`, b.store.calls()[0].OutputID),
 				`get_continuation {"tool_call_id":"call_fetcher_1"}`, `get_tool_output {"id":"nobody","mode":"raw"}`), nil
@@ -226,22 +224,22 @@ func TestAskingForWhatIsNotThere(t *testing.T) {
 	})
 }
 
-// A notice lists what the model can do now, with the tools that it has.
+// A notice lists what the model can do with the tools that it has.
 func TestANoticeListsWhatApplies(t *testing.T) {
 	const callTools, answer = "Call tools.", "Answer with what you have."
 	const retrieve, wait = "Retrieve an output that is ready, with get_tool_output(id, mode)", "ait for %s that runs, with wait_for_tool_output()"
 	runs := "W" + fmt.Sprintf(wait, "an output") + "."
 	for name, c := range map[string]struct {
 		calls []string
-		set   func(*bench)
+		set   func(*testEnv)
 		want  []string // options
 	}{
 		"one runs":               {[]string{"slow", "quick"}, nil, []string{callTools, runs, answer}},
 		"one is ready":           {[]string{"big"}, nil, []string{callTools, retrieve + ".", answer}},
 		"one runs, one is ready": {[]string{"slow", "big"}, nil, []string{callTools, retrieve + ", or w" + fmt.Sprintf(wait, "one") + ".", answer}},
 		"one has failed":         {[]string{"broken"}, nil, []string{callTools, answer}},
-		"no reader for handles":  {[]string{"far", "quick"}, func(b *bench) { b.tools = slices.DeleteFunc(b.tools, isReader) }, []string{callTools, answer}},
-		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *bench) { b.bounds.Async, b.bounds.Paging = false, false }, []string{callTools, runs, answer}},
+		"no reader for handles":  {[]string{"far", "quick"}, func(b *testEnv) { b.tools = slices.DeleteFunc(b.tools, isReader) }, []string{callTools, answer}},
+		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *testEnv) { b.bounds.Async, b.bounds.Paging = false, false }, []string{callTools, runs, answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -254,7 +252,7 @@ func TestANoticeListsWhatApplies(t *testing.T) {
 				})
 				remote := newTool("far", turnkeeper.EffectNone)
 				remote.spec.Detached, remote.spec.Timeout = true, time.Hour
-				b := asyncBench(t).with(lasting("slow", turnkeeper.EffectNone, 20*time.Second), read("quick"), big, broken, remote)
+				b := asyncEnv(t).with(slowTool("slow", turnkeeper.EffectNone, 20*time.Second), read("quick"), big, broken, remote)
 				if c.set != nil {
 					c.set(b)
 				}
@@ -278,10 +276,10 @@ func TestANoticeListsWhatApplies(t *testing.T) {
 
 func isReader(t tools.Tool) bool { return t.Spec().Paging }
 
-// Where nothing else goes to the background, the result of a detached call can be read all the same.
+// The result of a detached call can be read even if async is off.
 func TestADetachedResultIsReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`), says("Done.")).with(far("remote", turnkeeper.EffectNone))
+		b := asyncEnv(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`), says("Done.")).with(detachedTool("remote", turnkeeper.EffectNone))
 		b.bounds.Async, b.bounds.Paging = false, false
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
@@ -296,12 +294,12 @@ func TestADetachedResultIsReadable(t *testing.T) {
 	})
 }
 
-// A repeat of what runs already is not run.
+// A repeat of a running call is not run.
 func TestACallThatRunsIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := lasting("fetcher", turnkeeper.EffectNone, 20*time.Second)
+		slow := slowTool("fetcher", turnkeeper.EffectNone, 20*time.Second)
 		slow.spec.Repeat = tools.RepeatGuard
-		b := asyncBench(t, asks("fetcher", "quick"), asks("fetcher {\"n\":1}"), says("Well.")).with(read("quick"), slow)
+		b := asyncEnv(t, asks("fetcher", "quick"), asks("fetcher {\"n\":1}"), says("Well.")).with(read("quick"), slow)
 		b.script = inferencetest.NewScript(asks("quick", `fetcher {"n":1}`), asks(`fetcher {"n":1}`), says("Well."))
 		b.models["main/model"] = b.script
 		b.run(t.Context())
@@ -314,18 +312,18 @@ func TestACallThatRunsIsNotRepeated(t *testing.T) {
 	})
 }
 
-// Switched off, or without a way to read, a slow call is waited for.
+// If async is off, or results cannot be read, a slow call is waited for.
 func TestNothingGoesToTheBackground(t *testing.T) {
-	for name, set := range map[string]func(*bench){
-		"async off":  func(b *bench) { b.bounds.Async = false },
-		"timeout 0":  func(b *bench) { b.bounds.AsyncTimeout = 0 },
-		"no readers": func(b *bench) { b.tools = b.tools[:0] },
+	for name, set := range map[string]func(*testEnv){
+		"async off":  func(b *testEnv) { b.bounds.Async = false },
+		"timeout 0":  func(b *testEnv) { b.bounds.AsyncTimeout = 0 },
+		"no readers": func(b *testEnv) { b.tools = b.tools[:0] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := asyncBench(t, asks("fetcher"), says("Done."))
+				b := asyncEnv(t, asks("fetcher"), says("Done."))
 				set(b)
-				b.with(lasting("fetcher", turnkeeper.EffectOnce, 20*time.Second))
+				b.with(slowTool("fetcher", turnkeeper.EffectOnce, 20*time.Second))
 				b.run(t.Context())
 				if got := results(b.requests()[1])[0]; got != "fetcher found it" {
 					t.Errorf("shown %q", got)
@@ -335,7 +333,7 @@ func TestNothingGoesToTheBackground(t *testing.T) {
 	}
 }
 
-// A worker dies while a call is in the background: the journal's rules decide.
+// A worker dies while a call is in the background: its effect decides what happens.
 func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	for name, c := range map[string]struct {
 		effect turnkeeper.Effect
@@ -349,8 +347,8 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow := lasting("worker", c.effect, 20*time.Second).inBackground()
-				b := asyncBench(t, asks("worker", "quick")).with(slow, read("quick"))
+				slow := slowTool("worker", c.effect, 20*time.Second).inBackground()
+				b := asyncEnv(t, asks("worker", "quick")).with(slow, read("quick"))
 				b.lose(agentturn.PointModelBefore, 2)
 				call := b.store.calls()[0]
 				if call.State != turnkeeper.CallRunning || call.Starts != 1 {
@@ -378,12 +376,12 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	}
 }
 
-// A worker that shuts down leaves to the next one what may run again.
+// A worker that stops leaves repeatable calls to the next one.
 func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		again := lasting("again", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
-		never := lasting("never", turnkeeper.EffectOnce, 20*time.Second).inBackground()
-		b := asyncBench(t, asks("again", "quick"), asks("never")).with(again, never, read("quick"))
+		again := slowTool("again", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
+		never := slowTool("never", turnkeeper.EffectOnce, 20*time.Second).inBackground()
+		b := asyncEnv(t, asks("again", "quick"), asks("never")).with(again, never, read("quick"))
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })
 		outcome := b.run(ctx)
@@ -403,7 +401,7 @@ func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 	})
 }
 
-// A result over the threshold is a handle, for texts of either side of it.
+// A result over the threshold becomes a handle.
 func TestAResultOverTheThreshold(t *testing.T) {
 	for name, c := range map[string]struct {
 		chars int
@@ -416,7 +414,7 @@ func TestAResultOverTheThreshold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				text := strings.Repeat("é", c.chars)
-				b := asyncBench(t).with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
+				b := asyncEnv(t).with(read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
 					return tools.Result{Text: text}, nil
 				}))
 				b.script.Add(asks("big"), inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
@@ -449,15 +447,15 @@ func TestAResultOverTheThreshold(t *testing.T) {
 	}
 }
 
-// A later turn is told what a handle stood for, not the handle.
+// A later turn shows the preview of an output instead of its handle.
 func TestAHandleOfAnEarlierTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("fetcher"), says("It is done."))
-		b.with(lasting("fetcher", turnkeeper.EffectNone, 12*time.Second))
+		b := asyncEnv(t, asks("fetcher"), says("It is done."))
+		b.with(slowTool("fetcher", turnkeeper.EffectNone, 12*time.Second))
 		b.run(t.Context())
 		past := turnkeeper.Past{TurnID: 6, Body: "before", Rounds: b.store.rounds, Reply: "It is done."}
 
-		next := newBench(t, says("Hello again."))
+		next := newEnv(t, says("Hello again."))
 		next.with(read("fetcher"))
 		next.store.history = []turnkeeper.Past{past}
 		next.run(t.Context())

@@ -44,7 +44,7 @@ func TestFaultyCallsAreAnswered(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send, secret := once("send"), read("secret")
-				b := newBench(t, inferStep(inference.Response{Calls: []inference.Call{test.call}}), says("done")).with(read("look"), send)
+				b := newEnv(t, inferStep(inference.Response{Calls: []inference.Call{test.call}}), says("done")).with(read("look"), send)
 				b.tools = append(b.tools, secret)
 				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
 					t.Fatalf("%+v", got)
@@ -73,7 +73,7 @@ func TestFaultyCallsAreAnswered(t *testing.T) {
 func TestTruncatedAnswerRunsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")
-		b := newBench(t, inferStep(inference.Response{FinishReason: "length", Calls: []inference.Call{
+		b := newEnv(t, inferStep(inference.Response{FinishReason: "length", Calls: []inference.Call{
 			{ID: "a", Name: "look", Arguments: `{"n":1}`},
 			{ID: "b", Name: "look", Arguments: `{"n":`, Truncated: true},
 		}}), says("shorter")).with(look)
@@ -91,7 +91,7 @@ func TestWireIDs(t *testing.T) {
 	}
 	answer := func(calls ...inference.Call) inference.Response { return inference.Response{Calls: calls} }
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t,
+		b := newEnv(t,
 			inferStep(answer(call("x", 1), call("", 2), call("x", 3), call("round-1-tool-5", 4), call("", 5), call("bad\x00id", 6))),
 			inferStep(answer(call("x", 7), call("y", 8))), says("done")).with(read("look"))
 		b.run(t.Context())
@@ -129,7 +129,7 @@ func TestOrderAndOverlap(t *testing.T) {
 			return tools.Result{Text: "sent"}, nil
 		}
 		calls := append(slices.Repeat([]string{"look"}, 10), "send", "send", "look", "look")
-		b := newBench(t, asks(calls...), says("done")).with(read("look").does(slow), once("send").does(effect))
+		b := newEnv(t, asks(calls...), says("done")).with(read("look").does(slow), once("send").does(effect))
 		b.bounds.MaxToolCalls = 50
 		started := time.Now()
 		b.run(t.Context())
@@ -176,7 +176,7 @@ func TestToolsThatFail(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("send"), says("It failed.")).with(once("send").does(test.f))
+				b := newEnv(t, asks("send"), says("It failed.")).with(once("send").does(test.f))
 				started := time.Now()
 				got := b.run(t.Context())
 				if got.State != turnkeeper.TurnSucceeded || got.Reply != "It failed." {
@@ -188,7 +188,7 @@ func TestToolsThatFail(t *testing.T) {
 				if took := time.Since(started); took > 61*time.Second {
 					t.Errorf("it took %s", took)
 				}
-				time.Sleep(time.Minute) // lets a deaf tool end
+				time.Sleep(time.Minute) // lets a tool that ignores its context end
 			})
 		})
 	}
@@ -210,7 +210,7 @@ func TestTransactionalTool(t *testing.T) {
 	for _, fail := range []bool{false, true} {
 		t.Run(fmt.Sprint("fails ", fail), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("note"), says("done")).with(note(fail))
+				b := newEnv(t, asks("note"), says("done")).with(note(fail))
 				b.run(t.Context())
 				want, state := []string{"round-1-tool-1"}, turnkeeper.CallSucceeded
 				if fail {
@@ -230,7 +230,7 @@ func TestTransactionalTool(t *testing.T) {
 func TestIdempotencyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		send := newTool("send", turnkeeper.EffectKeyed)
-		b := newBench(t, asks("send", "send"), says("done")).with(send)
+		b := newEnv(t, asks("send", "send"), says("done")).with(send)
 		b.run(t.Context())
 		first, second := send.runs.calls[0].IdempotencyKey, send.runs.calls[1].IdempotencyKey
 		if first == second || !strings.HasPrefix(first, "turn-7-") || !strings.HasSuffix(first, "round-1-tool-1") {
@@ -266,7 +266,7 @@ func TestRepeatedCalls(t *testing.T) {
 				fail := once("fail").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") })
 				send, look, watch, poke := once("send"), read("look"), read("watch"), once("poke")
 				watch.spec.Repeat, poke.spec.Repeat = tools.RepeatGuard, tools.RepeatAllow
-				b := newBench(t).with(send, look, watch, poke, page, fail)
+				b := newEnv(t).with(send, look, watch, poke, page, fail)
 				for _, calls := range test.ask {
 					b.script.Add(asks(calls...))
 				}
@@ -289,9 +289,8 @@ func TestRepeatedCalls(t *testing.T) {
 	}
 }
 
-// A repeat that is answered from the first call is not executed, and so takes no
-// other call's place under the cap; one that is run, because the first has failed,
-// does, and the cap holds.
+// A repeat that is answered from the first call is not executed and does not count. A repeat
+// that runs because the first call failed does count, and the limit holds.
 func TestRepeatsAndTheCap(t *testing.T) {
 	const n = ` {"n":1}`
 	tests := []struct {
@@ -318,7 +317,7 @@ func TestRepeatsAndTheCap(t *testing.T) {
 				page, failing := read("page"), func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{}, errors.New("no") }
 				page.spec.Paging = true
 				all := []*tool{once("send"), read("look"), page, once("fail").does(failing), read("miss").does(failing)}
-				b := newBench(t, asks(test.ask...), says("done"))
+				b := newEnv(t, asks(test.ask...), says("done"))
 				for _, tool := range all {
 					b.with(tool)
 				}
@@ -382,7 +381,7 @@ func TestScheduledCalls(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
-				b := newBench(t, asks("send"), asks(`send {"n":2}`), says("done")).with(send)
+				b := newEnv(t, asks("send"), asks(`send {"n":2}`), says("done")).with(send)
 				b.freshness, b.store.turn.Trigger = test.past, test.trigger
 				b.run(t.Context())
 				first, second := b.store.calls()[0], b.store.calls()[1]
@@ -414,7 +413,7 @@ func TestScheduledReplies(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t).with(read("look"))
+				b := newEnv(t).with(read("look"))
 				for _, res := range test.steps {
 					b.script.Add(inferStep(res))
 				}
@@ -432,7 +431,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 	const denied = "denied: not enough time left in this turn"
 	synctest.Test(t, func(t *testing.T) {
 		send, look := once("send"), read("look")
-		b := newBench(t, asks("look", "send", "look", "send"), says("never asked")).with(send, look)
+		b := newEnv(t, asks("look", "send", "look", "send"), says("never asked")).with(send, look)
 		b.lease = 90 * time.Second // a minute for the tool, and 30 s of margin
 		got := b.run(t.Context())
 		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxDuration || len(b.requests()) != 1 {
@@ -449,7 +448,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 	t.Run("just enough", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			send := once("send")
-			b := newBench(t, asks("send"), says("sent")).with(send)
+			b := newEnv(t, asks("send"), says("sent")).with(send)
 			b.lease = 90*time.Second + time.Millisecond
 			if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded || send.runs.count() != 1 {
 				t.Errorf("%+v, %d runs", got, send.runs.count())
@@ -459,7 +458,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 	t.Run("used up by the write of the start", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			send := once("send")
-			b := newBench(t, asks("send", "send"), says("never asked")).with(send)
+			b := newEnv(t, asks("send", "send"), says("never asked")).with(send)
 			b.lease = 100 * time.Second
 			b.fault = at(agentturn.PointStartAfter, 1, func() { time.Sleep(11 * time.Second) })
 			got := b.run(t.Context())
@@ -474,7 +473,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 	})
 }
 
-// at calls f at the nth time that a label is reached.
+// at calls f when a label is reached for the nth time.
 func at(label string, n int, f func()) fault.Hook { return &trap{label: label, n: n, f: f} }
 
 type trap struct {
@@ -494,15 +493,15 @@ func (h *trap) At(_ context.Context, label string) {
 	}
 }
 
-// A model in a loop asks for thousands of calls at once. What it takes to deny them
-// grows with their number, not with its square: the turn's time cannot cut it short.
+// A model asks for thousands of calls at once. The time to deny them grows linearly, because
+// the turn's timeout cannot interrupt it.
 func TestThousandsOfCallsInOneAnswer(t *testing.T) {
 	planned := func(n int) (bytes uint64) {
 		var calls []inference.Call
 		for i := range n {
 			calls = append(calls, inference.Call{ID: fmt.Sprint("c", i), Name: "look", Arguments: fmt.Sprintf(`{"n":%d}`, i)})
 		}
-		b := newBench(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls}), says("Enough.")).with(read("look"))
+		b := newEnv(t, inferStep(inference.Response{FinishReason: "tool_calls", Calls: calls}), says("Enough.")).with(read("look"))
 		b.def.ContextWindow = 10_000_000
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

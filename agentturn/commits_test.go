@@ -16,7 +16,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// Every write costs a commit, so their number is part of the contract.
+// The number of commits is part of the contract, because each has a cost.
 func TestWrites(t *testing.T) {
 	transactional := once("note")
 	transactional.spec.Transactional = true
@@ -50,7 +50,7 @@ func TestWrites(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, test.steps...).with(read("look"), once("send"), transactional)
+				b := newEnv(t, test.steps...).with(read("look"), once("send"), transactional)
 				if test.max != 0 {
 					b.bounds.MaxRounds = test.max
 				}
@@ -63,7 +63,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// stream is a step that sends text pieces with pauses between them.
+// stream returns a step that streams pieces of text with pauses between them.
 func stream(pause time.Duration, pieces ...string) inferencetest.Step {
 	return inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 		for _, piece := range pieces {
@@ -107,7 +107,7 @@ func TestStreamedText(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, test.step)
+				b := newEnv(t, test.step)
 				got := b.run(t.Context())
 				if diff := cmp.Diff(test.want, b.store.writes); diff != "" {
 					t.Error(diff)
@@ -139,7 +139,7 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 		return inference.Response{}, &inference.Error{Class: inference.ClassTransport}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, cut, says("all of it"))
+		b := newEnv(t, cut, says("all of it"))
 		got := b.run(t.Context())
 		if got.Reply != "all of it" || b.streamed(1) != "all of it" {
 			t.Errorf("reply %q, watchers have %q", got.Reply, b.streamed(1))
@@ -156,7 +156,7 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 	})
 	t.Run("for good", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t).with(read("look"))
+			b := newEnv(t).with(read("look"))
 			b.script.Add(asks("look"))
 			b.script.Then(cut)
 			got := b.run(t.Context())
@@ -167,7 +167,7 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 	})
 	t.Run("an answer unlike its stream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, inferencetest.Func(
+			b := newEnv(t, inferencetest.Func(
 				func(_ context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 					onDelta(inference.Delta{Kind: inference.DeltaText, Text: "<think>hm</think>yes"})
 					return inference.Response{Text: "yes"}, nil
@@ -182,7 +182,7 @@ func TestRetryRollsBackWhatStreamed(t *testing.T) {
 
 func TestEventsOfATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t).with(read("look"), once("send"))
+		b := newEnv(t).with(read("look"), once("send"))
 		b.script.Add(inferStep(inference.Response{
 			Reasoning: "think hard", Text: "One moment.", Calls: asking("", "look", "send").Calls,
 		}), says("Done."))
@@ -213,15 +213,15 @@ func TestEventsOfATurn(t *testing.T) {
 	})
 }
 
-// A fence that is noticed while text streams ends the model call.
+// A lost fence that is noticed while text streams ends the model call.
 func TestFenceWhileStreaming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+		b := newEnv(t)
 		pieces := 0
 		b.script.Add(inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 			for ; ctx.Err() == nil; pieces++ {
 				if pieces == 5 {
-					b.store.dispatch() // somebody else holds the turn now
+					b.store.dispatch() // another worker has the turn now
 				}
 				onDelta(inference.Delta{Kind: inference.DeltaText, Text: "word "})
 				time.Sleep(100 * time.Millisecond)
@@ -242,7 +242,7 @@ func TestResultsAreBounded(t *testing.T) {
 		big := read("big").does(func(context.Context, tools.Call) (tools.Result, error) {
 			return tools.Result{Text: strings.Repeat("é", 50)}, nil
 		})
-		b := newBench(t, asks("big"), says("done")).with(big)
+		b := newEnv(t, asks("big"), says("done")).with(big)
 		b.bounds.MaxToolResultChars = 10
 		b.run(t.Context())
 		shown := b.store.calls()[0].Shown

@@ -16,7 +16,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// past is an earlier turn with one call, and then a text.
+// past returns an earlier turn with one call and then a text.
 func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnkeeper.Past {
 	p := turnkeeper.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{{
 		Number: 1, Provider: "main", Text: "hm", Calls: []turnkeeper.ToolCall{{
@@ -33,7 +33,7 @@ func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnkeeper.Pas
 func TestConversation(t *testing.T) {
 	look := func(id string) []inference.Call { return []inference.Call{{ID: id, Name: "look", Arguments: `{}`}} }
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, inferStep(inference.Response{Calls: look("c1")}), says("done")).with(read("look"))
+		b := newEnv(t, inferStep(inference.Response{Calls: look("c1")}), says("done")).with(read("look"))
 		b.store.history = []turnkeeper.Past{
 			past(1, "one", "c1", "first", "first"),
 			past(2, "two", "c1", "", "Tool results: 1 succeeded, 0 failed."),
@@ -72,7 +72,7 @@ func TestWindowOfARequest(t *testing.T) {
 	long := strings.Repeat("a long word ", 400) // about 1500 tokens
 	say := func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: long}, nil }
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("look", `look {"n":2}`), asks(`look {"n":3}`), says("done")).with(read("look").does(say))
+		b := newEnv(t, asks("look", `look {"n":2}`), asks(`look {"n":3}`), says("done")).with(read("look").does(say))
 		b.def.ContextWindow, b.def.MaxOutputTokens = 5000, 500
 		b.store.history = []turnkeeper.Past{{TurnID: 1, Body: "old", Reply: long}, {TurnID: 2, Body: "new", Reply: "short"}}
 		if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
@@ -103,7 +103,7 @@ func TestWindowOfARequest(t *testing.T) {
 	})
 	t.Run("a message that is too long is not sent", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, says("never asked"))
+			b := newEnv(t, says("never asked"))
 			b.def.ContextWindow = 1000
 			b.store.message.Body = long
 			got := b.run(t.Context())
@@ -115,7 +115,7 @@ func TestWindowOfARequest(t *testing.T) {
 	})
 	t.Run("a turn that grows too long fails", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, inferencetest.Answer(asking(long, "look")), says("never asked")).with(read("look"))
+			b := newEnv(t, inferencetest.Answer(asking(long, "look")), says("never asked")).with(read("look"))
 			b.def.ContextWindow = 1500
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopInferenceError ||
@@ -126,12 +126,12 @@ func TestWindowOfARequest(t *testing.T) {
 	})
 }
 
-// What is offered is measured: tools that fill the window leave no room.
+// Tool definitions count: tools that fill the window leave no room.
 func TestToolsCountAgainstTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		big := read("big")
 		big.spec.Description = strings.Repeat("what it does ", 400)
-		b := newBench(t, says("never asked")).with(big)
+		b := newEnv(t, says("never asked")).with(big)
 		b.def.ContextWindow = 2000
 		if got := b.run(t.Context()); got.ErrorClass != "context_overflow" {
 			t.Errorf("%+v", got)
@@ -139,10 +139,10 @@ func TestToolsCountAgainstTheWindow(t *testing.T) {
 	})
 }
 
-// Servers refuse tool messages where no tools are declared.
+// Servers refuse tool messages if no tools are declared.
 func TestAgentWithoutTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("search"), says("I cannot search."))
+		b := newEnv(t, asks("search"), says("I cannot search."))
 		b.store.history = []turnkeeper.Past{past(1, "one", "c1", "first", "first")}
 		if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
 			t.Errorf("%+v", got)

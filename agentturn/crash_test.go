@@ -19,28 +19,28 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// A plot is a turn with tools of every effect, whose model answers by what it
-// is shown, so that it can be killed and taken up anywhere.
-type plot struct {
-	*bench
+// A crashEnv is a turn with tools of every effect, which can be killed and continued anywhere.
+// Its model answers by what the request shows.
+type crashEnv struct {
+	*testEnv
 	send, keyed, look, note *tool
 }
 
 const plotReply = "Everything was done, slowly told."
 
-// pace is how long the tools of a plot take.
+// pace is the duration of the tools' runs.
 type pace struct {
 	name string
 	time.Duration
 }
 
-// paces are of tools that are waited for, and of tools that go to the
+// paces lists durations of tools that are waited for, and of tools that go to the
 // background.
 var paces = []pace{{"at once", 0}, {"in the background", 8 * time.Second}}
 
-func newPlot(t *testing.T, pace pace) *plot {
-	p := &plot{
-		bench: newBench(t), look: read("look"),
+func newCrashEnv(t *testing.T, pace pace) *crashEnv {
+	p := &crashEnv{
+		testEnv: newEnv(t), look: read("look"),
 		send: once("send"), keyed: newTool("keyed", turnkeeper.EffectKeyed), note: once("note"),
 	}
 	p.note.spec.Transactional = true
@@ -67,12 +67,12 @@ func newPlot(t *testing.T, pace pace) *plot {
 	})
 	p.with(p.look, p.send, p.keyed, p.note)
 	p.models["main/model"] = p
-	t.Cleanup(func() { time.Sleep(time.Minute) }) // the tools of workers that were killed end
+	t.Cleanup(func() { time.Sleep(time.Minute) }) // lets the tools of killed workers end
 	return p
 }
 
-// Generate answers by the rounds that the request has.
-func (p *plot) Generate(ctx context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+// Generate answers by the number of rounds in the request.
+func (p *crashEnv) Generate(ctx context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		p.t.Error(err)
 	}
@@ -91,9 +91,8 @@ func (p *plot) Generate(ctx context.Context, r inference.Request, onDelta func(i
 	return stream(300*time.Millisecond, strings.SplitAfter(plotReply, " ")...)(ctx, r, onDelta)
 }
 
-// die runs a dispatch until its hook has the worker killed: its goroutine ends
-// there, and nothing of it runs on.
-func (p *plot) die(n int) (died bool) {
+// die runs a dispatch until its hook kills the worker: its goroutine ends there.
+func (p *crashEnv) die(n int) (died bool) {
 	p.fault = at("", n, func() { died = true; runtime.Goexit() })
 	done := make(chan struct{})
 	go func() {
@@ -105,8 +104,8 @@ func (p *plot) die(n int) (died bool) {
 	return died
 }
 
-// sound checks what must hold of every ended turn, however it went.
-func (p *plot) sound(where string) {
+// checkInvariants checks the invariants of every ended turn.
+func (p *crashEnv) checkInvariants(where string) {
 	p.t.Helper()
 	for _, violation := range p.store.violations {
 		p.t.Errorf("%s: journal: %s", where, violation)
@@ -138,10 +137,10 @@ func (p *plot) sound(where string) {
 		p.t.Errorf("%s: outcomes %+v", where, p.store.outcomes)
 		return
 	}
-	p.soundEnd(where, ends[0])
+	p.checkEnd(where, ends[0])
 }
 
-func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
+func (p *crashEnv) checkEnd(where string, end turnkeeper.Outcome) {
 	p.t.Helper()
 	want, inDoubt := turnkeeper.TurnSucceeded, ""
 	for _, call := range p.store.calls() {
@@ -157,7 +156,7 @@ func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
 	if inDoubt != "" {
 		inDoubt = "\n" + inDoubt
 	}
-	// What was cut short after the model's answer leaves the summary.
+	// A call that was cut short after the model's answer gives the summary.
 	summed := inDoubt != "" && strings.HasPrefix(end.Reply, "Tool results: ") && strings.Contains(end.Reply, inDoubt[1:])
 	if end.State != want || end.Reply != plotReply+inDoubt && !summed {
 		p.t.Errorf("%s: %+v with calls %v", where, end, p.states())
@@ -184,9 +183,9 @@ func TestPlotWithoutFaults(t *testing.T) {
 
 func plotWithoutFaults(t *testing.T, pace pace) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlot(t, pace)
+		p := newCrashEnv(t, pace)
 		p.run(t.Context())
-		p.sound("no fault")
+		p.checkInvariants("no fault")
 		want := []turnkeeper.CallState{"succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "succeeded", "denied", "succeeded"}
 		if !slices.Equal(p.states(), want) {
 			t.Errorf("states %v", p.states())
@@ -194,8 +193,7 @@ func plotWithoutFaults(t *testing.T, pace pace) {
 	})
 }
 
-// A worker is killed at every point of the turn, then the turn is dispatched
-// again.
+// A worker is killed at every point of the turn, and the turn is dispatched again.
 func TestKilledAnywhere(t *testing.T) {
 	for _, pace := range paces {
 		t.Run(pace.name, func(t *testing.T) { killedAnywhere(t, pace) })
@@ -206,11 +204,11 @@ func killedAnywhere(t *testing.T, pace pace) {
 	points := 0
 	for alive := false; !alive; points++ {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPlot(t, pace)
+			p := newCrashEnv(t, pace)
 			if alive = !p.die(points + 1); !alive && p.store.turn.State == turnkeeper.TurnRunning {
 				p.run(t.Context())
 			}
-			p.sound(fmt.Sprint("killed at point ", points+1))
+			p.checkInvariants(fmt.Sprint("killed at point ", points+1))
 		})
 	}
 	if points < 40 {
@@ -229,7 +227,7 @@ func killedTwice(t *testing.T, pace pace) {
 	for first := 1; first < 60; first += testrun.Count(9, 3) {
 		for second := 1; second < 45; second += testrun.Count(4, 2) {
 			synctest.Test(t, func(t *testing.T) {
-				p := newPlot(t, pace)
+				p := newCrashEnv(t, pace)
 				for _, n := range []int{first, second} {
 					if p.store.turn.State != turnkeeper.TurnSucceeded && !p.store.turn.State.Terminal() {
 						p.die(n)
@@ -238,14 +236,14 @@ func killedTwice(t *testing.T, pace pace) {
 				if !p.store.turn.State.Terminal() {
 					p.run(t.Context())
 				}
-				p.sound(fmt.Sprintf("killed at points %d and %d", first, second))
+				p.checkInvariants(fmt.Sprintf("killed at points %d and %d", first, second))
 			})
 		}
 	}
 }
 
-// A worker is stopped at every point, for so long that another one takes the
-// turn and ends it; then it wakes up.
+// A worker is paused at every point until another one has taken over the turn and ended it;
+// then it wakes up.
 func TestStoppedAnywhere(t *testing.T) {
 	for _, pace := range paces {
 		t.Run(pace.name, func(t *testing.T) { stoppedAnywhere(t, pace) })
@@ -256,7 +254,7 @@ func stoppedAnywhere(t *testing.T, pace pace) {
 	points := 0
 	for woke := true; woke; points++ {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPlot(t, pace)
+			p := newCrashEnv(t, pace)
 			woke = false
 			where := fmt.Sprint("stopped at point ", points+1)
 			p.fault = at("", points+1, func() {
@@ -269,7 +267,7 @@ func stoppedAnywhere(t *testing.T, pace pace) {
 			if woke && err != nil && !errors.Is(err, turnkeeper.ErrFenced) {
 				t.Errorf("%s: it woke to %v", where, err)
 			}
-			p.sound(where)
+			p.checkInvariants(where)
 			for _, late := range p.store.lateCalls {
 				call := p.store.call(late.Key)
 				if call.State == turnkeeper.CallUnknown && call.LateResult != "done" && call.Name == "send" {
@@ -283,8 +281,8 @@ func stoppedAnywhere(t *testing.T, pace pace) {
 	}
 }
 
-// The grace of a shutdown ends at every point; the turn is handed back and
-// goes on elsewhere.
+// The grace of a shutdown ends at every point. The turn is handed back, and another worker
+// continues it.
 func TestShutdownAnywhere(t *testing.T) {
 	for _, pace := range paces {
 		t.Run(pace.name, func(t *testing.T) { shutdownAnywhere(t, pace) })
@@ -295,7 +293,7 @@ func shutdownAnywhere(t *testing.T, pace pace) {
 	points := 0
 	for hit := true; hit; points++ {
 		synctest.Test(t, func(t *testing.T) {
-			p := newPlot(t, pace)
+			p := newCrashEnv(t, pace)
 			ctx, cancel := context.WithCancelCause(t.Context())
 			hit = false
 			p.fault = at("", points+1, func() { hit = true; cancel(agentturn.ErrShutdown) })
@@ -308,18 +306,17 @@ func shutdownAnywhere(t *testing.T, pace pace) {
 			if got.State == turnkeeper.TurnQueued {
 				p.run(t.Context())
 			}
-			p.sound(where)
+			p.checkInvariants(where)
 		})
 	}
 }
 
-// Every point is named in the list that tests build on, and nearly all of it is
-// reached by one turn and its recovery.
+// FaultPoints lists every point, and one turn with its recovery reaches nearly all.
 func TestFaultPoints(t *testing.T) {
 	pace := paces[0]
 	seen := map[string]bool{}
 	synctest.Test(t, func(t *testing.T) {
-		p := newPlot(t, pace)
+		p := newCrashEnv(t, pace)
 		hook := &trap{label: agentturn.PointChecked, n: 1, f: func() { runtime.Goexit() }}
 		p.fault = hook
 		done := make(chan struct{})
@@ -330,7 +327,7 @@ func TestFaultPoints(t *testing.T) {
 		<-done
 		hook.label = "none"
 		p.run(t.Context())
-		detached := newBench(t).with(far("remote", turnkeeper.EffectNone))
+		detached := newEnv(t).with(detachedTool("remote", turnkeeper.EffectNone))
 		detached.fault = hook
 		claimed := turnkeeper.ClaimedCall{Limit: time.Hour, Left: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
 		if _, err := detached.runner().RunDetached(t.Context(), claimed, &callBox{}); err != nil {

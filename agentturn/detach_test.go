@@ -9,17 +9,17 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/tools"
 )
 
-// far is a tool whose calls run elsewhere.
-func far(name string, effect turnkeeper.Effect) *tool {
+// detachedTool returns a detached tool.
+func detachedTool(name string, effect turnkeeper.Effect) *tool {
 	t := newTool(name, effect)
 	t.spec.Detached, t.spec.Timeout = true, 2*time.Hour
 	return t
@@ -27,7 +27,7 @@ func far(name string, effect turnkeeper.Effect) *tool {
 
 var farKey = turnkeeper.CallKey{Round: 1, Ordinal: 1}
 
-func (b *bench) waits() {
+func (b *testEnv) waits() {
 	b.t.Helper()
 	if o := b.run(b.t.Context()); o.State != turnkeeper.TurnWaiting {
 		b.t.Fatalf("the dispatch ended %s", o.State)
@@ -36,8 +36,8 @@ func (b *bench) waits() {
 
 func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		remote := far("remote", turnkeeper.EffectOnce)
-		b := newBench(t, asks("remote"), says("It is done.")).with(remote)
+		remote := detachedTool("remote", turnkeeper.EffectOnce)
+		b := newEnv(t, asks("remote"), says("It is done.")).with(remote)
 		b.waits()
 		start, handle := b.store.entries[0].Starts[0], b.store.entries[0].Results[0]
 		if start.Detached != 2*time.Hour || handle.State != turnkeeper.CallRunning || handle.Nonce != start.Nonce {
@@ -54,7 +54,7 @@ func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 		}
 
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
-		time.Sleep(3 * time.Hour) // the time of the new dispatch is its own
+		time.Sleep(3 * time.Hour) // a new dispatch has its own time
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "It is done." {
 			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
 		}
@@ -72,7 +72,7 @@ func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 	})
 }
 
-// What the model has not seen yet decides whether it is asked or waited for.
+// Whether there is something that the model has not seen decides between asking and waiting.
 func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 	for name, c := range map[string]struct {
 		first []string // calls of the first round
@@ -86,7 +86,7 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks(c.first...), says("Done.")).with(far("remote", turnkeeper.EffectNone), read("local"))
+				b := newEnv(t, asks(c.first...), says("Done.")).with(detachedTool("remote", turnkeeper.EffectNone), read("local"))
 				o := b.run(t.Context())
 				if got := o.State == turnkeeper.TurnWaiting; got != c.waits {
 					t.Errorf("the dispatch ended %s", o.State)
@@ -101,11 +101,11 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 	}
 }
 
-// One of two results comes: the model hears of it while the other goes on; and
-// when it asks for nothing new, the turn waits for the other.
+// One of two results arrives: the model sees it while the other call runs. If the model asks
+// for nothing new, the turn waits for the other.
 func TestOneOfTwoArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", `remote {"n":2}`), asks(`remote {"n":3}`), says("Enough.")).with(far("remote", turnkeeper.EffectKeyed))
+		b := newEnv(t, asks("remote", `remote {"n":2}`), asks(`remote {"n":3}`), says("Enough.")).with(detachedTool("remote", turnkeeper.EffectKeyed))
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "one")
 		b.waits()
@@ -125,13 +125,13 @@ func TestOneOfTwoArrives(t *testing.T) {
 	})
 }
 
-// What the journal has of an earlier dispatch has the database's times, which are not
-// the worker's: a clock that is behind makes no news of what the model has seen.
+// The journal has the database's times, which a worker's clock must not be compared with: a
+// slow clock must not make seen results new.
 func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("local", "remote"), asks(`remote {"n":5}`), asks(`remote {"n":6}`), says("Nothing new, is there?"))
+		b := newEnv(t, asks("local", "remote"), asks(`remote {"n":5}`), asks(`remote {"n":6}`), says("Nothing new, is there?"))
 		b.bounds.MaxRounds = 6
-		b.with(far("remote", turnkeeper.EffectNone), read("local"))
+		b.with(detachedTool("remote", turnkeeper.EffectNone), read("local"))
 		b.waits()
 		b.store.arrive(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallSucceeded, "one")
 		for i := range b.store.rounds {
@@ -151,10 +151,10 @@ func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 	})
 }
 
-// The model is told of a result that comes while it is asked.
+// The model sees a result that arrives during its call in the next request.
 func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", "local"), says("I will not wait."), says("It has come.")).with(far("remote", turnkeeper.EffectOnce))
+		b := newEnv(t, asks("remote", "local"), says("I will not wait."), says("It has come.")).with(detachedTool("remote", turnkeeper.EffectOnce))
 		b.with(read("local").does(func(context.Context, tools.Call) (tools.Result, error) {
 			return tools.Result{Text: "here"}, nil
 		}))
@@ -168,7 +168,7 @@ func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	})
 }
 
-// atPoint calls f when a point is passed for the n-th time.
+// atPoint calls f when a point is passed for the nth time.
 func atPoint(point string, n int, f func()) hook {
 	passed := 0
 	return func(label string) {
@@ -191,17 +191,17 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 		ends   turnkeeper.TurnState
 		shown  string // beginning of what the model is shown
 	}{
-		"nobody can tell": {far("remote", turnkeeper.EffectOnce), turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
-		"the tool can": {&reconciler{far("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
+		"nobody can tell": {detachedTool("remote", turnkeeper.EffectOnce), turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
+		"the tool can": {&reconciler{detachedTool("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
 			return tools.Result{Text: "it happened"}, true, nil
 		}}, turnkeeper.CallSucceeded, turnkeeper.TurnSucceeded, "it happened"},
-		"the tool cannot": {&reconciler{far("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
+		"the tool cannot": {&reconciler{detachedTool("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
 			return tools.Result{}, false, errors.New("no idea")
 		}}, turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("remote"), says("Done.")).with(c.remote)
+				b := newEnv(t, asks("remote"), says("Done.")).with(c.remote)
 				b.waits()
 				b.store.arrive(farKey, turnkeeper.CallUnknown, prompt.ShownUnknown)
 				if o := b.run(t.Context()); o.State != c.ends {
@@ -218,11 +218,11 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 	}
 }
 
-// With the last model call used up there is nothing to ask the model: the turn
-// waits until all is done, and then says it by its summary.
+// After the last model call the turn waits until all calls have ended, and replies with the
+// summary.
 func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote", "local")).with(far("remote", turnkeeper.EffectNone), read("local"))
+		b := newEnv(t, asks("remote", "local")).with(detachedTool("remote", turnkeeper.EffectNone), read("local"))
 		b.bounds.MaxRounds = 1
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
@@ -233,8 +233,8 @@ func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
 	})
 }
 
-// An answer ends the turn when no effect is open elsewhere any more, and the model has
-// been told of those that came meanwhile.
+// An answer ends the turn when no detached effect is open, and the model has seen those that
+// ended meanwhile.
 func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	for _, test := range []struct {
 		effect turnkeeper.Effect
@@ -248,7 +248,7 @@ func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	} {
 		t.Run(string(test.effect)+" "+string(test.comes), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("remote", "local"), says("It is begun."), says("It is over.")).with(far("remote", test.effect), read("local"))
+				b := newEnv(t, asks("remote", "local"), says("It is begun."), says("It is over.")).with(detachedTool("remote", test.effect), read("local"))
 				want, asked, reply := turnkeeper.CallCancelled, 2, "It is begun."
 				if test.comes != "" {
 					asked, reply = 3, "It is over."
@@ -273,10 +273,10 @@ func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	}
 }
 
-// A start that could not be written is none: the turn ends without a trace of it.
+// A start that could not be written leaves no trace.
 func TestADetachedStartThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("remote")).with(far("remote", turnkeeper.EffectOnce))
+		b := newEnv(t, asks("remote")).with(detachedTool("remote", turnkeeper.EffectOnce))
 		ctx, stop := context.WithCancelCause(t.Context())
 		b.before = func(e turnkeeper.Entry) error {
 			if len(e.Starts) > 0 {
@@ -296,7 +296,7 @@ func TestADetachedStartThatIsNotWritten(t *testing.T) {
 	})
 }
 
-// A callBox keeps what comes into it.
+// A callBox records what it receives.
 type callBox struct {
 	arrived  []turnkeeper.CallResult
 	handedOn bool
@@ -320,9 +320,9 @@ func TestRunDetached(t *testing.T) {
 	for name, c := range map[string]struct {
 		run      func(context.Context, tools.Call) (tools.Result, error)
 		effect   turnkeeper.Effect
-		cut      error // ends the run after a minute
+		cut      error // cause of a cancellation after a minute
 		state    turnkeeper.CallState
-		text     string // that arrives; empty: nothing does
+		text     string // of the result; empty: none arrives
 		handedOn bool
 	}{
 		"succeeds": {run: func(_ context.Context, call tools.Call) (tools.Result, error) {
@@ -349,7 +349,7 @@ func TestRunDetached(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(c.run))
+				b := newEnv(t).with(detachedTool("remote", turnkeeper.EffectOnce).does(c.run))
 				ctx, stop := context.WithCancelCause(t.Context())
 				defer stop(nil)
 				if c.cut != nil {
@@ -369,17 +369,17 @@ func TestRunDetached(t *testing.T) {
 				} else if r := box.arrived[0]; r.State != c.state || r.Output.Text != c.text || r.Output.ID != "abc" || r.Key != farKey {
 					t.Errorf("%+v with output %+v", r, r.Output)
 				}
-				time.Sleep(3 * time.Hour) // what was left behind returns
+				time.Sleep(3 * time.Hour) // lets the abandoned tool return
 			})
 		})
 	}
 }
 
-// What comes with a detached result is stored with it, and told of in its text.
+// The attachments of a detached result are stored, and named in its text.
 func TestAttachmentsOfADetachedCall(t *testing.T) {
 	for name, text := range map[string]string{"below": "two pictures", "above": strings.Repeat("long ", 2000)} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t).with(far("remote", turnkeeper.EffectOnce).does(func(context.Context, tools.Call) (tools.Result, error) {
+			b := newEnv(t).with(detachedTool("remote", turnkeeper.EffectOnce).does(func(context.Context, tools.Call) (tools.Result, error) {
 				return tools.Result{Text: text, Attached: []tools.Attachment{
 					{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}, {Name: "resource file:///a", Bytes: []byte{2}},
 				}}, nil
@@ -406,11 +406,10 @@ func TestAttachmentsOfADetachedCall(t *testing.T) {
 	}
 }
 
-// A wait for nothing but what is open elsewhere holds nothing: it is answered
-// when the turn goes on.
+// If only detached calls run, a turn waits as a row: the wait is answered when it continues.
 func TestAWaitForWhatIsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("remote", "local"), asks("wait_for_tool_output {}"), says("Done.")).with(far("remote", turnkeeper.EffectOnce), read("local"))
+		b := asyncEnv(t, asks("remote", "local"), asks("wait_for_tool_output {}"), says("Done.")).with(detachedTool("remote", turnkeeper.EffectOnce), read("local"))
 		b.waits()
 		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallPlanned}; !cmp.Equal(got, want) {
 			t.Fatalf("states %v", got)
@@ -427,12 +426,12 @@ func TestAWaitForWhatIsElsewhere(t *testing.T) {
 	})
 }
 
-// The job of a detached call has no results of the turn: it takes no handles.
+// A detached call takes no handles, because its job cannot read the turn's results.
 func TestADetachedCallTakesNoHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		remote := far("remote", turnkeeper.EffectOnce)
+		remote := detachedTool("remote", turnkeeper.EffectOnce)
 		remote.spec.Parameters = []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`)
-		b := asyncBench(t, asks("local"), asks(`remote {"text":"output:1"}`), says("Done.")).with(remote, read("local"))
+		b := asyncEnv(t, asks("local"), asks(`remote {"text":"output:1"}`), says("Done.")).with(remote, read("local"))
 		b.bounds.OutputHandles = true
 		b.run(t.Context())
 		if got, want := results(b.requests()[2])[1], "invalid arguments: a tool that runs detached takes no output: handles. Nothing was run."; got != want {
@@ -441,13 +440,12 @@ func TestADetachedCallTakesNoHandles(t *testing.T) {
 	})
 }
 
-// A call that was in the background when its worker was shut down runs elsewhere where
-// the next worker's release runs the tool so. The model knows it by its handle, which
-// stays.
+// A background call of a stopped worker runs detached if the next worker's version of the
+// tool is detached. It keeps its handle.
 func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
-		b := asyncBench(t, asks("slow")).with(slow)
+		slow := slowTool("slow", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
+		b := asyncEnv(t, asks("slow")).with(slow)
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })
 		if o := b.run(ctx); o.State != turnkeeper.TurnQueued {

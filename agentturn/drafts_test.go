@@ -21,8 +21,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A draftJournal takes large results while they come. What it keeps of them is up
-// to the test.
+// A draftJournal accepts drafts, by functions of the test.
 type draftJournal struct {
 	*memJournal
 	mu      sync.Mutex
@@ -61,8 +60,8 @@ func (j *draftJournal) DropDraft(_ context.Context, id turnkeeper.OutputID) erro
 
 var _ toolrun.Drafts = (*draftJournal)(nil)
 
-// streamed runs a turn with one call, whose result is what open gives.
-func streamed(t *testing.T, b *bench, j *draftJournal, open func() tools.Result) (turnkeeper.ToolCall, *turnkeeper.Output) {
+// streamed runs a turn with one call, whose result open returns.
+func streamed(t *testing.T, b *testEnv, j *draftJournal, open func() tools.Result) (turnkeeper.ToolCall, *turnkeeper.Output) {
 	t.Helper()
 	tool := read("stream").does(func(context.Context, tools.Call) (tools.Result, error) { return open(), nil })
 	b.with(tool)
@@ -83,8 +82,8 @@ func streamed(t *testing.T, b *bench, j *draftJournal, open func() tools.Result)
 	return call, &out
 }
 
-// repeated gives the text over and over, n bytes of it. It measures the memory
-// that is live while it is read.
+// repeated reads the text repeatedly, n bytes in total, and measures the live memory
+// meanwhile.
 type repeated struct {
 	text    string
 	n, at   int64
@@ -117,8 +116,8 @@ func liveHeap() uint64 {
 	return stats.HeapAlloc
 }
 
-// A result of 12 MB, and a stream of a gigabyte, cost little memory while they
-// come, whatever is in them; no more is read than is kept.
+// A result of 12 MB and a stream of a gigabyte take little memory, with any content, and no
+// more is read than is stored.
 func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 	const text = "日本語 é \xff\xfe broken \x00 and plain text, as it goes on and on. "
 	clean := strings.ToValidUTF8(text, "\uFFFD")
@@ -139,7 +138,7 @@ func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 		"one byte more than that": {turnkeeper.MaxOutputBytes + 1, "", 0, turnkeeper.MaxOutputBytes, "\n\n[cut: the result was larger than this; the rest was not kept]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, asks("stream"), says("Done."))
+			b := newEnv(t, asks("stream"), says("Done."))
 			j := &draftJournal{}
 			source := &repeated{text: text, n: c.size, every: 1 << 20}
 			before := liveHeap()
@@ -175,7 +174,7 @@ func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 	}
 }
 
-// wholeText is what is kept of a text that repeats itself.
+// wholeText returns the stored part of a repeated text.
 func wholeText(text, clean string, n int64, binary, cut bool) []byte {
 	raw := strings.Repeat(text, int(n)/len(text)+1)[:n]
 	if binary {
@@ -189,7 +188,7 @@ func wholeText(text, clean string, n int64, binary, cut bool) []byte {
 	return []byte(whole + strings.ReplaceAll(strings.ToValidUTF8(rest, "\uFFFD"), "\x00", ""))
 }
 
-// What is small, or can be shown whole, is as if it had come whole.
+// A small result, or one that can be shown whole, is the same as without drafts.
 func TestASmallResultIsNotWrittenEarly(t *testing.T) {
 	for name, c := range map[string]struct {
 		size, maxChars int
@@ -201,7 +200,7 @@ func TestASmallResultIsNotWrittenEarly(t *testing.T) {
 		"larger than a part, all too": {999_999, 1_000_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, asks("stream"), says("Done."))
+			b := newEnv(t, asks("stream"), says("Done."))
 			b.bounds.MaxToolResultChars = c.maxChars
 			b.windows["main/model"] = 10_000_000
 			j := &draftJournal{}
@@ -216,8 +215,8 @@ func TestASmallResultIsNotWrittenEarly(t *testing.T) {
 	}
 }
 
-// A stream that blocks is ended by the call's time, and one that cannot be kept
-// fails its call; nothing is left of either.
+// A stream that blocks ends at the call's timeout, and one that cannot be stored fails its
+// call. Nothing of either remains.
 func TestAStreamThatComesToNothing(t *testing.T) {
 	boom := errors.New("the disk is full")
 	begin := strings.Repeat("x", 1<<20)
@@ -235,7 +234,7 @@ func TestAStreamThatComesToNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("stream"), says("Done."))
+				b := newEnv(t, asks("stream"), says("Done."))
 				j := &draftJournal{fail: c.fail}
 				call, out := streamed(t, b, j, func() tools.Result { return tools.Result{Body: c.body()} })
 				if call.State != turnkeeper.CallFailed || call.Shown != c.shown || out != nil {
@@ -253,7 +252,7 @@ func TestAStreamThatComesToNothing(t *testing.T) {
 	}
 }
 
-func lastRequest(b *bench) string {
+func lastRequest(b *testEnv) string {
 	all := b.requests()
 	for _, m := range all[len(all)-1].Messages {
 		if m.Role == inference.RoleTool {

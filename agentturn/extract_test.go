@@ -13,13 +13,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/outputs"
@@ -41,17 +41,16 @@ var library = func() string {
 
 func fact(n int) string { return fmt.Sprintf("Fact %d: the 日本 answer is %d.", n, (n*100+50)*7) }
 
-// An extractor is a model that finds lines with a word, and ranks what it is
-// shown in reverse.
+// An extractor is a model that finds lines with a word, and ranks passages in reverse.
 type extractor struct {
-	search func(text string) (inference.Response, error) // nil: it finds the lines that begin with "Fact"
+	search func(text string) (inference.Response, error) // nil: find the lines that begin with "Fact"
 	rank   func(passages int) (inference.Response, error)
 	takes  time.Duration
 
 	mu       sync.Mutex
 	asked    []inference.Request
 	running  int
-	most     int // that ran at once
+	most     int // maximum number of concurrent calls
 	searches int
 	ranks    int
 }
@@ -121,28 +120,28 @@ func found(confidence float64, texts ...string) inference.Response {
 	return answered(map[string]any{"snippets": texts, "confidence": confidence})
 }
 
-// extractBench is a turn that fetches the library and has it searched once a
-// query; small windows make many chunks of it.
-func extractBench(t *testing.T, x *extractor, queries ...string) *bench {
+// extractEnv returns an env whose turn fetches the library and searches it once per query.
+// Small windows make many chunks.
+func extractEnv(t *testing.T, x *extractor, queries ...string) *testEnv {
 	runs := 0
 	steps := []inferencetest.Step{asksFor("big", "c1", `{}`)}
 	for i, query := range queries {
 		steps = append(steps, asksFor("get_tool_output", fmt.Sprint("x", i), fmt.Sprintf(`{"id":"c1","mode":"extract","query":%q}`, query)))
 	}
-	b := pagedBench(t, library, &runs, append(steps, says("Done."))...)
+	b := pagingEnv(t, library, &runs, append(steps, says("Done."))...)
 	b.models["aux/x"] = x
 	b.windows["aux/x"] = 2048
 	b.def.ExtractionModel = "aux/x"
 	return b
 }
 
-// shownBy is what the model was shown of a call.
-func (b *bench) shownBy(id string) string {
+// shownBy returns the shown result of a call.
+func (b *testEnv) shownBy(id string) string {
 	b.t.Helper()
 	return b.callWith(id).Shown
 }
 
-func (b *bench) callWith(id string) turnkeeper.ToolCall {
+func (b *testEnv) callWith(id string) turnkeeper.ToolCall {
 	b.t.Helper()
 	for _, call := range b.store.calls() {
 		if call.WireID == id {
@@ -153,7 +152,7 @@ func (b *bench) callWith(id string) turnkeeper.ToolCall {
 	return turnkeeper.ToolCall{}
 }
 
-// extractionOf reads a result, and checks every position and hash in it.
+// extractionOf decodes a result, and checks every position and hash in it.
 func extractionOf(t *testing.T, shown, source string) outputs.Extraction {
 	t.Helper()
 	var x outputs.Extraction
@@ -186,12 +185,12 @@ func textsOf(x outputs.Extraction) (texts []string) {
 	return texts
 }
 
-// A long text is searched chunk by chunk, beside each other within a bound; what
-// was found is ranked, and what it took is the call's and the turn's.
+// A long text is searched in chunks, in parallel up to a limit. The snippets are ranked, and
+// the usage is added to the call and the turn.
 func TestExtraction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
 			t.Fatalf("the turn ended %s", outcome.State)
 		}
@@ -227,11 +226,10 @@ func TestExtraction(t *testing.T) {
 	})
 }
 
-// A model says what is best by the order of its picks. How sure it is of each is another
-// thing, and may go the other way.
+// The order of a model's picks decides, not their confidence, which may differ.
 func TestTheOrderOfPicksCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := extractBench(t, &extractor{rank: func(int) (inference.Response, error) {
+		b := extractEnv(t, &extractor{rank: func(int) (inference.Response, error) {
 			return answered(map[string]any{"picks": []any{map[string]any{"index": 4, "confidence": 0.6}, map[string]any{"index": 2, "confidence": 0.9}, 3}}), nil
 		}}, "the answers")
 		b.run(t.Context())
@@ -242,8 +240,8 @@ func TestTheOrderOfPicksCounts(t *testing.T) {
 	})
 }
 
-// No chunk takes more than half of the window, in any script, and no question
-// more than the window leaves beside the answer.
+// No chunk takes more than half of the window, in any script, and no question more than the
+// window leaves besides the answer.
 func TestChunksAndTheWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   string
@@ -259,7 +257,7 @@ func TestChunksAndTheWindow(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runs := 0
 				x := &extractor{}
-				b := pagedBench(t, c.text, &runs, asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0", `{"id":"c1","mode":"extract","query":"x"}`), says("Done."))
+				b := pagingEnv(t, c.text, &runs, asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0", `{"id":"c1","mode":"extract","query":"x"}`), says("Done."))
 				b.models["aux/x"], b.windows["aux/x"], b.def.ExtractionModel = x, c.window, "aux/x"
 				b.run(t.Context())
 				got := extractionOf(t, b.shownBy("x0"), c.text)
@@ -279,7 +277,7 @@ func TestChunksAndTheWindow(t *testing.T) {
 	}
 }
 
-// budget allows so many calls, and keeps account.
+// A budget is a Budget that allows a number of calls, and records usage.
 type budget struct {
 	mu      sync.Mutex
 	left    int
@@ -307,30 +305,30 @@ func (l *budget) Settle(_ context.Context, _ agentturn.Reservation, used turnkee
 
 var errDown = &inference.Error{Class: inference.ClassTransport, Provider: "aux", Model: "x", Detail: "secret-host is down"}
 
-// What fails for good is said, with the beginning and the end of the text within
-// the cap, and the output can be read on.
+// A permanent failure is reported, with the beginning and the end of the text within the
+// limit, and the output can be read.
 func TestAnExtractionThatFails(t *testing.T) {
 	failing := func(err error) *extractor {
 		return &extractor{search: func(string) (inference.Response, error) { return inference.Response{}, err }}
 	}
 	for name, c := range map[string]struct {
 		x        *extractor
-		set      func(*bench)
+		set      func(*testEnv)
 		reason   string
-		searches int // for each of the four chunks after which the others are given up
+		searches int // for each of the four chunks after which the search stops
 	}{
 		"the model is down":      {failing(errDown), nil, "the model could not be reached", 3},
 		"the key is wrong":       {failing(&inference.Error{Class: inference.ClassAuth}), nil, "the model is not available at present", 1},
 		"the model talks":        {&extractor{search: func(string) (inference.Response, error) { return says2("I would rather not."), nil }}, nil, "the model gave no usable answer", 3},
 		"the model panics":       {&extractor{search: func(string) (inference.Response, error) { panic("boo") }}, nil, "something went wrong inside the service", 1},
 		"there is no time":       {&extractor{takes: time.Hour}, nil, "there was no time left for it", 0},
-		"there is no such model": {&extractor{}, func(b *bench) { b.def.ExtractionModel = "aux/none" }, "the model is not available at present", 0},
-		"the budget is used up":  {&extractor{}, func(b *bench) { b.budget = &budget{left: 2} }, "the budget allows no more model calls", 0},
-		"the window is tiny":     {&extractor{}, func(b *bench) { b.windows["aux/x"] = 300 }, "the text does not fit into the model's window", 0},
+		"there is no such model": {&extractor{}, func(b *testEnv) { b.def.ExtractionModel = "aux/none" }, "the model is not available at present", 0},
+		"the budget is used up":  {&extractor{}, func(b *testEnv) { b.budget = &budget{left: 2} }, "the budget allows no more model calls", 0},
+		"the window is tiny":     {&extractor{}, func(b *testEnv) { b.windows["aux/x"] = 300 }, "the text does not fit into the model's window", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := extractBench(t, c.x, "the answers")
+				b := extractEnv(t, c.x, "the answers")
 				b.bounds.MaxToolResultChars = 1000
 				if c.set != nil {
 					c.set(b)
@@ -353,7 +351,7 @@ func TestAnExtractionThatFails(t *testing.T) {
 				if n := utf8.RuneCountInString(got); n > 1000 || n < 980 || head-tail > 1 || head < tail {
 					t.Errorf("%d characters, %d and %d of the text", n, head, tail)
 				}
-				const begun = 7 // the last of the four fails when three more are under way
+				const begun = 7 // three more are running when the last of the four fails
 				if c.x.searches < 4*c.searches || c.x.searches > begun*c.searches {
 					t.Errorf("%d searches", c.x.searches)
 				}
@@ -372,7 +370,7 @@ func says2(text string) inference.Response {
 	return inference.Response{Text: text, FinishReason: "stop", Usage: callUsage}
 }
 
-// Nothing that a model says reaches the caller, only where it stands in the text.
+// No text of a model reaches the caller, only passages of the source.
 func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{search: func(text string) (inference.Response, error) {
@@ -382,7 +380,7 @@ func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 			}
 			return found(0.9, claims...), nil
 		}}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		b.run(t.Context())
 		shown := b.shownBy("x0")
 		got := extractionOf(t, shown, library)
@@ -393,7 +391,7 @@ func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 		if diff := cmp.Diff(want, textsOf(got)); diff != "" || strings.Contains(shown, "IGNORE") || strings.Contains(shown, "ertainly") {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
-		// Three in each chunk, and each fact with its flourish.
+		// Three per chunk, and each fact with an addition.
 		dropped := int64(0)
 		for _, entry := range b.log.FilterMessage("dropped passages that are not in the text").All() {
 			dropped += entry.ContextMap()["dropped"].(int64)
@@ -413,7 +411,7 @@ func TestNothingFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := extractBench(t, x, "the answers")
+				b := extractEnv(t, x, "the answers")
 				b.run(t.Context())
 				got := extractionOf(t, b.shownBy("x0"), library)
 				if len(got.Snippets) != 0 || got.NoMatchReason != "No content matching query found in tool output." || got.Confidence != 0 || got.ChunksSearched != got.ChunksTotal {
@@ -424,8 +422,8 @@ func TestNothingFound(t *testing.T) {
 	}
 }
 
-// Two failures are retried; what fails a third time is left out, and shows in
-// the number of chunks that were searched.
+// Two failures are retried. A chunk that fails a third time is left out, which the number of
+// searched chunks shows.
 func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 	for failures, want := range map[int]struct{ searched, facts int }{2: {0, 10}, 3: {1, 9}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -440,7 +438,7 @@ func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 				}
 				return found(0.5, factsIn(text)...), nil
 			}}
-			b := extractBench(t, x, "the answers")
+			b := extractEnv(t, x, "the answers")
 			b.run(t.Context())
 			got := extractionOf(t, b.shownBy("x0"), library)
 			if got.ChunksTotal-got.ChunksSearched != want.searched || len(got.Snippets) != want.facts {
@@ -454,7 +452,7 @@ func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// A ranking that fails leaves the order of the chunks' confidence.
+// If the ranking fails, the snippets stay in the order of their chunks' confidence.
 func TestARankingThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{
@@ -468,7 +466,7 @@ func TestARankingThatFails(t *testing.T) {
 			},
 			rank: func(int) (inference.Response, error) { return inference.Response{}, errDown },
 		}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		b.extracted = &memoCache{}
 		b.run(t.Context())
 		got := extractionOf(t, b.shownBy("x0"), library)
@@ -485,7 +483,7 @@ func TestARankingThatFails(t *testing.T) {
 func TestARankingThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{rank: func(int) (inference.Response, error) { panic("boo") }}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		b.run(t.Context())
 		if got := extractionOf(t, b.shownBy("x0"), library); len(got.Snippets) != 10 || got.Snippets[0].Text != fact(0) {
 			t.Errorf("%+v", got)
@@ -493,11 +491,11 @@ func TestARankingThatPanics(t *testing.T) {
 	})
 }
 
-// When the budget ends in the middle, what was searched is given back.
+// If the budget is used up, the result has what was found before.
 func TestTheBudgetEndsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		money := &budget{left: 2 + 6}
 		b.budget = money
 		b.run(t.Context())
@@ -511,11 +509,11 @@ func TestTheBudgetEndsInTheMiddle(t *testing.T) {
 	})
 }
 
-// When the time ends in the middle, too.
+// The same if the time is over.
 func TestTheTimeEndsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: 20 * time.Second}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		started := time.Now()
 		b.run(t.Context())
 		got := extractionOf(t, b.shownBy("x0"), library)
@@ -528,7 +526,7 @@ func TestTheTimeEndsInTheMiddle(t *testing.T) {
 	})
 }
 
-// A memoCache is an ExtractionCache.
+// A memoCache is an extract.Cache in memory.
 type memoCache struct {
 	mu   sync.Mutex
 	kept map[turnkeeper.ExtractionKey][]byte
@@ -552,12 +550,12 @@ func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key t
 	return c.fail
 }
 
-// The same query to the same text is answered without a model, and is read
-// against the text; another query is not.
+// The same query over the same text is answered from the cache, after a check against the
+// text; another query is not.
 func TestExtractionsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{}
-		b := extractBench(t, x, "the answers", "the answers", "other answers")
+		b := extractEnv(t, x, "the answers", "the answers", "other answers")
 		b.bounds.MaxRounds = 10
 		b.extracted = &memoCache{}
 		b.run(t.Context())
@@ -584,7 +582,7 @@ func TestAKeptExtractionIsCheckedAgainstTheText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x, cache := &extractor{}, &memoCache{}
-				b := extractBench(t, x, "the answers", "the answers")
+				b := extractEnv(t, x, "the answers", "the answers")
 				b.bounds.MaxRounds = 10
 				b.extracted = cache
 				b.before = func(e turnkeeper.Entry) error {
@@ -605,8 +603,8 @@ func TestAKeptExtractionIsCheckedAgainstTheText(t *testing.T) {
 	}
 }
 
-// Which model searches: the agent's own choice, else the setting, else the
-// agent's models with their fallbacks.
+// The model that searches: the agent's own choice, else the setting, else the agent's models
+// with their fallbacks.
 func TestWhichModelSearches(t *testing.T) {
 	for name, c := range map[string]struct {
 		def, setting string
@@ -619,7 +617,7 @@ func TestWhichModelSearches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cache := &memoCache{}
-				b := extractBench(t, nil, "the answers")
+				b := extractEnv(t, nil, "the answers")
 				b.extracted = cache
 				b.def.ExtractionModel, b.extractor = c.def, c.setting
 				b.def.FallbackModels = []string{"aux/z"}
@@ -627,7 +625,7 @@ func TestWhichModelSearches(t *testing.T) {
 					b.models[name] = &extractor{}
 				}
 				b.script.Then(says("Done."))
-				if c.want == "main/model,aux/z" { // the first one is down when it is asked to search
+				if c.want == "main/model,aux/z" { // the first one fails for searches
 					b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0", `{"id":"c1","mode":"extract","query":"the answers"}`),
 						fails(inference.ClassAuth), fails(inference.ClassAuth), says("Done."))
 					b.models["main/model"] = b.script
@@ -646,11 +644,11 @@ func TestWhichModelSearches(t *testing.T) {
 	}
 }
 
-// All extractions of a turn share the bound on model calls at once.
+// All extractions of a turn share the limit of concurrent model calls.
 func TestExtractionsBesideEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
-		b := extractBench(t, x)
+		b := extractEnv(t, x)
 		b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), inferencetest.Answer(inference.Response{Calls: []inference.Call{
 			{ID: "a", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"extract","query":"a"}`},
 			{ID: "b", Name: "get_tool_output", Arguments: `{"id":"c1","mode":"extract","query":"b"}`},
@@ -669,8 +667,8 @@ func TestExtractionsBesideEachOther(t *testing.T) {
 	})
 }
 
-// What cannot be extracted from is refused in words; nothing is asked, and
-// nothing counts as retrieved.
+// An output that cannot be searched is refused. No model is asked, and no retrieval is
+// counted.
 func TestExtractionsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ arguments, want string }{
 		"no query":      {`{"id":"c1","mode":"extract"}`, `{"error":"Query required for extract mode."}`},
@@ -683,7 +681,7 @@ func TestExtractionsThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				x := &extractor{}
-				b := extractBench(t, x)
+				b := extractEnv(t, x)
 				b.with(read("png").does(func(context.Context, tools.Call) (tools.Result, error) {
 					return tools.Result{Bytes: []byte{0x89, 0, 1}, MediaType: "image/png"}, nil
 				}))
@@ -704,11 +702,11 @@ func TestExtractionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A result that was shown whole can be searched as well.
+// A result that was shown whole can be searched too.
 func TestAnExtractionFromWhatWasShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{}
-		b := extractBench(t, x)
+		b := extractEnv(t, x)
 		small := "Fact: it is small.\nNothing else."
 		b.with(read("small").does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: small}, nil }))
 		b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("small", "s1", `{"n":1}`), asksFor("get_tool_output", "x0", `{"id":"2","mode":"extract","query":"facts"}`), says("Done."))
@@ -722,12 +720,12 @@ func TestAnExtractionFromWhatWasShown(t *testing.T) {
 	})
 }
 
-// The end of the turn ends an extraction; what it took is kept, that of the calls that were
-// cut off as an estimate.
+// The end of the turn ends an extraction. Its usage is recorded, with estimates for calls
+// that were cut off.
 func TestAnExtractionIsCancelledWithItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: 10 * time.Second}
-		b := extractBench(t, x, "the answers")
+		b := extractEnv(t, x, "the answers")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(25*time.Second, func() { cancel(agentturn.ErrCancelled) })
 		started := time.Now()

@@ -21,9 +21,9 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 	tests := []struct {
 		name   string
 		class  inference.Class
-		faults int           // attempts that counted before
+		faults int           // earlier attempts that count
 		waited time.Duration // since the message was accepted
-		denied bool          // a round with a call that did not run came before
+		denied bool          // after a round with a call that did not run
 		want   turnkeeper.Outcome
 	}{
 		{"bad key", inference.ClassAuth, 9, 0, false,
@@ -48,7 +48,7 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t).with(read("look"))
+				b := newEnv(t).with(read("look"))
 				if test.denied {
 					b.script.Add(asks("nothing"))
 				}
@@ -89,7 +89,7 @@ func TestModelFailsAfterATool(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
-				b := newBench(t, inferStep(asking(test.text, "send"))).with(send)
+				b := newEnv(t, inferStep(asking(test.text, "send"))).with(send)
 				b.script.Then(test.fault)
 				got := b.run(t.Context())
 				if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopInferenceError ||
@@ -106,7 +106,7 @@ func TestModelFailsAfterATool(t *testing.T) {
 
 func TestTransientFailuresAreRetriedInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, fails(inference.ClassOverloaded), fails(inference.ClassRateLimited), says("hello"))
+		b := newEnv(t, fails(inference.ClassOverloaded), fails(inference.ClassRateLimited), says("hello"))
 		if got := b.run(t.Context()); got.Reply != "hello" {
 			t.Errorf("%+v", got)
 		}
@@ -119,7 +119,7 @@ func TestTransientFailuresAreRetriedInPlace(t *testing.T) {
 func TestFallbackModels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := inferencetest.NewScript(says("from the second"))
-		b := newBench(t, fails(inference.ClassAuth))
+		b := newEnv(t, fails(inference.ClassAuth))
 		b.models["other/big"] = second
 		b.def.FallbackModels = []string{"nobody/configured", "other/big"}
 		got := b.run(t.Context())
@@ -132,7 +132,7 @@ func TestFallbackModels(t *testing.T) {
 	})
 	t.Run("the default model", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
+			b := newEnv(t)
 			b.def.Model = ""
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || !strings.Contains(got.Error, "there is no default") {
@@ -142,7 +142,7 @@ func TestFallbackModels(t *testing.T) {
 	})
 	t.Run("a request too long for the first fits the second", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t)
+			b := newEnv(t)
 			second := inferencetest.NewScript(says("read it all"))
 			b.models["other/big"] = second
 			b.windows["main/model"], b.windows["other/big"] = 1000, 100_000
@@ -158,7 +158,7 @@ func TestFallbackModels(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, inferStep(inference.Response{Text: "unmetered"}))
+		b := newEnv(t, inferStep(inference.Response{Text: "unmetered"}))
 		b.run(t.Context())
 		if u := b.store.rounds[0].Usage; !u.Estimated || u.InputTokens < 10 || u.OutputTokens < 1 {
 			t.Errorf("%+v", u)
@@ -166,7 +166,7 @@ func TestUsage(t *testing.T) {
 	})
 	t.Run("of failed attempts counts", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
+			b := newEnv(t, inferencetest.Fail(&inference.Error{Class: inference.ClassTransport, Usage: turnkeeper.Usage{InputTokens: 100}}), says("hello"))
 			b.run(t.Context())
 			if u := b.store.turn.Usage; u.InputTokens != 100 || u.Estimated || b.store.rounds[0].Usage.InputTokens != 10 {
 				t.Errorf("the turn took %+v, its round %+v", u, b.store.rounds[0].Usage)
@@ -201,7 +201,7 @@ func TestUsage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, c.step, says("hello"))
+				b := newEnv(t, c.step, says("hello"))
 				b.run(t.Context())
 				if len(b.store.failed) != 1 {
 					t.Fatalf("%d failed attempts are kept", len(b.store.failed))
@@ -214,7 +214,7 @@ func TestUsage(t *testing.T) {
 					!strings.HasSuffix(f.Text, `[call of put] {"n":`) || f.Reasoning != "I should say half.") {
 					t.Errorf("%+v", f)
 				}
-				if b.store.turn.Usage != f.Usage { // the rounds' own are not counted by this journal
+				if b.store.turn.Usage != f.Usage { // this journal does not count the usage of rounds
 					t.Errorf("the turn took %+v", b.store.turn.Usage)
 				}
 				for _, text := range []string{b.store.turn.InnerDialogue, b.store.outcomes[len(b.store.outcomes)-1].Reply} {
@@ -243,7 +243,7 @@ func TestPanicsOfTheLoop(t *testing.T) {
 	} {
 		t.Run(point.label, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("send"), says("sent")).with(once("send"))
+				b := newEnv(t, asks("send"), says("sent")).with(once("send"))
 				b.fault = at(point.label, 1, func() { panic("planted") })
 				got := b.run(t.Context())
 				if got.State != point.state || got.ErrorClass != "internal" || strings.Contains(got.Reply, "planted") {
@@ -257,8 +257,8 @@ func TestPanicsOfTheLoop(t *testing.T) {
 	}
 }
 
-// A till is a Budget that blocks from its nth call on.
-type till struct {
+// A callBudget is a Budget that blocks from its nth call.
+type callBudget struct {
 	n        int
 	block    agentturn.Reservation
 	err      error
@@ -267,7 +267,7 @@ type till struct {
 	spender  agentturn.Spender
 }
 
-func (b *till) Reserve(_ context.Context, s agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
+func (b *callBudget) Reserve(_ context.Context, s agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
 	b.spender = s
 	if b.n--; b.n < 0 {
 		return b.block, b.err
@@ -276,7 +276,7 @@ func (b *till) Reserve(_ context.Context, s agentturn.Spender, estimate turnkeep
 	return agentturn.Reservation{ID: int64(len(b.reserved))}, nil
 }
 
-func (b *till) Settle(_ context.Context, _ agentturn.Reservation, used turnkeeper.Usage) error {
+func (b *callBudget) Settle(_ context.Context, _ agentturn.Reservation, used turnkeeper.Usage) error {
 	b.settled = append(b.settled, used)
 	return nil
 }
@@ -286,30 +286,30 @@ func TestBudget(t *testing.T) {
 	turn := agentturn.Reservation{Blocked: true, Scope: "turn", Reason: "the turn is spent"}
 	tests := []struct {
 		name   string
-		budget till
+		budget callBudget
 		want   turnkeeper.Outcome
 	}{
-		{"the day's, before any tool", till{block: day}, turnkeeper.Outcome{
+		{"the day's, before any tool", callBudget{block: day}, turnkeeper.Outcome{
 			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
-		{"the day's, after a tool", till{n: 1, block: day}, turnkeeper.Outcome{
+		{"the day's, after a tool", callBudget{n: 1, block: day}, turnkeeper.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
 			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded", Error: "the day is spent"}},
-		{"the day's, in which there is never room", till{block: agentturn.Reservation{
+		{"the day's, in which there is never room", callBudget{block: agentturn.Reservation{
 			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnkeeper.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
 			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "no day has room"}},
-		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
+		{"the turn's, before any tool", callBudget{block: turn}, turnkeeper.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
 			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "the turn is spent"}},
-		{"that cannot be asked", till{err: errors.New("no connection")}, turnkeeper.Outcome{
+		{"that cannot be asked", callBudget{err: errors.New("no connection")}, turnkeeper.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Counted: true, Backoff: 2 * time.Second, Error: "no connection"}},
-		{"that suffices", till{n: 9}, turnkeeper.Outcome{
+		{"that suffices", callBudget{n: 9}, turnkeeper.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("look"), says("done")).with(read("look"))
+				b := newEnv(t, asks("look"), says("done")).with(read("look"))
 				b.budget = &test.budget
 				b.def.Budget = agentdef.Budget{TurnCalls: 1, DayTokens: 5}
 				if diff := cmp.Diff(test.want, b.run(t.Context())); diff != "" {
@@ -327,8 +327,8 @@ func TestBudget(t *testing.T) {
 	}
 	t.Run("every attempt is paid for", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, fails(inference.ClassOverloaded), says("done"))
-			budget := &till{n: 9}
+			b := newEnv(t, fails(inference.ClassOverloaded), says("done"))
+			budget := &callBudget{n: 9}
 			b.budget = budget
 			b.run(t.Context())
 			want := []turnkeeper.Usage{{}, {InputTokens: 10, OutputTokens: 5}}

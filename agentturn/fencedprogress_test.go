@@ -11,16 +11,15 @@ import (
 	"turnkeeper/tools"
 )
 
-// A worker whose write fails the fence kills its tools, also where the write is one
-// of what a call tells of its progress.
+// A worker whose write of a progress note fails the fence kills its tools.
 func TestAFencedProgressNoteKillsTheTool(t *testing.T) {
 	for name, effect := range map[string]turnkeeper.Effect{"a read": turnkeeper.EffectNone, "an effect": turnkeeper.EffectKeyed} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var b *bench
+				var b *testEnv
 				began := time.Now()
 				var killed time.Duration
-				b = newBench(t, asks("slow")).with(newTool("slow", effect).does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
+				b = newEnv(t, asks("slow")).with(newTool("slow", effect).does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
 					b.store.dispatch() // another worker has the turn now
 					call.Progress("half way")
 					<-ctx.Done()

@@ -18,10 +18,9 @@ import (
 
 const document = "head é日😀 needle tail" // 20 characters
 
-// handleBench has a tool that gives the text of its argument back as a stored
-// result, one of binary content, one that fails, and one of the effect that takes
-// what it gets.
-func handleBench(t *testing.T, effect turnkeeper.Effect, schema string, steps ...inferencetest.Step) (*bench, *tool) {
+// handleEnv returns an env with tools that return the text of their argument as a stored
+// result, binary content, an error, or the arguments of a call with an effect.
+func handleEnv(t *testing.T, effect turnkeeper.Effect, schema string, steps ...inferencetest.Step) (*testEnv, *tool) {
 	text := func(_ context.Context, call tools.Call) (tools.Result, error) {
 		return tools.Result{Text: strings.Repeat(document, 10), ShowAs: func(id string) string { return "stored as " + id }}, nil
 	}
@@ -36,7 +35,7 @@ func handleBench(t *testing.T, effect turnkeeper.Effect, schema string, steps ..
 	small := func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: "small"}, nil }
 	taker := newTool("taker", effect)
 	taker.spec.Parameters = json.RawMessage(schema)
-	b := newBench(t, steps...).with(read("text").does(text), read("binary").does(binary), read("broken").does(broken), read("cut").does(cut),
+	b := newEnv(t, steps...).with(read("text").does(text), read("binary").does(binary), read("broken").does(broken), read("cut").does(cut),
 		read("large").does(large), read("small").does(small), taker)
 	b.bounds.OutputHandles = true
 	return b, taker
@@ -44,8 +43,8 @@ func handleBench(t *testing.T, effect turnkeeper.Effect, schema string, steps ..
 
 const anyStrings = `{"type":"object","properties":{"a":{"type":"string"},"list":{"type":"array","items":{"type":"object"}},"short":{"type":"string","maxLength":30}},"additionalProperties":false}`
 
-// What a string argument stands for, and what of it makes no sense: then nothing
-// runs. The calls before it are call_text_1, call_binary_2 and so on.
+// What string arguments are replaced by. If a handle is invalid, nothing runs. The earlier
+// calls are call_text_1, call_binary_2 and so on.
 func TestHandles(t *testing.T) {
 	whole := strings.Repeat(document, 10)
 	for name, c := range map[string]struct{ arguments, want, refused string }{
@@ -77,7 +76,7 @@ func TestHandles(t *testing.T) {
 		for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectOnce} {
 			t.Run(name+"/"+string(effect), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					b, taker := handleBench(t, effect, anyStrings, asks("text", "binary", "broken", "cut", "large", "small"), asks("taker "+c.arguments), says("Done."))
+					b, taker := handleEnv(t, effect, anyStrings, asks("text", "binary", "broken", "cut", "large", "small"), asks("taker "+c.arguments), says("Done."))
 					b.run(t.Context())
 					call := b.store.calls()[6]
 					if c.refused != "" {
@@ -98,10 +97,10 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// Where the agent does not allow handles they are texts.
+// If the agent does not allow handles, they are plain texts.
 func TestHandlesOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, taker := handleBench(t, turnkeeper.EffectOnce, anyStrings, asks("text"), asks(`taker {"a":"output:1","short":"output::x"}`), says("Done."))
+		b, taker := handleEnv(t, turnkeeper.EffectOnce, anyStrings, asks("text"), asks(`taker {"a":"output:1","short":"output::x"}`), says("Done."))
 		b.bounds.OutputHandles = false
 		b.run(t.Context())
 		if got := string(taker.runs.calls[0].Arguments); got != `{"a":"output:1","short":"output::x"}` {
@@ -113,12 +112,12 @@ func TestHandlesOff(t *testing.T) {
 	})
 }
 
-// A call may take the result of the one before it in the same answer, which is
-// then finished and stored first; not that of a later one.
+// A call may use the result of the call before it in the same answer, which is finished and
+// stored first, but not that of a later one.
 func TestHandlesOfNeighbours(t *testing.T) {
 	for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
 		synctest.Test(t, func(t *testing.T) {
-			b, taker := handleBench(t, effect, anyStrings,
+			b, taker := handleEnv(t, effect, anyStrings,
 				asks("small", "text", `taker {"a":"output:2[0:4]"}`, `taker {"a":"output:5"}`, "broken"), says("Done."))
 			b.run(t.Context())
 			if taker.runs.count() != 1 || string(taker.runs.calls[0].Arguments) != `{"a":"head"}` {
@@ -131,10 +130,10 @@ func TestHandlesOfNeighbours(t *testing.T) {
 	}
 }
 
-// A keyed call that is run again after a lost worker gets what it got before.
+// A keyed call that runs again after its worker was lost gets the same arguments.
 func TestHandlesOfACallThatIsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, taker := handleBench(t, turnkeeper.EffectKeyed, anyStrings, asks("text"), asks(`taker {"a":"output:1[0:4]"}`), says("Done."))
+		b, taker := handleEnv(t, turnkeeper.EffectKeyed, anyStrings, asks("text"), asks(`taker {"a":"output:1[0:4]"}`), says("Done."))
 		b.fault = at(agentturn.PointEffectDone, 1, runtime.Goexit)
 		done := make(chan struct{})
 		go func() {
@@ -155,10 +154,10 @@ func TestHandlesOfACallThatIsRunAgain(t *testing.T) {
 	})
 }
 
-// The payload is passed from tool to tool and is in no request.
+// The payload is passed from tool to tool and appears in no request.
 func TestThePayloadIsInNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, taker := handleBench(t, turnkeeper.EffectOnce, anyStrings,
+		b, taker := handleEnv(t, turnkeeper.EffectOnce, anyStrings,
 			asks("text"),
 			asks(`patch_output {"id":"call_text_1","edits":[{"find":"needle","replace":"pin","all":true}]}`),
 			asks(`patch_output {"id":"output:2","edits":[{"find":"head","replace":"output:call_text_1[5:8]","all":true}]}`),
@@ -179,11 +178,10 @@ func TestThePayloadIsInNoRequest(t *testing.T) {
 	})
 }
 
-// Of a result that the model was told of and not shown, reading on begins at its
-// beginning.
+// Reading a result of which only the handle was shown starts at its beginning.
 func TestReadingWhatWasNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b, _ := handleBench(t, turnkeeper.EffectNone, anyStrings, asks("text"),
+		b, _ := handleEnv(t, turnkeeper.EffectNone, anyStrings, asks("text"),
 			asks(`get_continuation {"tool_call_id":"call_text_1"}`), asks(`get_continuation {"id":"1"}`), says("Done."))
 		b.tools = append(b.tools, builtin.NewReaders()...)
 		b.bounds.MaxToolResultChars = 10

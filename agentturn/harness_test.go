@@ -10,7 +10,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"turnkeeper/agentturn/prompt"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -20,6 +19,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
@@ -27,8 +27,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A bench is one turn with everything around it under the test's control.
-type bench struct {
+// A testEnv is a turn with fake models, tools and store.
+type testEnv struct {
 	t         *testing.T
 	store     *store
 	script    *inferencetest.Script
@@ -42,25 +42,25 @@ type bench struct {
 	extracted extract.Cache
 	extractor string // the setting extraction_model
 	fault     fault.Hook
-	lease     time.Duration // from the start of a run; 0: the record's
+	lease     time.Duration // from the start of a dispatch; 0: that of the record
 	wall      time.Duration // likewise
 	log       *observer.ObservedLogs
-	before    func(turnkeeper.Entry) error // of each dispatch's journal
+	before    func(turnkeeper.Entry) error // set as before of each dispatch's journal
 }
 
-func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
-	b := &bench{
+func newEnv(t *testing.T, steps ...inferencetest.Step) *testEnv {
+	b := &testEnv{
 		t: t, store: newStore(), script: inferencetest.NewScript(steps...),
 		def:    &agentdef.Definition{Name: "tester", Prompt: "You test.", Model: "main/model"},
 		bounds: turnkeeper.DefaultBounds(), windows: map[string]int{},
 	}
 	b.models = map[string]inference.Provider{"main/model": b.script}
-	b.bounds.Summarise = false // it takes a step of the script
+	b.bounds.Summarise = false // a summary would take a step of the script
 	return b
 }
 
-// with adds tools, and lists them in the agent's definition.
-func (b *bench) with(all ...tools.Tool) *bench {
+// with adds tools, also to the agent's definition.
+func (b *testEnv) with(all ...tools.Tool) *testEnv {
 	b.tools = append(b.tools, all...)
 	for _, tool := range all {
 		b.def.Tools = append(b.def.Tools, tool.Spec().Name)
@@ -68,7 +68,7 @@ func (b *bench) with(all ...tools.Tool) *bench {
 	return b
 }
 
-func (b *bench) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
+func (b *testEnv) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
 	p, ok := b.models[name]
 	if !ok {
 		return nil, agentturn.ModelInfo{}, fmt.Errorf("no provider for %q is configured", name)
@@ -77,10 +77,10 @@ func (b *bench) Find(name string) (inference.Provider, agentturn.ModelInfo, erro
 	return p, agentturn.ModelInfo{Provider: provider, Model: model, ContextWindow: b.windows[name]}, nil
 }
 
-func (b *bench) runner() *agentturn.Runner { return b.runnerWith(func(*agentturn.Config) {}) }
+func (b *testEnv) runner() *agentturn.Runner { return b.runnerWith(func(*agentturn.Config) {}) }
 
-// runnerWith is a runner with something changed of its configuration.
-func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
+// runnerWith returns a runner with a changed configuration.
+func (b *testEnv) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 	registry, err := tools.NewRegistry(b.tools...)
 	if err != nil {
 		b.t.Fatal(err)
@@ -96,13 +96,13 @@ func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 }
 
 // dispatch runs one dispatch.
-func (b *bench) dispatch(ctx context.Context) (turnkeeper.Outcome, error) {
+func (b *testEnv) dispatch(ctx context.Context) (turnkeeper.Outcome, error) {
 	record, journal := b.store.dispatch()
 	journal.before = b.before
 	return b.resume(ctx, record, journal)
 }
 
-func (b *bench) resume(ctx context.Context, record turnkeeper.Record, journal *memJournal) (turnkeeper.Outcome, error) {
+func (b *testEnv) resume(ctx context.Context, record turnkeeper.Record, journal *memJournal) (turnkeeper.Outcome, error) {
 	a := agentturn.Assignment{Record: record, Definition: b.def}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
@@ -114,7 +114,7 @@ func (b *bench) resume(ctx context.Context, record turnkeeper.Record, journal *m
 }
 
 // run runs a dispatch that must write an outcome, and checks the journal.
-func (b *bench) run(ctx context.Context) turnkeeper.Outcome {
+func (b *testEnv) run(ctx context.Context) turnkeeper.Outcome {
 	b.t.Helper()
 	outcome, err := b.dispatch(ctx)
 	b.check()
@@ -124,8 +124,8 @@ func (b *bench) run(ctx context.Context) turnkeeper.Outcome {
 	return outcome
 }
 
-// check fails the test for whatever a journal may never hold.
-func (b *bench) check() {
+// check fails the test if the journal has violations.
+func (b *testEnv) check() {
 	b.t.Helper()
 	for _, violation := range b.store.violations {
 		b.t.Error("journal: ", violation)
@@ -133,9 +133,9 @@ func (b *bench) check() {
 	b.checkRequests()
 }
 
-// checkRequests makes the request of every round again from the journal, and
-// fails the test where one is not what was sent.
-func (b *bench) checkRequests() {
+// checkRequests rebuilds the request of every round from the journal, and fails the test if
+// it differs from the one sent.
+func (b *testEnv) checkRequests() {
 	b.t.Helper()
 	parts, summaries := map[string]string{}, []turnkeeper.Summary{b.store.summary}
 	for _, e := range b.store.entries {
@@ -149,7 +149,7 @@ func (b *bench) checkRequests() {
 	record := b.store.reload()
 	for _, round := range record.Rounds {
 		if round.Recipe == nil {
-			continue // the test wrote it
+			continue // written by the test
 		}
 		for _, s := range summaries {
 			if s.UpTo == round.Recipe.Summary {
@@ -167,9 +167,8 @@ func (b *bench) checkRequests() {
 	}
 }
 
-// requests are what the models were sent, each checked as a strict server
-// would.
-func (b *bench) requests() []inference.Request {
+// requests returns the requests sent to the models, after a strict server's checks.
+func (b *testEnv) requests() []inference.Request {
 	b.t.Helper()
 	requests := b.script.Requests()
 	for i, request := range requests {
@@ -180,7 +179,7 @@ func (b *bench) requests() []inference.Request {
 	return requests
 }
 
-// strict refuses what strict servers refuse.
+// strict fails the test for requests that strict servers refuse.
 func strict(r inference.Request) error {
 	owed, ids := map[string]bool{}, map[string]bool{}
 	for i, m := range r.Messages {
@@ -222,7 +221,7 @@ func strict(r inference.Request) error {
 	return nil
 }
 
-// results are the texts of the tool messages of a request, in order.
+// results returns the texts of the tool messages of a request, in order.
 func results(r inference.Request) []string {
 	var texts []string
 	for _, m := range r.Messages {
@@ -233,7 +232,7 @@ func results(r inference.Request) []string {
 	return texts
 }
 
-func (b *bench) states() []turnkeeper.CallState {
+func (b *testEnv) states() []turnkeeper.CallState {
 	var states []turnkeeper.CallState
 	for _, call := range b.store.calls() {
 		states = append(states, call.State)
@@ -241,16 +240,16 @@ func (b *bench) states() []turnkeeper.CallState {
 	return states
 }
 
-// A tool is a tools.Tool of the test.
+// A tool is a tools.Tool of a test.
 type tool struct {
 	spec tools.Spec
 	f    func(ctx context.Context, call tools.Call) (tools.Result, error)
-	runs *ledger
+	runs *runLog
 }
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// inBackground lets the tool's calls go on in the background, whatever its effect.
+// inBackground lets the tool's calls continue in the background, with any effect.
 func (t *tool) inBackground() *tool {
 	t.spec.Background = new(true)
 	return t
@@ -264,21 +263,21 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	return t.f(ctx, call)
 }
 
-// A ledger keeps the runs of a tool, outside of the journal.
-type ledger struct {
+// A runLog records the runs of a tool, outside the journal.
+type runLog struct {
 	mu    sync.Mutex
 	calls []tools.Call
 }
 
-func (l *ledger) add(call tools.Call) {
+func (l *runLog) add(call tools.Call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.calls = append(l.calls, call)
 }
 
-func (l *ledger) count() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.calls) }
+func (l *runLog) count() int { l.mu.Lock(); defer l.mu.Unlock(); return len(l.calls) }
 
-func (l *ledger) perCall() map[turnkeeper.CallKey]int {
+func (l *runLog) perCall() map[turnkeeper.CallKey]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := map[turnkeeper.CallKey]int{}
@@ -294,20 +293,20 @@ func newTool(name string, effect turnkeeper.Effect) *tool {
 			Name: name, Description: "A tool of a test.", Effect: effect,
 			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"additionalProperties":false}`),
 		},
-		runs: &ledger{},
+		runs: &runLog{},
 	}
 }
 
 func read(name string) *tool { return newTool(name, turnkeeper.EffectNone) }
 func once(name string) *tool { return newTool(name, turnkeeper.EffectOnce) }
 
-// does sets what the tool does.
+// does sets the tool's function.
 func (t *tool) does(f func(ctx context.Context, call tools.Call) (tools.Result, error)) *tool {
 	t.f = f
 	return t
 }
 
-// A reconciler is a tool that can look up what happened.
+// A reconciler is a tool with Reconcile.
 type reconciler struct {
 	*tool
 	look func() (tools.Result, bool, error)
@@ -317,7 +316,7 @@ func (r *reconciler) Reconcile(context.Context, tools.Call) (tools.Result, bool,
 	return r.look()
 }
 
-// asks is a step that asks for calls: each is "name" or "name {arguments}".
+// asks returns a step that asks for calls, each "name" or "name {arguments}".
 func asks(calls ...string) inferencetest.Step { return inferencetest.Answer(asking("", calls...)) }
 
 func asking(text string, calls ...string) inference.Response {
@@ -346,8 +345,8 @@ func repeat(n int, step inferencetest.Step) []inferencetest.Step {
 	return slices.Repeat([]inferencetest.Step{step}, n)
 }
 
-// eventTypes are the turn's events in order, with rounds and blocks.
-func (b *bench) eventTypes() []string {
+// eventTypes returns the turn's events in order, with rounds and blocks.
+func (b *testEnv) eventTypes() []string {
 	var types []string
 	for _, e := range b.store.events {
 		types = append(types, string(e.Type))
@@ -355,8 +354,8 @@ func (b *bench) eventTypes() []string {
 	return types
 }
 
-// streamed is the text that a watcher has of a round at the end.
-func (b *bench) streamed(round int) string {
+// streamed returns the text of a round that a watcher has at the end.
+func (b *testEnv) streamed(round int) string {
 	text := ""
 	kinds := map[int]string{}
 	for _, e := range b.store.events {
@@ -381,13 +380,13 @@ func (b *bench) streamed(round int) string {
 	return text
 }
 
-func (b *bench) decode(data json.RawMessage, into any) {
+func (b *testEnv) decode(data json.RawMessage, into any) {
 	b.t.Helper()
 	if err := json.Unmarshal(data, into); err != nil {
 		b.t.Fatalf("event data %s: %v", data, err)
 	}
 }
 
-func (b *bench) logged(message string) int { return b.log.FilterMessage(message).Len() }
+func (b *testEnv) logged(message string) int { return b.log.FilterMessage(message).Len() }
 
 func inferStep(res inference.Response) inferencetest.Step { return inferencetest.Answer(res) }

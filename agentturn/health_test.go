@@ -12,14 +12,15 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// What the models of a chain fail by decides together, and each is told of with the write that ends the turn.
+// The failures of all models of a chain decide together, and the write that ends the turn
+// contains each.
 func TestFaultsOfAChain(t *testing.T) {
 	const up = inference.Class("")
 	down := func(model string, probe turnkeeper.GrantID) turnkeeper.ModelHealth {
 		return turnkeeper.ModelHealth{Model: model, DownSince: time.Now(), Failures: 2, ErrorClass: "quota", Error: "no credit", Probe: probe}
 	}
 	cases := map[string]struct {
-		main, other inference.Class // of their failures; up: it answers
+		main, other inference.Class // classes of their failures; up: the model answers
 		down        []turnkeeper.ModelHealth
 		asked       [2]int
 
@@ -72,7 +73,7 @@ func TestFaultsOfAChain(t *testing.T) {
 					}
 					return fails(class)
 				}
-				b := newBench(t)
+				b := newEnv(t)
 				b.script.Then(step(c.main))
 				other := inferencetest.NewScript().Then(step(c.other))
 				b.models["other/big"] = other

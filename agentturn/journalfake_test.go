@@ -13,9 +13,9 @@ import (
 	"turnkeeper/agentturn"
 )
 
-// A store is a turn in memory. It keeps the rules of the journal's door: the
-// fence, unique starts, nonces, one outcome. What a database would refuse as
-// impossible is kept as a violation, which fails the test.
+// A store holds a turn in memory. It enforces the rules of the journal: the fence, unique
+// starts, nonces, one outcome. Anything that a database would refuse as impossible becomes a
+// violation, which fails the test.
 type store struct {
 	mu         sync.Mutex
 	turn       turnkeeper.Turn
@@ -28,19 +28,19 @@ type store struct {
 	outputs    []turnkeeper.Output
 	events     []turnkeeper.Event
 	nonces     map[string]turnkeeper.CallKey
-	arrived    map[turnkeeper.CallKey]turnkeeper.CallResult // from elsewhere, not in the journal yet
+	arrived    map[turnkeeper.CallKey]turnkeeper.CallResult // of detached calls, not in the journal yet
 	lineage    turnkeeper.Lineage
-	messages   turnkeeper.MessageID // taken for sub-agents
+	messages   turnkeeper.MessageID // newest id for a sub-agent
 	spawned    []turnkeeper.Spawn
 	effects    []string // of transactional tools, committed
 	entries    []turnkeeper.Entry
-	writes     []string // kinds of what was written, with transactions
+	writes     []string // kinds of writes, including transactions
 	outcomes   []turnkeeper.Outcome
 	failed     []turnkeeper.FailedAttempt
 	lateCalls  []turnkeeper.CallResult
 	violations []string
 	grant      int
-	openRound  int // round_start out, no answer, no rollback
+	openRound  int // has a round_start, and neither an answer nor a rollback
 }
 
 func newStore() *store {
@@ -55,7 +55,7 @@ func newStore() *store {
 	}
 }
 
-// dispatch grants the turn to a new worker, and fences all earlier ones.
+// dispatch grants the turn to a new worker, which fences all earlier ones.
 func (s *store) dispatch() (turnkeeper.Record, *memJournal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *store) dispatch() (turnkeeper.Record, *memJournal) {
 	return s.record(), &memJournal{s: s, grant: s.grant}
 }
 
-// reload reads the record again under the same grant.
+// reload loads the record again under the same grant.
 func (s *store) reload() turnkeeper.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,11 +105,11 @@ func (s *store) violated(format string, args ...any) error {
 	return errors.New(s.violations[len(s.violations)-1])
 }
 
-// A memJournal is the store under one grant.
+// A memJournal is the Journal of one grant.
 type memJournal struct {
 	s     *store
 	grant int
-	// before, if not nil, may refuse an entry.
+	// before, if not nil, can refuse an entry.
 	before func(turnkeeper.Entry) error
 }
 
@@ -139,7 +139,7 @@ func (j *memJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	return j.s.atomically(func() error { return j.s.apply(e) })
 }
 
-// atomically undoes all of f when it fails.
+// atomically rolls back the changes of f if it fails.
 func (s *store) atomically(f func() error) error {
 	rounds, events, nonces := cloneRounds(s.rounds), slices.Clone(s.events), maps.Clone(s.nonces)
 	turn, open, entries, writes := s.turn, s.openRound, len(s.entries), len(s.writes)
@@ -359,7 +359,7 @@ func (s *store) close(o turnkeeper.Outcome) error {
 
 type txKey struct{}
 
-// A tx collects what a transactional tool does.
+// A tx collects the writes of a transactional tool.
 type tx struct{ effects []string }
 
 func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, _ time.Duration, run func(context.Context) turnkeeper.CallResult) (result turnkeeper.CallResult, err error) {
@@ -397,7 +397,7 @@ func (j *memJournal) Transact(ctx context.Context, start turnkeeper.CallStart, _
 	})
 }
 
-// arrive brings the result of a call that is open elsewhere.
+// arrive delivers the result of a detached call.
 func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -409,7 +409,7 @@ func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text 
 	}
 }
 
-// reply brings what the sub-agent of a call has come to.
+// reply delivers the end of a call's sub-agent.
 func (s *store) reply(key turnkeeper.CallKey, end turnkeeper.SpawnEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,15 +11,15 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tool that hears nothing does not hold its turn; it is told of and counted
-// for as long as it runs on.
+// A tool that ignores its context does not block its turn. It is logged, and counted while
+// it runs.
 func TestToolsThatAreLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := once("deaf").does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(time.Hour)
 			return tools.Result{Text: "too late"}, nil
 		})
-		b := newBench(t, asks("deaf", "deaf"), says("So be it.")).with(deaf)
+		b := newEnv(t, asks("deaf", "deaf"), says("So be it.")).with(deaf)
 		b.bounds.ToolTimeout = 10 * time.Second
 		runner := b.runner()
 		record, journal := b.store.dispatch()

@@ -8,26 +8,26 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
 
-// counts is a step that answers, and reports so many input tokens.
+// counts returns a step that answers and reports a number of input tokens.
 func counts(res inference.Response, input int64) inferencetest.Step {
 	res.Usage = turnkeeper.Usage{InputTokens: input, OutputTokens: 5}
 	return inferencetest.Answer(res)
 }
 
-// reportsTimes is a step that answers, and reports what the request's texts come
-// to by characters, times a factor.
+// reportsTimes returns a step that answers and reports the estimate of the request's texts
+// times a factor.
 func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
 	return inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
 		answer := res
@@ -36,7 +36,7 @@ func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
 	})
 }
 
-// estimateOf counts a request's texts as the heuristic does.
+// estimateOf returns the heuristic's count of a request's texts.
 func estimateOf(r inference.Request) int {
 	n := 0
 	for _, m := range r.Messages {
@@ -45,7 +45,7 @@ func estimateOf(r inference.Request) int {
 	return n
 }
 
-func (b *bench) recipes() (all []turnkeeper.Recipe) {
+func (b *testEnv) recipes() (all []turnkeeper.Recipe) {
 	b.t.Helper()
 	for _, round := range b.store.rounds {
 		if round.Recipe == nil {
@@ -61,12 +61,12 @@ func gives(name string, chars int) *tool {
 	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: text}, nil })
 }
 
-// Every part of a request is measured, tools as they are offered.
+// Every part of a request is measured, and tools as they are offered.
 func TestTheWindowOfEachRoundIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		windows := map[int]turnkeeper.Window{}
 		for _, n := range []int{0, 40} {
-			b := newBench(t, says("done"))
+			b := newEnv(t, says("done"))
 			for i := range n {
 				large := read(fmt.Sprint("tool_", i))
 				large.spec.Parameters = json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 1200) + `"}`)
@@ -91,11 +91,11 @@ func TestTheWindowOfEachRoundIsKept(t *testing.T) {
 	})
 }
 
-// Reports that are above the estimates make later requests smaller, and a turn
-// that goes on elsewhere is corrected the same.
+// Reports above the estimates make later requests smaller. A resumed turn is corrected in
+// the same way.
 func TestReportsCorrectEstimates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t).with(gives("look", 3000))
+		b := newEnv(t).with(gives("look", 3000))
 		b.bounds.MaxRounds, b.bounds.MaxToolCalls = 6, 100
 		n := 0
 		b.script.Then(inferencetest.Func(func(ctx context.Context, r inference.Request, d func(inference.Delta)) (inference.Response, error) {
@@ -117,7 +117,7 @@ func TestReportsCorrectEstimates(t *testing.T) {
 				t.Errorf("round %d takes more than its room: %+v", i+1, r.Window)
 			}
 		}
-		// The same turn, picked up before its last round by another process.
+		// Another process resumes the same turn before its last round.
 		record := b.store.reload()
 		record.Rounds = record.Rounds[:len(recipes)-1]
 		b.store.rounds, b.store.events, b.store.outcomes = record.Rounds, nil, nil
@@ -132,10 +132,10 @@ func TestReportsCorrectEstimates(t *testing.T) {
 	})
 }
 
-// What a process has learnt of a model counts in its next turn.
+// The calibration of a model is used in the next turn of the process.
 func TestAProcessKeepsWhatItLearnt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t)
+		b := newEnv(t)
 		b.def.Prompt = strings.Repeat("Test well. ", 200)
 		b.script.Then(reportsTimes(1.5, inference.Response{Text: "done", FinishReason: "stop"}))
 		runner := b.runner()
@@ -154,7 +154,7 @@ func TestAProcessKeepsWhatItLearnt(t *testing.T) {
 	})
 }
 
-// A provider that cuts a request says so only by its count.
+// A provider that cuts a request shows it only by its count.
 func TestASilentCutIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		usage turnkeeper.Usage
@@ -168,7 +168,7 @@ func TestASilentCutIsSaid(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				answer := asking("", "look")
 				answer.Usage = c.usage
-				b := newBench(t, inferencetest.Answer(answer), counts(inference.Response{Text: "done", FinishReason: "stop"}, 9000)).with(read("look"))
+				b := newEnv(t, inferencetest.Answer(answer), counts(inference.Response{Text: "done", FinishReason: "stop"}, 9000)).with(read("look"))
 				b.store.message.Body = strings.Repeat("a long word ", 2500)
 				b.bounds.MaxRounds = 5
 				b.run(t.Context())
@@ -196,14 +196,14 @@ func overflows(have, limit int) inferencetest.Step {
 	})
 }
 
-// A request that the provider refuses as too long is cut down and sent once
-// more, once a turn.
+// A request that the provider refuses as too long is sent once more with less, once per
+// turn.
 func TestAnOverflowIsHandledOnce(t *testing.T) {
 	const sentAgain = "the provider refused the request as too long; sending a smaller one"
 	long := strings.Repeat("a long word ", 1000)
 	t.Run("in round 1, with a long history", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, overflows(0, 0), says("done"))
+			b := newEnv(t, overflows(0, 0), says("done"))
 			for id := range turnkeeper.TurnID(3) {
 				b.store.history = append(b.store.history, turnkeeper.Past{TurnID: id + 1, Body: "old", Reply: long})
 			}
@@ -226,7 +226,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 	t.Run("in the middle, by the provider's numbers, and for the rest of the turn", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("look"), asks(`look {"n":2}`), overflows(9000, 6000), asks(`look {"n":3}`), says("done")).with(gives("look", 6000))
+			b := newEnv(t, asks("look"), asks(`look {"n":2}`), overflows(9000, 6000), asks(`look {"n":3}`), says("done")).with(gives("look", 6000))
 			b.bounds.MaxRounds = 6
 			b.store.message.Body = strings.Repeat("word ", 200)
 			got := b.run(t.Context())
@@ -244,7 +244,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 	t.Run("a second one goes by the rules for failures", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("look"), overflows(0, 0), overflows(0, 0)).with(gives("look", 6000))
+			b := newEnv(t, asks("look"), overflows(0, 0), overflows(0, 0)).with(gives("look", 6000))
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || got.StopReason != turnkeeper.StopInferenceError || got.ErrorClass != "context_overflow" {
 				t.Errorf("%+v", got)
@@ -256,7 +256,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 	t.Run("what cannot be smaller is not sent again", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, overflows(0, 0))
+			b := newEnv(t, overflows(0, 0))
 			b.store.message.Body = long
 			got := b.run(t.Context())
 			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 {
@@ -266,7 +266,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 	t.Run("a turn that goes on elsewhere keeps to it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("look"), overflows(0, 0), asks(`look {"n":2}`)).with(gives("look", 6000))
+			b := newEnv(t, asks("look"), overflows(0, 0), asks(`look {"n":2}`)).with(gives("look", 6000))
 			b.bounds.MaxRounds = 6
 			ctx, stop := context.WithCancelCause(t.Context())
 			b.script.Then(inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
@@ -285,7 +285,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 }
 
-// A slowCounter is a tokenizer that tells what it was asked to count.
+// A slowCounter is a tokenizer that records the texts it counts.
 type slowCounter struct {
 	prompt.HeuristicTokens
 	counted *[]string
@@ -298,10 +298,10 @@ func (c slowCounter) CountText(text string) int {
 	return c.HeuristicTokens.CountText(text)
 }
 
-// A long text, such as the system prompt, is tokenized once in a process, whatever turns it stands in.
+// A long text, such as the system prompt, is tokenized once per process.
 func TestATextIsTokenizedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t).with(gives("look", 3000))
+		b := newEnv(t).with(gives("look", 3000))
 		b.script.Then(says("done"))
 		var counted []string
 		runner := b.runnerWith(func(c *agentturn.Config) {
@@ -329,8 +329,8 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 	})
 }
 
-// What gave way can be read again, by the handle that its line names, whether
-// it was stored or shown whole.
+// A dropped result can be read again by the handle in its line, whether it was stored or
+// shown whole.
 func TestWhatGaveWayIsReadAgain(t *testing.T) {
 	handle := regexp.MustCompile(`^\[result of look dropped to fit the context window; to read it again call get_tool_output\("([^"]+)", mode\) ` +
 		`or get_continuation with tool_call_id="([^"]+)" offset=0\]$`)
@@ -339,7 +339,7 @@ func TestWhatGaveWayIsReadAgain(t *testing.T) {
 			t.Run(name+"/"+reader, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					n, look := 0, read("look")
-					b := newBench(t, asks("look"), asks(`look {"n":2}`), asks(`look {"n":3}`)).with(look.does(func(context.Context, tools.Call) (tools.Result, error) {
+					b := newEnv(t, asks("look"), asks(`look {"n":2}`), asks(`look {"n":3}`)).with(look.does(func(context.Context, tools.Call) (tools.Result, error) {
 						n++
 						return tools.Result{Text: strings.Repeat(fmt.Sprintf("%d words ", n), chars/8)}, nil
 					}))

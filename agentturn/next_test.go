@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// What the loop does when no call is left to be run.
+// The next move of the loop when no call is left to run.
 func TestNextMove(t *testing.T) {
 	answered := time.Unix(1000, 0)
 	call := func(round, ordinal int, state turnkeeper.CallState, ended time.Duration) turnkeeper.ToolCall {

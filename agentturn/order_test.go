@@ -18,7 +18,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A timeline is what tools did, and when. Entries of one moment are in the order of their names.
+// A timeline records the beginning and end of tools. Entries of the same time are sorted by
+// name.
 type timeline struct {
 	start time.Time
 	mu    sync.Mutex
@@ -46,7 +47,7 @@ func (l *timeline) lines() (lines []string) {
 	return lines
 }
 
-// timed is a tool that takes its time, and notes when it begins and ends.
+// timed returns a tool that takes some time and records when it begins and ends.
 func timed(name string, effect turnkeeper.Effect, d time.Duration, log *timeline) *tool {
 	return newTool(name, effect).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
 		log.note(name + " begins")
@@ -60,8 +61,8 @@ func timed(name string, effect turnkeeper.Effect, d time.Duration, log *timeline
 	})
 }
 
-// Effects of one answer run one after the other, whether or not they may go on in the
-// background; reads do not wait for them, and are not waited for.
+// Effects of one answer run one after the other, even if they may continue in the
+// background. Reads do not wait for them.
 func TestEffectsRunInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		background *bool
@@ -91,7 +92,7 @@ func TestEffectsRunInOrder(t *testing.T) {
 				log := &timeline{start: time.Now()}
 				first := timed("first", c.firstIs, 20*time.Second, log)
 				first.spec.Background = c.background
-				b := asyncBench(t, asks("first", "look", "second"), asks("wait_for_tool_output {}"), says("Done.")).with(
+				b := asyncEnv(t, asks("first", "look", "second"), asks("wait_for_tool_output {}"), says("Done.")).with(
 					first, timed("look", turnkeeper.EffectNone, time.Second, log), timed("second", turnkeeper.EffectKeyed, time.Second, log))
 				if outcome := b.run(t.Context()); outcome.State != turnkeeper.TurnSucceeded {
 					t.Errorf("%+v", outcome)
@@ -107,11 +108,11 @@ func TestEffectsRunInOrder(t *testing.T) {
 	}
 }
 
-// A call that waits for an effect is not run when the turn's time is over first.
+// A call that waits for an effect is not run if the turn's time ends first.
 func TestTimeIsOverWhileAnEffectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := once("second")
-		b := asyncBench(t, asks("first", "second")).with(lasting("first", turnkeeper.EffectOnce, 59*time.Second).inBackground(), second)
+		b := asyncEnv(t, asks("first", "second")).with(slowTool("first", turnkeeper.EffectOnce, 59*time.Second).inBackground(), second)
 		b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 		outcome := b.run(t.Context())
 		if outcome.StopReason != turnkeeper.StopMaxDuration || second.runs.count() != 0 {
@@ -123,11 +124,11 @@ func TestTimeIsOverWhileAnEffectWaits(t *testing.T) {
 	})
 }
 
-// An effect that is detached holds back the next one of its answer: the turn waits.
+// A detached effect blocks the next effect of its answer: the turn waits.
 func TestADetachedEffectHoldsTheNextBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := once("second")
-		b := newBench(t, asks("remote", "second"), says("Done.")).with(far("remote", turnkeeper.EffectOnce), second)
+		b := newEnv(t, asks("remote", "second"), says("Done.")).with(detachedTool("remote", turnkeeper.EffectOnce), second)
 		b.waits()
 		if second.runs.count() != 0 {
 			t.Fatal("the second effect began before the first had ended")
@@ -139,7 +140,7 @@ func TestADetachedEffectHoldsTheNextBack(t *testing.T) {
 	})
 }
 
-// An answer that has not seen how an effect ended is no reply of a turn that is degraded.
+// An answer that was given before an effect ended is not the reply of a degraded turn.
 func TestAnAnswerThatHasNotSeenAFailure(t *testing.T) {
 	fail := func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 		return inference.Response{}, &inference.Error{Class: inference.ClassAuth}
@@ -158,7 +159,7 @@ func TestAnAnswerThatHasNotSeenAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				steps := append([]inferencetest.Step{asks("sender", "quick"), says("All went well.")}, c.more...)
-				b := asyncBench(t, steps...).with(read("quick"), once("sender").inBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
+				b := asyncEnv(t, steps...).with(read("quick"), once("sender").inBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
 					time.Sleep(10 * time.Second)
 					return tools.Result{Text: "refused", IsError: true}, nil
 				}))

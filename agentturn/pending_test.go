@@ -31,7 +31,7 @@ func TestStartsThatWereNotWritten(t *testing.T) {
 	}
 }
 
-// A call that ends before it was written that it went to the background has one result.
+// A call that ends before its move to the background was written has one result.
 func TestAResultTakesThePlaceOfTheFirst(t *testing.T) {
 	var p pending
 	if !p.empty() {
@@ -44,7 +44,7 @@ func TestAResultTakesThePlaceOfTheFirst(t *testing.T) {
 	}
 }
 
-// A model is written as one that answered, or as one that failed, by what it did last.
+// The newest answer or failure of a model is written.
 func TestModelsOfAnEntry(t *testing.T) {
 	var p pending
 	p.answered("b/m")

@@ -5,15 +5,15 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"turnkeeper/agentturn/prompt"
 
 	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
 )
 
 // The error says why a request cannot be rebuilt.
 func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, says("done")).with(read("look"))
+		b := newEnv(t, says("done")).with(read("look"))
 		b.run(t.Context())
 		whole := map[string]string{}
 		for _, part := range b.store.entries[0].Parts {
@@ -61,7 +61,7 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 
 // The results and the summary of a request without tools are quoted.
 func TestARebuiltRequestWithoutTools(t *testing.T) {
-	b := newBench(t, says("done"))
+	b := newEnv(t, says("done"))
 	b.store.history = []turnkeeper.Past{past(1, "one", "c1", "first", "first")}
 	b.run(t.Context())
 	parts := map[string]string{}

@@ -16,9 +16,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// lose runs a dispatch whose worker dies when the label is reached for the nth
-// time.
-func (b *bench) lose(label string, n int) {
+// lose runs a dispatch whose worker dies when the label is reached for the nth time.
+func (b *testEnv) lose(label string, n int) {
 	b.fault = at(label, n, runtime.Goexit)
 	done := make(chan struct{})
 	go func() {
@@ -69,7 +68,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := newTool("send", test.effect)
-				b := newBench(t, asks("send")).with(test.wrap(send))
+				b := newEnv(t, asks("send")).with(test.wrap(send))
 				b.lose(agentturn.PointEffectDone, 1)
 				if b.states()[0] != turnkeeper.CallStarted {
 					t.Fatalf("states %v", b.states())
@@ -94,13 +93,13 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 				if requests := b.requests(); results(requests[1])[0] != call.Shown {
 					t.Errorf("the model was told %q", results(requests[1]))
 				}
-				time.Sleep(2 * time.Hour) // the bubble waits for what was left behind
+				time.Sleep(2 * time.Hour) // lets the abandoned tool return
 			})
 		})
 	}
 	t.Run("a cap wins", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("send")).with(once("send"))
+			b := newEnv(t, asks("send")).with(once("send"))
 			b.bounds.MaxRounds = 1
 			b.lose(agentturn.PointEffectDone, 1)
 			got := b.run(t.Context())
@@ -111,7 +110,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 	})
 	t.Run("an error too", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("send")).with(once("send"))
+			b := newEnv(t, asks("send")).with(once("send"))
 			b.lose(agentturn.PointChecked, 1)
 			b.script.Then(fails("auth"))
 			got := b.run(t.Context())
@@ -122,7 +121,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 	})
 	t.Run("the verdict is written before anything is built on it", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("send", "look")).with(once("send"), read("look"))
+			b := newEnv(t, asks("send", "look")).with(once("send"), read("look"))
 			b.lose(agentturn.PointEffectDone, 1)
 			b.script.Add(says("done"))
 			b.run(t.Context())
@@ -134,7 +133,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 	})
 	t.Run("with no time left", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks("send", "look")).with(once("send"), read("look"))
+			b := newEnv(t, asks("send", "look")).with(once("send"), read("look"))
 			b.lose(agentturn.PointEffectDone, 1)
 			b.wall = -1
 			got := b.run(t.Context())
@@ -148,11 +147,10 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 	})
 }
 
-// A late result of the lost worker comes between the read of the record and the
-// verdict.
+// A late result of the lost worker arrives between loading the record and the verdict.
 func TestLateResultBeforeTheVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("send")).with(once("send"))
+		b := newEnv(t, asks("send")).with(once("send"))
 		b.lose(agentturn.PointEffectDone, 1)
 		record, journal := b.store.dispatch()
 		call := b.store.calls()[0]
@@ -175,7 +173,7 @@ func TestLateResultBeforeTheVerdict(t *testing.T) {
 
 func TestLostInAStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, stream(300e6, "gone ", "with ", "the ", "worker"))
+		b := newEnv(t, stream(300e6, "gone ", "with ", "the ", "worker"))
 		b.lose(agentturn.PointStreamAfter, 2)
 		if b.store.openRound != 1 {
 			t.Fatalf("open round %d", b.store.openRound)
@@ -188,10 +186,10 @@ func TestLostInAStream(t *testing.T) {
 	})
 }
 
-// The tools of the process have changed since the calls were planned.
+// The tools of the process changed after the calls were planned.
 func TestToolTakenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("look", "send")).with(read("look"), once("send"))
+		b := newEnv(t, asks("look", "send")).with(read("look"), once("send"))
 		b.lose(agentturn.PointPlanAfter, 1)
 		b.tools = b.tools[:1]
 		b.script.Add(inferencetest.Answer(asking("", `look {"n":7}`)), says("done"))

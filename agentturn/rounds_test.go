@@ -15,7 +15,7 @@ import (
 
 func TestToolCallThenText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("look"), says("It is done.")).with(read("look"))
+		b := newEnv(t, asks("look"), says("It is done.")).with(read("look"))
 		got := b.run(t.Context())
 
 		want := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "It is done."}
@@ -53,7 +53,7 @@ func TestModelThatCallsToolsForEver(t *testing.T) {
 	for _, max := range []int{1, 2, 3, 5, 20} {
 		t.Run(fmt.Sprint("max_rounds ", max), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t).with(read("look"))
+				b := newEnv(t).with(read("look"))
 				b.bounds.MaxRounds, b.bounds.MaxToolCalls = max, 100
 				for i := range 25 {
 					b.script.Add(asks(fmt.Sprintf(`look {"n":%d}`, i)))
@@ -128,7 +128,7 @@ func TestLastRound(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				look := read("look")
-				b := newBench(t, asks("look")).with(look)
+				b := newEnv(t, asks("look")).with(look)
 				b.script.Then(inferStep(test.last()))
 				b.bounds.MaxRounds = 2
 				if diff := cmp.Diff(test.want, b.run(t.Context())); diff != "" {
@@ -149,7 +149,7 @@ func TestLastRound(t *testing.T) {
 func TestContinuationDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")
-		b := newBench(t, asks("look"), says("never asked")).with(look)
+		b := newEnv(t, asks("look"), says("never asked")).with(look)
 		b.bounds.Continuation = false
 		got := b.run(t.Context())
 		want := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
@@ -168,7 +168,7 @@ func TestPagingRounds(t *testing.T) {
 	page.spec.Paging = true
 	mixed := []string{"page", "page", "look"}
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t).with(page, read("look"))
+		b := newEnv(t).with(page, read("look"))
 		b.script.Add(repeat(4, asks("page"))...)
 		b.script.Add(asks(mixed...), says("read it all"))
 		got := b.run(t.Context())
@@ -185,7 +185,7 @@ func TestPagingRounds(t *testing.T) {
 	})
 	t.Run("end at the ceiling", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t).with(page)
+			b := newEnv(t).with(page)
 			b.script.Then(asks("page"))
 			got := b.run(t.Context())
 			if got.StopReason != turnkeeper.StopMaxRounds || len(b.requests()) != 20 {
@@ -198,7 +198,7 @@ func TestPagingRounds(t *testing.T) {
 	})
 	t.Run("end at their own bound", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, asks(slices.Repeat([]string{"page"}, 65)...), says("read enough")).with(page)
+			b := newEnv(t, asks(slices.Repeat([]string{"page"}, 65)...), says("read enough")).with(page)
 			got := b.run(t.Context())
 			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "read enough" || len(b.requests()) != 2 || page.runs.count() < 64 {
 				t.Errorf("%+v after %d requests", got, len(b.requests()))
@@ -213,7 +213,7 @@ func TestPagingRounds(t *testing.T) {
 func TestThirtyCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		look := read("look")
-		b := newBench(t, asks(slices.Repeat([]string{"look"}, 30)...), says("Twelve I have seen."), says("never asked")).with(look)
+		b := newEnv(t, asks(slices.Repeat([]string{"look"}, 30)...), says("Twelve I have seen."), says("never asked")).with(look)
 		got := b.run(t.Context())
 		if got.State != turnkeeper.TurnDegraded || got.StopReason != turnkeeper.StopMaxToolCalls ||
 			got.Reply != "Twelve I have seen." {
@@ -235,7 +235,7 @@ func TestThirtyCalls(t *testing.T) {
 	t.Run("over two rounds, with text", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			look := read("look")
-			b := newBench(t, asks(slices.Repeat([]string{"look"}, 11)...)).with(look)
+			b := newEnv(t, asks(slices.Repeat([]string{"look"}, 11)...)).with(look)
 			b.script.Add(inferStep(asking("Two more.", `look {"n":21}`, `look {"n":22}`)), says("Twelve I have seen."))
 			got := b.run(t.Context())
 			if got.StopReason != turnkeeper.StopMaxToolCalls || got.Reply != "Twelve I have seen." || look.runs.count() != 12 {

@@ -5,14 +5,14 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/internal/fault"
 	"turnkeeper/tools"

@@ -19,7 +19,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// sampling asks a model in the middle of its call, and gives back what it was told.
+// sampling returns a tool that asks a model and returns the answer.
 func sampling(s tools.Sampling, and ...func(tools.Sampled, error)) *tool {
 	return once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
 		answer, err := call.Sample(ctx, s)
@@ -41,8 +41,8 @@ func question(text string) tools.Sampling {
 	return tools.Sampling{System: "You rhyme.", Messages: []tools.SamplingMessage{{Text: text}}}
 }
 
-// notices are the texts of the turn's notices.
-func (b *bench) notices() (texts []string) {
+// notices returns the texts of the turn's notices.
+func (b *testEnv) notices() (texts []string) {
 	for _, e := range b.store.events {
 		if e.Type == turnkeeper.EventNotice {
 			var data transcript.NoticeData
@@ -54,7 +54,7 @@ func (b *bench) notices() (texts []string) {
 }
 
 func TestAToolAsksAModel(t *testing.T) {
-	b := newBench(t, asks("asker"), says("a rhyme"), says("Done."))
+	b := newEnv(t, asks("asker"), says("a rhyme"), says("Done."))
 	money := &budget{left: 100}
 	b.budget = money
 	var answer tools.Sampled
@@ -91,9 +91,9 @@ func TestAToolAsksAModel(t *testing.T) {
 	}
 }
 
-// The budget is asked before each model call, and what it says is the turn's end.
+// Each model call is reserved in the budget, and a blocked one does not end the turn.
 func TestNoBudgetForAToolsQuestion(t *testing.T) {
-	b := newBench(t, asks("asker"), says("never asked"))
+	b := newEnv(t, asks("asker"), says("never asked"))
 	b.budget = &budget{left: 1}
 	b.with(sampling(question("moon")))
 	outcome := b.run(t.Context())
@@ -116,8 +116,8 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 	cases := map[string]struct {
 		sampling tools.Sampling
 		window   int
-		answer   int    // tokens that the model may answer with; 0: it is not asked
-		told     string // otherwise
+		answer   int    // maximum tokens of the answer; 0: the model is not asked
+		told     string // error if the model is not asked
 	}{
 		"no bound":             {sampling: question("moon"), answer: 4096},
 		"of the answer":        {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 7}, answer: 7},
@@ -128,7 +128,7 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, asks("asker"), says("yes"), says("Done."))
+			b := newEnv(t, asks("asker"), says("yes"), says("Done."))
 			if c.window > 0 {
 				b.windows["main/model"] = c.window
 			}
@@ -148,9 +148,10 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 	}
 }
 
-// The chain's next model answers where the first cannot, each attempt accounted.
+// If the first model fails, the next one of the chain answers, and each attempt is
+// accounted.
 func TestAToolAsksTheChain(t *testing.T) {
-	b := newBench(t, asks("asker"), fails(inference.ClassAuth), says("Done."))
+	b := newEnv(t, asks("asker"), fails(inference.ClassAuth), says("Done."))
 	b.def.FallbackModels = []string{"other/one"}
 	b.models["other/one"] = inferencetest.NewScript(says("from the other"))
 	money := &budget{left: 100}
@@ -179,7 +180,7 @@ func TestAToolsQuestionThatFails(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("asker"))
+				b := newEnv(t, asks("asker"))
 				n := 0
 				b.script.Then(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 					if req.Messages[0].Text == "You rhyme." {
@@ -200,14 +201,13 @@ func TestAToolsQuestionThatFails(t *testing.T) {
 	}
 }
 
-// A turn that is cancelled ends the model call of its tool, and after a call
-// nothing is asked.
+// Cancelling a turn ends the model call of its tool, and after its call a tool cannot ask.
 func TestAToolsQuestionEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var after func(context.Context, tools.Sampling) (tools.Sampled, error)
 		var within context.Context
 		var told error
-		b := newBench(t, asks("asker"), inferencetest.Block())
+		b := newEnv(t, asks("asker"), inferencetest.Block())
 		b.with(once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
 			after, within = call.Sample, ctx
 			_, told = call.Sample(ctx, question("moon"))
@@ -231,10 +231,10 @@ func TestAToolsQuestionEndsWithItsCall(t *testing.T) {
 	})
 }
 
-// There is time left to tell that there was none.
+// There is time left to report that there was none.
 func TestAToolsQuestionHasTheCallsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, asks("asker"), inferencetest.Block(), says("Done."))
+		b := newEnv(t, asks("asker"), inferencetest.Block(), says("Done."))
 		b.bounds.ToolTimeout, b.bounds.Async = 10*time.Second, false
 		b.with(sampling(question("moon")))
 		b.run(t.Context())
@@ -244,10 +244,10 @@ func TestAToolsQuestionHasTheCallsTime(t *testing.T) {
 	})
 }
 
-// A call in the background asks as well, beside the turn's own model calls.
+// A background call can ask models, in parallel with the turn's own model calls.
 func TestACallInTheBackgroundAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t)
+		b := asyncEnv(t)
 		b.script.Then(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 			switch {
 			case req.Messages[0].Text == "You rhyme.":
@@ -276,9 +276,9 @@ func TestACallInTheBackgroundAsks(t *testing.T) {
 	})
 }
 
-// What a tool tells of its progress does not take the place of what it asked.
+// A tool's progress notes do not replace the note about its question.
 func TestEveryQuestionIsTold(t *testing.T) {
-	b := newBench(t, asks("asker"), says("one"), says("two"), says("Done."))
+	b := newEnv(t, asks("asker"), says("one"), says("two"), says("Done."))
 	b.with(once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
 		var all error
 		for range 2 {

@@ -11,21 +11,21 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"turnkeeper/agentturn/prompt"
 
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tools/builtin"
 )
 
-// team is a turn of an agent that may give work to a scout and a critic.
-func team(t *testing.T, steps ...inferencetest.Step) *bench {
-	b := newBench(t, steps...)
+// spawnEnv returns an env with an agent that may spawn a scout and a critic.
+func spawnEnv(t *testing.T, steps ...inferencetest.Step) *testEnv {
+	b := newEnv(t, steps...)
 	b.tools = append(b.tools, builtin.NewReaders()...)
 	b.def.SubAgents = []string{"scout", "critic"}
 	return b
@@ -43,7 +43,7 @@ func keyOf(ordinal int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: 1,
 
 func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "find it")), says("It is here."))
+		b := spawnEnv(t, asks(charges("scout", "find it")), says("It is here."))
 		began := time.Now()
 		b.waits()
 		if stood := time.Since(began); stood < time.Second || stood > 2*time.Second {
@@ -54,7 +54,7 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
 		}
 		place := b.store.turn.Trace("")
-		want.TraceParent = place.Below(place.SpanOf(turnkeeper.CallSpan(7, keyOf(1))), false) // nobody keeps traces here
+		want.TraceParent = place.Below(place.SpanOf(turnkeeper.CallSpan(7, keyOf(1))), false) // traces are not sampled here
 		if diff := cmp.Diff([]turnkeeper.Spawn{want}, b.store.spawned); diff != "" {
 			t.Error(diff)
 		}
@@ -73,10 +73,10 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 	})
 }
 
-// A reply that comes in a moment is taken in place.
+// A reply that comes within a second is awaited without suspending the turn.
 func TestAQuickReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "find it")), says("It is here."))
+		b := spawnEnv(t, asks(charges("scout", "find it")), says("It is here."))
 		time.AfterFunc(700*time.Millisecond, func() { b.store.reply(farKey, good("scout", "at once")) })
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
 			t.Errorf("the turn ended %s", o.State)
@@ -87,10 +87,10 @@ func TestAQuickReply(t *testing.T) {
 	})
 }
 
-// Several work side by side; the model is asked when all have replied.
+// Several sub-agents run in parallel, and the model is asked when all have replied.
 func TestThreeSubAgentsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "a"), charges("scout", "b"), "local", charges("critic", "c")), says("Done.")).with(read("local"))
+		b := spawnEnv(t, asks(charges("scout", "a"), charges("scout", "b"), "local", charges("critic", "c")), says("Done.")).with(read("local"))
 		b.waits()
 		if len(b.store.spawned) != 3 {
 			t.Fatalf("spawned %+v", b.store.spawned)
@@ -118,7 +118,7 @@ func TestThreeSubAgentsAtOnce(t *testing.T) {
 
 func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(`spawn_agent {"agent":"scout","task":"find it","async":true}`, "local"), asks("wait_for_tool_output {}"),
+		b := spawnEnv(t, asks(`spawn_agent {"agent":"scout","task":"find it","async":true}`, "local"), asks("wait_for_tool_output {}"),
 			asksFor("get_tool_output", "g", `{"id":"1","mode":"raw"}`), says("Done.")).with(read("local"))
 		b.bounds.MaxRounds = 5
 		b.waits()
@@ -158,7 +158,7 @@ func TestWhatBecomesOfASubAgent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := team(t, asks(charges("scout", "find it")), says("Done."))
+				b := spawnEnv(t, asks(charges("scout", "find it")), says("Done."))
 				b.waits()
 				b.store.reply(farKey, c.end)
 				if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
@@ -175,7 +175,7 @@ func TestWhatBecomesOfASubAgent(t *testing.T) {
 	}
 }
 
-// A long reply is cut, or given as a handle, as every result is.
+// A long reply is shortened, or given as a handle, like any result.
 func TestALongReply(t *testing.T) {
 	for name, c := range map[string]struct {
 		chars int
@@ -186,7 +186,7 @@ func TestALongReply(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := team(t, asks(charges("scout", "find it")), says("Done."))
+				b := spawnEnv(t, asks(charges("scout", "find it")), says("Done."))
 				b.waits()
 				b.store.reply(farKey, good("scout", strings.Repeat("x", c.chars)))
 				b.run(t.Context())
@@ -206,7 +206,7 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 		lineage turnkeeper.Lineage
 		calls   []string
 		fanOut  int
-		want    []string // the reason of each; empty: it is spawned
+		want    []string // reason for each call; empty: spawned
 	}{
 		"the first":         {calls: []string{charges("scout", "x")}, want: []string{""}},
 		"a grandchild":      {lineage: below("boss", "tester"), calls: []string{charges("scout", "x")}, want: []string{""}},
@@ -219,7 +219,7 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := team(t, asks(c.calls...), says("Done."))
+				b := spawnEnv(t, asks(c.calls...), says("Done."))
 				b.store.lineage = c.lineage
 				if c.fanOut > 0 {
 					b.bounds.MaxSubAgents = c.fanOut
@@ -251,23 +251,23 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The tool is declared where it is of use, with the agents that may be spawned.
+// The tool is declared if the agent may spawn others, with the agents that it may spawn.
 func TestWhoIsOffered(t *testing.T) {
 	for name, c := range map[string]struct {
 		lineage turnkeeper.Lineage
-		change  func(*bench)
+		change  func(*testEnv)
 		want    []string
 	}{
 		"all":               {want: []string{"scout", "critic"}},
 		"not an ancestor":   {lineage: turnkeeper.Lineage{Root: 1, Parent: 1, Agents: []string{"critic", "tester"}, Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3}}, want: []string{"scout"}},
 		"at the bottom":     {lineage: turnkeeper.Lineage{Root: 1, Parent: 1, Agents: []string{"boss", "tester"}, Limits: turnkeeper.TreeLimits{MaxDepth: 1, MaxAgents: 3}}},
-		"none may be":       {change: func(b *bench) { b.bounds.MaxSubAgents = 0 }},
-		"no tree may be":    {change: func(b *bench) { b.bounds.MaxTreeSubAgents = 0 }},
-		"no agents to list": {change: func(b *bench) { b.def.SubAgents = nil }},
+		"none may be":       {change: func(b *testEnv) { b.bounds.MaxSubAgents = 0 }},
+		"no tree may be":    {change: func(b *testEnv) { b.bounds.MaxTreeSubAgents = 0 }},
+		"no agents to list": {change: func(b *testEnv) { b.def.SubAgents = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := team(t, says("Done."))
+				b := spawnEnv(t, says("Done."))
 				b.store.lineage = c.lineage
 				if c.change != nil {
 					c.change(b)
@@ -291,10 +291,10 @@ func TestWhoIsOffered(t *testing.T) {
 	}
 }
 
-// A turn that ends while a sub-agent works takes it along.
+// A turn that ends while a sub-agent runs cancels it.
 func TestATurnThatEndsWithoutTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "find it")))
+		b := spawnEnv(t, asks(charges("scout", "find it")))
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(500*time.Millisecond, func() { stop(agentturn.ErrCancelled) })
 		if o := b.run(ctx); o.State != turnkeeper.TurnCancelled {
@@ -306,10 +306,10 @@ func TestATurnThatEndsWithoutTheReply(t *testing.T) {
 	})
 }
 
-// The bound on tool calls ends the turn when those that run have replied.
+// The limit of tool calls ends the turn after the running sub-agents have replied.
 func TestRepliesAreAwaitedBeforeTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "a"), charges("critic", "b")), says("The scout found it."))
+		b := spawnEnv(t, asks(charges("scout", "a"), charges("critic", "b")), says("The scout found it."))
 		b.bounds.MaxToolCalls = 1
 		b.waits()
 		b.store.reply(farKey, good("scout", "found"))
@@ -321,7 +321,7 @@ func TestRepliesAreAwaitedBeforeTheCap(t *testing.T) {
 
 func TestEventsOfASubAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := team(t, asks(charges("scout", "find it")), says("Done."))
+		b := spawnEnv(t, asks(charges("scout", "find it")), says("Done."))
 		b.store.lineage = turnkeeper.Lineage{
 			Root: 1, Parent: 2, Call: turnkeeper.CallKey{Round: 3, Ordinal: 4}, Agents: []string{"boss", "tester"},
 			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3},
@@ -356,7 +356,7 @@ func TestEventsOfASubAgent(t *testing.T) {
 	})
 }
 
-// treeBudget keeps who asked it.
+// A treeBudget records the spenders.
 type treeBudget struct{ asked []agentturn.Spender }
 
 func (b *treeBudget) Reserve(_ context.Context, who agentturn.Spender, _ turnkeeper.Usage) (agentturn.Reservation, error) {
@@ -385,7 +385,7 @@ func TestTheBudgetOfATree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := team(t, asks("local"), says("Done.")).with(read("local"))
+				b := spawnEnv(t, asks("local"), says("Done.")).with(read("local"))
 				b.store.lineage = c.lineage
 				b.def.Budget.TreeTokens = 500
 				budget := &treeBudget{}
@@ -401,19 +401,19 @@ func TestTheBudgetOfATree(t *testing.T) {
 	}
 }
 
-// A manager is a turn with sub-agents of both sorts, whose model answers by what it is
-// shown, and whose sub-agents reply when the turn is between two dispatches.
-type manager struct{ *bench }
+// A spawnScenario is a turn with sub-agents of both kinds, whose model answers by what the request
+// shows. The sub-agents reply between two dispatches.
+type spawnScenario struct{ *testEnv }
 
-func newManager(t *testing.T) *manager {
-	m := &manager{team(t)}
+func newSpawnScenario(t *testing.T) *spawnScenario {
+	m := &spawnScenario{spawnEnv(t)}
 	m.bounds.MaxRounds = 6
 	m.with(once("send"))
 	m.models["main/model"] = m
 	return m
 }
 
-func (m *manager) Generate(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
+func (m *spawnScenario) Generate(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		m.t.Error(err)
 	}
@@ -427,8 +427,8 @@ func (m *manager) Generate(_ context.Context, r inference.Request, _ func(infere
 	}
 }
 
-// answer has one of the sub-agents reply that have not.
-func (m *manager) answer() bool {
+// answer delivers the reply of one of the sub-agents that have not replied.
+func (m *spawnScenario) answer() bool {
 	for _, call := range m.store.calls() {
 		m.store.mu.Lock()
 		_, there := m.store.arrived[call.Key]
@@ -441,7 +441,7 @@ func (m *manager) answer() bool {
 	return false
 }
 
-func (m *manager) sound(where string) {
+func (m *spawnScenario) checkInvariants(where string) {
 	m.t.Helper()
 	for _, violation := range m.store.violations {
 		m.t.Errorf("%s: journal: %s", where, violation)
@@ -464,8 +464,8 @@ func (m *manager) sound(where string) {
 	}
 }
 
-// A worker is killed, or shut down, at every point of a turn that has sub-agents, and
-// others go on with it: each sub-agent is spawned once, and each reply counts once.
+// Workers are killed or stopped at every point of a turn with sub-agents, and others
+// continue it: each sub-agent is spawned once, and each reply counts once.
 func TestKilledAnywhereWithSubAgents(t *testing.T) {
 	for name, harm := range map[string]func(cancel context.CancelCauseFunc){
 		"killed":    func(context.CancelCauseFunc) { runtime.Goexit() },
@@ -475,7 +475,7 @@ func TestKilledAnywhereWithSubAgents(t *testing.T) {
 			points := 0
 			for hit := true; hit; points++ {
 				synctest.Test(t, func(t *testing.T) {
-					m := newManager(t)
+					m := newSpawnScenario(t)
 					hit = false
 					passed := 0
 					m.fault = hook(func(string) {})
@@ -501,7 +501,7 @@ func TestKilledAnywhereWithSubAgents(t *testing.T) {
 						cancel(nil)
 						m.answer()
 					}
-					m.sound(fmt.Sprint(name, " at point ", points+1))
+					m.checkInvariants(fmt.Sprint(name, " at point ", points+1))
 				})
 			}
 			if points < 40 {

@@ -11,19 +11,18 @@ import (
 	"turnkeeper"
 )
 
-// What the end of a turn takes back of a start that could not be written are the
-// events of that start alone.
+// The end of a turn removes the events of a start that could not be written, and no others.
 func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := asyncBench(t, asks("fetcher", "send"))
-		b.with(lasting("fetcher", turnkeeper.EffectNone, 8*time.Second), once("send"))
+		b := asyncEnv(t, asks("fetcher", "send"))
+		b.with(slowTool("fetcher", turnkeeper.EffectNone, 8*time.Second), once("send"))
 		b.wall = 30 * time.Second
 		away := false
 		b.before = func(e turnkeeper.Entry) error {
 			for _, s := range e.Starts {
 				away = away || s.Key == turnkeeper.CallKey{Round: 1, Ordinal: 2}
 			}
-			if away && e.Outcome == nil { // the database is away until the turn's time is over
+			if away && e.Outcome == nil { // the database is unavailable until the turn's end
 				time.Sleep(26 * time.Second)
 				return context.DeadlineExceeded
 			}

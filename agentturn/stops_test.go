@@ -18,7 +18,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// hangs is what a tool does that runs until its context ends.
+// hangs is the function of a tool that runs until its context ends.
 func hangs(ctx context.Context, _ tools.Call) (tools.Result, error) {
 	<-ctx.Done()
 	return tools.Result{}, context.Cause(ctx)
@@ -44,7 +44,7 @@ func TestWallTime(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
-				b := newBench(t, test.steps...).with(read("look"), once("hang").does(hangs), read("slow").does(hangs), send)
+				b := newEnv(t, test.steps...).with(read("look"), once("hang").does(hangs), read("slow").does(hangs), send)
 				b.script.Then(inferencetest.Block())
 				b.wall = 50 * time.Second
 				started := time.Now()
@@ -63,7 +63,7 @@ func TestWallTime(t *testing.T) {
 	}
 	t.Run("counts from the grant", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, inferencetest.Block())
+			b := newEnv(t, inferencetest.Block())
 			record, journal := b.store.dispatch()
 			record.Elapsed = 80 * time.Second
 			started := time.Now()
@@ -77,7 +77,7 @@ func TestWallTime(t *testing.T) {
 	})
 }
 
-// What a content filter cut is passed on, and is no plain success.
+// An answer that a content filter cut is passed on, but is not a success.
 func TestAnAnswerThatAFilterCut(t *testing.T) {
 	cut := inference.Response{Text: "The first step is", FinishReason: "content_filter"}
 	calls := asking("Let me see.", "look")
@@ -94,7 +94,7 @@ func TestAnAnswerThatAFilterCut(t *testing.T) {
 		"in the only round, in calls": {[]inferencetest.Step{inferStep(calls)}, true, "This message could not be answered: the agent came to no result; the operator was told."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, test.steps...).with(read("look"))
+			b := newEnv(t, test.steps...).with(read("look"))
 			b.bounds.Continuation = !test.single
 			want := turnkeeper.Outcome{
 				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: test.reply,
@@ -110,11 +110,12 @@ func TestAnAnswerThatAFilterCut(t *testing.T) {
 	}
 }
 
-// Before any tool has run there is nothing to tell: the message is tried again, three times in all.
+// Before any tool has run there is nothing to report: the message is retried, three times in
+// total.
 func TestWallTimeBeforeAnyTool(t *testing.T) {
 	for faults, retry := range []bool{true, true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t).with(once("send"))
+			b := newEnv(t).with(once("send"))
 			b.script.Then(inferencetest.Block())
 			b.store.message.Faults = faults
 			got := b.run(t.Context())
@@ -126,13 +127,13 @@ func TestWallTimeBeforeAnyTool(t *testing.T) {
 	}
 }
 
-// A model that fails after an effect is asked again for as long as there is time.
+// A model that fails after an effect is asked again while time is left.
 func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
 	for name, class := range map[string]inference.Class{"overloaded": inference.ClassOverloaded, "a wrong key": inference.ClassAuth} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := once("send")
-				b := newBench(t, asks("send")).with(send)
+				b := newEnv(t, asks("send")).with(send)
 				began := time.Now()
 				b.script.Then(inferencetest.Func(func(_ context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 					if time.Since(began) < 70*time.Second {
@@ -146,7 +147,7 @@ func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
 				}
 			})
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("send")).with(once("send"))
+				b := newEnv(t, asks("send")).with(once("send"))
 				b.script.Then(fails(class))
 				b.wall = 90 * time.Second
 				began := time.Now()
@@ -163,7 +164,7 @@ func TestCancelledTurn(t *testing.T) {
 	for _, trigger := range []turnkeeper.Trigger{turnkeeper.TriggerMessage, turnkeeper.TriggerSchedule} {
 		t.Run(string(trigger), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, inferStep(asking("On it.", "hang"))).with(once("hang").does(hangs))
+				b := newEnv(t, inferStep(asking("On it.", "hang"))).with(once("hang").does(hangs))
 				b.store.turn.Trigger = trigger
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
@@ -183,7 +184,7 @@ func TestCancelledTurn(t *testing.T) {
 	}
 }
 
-// Its agent's word for nothing is no reply of a scheduled turn; to a sender it is.
+// The quiet reply of a scheduled turn is not sent; as the answer to a sender it is.
 func TestQuietReply(t *testing.T) {
 	for trigger, want := range map[turnkeeper.Trigger]turnkeeper.Outcome{
 		turnkeeper.TriggerMessage:  {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "**Nothing new**"},
@@ -191,7 +192,7 @@ func TestQuietReply(t *testing.T) {
 	} {
 		t.Run(string(trigger), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, inferStep(asking("Looking.", "look")), says("**Nothing new**")).with(read("look"))
+				b := newEnv(t, inferStep(asking("Looking.", "look")), says("**Nothing new**")).with(read("look"))
 				b.store.turn.Trigger, b.def.QuietReply = trigger, "Nothing new."
 				if diff := cmp.Diff(want, b.run(t.Context())); diff != "" {
 					t.Error(diff)
@@ -237,7 +238,7 @@ func TestShutdown(t *testing.T) {
 					return tools.Result{Text: "ran"}, nil
 				}
 				hang := once("hang").does(hangs)
-				b := newBench(t, test.steps...).with(read("look"), read("slow").does(onFirst), once("send"), hang,
+				b := newEnv(t, test.steps...).with(read("look"), read("slow").does(onFirst), once("send"), hang,
 					newTool("keyed", turnkeeper.EffectKeyed).does(onFirst), canTell)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrShutdown) })
@@ -268,10 +269,10 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A line about an end without an error has no field for one.
+// The log line of an end without an error has no error field.
 func TestLogOfATurnThatEndedWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, says("hello"))
+		b := newEnv(t, says("hello"))
 		b.run(t.Context())
 		ended := b.log.FilterMessage("turn ended").All()
 		if len(ended) != 1 {
@@ -283,13 +284,13 @@ func TestLogOfATurnThatEndedWell(t *testing.T) {
 	})
 }
 
-// A hand-back that could not be written is no hand-back.
+// A hand-back that cannot be written is an error.
 func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, inferencetest.Block())
+		b := newEnv(t, inferencetest.Block())
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(5*time.Second, func() {
-			b.store.dispatch() // somebody else has the turn
+			b.store.dispatch() // another worker has the turn
 			cancel(agentturn.ErrShutdown)
 		})
 		if _, err := b.dispatch(ctx); err == nil {
@@ -301,11 +302,11 @@ func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {
 	})
 }
 
-// An answer that is there is worth more than the end of the context.
+// An answer that has arrived counts, even if the context ends.
 func TestFinishedTurnIsNotHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b := newBench(t, inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
+		b := newEnv(t, inferencetest.Func(func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 			cancel(agentturn.ErrShutdown)
 			return inference.Response{Text: "just in time"}, nil
 		}))
@@ -318,22 +319,22 @@ func TestFinishedTurnIsNotHandedBack(t *testing.T) {
 func TestLostLease(t *testing.T) {
 	tests := []struct {
 		name string
-		late int // results kept after the lease was lost
-		f    func(b *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error)
+		late int // results stored after the lease was lost
+		f    func(b *testEnv, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error)
 	}{
-		{"noticed by the next write", 1, func(b *bench, _ context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+		{"noticed by the next write", 1, func(b *testEnv, _ context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
 			return func(context.Context, tools.Call) (tools.Result, error) {
-				b.store.dispatch() // the worker was paused, and somebody else has the turn
+				b.store.dispatch() // the worker was paused, and another one has the turn
 				return tools.Result{Text: "sent"}, nil
 			}
 		}},
-		{"while a tool runs that ends with it", 0, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+		{"while a tool runs that ends with it", 0, func(_ *testEnv, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
 			return func(ctx context.Context, call tools.Call) (tools.Result, error) {
 				cancel(turnkeeper.ErrFenced)
 				return hangs(ctx, call)
 			}
 		}},
-		{"while a tool runs that finishes all the same", 1, func(_ *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
+		{"while a tool runs that finishes all the same", 1, func(_ *testEnv, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
 			return func(context.Context, tools.Call) (tools.Result, error) {
 				cancel(turnkeeper.ErrFenced)
 				return tools.Result{Text: "sent"}, nil
@@ -343,7 +344,7 @@ func TestLostLease(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("look", "send", "look"), says("never asked"))
+				b := newEnv(t, asks("look", "send", "look"), says("never asked"))
 				ctx, cancel := context.WithCancelCause(t.Context())
 				b.with(read("look"), once("send").does(test.f(b, cancel)))
 				_, err := b.dispatch(ctx)
@@ -365,8 +366,8 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// What comes with a late result, or is binary, is stored all the same: nothing tells
-// of an output that is not there.
+// Attachments and binary content of a late result are stored, and its text names only stored
+// outputs.
 func TestAttachmentsOfALateResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		result tools.Result
@@ -377,7 +378,7 @@ func TestAttachmentsOfALateResult(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("send"), says("never asked"))
+				b := newEnv(t, asks("send"), says("never asked"))
 				ctx, cancel := context.WithCancelCause(t.Context())
 				b.with(once("send").does(func(context.Context, tools.Call) (tools.Result, error) {
 					cancel(turnkeeper.ErrFenced)
@@ -398,11 +399,11 @@ func TestAttachmentsOfALateResult(t *testing.T) {
 	}
 }
 
-// What a tool did is not lost when the journal has to be read again.
+// The result of a tool is not lost if the journal must be loaded again.
 func TestJournalMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		send := once("send")
-		b := newBench(t, asks("send"), says("done")).with(send)
+		b := newEnv(t, asks("send"), says("done")).with(send)
 		refused := false
 		b.before = func(e turnkeeper.Entry) error {
 			if len(e.Results) > 0 && !refused {
@@ -428,7 +429,7 @@ func TestJournalMoved(t *testing.T) {
 func TestJournalThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("disk full")
-		b := newBench(t, asks("send"), says("done")).with(once("send"))
+		b := newEnv(t, asks("send"), says("done")).with(once("send"))
 		b.before = func(turnkeeper.Entry) error { return broken }
 		_, err := b.dispatch(t.Context())
 		if !errors.Is(err, broken) {
@@ -440,11 +441,11 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// The plan could not be written in time: the turn still ends, and nothing runs.
+// The plan could not be written in time: the turn still ends, and no call runs.
 func TestJournalAwayUntilTheWall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		send := once("send")
-		b := newBench(t, asks("look", "send")).with(read("look"), send)
+		b := newEnv(t, asks("look", "send")).with(read("look"), send)
 		b.before = func(e turnkeeper.Entry) error {
 			if len(e.Starts) > 0 {
 				time.Sleep(2 * time.Minute)
@@ -467,7 +468,7 @@ func TestJournalAwayUntilTheWall(t *testing.T) {
 	})
 }
 
-// The time is over between a start and its effect.
+// The turn's time ends between a start and its effect.
 func TestNotBegun(t *testing.T) {
 	for effect, want := range map[turnkeeper.Effect]turnkeeper.CallState{
 		turnkeeper.EffectOnce: turnkeeper.CallFailed, turnkeeper.EffectKeyed: turnkeeper.CallCancelled,
@@ -475,7 +476,7 @@ func TestNotBegun(t *testing.T) {
 		t.Run(string(effect), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := newTool("send", effect)
-				b := newBench(t, asks("send")).with(send)
+				b := newEnv(t, asks("send")).with(send)
 				b.fault = at(agentturn.PointChecked, 1, func() { time.Sleep(2 * time.Minute) })
 				got := b.run(t.Context())
 				call := b.store.calls()[0]

@@ -15,7 +15,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// The store of these tests gives out what the journal has taken.
+// Outputs of the store: those that the journal has taken.
 func (s *store) output(id turnkeeper.OutputID) (turnkeeper.Output, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,13 +55,13 @@ func (s *store) NoteRetrieved(_ context.Context, _ turnkeeper.TurnID, id turnkee
 	return nil
 }
 
-// pagedBench has a tool that gives the text, and counts its runs.
-func pagedBench(t *testing.T, text string, runs *int, steps ...inferencetest.Step) *bench {
+// pagingEnv returns an env with a tool that returns the text, and counts its runs.
+func pagingEnv(t *testing.T, text string, runs *int, steps ...inferencetest.Step) *testEnv {
 	big := tools.Func(tools.Spec{Name: "big", Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) {
 		*runs++
 		return text, nil
 	})
-	b := newBench(t, steps...).with(big)
+	b := newEnv(t, steps...).with(big)
 	b.tools = append(b.tools, builtin.NewReaders()...)
 	b.bounds.RoundCeiling = 20
 	return b
@@ -71,7 +71,7 @@ func asksFor(name, id, arguments string) inferencetest.Step {
 	return inferencetest.Answer(inference.Response{Calls: []inference.Call{{ID: id, Name: name, Arguments: arguments}}})
 }
 
-// lastResult is the newest tool result of a request.
+// lastResult returns the newest tool result of a request.
 func lastResult(r inference.Request) string {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == inference.RoleTool {
@@ -86,7 +86,7 @@ var (
 	laterMarker = regexp.MustCompile(`(?s)^(.*)\n\n\[truncated — showing (\d+)-(\d+)/(\d+) chars\. (\d+) chars remaining\. Call get_continuation with tool_call_id="([^"]+)" offset=(\d+) to read more\]$`)
 )
 
-// A model that follows the markers reads the whole text, and the tool ran once.
+// A model that follows the markers reads the whole text, and the tool runs once.
 func TestReadingOn(t *testing.T) {
 	for _, limit := range []int{4000, 6000} {
 		for name, text := range map[string]string{
@@ -99,7 +99,7 @@ func TestReadingOn(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var read strings.Builder
 					var runs int
-					var b *bench
+					var b *testEnv
 					follow := inferencetest.Func(func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 						shown := lastResult(req)
 						if m := firstMarker.FindStringSubmatch(shown); m != nil {
@@ -117,7 +117,7 @@ func TestReadingOn(t *testing.T) {
 					for range 12 {
 						steps = append(steps, follow)
 					}
-					b = pagedBench(t, text, &runs, steps...)
+					b = pagingEnv(t, text, &runs, steps...)
 					b.bounds.MaxToolResultChars = limit
 					outcome := b.run(t.Context())
 					if outcome.State != turnkeeper.TurnSucceeded || read.String() != text || runs != 1 {
@@ -132,8 +132,8 @@ func TestReadingOn(t *testing.T) {
 	}
 }
 
-// Without an offset reading goes on where it ended; the call has several names;
-// what makes no sense is a JSON error.
+// Without an offset, reading continues where it ended. A call has several names. Invalid
+// arguments give a JSON error.
 func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 	text := "head " + strings.Repeat("é", 95) + " needle " + strings.Repeat("z", 100)
 	for name, c := range map[string]struct{ tool, arguments, want string }{
@@ -166,7 +166,7 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				runs := 0
-				b := pagedBench(t, text, &runs, asksFor("big", "c1", `{}`), asksFor(c.tool, "c2", c.arguments), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
+				b := pagingEnv(t, text, &runs, asksFor("big", "c1", `{}`), asksFor(c.tool, "c2", c.arguments), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
 				b.bounds.MaxToolResultChars = 50
 				b.run(t.Context())
 				requests := b.requests()
@@ -181,11 +181,11 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 	}
 }
 
-// Ids that differ by a space are those of two calls, and each is read by its own.
+// Ids that differ by a space belong to two calls, and each reads its own.
 func TestIDsThatDifferByASpace(t *testing.T) {
 	for id, want := range map[string]string{"c": "first", "c ": "second", " c": `{"error":"Unknown tool ID:  c"}`} {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, inferencetest.Answer(inference.Response{Calls: []inference.Call{
+			b := newEnv(t, inferencetest.Answer(inference.Response{Calls: []inference.Call{
 				{ID: "c", Name: "look", Arguments: `{"n":1}`}, {ID: "c ", Name: "look", Arguments: `{"n":2}`},
 			}}), asksFor("get_continuation", "r", fmt.Sprintf(`{"tool_call_id":%q,"offset":0}`, id)), says("Done."))
 			b.with(read("look").does(func(_ context.Context, call tools.Call) (tools.Result, error) {
@@ -200,23 +200,23 @@ func TestIDsThatDifferByASpace(t *testing.T) {
 	}
 }
 
-// Where paging or handles are off, the tools that read are unknown, and nothing names them.
+// If paging or handles are off, the reading tools are unknown, and no text names them.
 func TestReadersThatAreSwitchedOff(t *testing.T) {
 	const known = "\nNothing was run. Available tools: look"
 	for name, test := range map[string]struct {
-		set  func(*bench)
+		set  func(*testEnv)
 		want []string // beginnings of what the three readers and an unknown tool are answered
 	}{
-		"all on":     {func(*bench) {}, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
-		"no paging":  {func(b *bench) { b.bounds.Paging = false }, []string{"tool not found: get_continuation" + known + ".", `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
-		"no handles": {func(b *bench) { b.bounds.Async = false }, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + "."}},
-		"neither": {func(b *bench) { b.bounds.Paging, b.bounds.Async = false, false }, []string{
+		"all on":     {func(*testEnv) {}, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
+		"no paging":  {func(b *testEnv) { b.bounds.Paging = false }, []string{"tool not found: get_continuation" + known + ".", `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
+		"no handles": {func(b *testEnv) { b.bounds.Async = false }, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + "."}},
+		"neither": {func(b *testEnv) { b.bounds.Paging, b.bounds.Async = false, false }, []string{
 			"tool not found: get_continuation" + known + ".", "tool not found: get_tool_output" + known + ".", "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + ".",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks(`get_continuation {"tool_call_id":"x"}`, `get_tool_output {"id":"x","mode":"raw"}`, "wait_for_tool_output {}", "get_contents {}"), says("Done.")).with(read("look"))
+				b := newEnv(t, asks(`get_continuation {"tool_call_id":"x"}`, `get_tool_output {"id":"x","mode":"raw"}`, "wait_for_tool_output {}", "get_contents {}"), says("Done.")).with(read("look"))
 				b.tools = append(b.tools, builtin.NewReaders()...)
 				b.def.Tools = append(b.def.Tools, "get_continuation") // listed or not
 				test.set(b)
@@ -229,11 +229,11 @@ func TestReadersThatAreSwitchedOff(t *testing.T) {
 	}
 }
 
-// What was offered in the request is named to a model that asks for something else.
+// A call of an unknown tool is answered with the names of the offered ones.
 func TestOfferedReadersAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		b := pagedBench(t, strings.Repeat("x", 7000), &runs, asks("big {}"), asks("get_contents {}"), says("Done."))
+		b := pagingEnv(t, strings.Repeat("x", 7000), &runs, asks("big {}"), asks("get_contents {}"), says("Done."))
 		b.run(t.Context())
 		if got, want := lastResult(b.requests()[2]), "tool not found: get_contents\nNothing was run. Available tools: big, get_continuation, get_tool_output."; !strings.HasPrefix(got, want) {
 			t.Errorf("answered %q", got)
@@ -241,8 +241,7 @@ func TestOfferedReadersAreNamed(t *testing.T) {
 	})
 }
 
-// The tools that read are there when there is something to read, and not where
-// paging is off.
+// The reading tools are offered when there is something to read, and not if paging is off.
 func TestReadersAreOfferedWhenSomethingIsStored(t *testing.T) {
 	names := func(r inference.Request) (all []string) {
 		for _, d := range r.Tools {
@@ -253,7 +252,7 @@ func TestReadersAreOfferedWhenSomethingIsStored(t *testing.T) {
 	for _, paging := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			runs := 0
-			b := pagedBench(t, strings.Repeat("x", 7000), &runs, asksFor("big", "c1", `{}`), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
+			b := pagingEnv(t, strings.Repeat("x", 7000), &runs, asksFor("big", "c1", `{}`), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
 			b.bounds.Paging = paging
 			b.run(t.Context())
 			requests := b.requests()

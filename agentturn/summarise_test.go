@@ -15,15 +15,15 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// isSummary says that a request asks for a summary.
+// isSummary reports whether a request asks for a summary.
 func isSummary(r inference.Request) bool {
 	return strings.HasPrefix(r.Messages[0].Text, "You condense the beginning of a conversation")
 }
 
-// talk is a bench whose conversation has so many earlier turns, of about 500
-// tokens each, for a window of 5000 with an answer of 500.
-func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
-	b := newBench(t, steps...)
+// longConversation returns an env whose conversation has the given number of earlier turns of about 500
+// tokens each, with a window of 5000 and an answer of 500.
+func longConversation(t *testing.T, turns int, steps ...inferencetest.Step) *testEnv {
+	b := newEnv(t, steps...)
 	b.bounds.Summarise = true
 	b.def.ContextWindow, b.def.MaxOutputTokens = 5000, 500
 	for n := range turns {
@@ -41,7 +41,7 @@ func summarises(text string) inferencetest.Step {
 
 func TestOlderTurnsAreSummarised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := talk(t, 12, summarises("They spoke of long words."), says("done"))
+		b := longConversation(t, 12, summarises("They spoke of long words."), says("done"))
 		b.run(t.Context())
 		requests := b.requests()
 		if len(requests) != 2 || !isSummary(requests[0]) || isSummary(requests[1]) {
@@ -76,9 +76,9 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			more int
 			asks bool
 		}{{1, false}, {6, true}} {
-			next := talk(t, 12+c.more, says("done"))
+			next := longConversation(t, 12+c.more, says("done"))
 			if c.asks {
-				next = talk(t, 12+c.more, summarises("And of more."), says("done"))
+				next = longConversation(t, 12+c.more, summarises("And of more."), says("done"))
 			}
 			next.store.summary = *entry.Summary
 			next.run(t.Context())
@@ -102,21 +102,21 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 
 func TestNoSummary(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*bench)
+		change func(*testEnv)
 		steps  []inferencetest.Step
 		calls  int // of the model
 	}{
-		"switched off":                    {func(b *bench) { b.bounds.Summarise = false }, []inferencetest.Step{says("done")}, 1},
-		"all of it fits":                  {func(b *bench) { b.def.ContextWindow = 50_000 }, []inferencetest.Step{says("done")}, 1},
-		"the window is too small for one": {func(b *bench) { b.def.ContextWindow = 2400 }, []inferencetest.Step{says("done")}, 1},
-		"the model fails":                 {func(*bench) {}, []inferencetest.Step{fails(inference.ClassOverloaded), says("done")}, 2},
-		"it says nothing":                 {func(*bench) {}, []inferencetest.Step{summarises("  \n"), says("done")}, 2},
-		"it fails once a turn":            {func(b *bench) { b.with(read("look")) }, []inferencetest.Step{fails(inference.ClassInvalid), asks("look"), says("done")}, 3},
-		"the budget has no room":          {func(b *bench) { b.budget = &stingy{} }, []inferencetest.Step{says("done")}, 1},
+		"switched off":                    {func(b *testEnv) { b.bounds.Summarise = false }, []inferencetest.Step{says("done")}, 1},
+		"all of it fits":                  {func(b *testEnv) { b.def.ContextWindow = 50_000 }, []inferencetest.Step{says("done")}, 1},
+		"the window is too small for one": {func(b *testEnv) { b.def.ContextWindow = 2400 }, []inferencetest.Step{says("done")}, 1},
+		"the model fails":                 {func(*testEnv) {}, []inferencetest.Step{fails(inference.ClassOverloaded), says("done")}, 2},
+		"it says nothing":                 {func(*testEnv) {}, []inferencetest.Step{summarises("  \n"), says("done")}, 2},
+		"it fails once a turn":            {func(b *testEnv) { b.with(read("look")) }, []inferencetest.Step{fails(inference.ClassInvalid), asks("look"), says("done")}, 3},
+		"the budget has no room":          {func(b *testEnv) { b.budget = &stingy{} }, []inferencetest.Step{says("done")}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := talk(t, 12, c.steps...)
+				b := longConversation(t, 12, c.steps...)
 				c.change(b)
 				got := b.run(t.Context())
 				requests := b.requests()
@@ -135,7 +135,7 @@ func TestNoSummary(t *testing.T) {
 	}
 }
 
-// stingy is a Budget without room for a summary.
+// A stingy Budget has no room for a summary.
 type stingy struct{}
 
 func (stingy) Reserve(_ context.Context, _ agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
@@ -147,13 +147,13 @@ func (stingy) Reserve(_ context.Context, _ agentturn.Spender, estimate turnkeepe
 
 func (stingy) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error { return nil }
 
-// A conversation of many short turns is summarised before its turns are out of
-// sight, and not at each turn.
+// A conversation of many short turns is summarised before turns are lost, but not in each
+// turn.
 func TestManyShortTurnsAreSummarised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		summary, made := turnkeeper.Summary{}, []int{}
 		for n := range 90 {
-			b := talk(t, 0, says("done"))
+			b := longConversation(t, 0, says("done"))
 			b.def.ContextWindow = 100_000
 			for past := max(0, n-40); past < n; past++ {
 				b.store.history = append(b.store.history, turnkeeper.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
@@ -174,7 +174,7 @@ func TestManyShortTurnsAreSummarised(t *testing.T) {
 	})
 }
 
-// summaryNow is the newest summary.
+// summaryNow returns the newest summary.
 func (s *store) summaryNow() turnkeeper.Summary {
 	for _, e := range s.entries {
 		if e.Summary != nil {

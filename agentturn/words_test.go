@@ -9,13 +9,12 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tool's error is a result for the model, never the end of a turn, whatever words
-// it has.
+// A tool's error is a result for the model and never ends the turn, whatever its text.
 func TestAToolCannotEndATurnByItsWords(t *testing.T) {
 	for _, text := range []string{"denied: not enough time left in this turn", "denied: over the limit of 5 requests a minute"} {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, asks("look"), says("It is busy.")).with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) {
+				b := newEnv(t, asks("look"), says("It is busy.")).with(read("look").does(func(context.Context, tools.Call) (tools.Result, error) {
 					return tools.Result{Text: text, IsError: true}, nil
 				}))
 				if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded || got.Reply != "It is busy." {

@@ -92,8 +92,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Whatever the load: what fits takes what it says, and no more than the room;
-// what gives way is the oldest; nothing gives way that has room.
+// For any load: the size of what fits is correct and at most the room, the oldest parts are
+// dropped, and nothing is dropped that has room.
 func TestFitKeepsItsRules(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
