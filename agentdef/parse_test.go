@@ -147,7 +147,7 @@ func TestParseAccepts(t *testing.T) {
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		front string // of a file whose prompt is fine; line 1 is the dashes
+		front string // front matter of a file with a valid prompt; line 1 is ---
 		want  string
 	}{
 		{"unknown key", "# mail\nmodle: a/b", `:3: unknown key "modle" (did you mean "model"?)`},
@@ -283,7 +283,7 @@ func TestCheckNamesTheFileAndBothNumbers(t *testing.T) {
 	}
 }
 
-// A budget that the reserve for one answer fills can run nothing.
+// A budget that the reserve for one answer uses up allows no call.
 func TestCheckOfABudgetThatCanRunNothing(t *testing.T) {
 	for _, c := range []struct{ front, want string }{
 		{"budget: {turn_tokens: 4096}", "agents/x.md: budget.turn_tokens is 4096: it must be more than the 4096 tokens reserved for each answer (max_output_tokens), or no turn can run"},

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/inference/demo"
 )
 
-// script reads a script that must be right.
+// script parses a valid script.
 func script(t testing.TB, source string) *demo.Script {
 	t.Helper()
 	s, err := demo.ParseScript("agents/mine.demo.yaml", []byte(source))
@@ -22,13 +22,13 @@ func script(t testing.TB, source string) *demo.Script {
 	return s
 }
 
-// with is a provider that has one script of a file.
+// with returns a provider with one script of a file.
 func with(s *demo.Script) demo.Provider {
 	return demo.Provider{Script: func(name string) (*demo.Script, bool) { return s, name == "mine" }}
 }
 
-// perform has a script answer until it calls nothing more. results are those of
-// each tool, in the order in which they are given.
+// perform asks a script until it makes no more calls. results holds the results of each
+// tool, in order.
 func perform(t *testing.T, s *demo.Script, req inference.Request, results map[string][]string) (rounds [][]string, text string) {
 	t.Helper()
 	req.Model = "mine"
@@ -111,8 +111,8 @@ func TestAScriptAnswersWhatItSees(t *testing.T) {
 	}
 }
 
-// What a step is chosen by may have left the window since: the script goes on
-// after the step that asked last, and does not begin again.
+// Results that a condition refers to may have left the window: the script continues after
+// the last step that asked for a call.
 func TestAScriptGoesOnWhereItWas(t *testing.T) {
 	s := script(t, `
 steps:
@@ -209,8 +209,7 @@ steps:
 	}
 }
 
-// Where no tool may be called, and after the last step, the usual answer tells
-// what there is.
+// If no tool may be called, and after the last step, the default answer is given.
 func TestWhereAScriptHasNothingToSay(t *testing.T) {
 	s := script(t, "steps: [{calls: [{name: look}]}]")
 	ended := []inference.Message{user("go"), {Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "demo_1_0_step_1", Name: "look"}}},
@@ -233,7 +232,7 @@ func TestWhereAScriptHasNothingToSay(t *testing.T) {
 	}
 }
 
-// A message that holds a fenced script is only a message to a script of a file.
+// A script of a file does not interpret a fenced script in a message.
 func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
 	_, text := perform(t, script(t, "steps: [{text: Mine.}]"), inference.Request{Messages: []inference.Message{user("```demo\n[{\"text\":\"Yours.\"}]\n```")}}, nil)
 	if text != "Mine. "+signature {
@@ -241,7 +240,7 @@ func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
 	}
 }
 
-// A word that a program reads can stand as it is.
+// A text that a program parses can stay unsigned.
 func TestAnAnswerThatIsNotSigned(t *testing.T) {
 	s := script(t, "steps: [{when: '{{ eq message \"go\" }}', text: Nothing., signed: false}, {text: Something., signed: true}]")
 	for message, want := range map[string]string{"go": "Nothing.", "stay": "Something. " + signature} {
@@ -349,7 +348,7 @@ func TestScriptsOfAFolder(t *testing.T) {
 		t.Errorf("the scripts are %v", scripts)
 	}
 	for model, want := range map[string]string{
-		"script": "", "good": "", "bad": "", // of a bad one its own fault tells
+		"script": "", "good": "", "bad": "", // a script with a fault has its own error
 		"none": `the model "demo/none" wants the demo script ` + filepath.Join(dir, "none.demo.yaml") + ", which does not exist; there are: script, bad, broken, good",
 		"../x": `the model "demo/../x" does not name a demo script`,
 	} {
@@ -363,8 +362,8 @@ func TestScriptsOfAFolder(t *testing.T) {
 	}
 }
 
-// Whatever stands in a file, it is refused by name, or it can be played: with an
-// answer that is bounded, or a plain fault.
+// Any file is either refused with its name, or can be played with a bounded answer or an
+// error.
 func FuzzScript(f *testing.F) {
 	f.Add(shop, "A tube?", "tubes: 6")
 	f.Add("steps: [{text: '{{ with result \"look\" }}{{ . | json | json }}{{ end }}'}]", "", `"\"`)
@@ -391,7 +390,7 @@ func FuzzScript(f *testing.F) {
 		for _, call := range res.Calls {
 			size += len(call.Arguments)
 		}
-		if size > 8*(256<<10) { // JSON may write a byte as six
+		if size > 8*(256<<10) { // JSON may encode a byte as six
 			t.Errorf("the answer has %d bytes", size)
 		}
 	})
