@@ -20,7 +20,7 @@ import (
 type CallBox interface {
 	// Arrive delivers the result of a claimed call, and resumes its turn if the turn
 	// waits. It returns turnkeeper.ErrFenced if the claim is void; the result is then
-	// kept beside what the call has ended with.
+	// stored beside the call's own result.
 	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
 	// HandOn gives a claimed call back, to be run again from its beginning. It returns
 	// turnkeeper.ErrFenced if the claim is void.
@@ -142,7 +142,7 @@ func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 		text = fmt.Sprintf("tool error: '%s' did not start within %s: no worker had the tool and a free slot", c.Name, turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
-	default: // the tool may be able to tell the outcome: nothing is stored as its output
+	default: // the tool may reconcile the call, so no output is stored
 		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnkeeper.ClaimedCall{

@@ -28,8 +28,8 @@ import (
 // Each write is one commit. A state that ends the loop sets end. If an error ends the
 // loop, endings.endingOf sets it.
 
-// An execution is the run of a turn under one dispatch. Only the goroutine of run uses its
-// fields.
+// An execution is the run of a turn under one dispatch. Only the goroutine of Runner.Run uses
+// its fields.
 type execution struct {
 	*ledger
 	journal    Journal

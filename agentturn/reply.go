@@ -111,7 +111,7 @@ func withoutResult(stop turnkeeper.StopReason) string {
 	}
 }
 
-// failedReply returns what the sender of a message is told when every attempt at it has failed.
+// failedReply returns the reply to a message after every attempt at it has failed.
 func failedReply(class string, rules agentdef.Replies) reply {
 	switch rules.OnFailed {
 	case "":

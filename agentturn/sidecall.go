@@ -103,7 +103,7 @@ func (m *candidate) failure(class inference.Class, detail string) error {
 	return &inference.Error{Class: class, Provider: m.Provider, Model: m.Name, Detail: detail}
 }
 
-// sideReason describes the failure of a model call to whoever asked. It reveals nothing
+// sideReason describes the failure of a model call for a tool or a model. It reveals nothing
 // about the worker's configuration.
 func sideReason(err error) string {
 	if _, ok := errors.AsType[*blockedError](err); ok {

@@ -172,7 +172,7 @@ func (s *OutputStore) Wait(ctx context.Context) (done []tools.Finished, anyRuns 
 	return done, true, nil
 }
 
-// sizeOf is how many bytes of a result are kept.
+// sizeOf returns the stored size of a result, in bytes.
 func sizeOf(r tools.Result) int64 {
 	if taken, drafted := r.Kept.(outputs.Taken); drafted {
 		return taken.Output.SizeBytes

@@ -116,14 +116,15 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
 	a.refusal.add(fragmentOf([]byte(m.JSON.Refusal.Raw())))
 	if value := extra(m.JSON.ExtraFields, "extra_content"); isObject(value) {
-		a.keep("extra_content", value)
+		a.addExtra("extra_content", value)
 	}
 	for _, call := range m.ToolCalls {
 		a.addCall(readPiece(call), whole)
 	}
 }
 
-func (a *answer) keep(name string, value json.RawMessage) {
+// addExtra stores a member of the message for replay.
+func (a *answer) addExtra(name string, value json.RawMessage) {
 	if a.extra == nil {
 		a.extra = map[string]json.RawMessage{}
 	}
