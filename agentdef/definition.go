@@ -1,10 +1,9 @@
-// Package agentdef reads agents: files agents/NAME.md with YAML front matter
-// and a system prompt. Parsing is strict: an unknown key, a wrong type or an
-// impossible value is an error that names file and line, and no Definition
-// comes out of a file with an error.
+// Package agentdef reads agents: files agents/NAME.md with YAML front matter and a system
+// prompt. Parsing is strict: an unknown key, a wrong type or an invalid value is an error that
+// names file and line, and a file with an error gives no Definition.
 //
-// The package does no I/O beyond reading the files it is given, knows no
-// database, and is the only importer of YAML beside internal/config.
+// The package reads the files it is given and does no other I/O. Only it and internal/config
+// import YAML.
 package agentdef
 
 import (
@@ -18,7 +17,7 @@ import (
 // A Definition is one agent. It is immutable once parsed.
 type Definition struct {
 	Name        string // of the file, without .md
-	Path        string // where it was read; empty when parsed from a turn's record
+	Path        string // of the file; empty if parsed from a turn's record
 	Hash        string // hex SHA-256 of Source
 	Source      []byte // the whole file
 	Prompt      string // the system prompt
@@ -27,15 +26,15 @@ type Definition struct {
 	Model          string   `yaml:"model" check:"model"`                      // "provider/model"
 	FallbackModels []string `yaml:"fallback_models" once:"yes" check:"model"` // tried in order after Model
 
-	ExtractionModel string `yaml:"extraction_model" check:"model"` // "provider/model" that searches stored results; empty: the setting's, else those above
+	ExtractionModel string `yaml:"extraction_model" check:"model"` // "provider/model" that searches stored results; empty: that of the settings, else those above
 
 	LanePerConversation bool        `yaml:"lane" of:"agent, conversation"`
 	Schedules           []Schedule  `yaml:"schedule" as:"schedules" type:"mapping, or a list of them"` // one or a list
-	QuietReply          string      `yaml:"quiet_reply" check:"quiet reply"`                           // the answer of a scheduled turn that is not sent; empty: all are
-	Replies             Replies     // of turns without an answer of their own
-	Tools               []string    `yaml:"tools" once:"yes" check:"tool"`               // names; an agent has no others
-	SubAgents           []string    `yaml:"sub_agents" once:"yes" check:"sub-agent"`     // agents it may give work to
-	MCPServers          []MCPServer `yaml:"mcp_servers" as:"mcp servers" type:"mapping"` // in the order of the file; an agent has no other tools of servers
+	QuietReply          string      `yaml:"quiet_reply" check:"quiet reply"`                           // an answer of a scheduled turn that is not sent; empty: all are sent
+	Replies             Replies     // of turns in which the model gave no answer
+	Tools               []string    `yaml:"tools" once:"yes" check:"tool"`               // names
+	SubAgents           []string    `yaml:"sub_agents" once:"yes" check:"sub-agent"`     // agents that it may spawn
+	MCPServers          []MCPServer `yaml:"mcp_servers" as:"mcp servers" type:"mapping"` // in the order of the file
 	Root                string      `yaml:"root" as:"root"`                              // folder for the file tools; empty: they are refused
 	AllowPrivateHosts   []string    `yaml:"allow_private_hosts" as:"hosts"`              // hosts http_get may reach on private addresses
 
@@ -65,13 +64,13 @@ type Definition struct {
 	Budget          Budget   `yaml:"budget"`
 }
 
-// An MCPServer is what an agent has of an MCP server of the settings.
+// An MCPServer names the tools that an agent has of an MCP server.
 type MCPServer struct {
-	Name  string   // in the settings
+	Name  string   // of the server in the settings
 	Tools []string // by the server's own names
 }
 
-// A Budget bounds what an agent's model calls may take. 0: no bound.
+// A Budget holds the limits of an agent's model calls. 0: unlimited.
 type Budget struct {
 	TurnTokens int64 `yaml:"turn_tokens" in:"0 to 1000000000000"`
 	TurnCalls  int64 `yaml:"turn_calls" in:"0 to 1000000000000"`
@@ -81,14 +80,14 @@ type Budget struct {
 	TreeCalls  int64 `yaml:"tree_calls" in:"0 to 1000000000000"`
 }
 
-// DefaultOutputTokens is what is reserved for an answer of a model when the
-// agent does not say.
+// DefaultOutputTokens is the default of Definition.MaxOutputTokens.
 const DefaultOutputTokens = 4096
 
-// OutputTokens is what is reserved for each answer.
+// OutputTokens returns the number of tokens reserved for each answer.
 func (d *Definition) OutputTokens() int { return cmp.Or(d.MaxOutputTokens, DefaultOutputTokens) }
 
-// Chain returns the models that the agent's turns ask, in order, each once.
+// Chain returns the models of the agent's turns in the order they are asked, without
+// duplicates.
 func (d *Definition) Chain(defaultModel string) (names []string) {
 	for _, name := range append([]string{cmp.Or(d.Model, defaultModel)}, d.FallbackModels...) {
 		if name != "" && !slices.Contains(names, name) {
@@ -98,7 +97,7 @@ func (d *Definition) Chain(defaultModel string) (names []string) {
 	return names
 }
 
-// Set says that any bound is set.
+// Set reports whether a limit is set.
 func (b Budget) Set() bool { return b != Budget{} }
 
 // A Schedule starts turns of its agent.
@@ -107,22 +106,22 @@ type Schedule struct {
 	Cron         string  `yaml:"cron" as:"cron" needs:": say when the agent runs, such as cron: \"0 9 * * *\""` // five fields, or @every / @hourly and the like
 	TimeZone     string  `yaml:"time_zone" check:"time zone"`                                                   // IANA name; default UTC
 	Conversation string  `yaml:"conversation" check:"conversation"`                                             // default: "main"
-	Message      string  `yaml:"message" check:"message"`                                                       // what the agent is told; default: "Scheduled run of NAME."
+	Message      string  `yaml:"message" check:"message"`                                                       // of each run; default: "Scheduled run of NAME."
 	History      History `yaml:"history" of:"none, last, all"`
 }
 
-// History says what a run of a schedule is told of its conversation. Empty:
+// A History is the part of its conversation that a run of a schedule sees. Empty means
 // HistoryLast.
 type History string
 
-// What runs of a schedule are told.
+// The histories.
 const (
 	HistoryNone History = "none" // nothing
-	HistoryLast History = "last" // the run of the schedule before
-	HistoryAll  History = "all"  // the whole conversation, as a message is
+	HistoryLast History = "last" // the previous run of the schedule
+	HistoryAll  History = "all"  // the whole conversation, as for a message
 )
 
-// Bounds are base with the definition's overrides.
+// Bounds returns base with the definition's overrides.
 func (d *Definition) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
 	override(&base.MaxRounds, d.MaxRounds)
 	override(&base.MaxDuration, d.MaxDuration)

@@ -22,14 +22,14 @@ var (
 	hostForm     = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_.-]{0,251}[a-z0-9_])?$`)
 )
 
-// A reader fills a definition from the front matter and notes its faults.
+// A reader decodes the front matter into a definition and collects its faults.
 type reader struct {
 	strictyaml.Decoder
 	def   *Definition
-	start string // the folder a relative root starts at
+	start string // folder at which a relative root starts
 }
 
-// read takes the front matter into the definition.
+// read decodes the front matter. front may be nil.
 func (r *reader) read(front *strictyaml.Node) {
 	if front == nil {
 		return
@@ -43,7 +43,7 @@ func (r *reader) read(front *strictyaml.Node) {
 		"quiet reply": checkQuietReply, "on_degraded": checkOnDegraded, "on_failed": checkOnFailed,
 		"schedule name": form(scheduleForm.MatchString, " is %q: it must be 1 to 64 of a-z A-Z 0-9 . _ -"),
 		"time zone":     form(isTimeZone, " is %q: it must be an IANA time zone such as UTC or Europe/Berlin"),
-		"conversation":  form(r.isConversation, fmt.Sprintf(" is %%q: it must be 1 to %d bytes on one line", turnkeeper.MaxKeyLength)),
+		"conversation":  form(isConversation, fmt.Sprintf(" is %%q: it must be 1 to %d bytes on one line", turnkeeper.MaxKeyLength)),
 		"message":       form(func(text string) bool { return strings.TrimSpace(text) != "" }, " is %q: it must not be empty"),
 	}
 	r.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){
@@ -59,7 +59,7 @@ func (r *reader) read(front *strictyaml.Node) {
 	}
 }
 
-// form makes a check of a predicate; the fault says the text.
+// form returns a check that fails with fault, formatted with the text, unless good.
 func form(good func(string) bool, fault string) func(string) string {
 	return func(text string) string {
 		if good(text) {
@@ -81,7 +81,7 @@ func (r *reader) checkSubAgent(name string) string {
 	case err != nil:
 		return ": " + err.Error()
 	case name == r.def.Name:
-		return fmt.Sprintf(" holds %q: an agent cannot work for itself", name)
+		return fmt.Sprintf(" holds %q: an agent cannot be its own sub-agent", name)
 	}
 	return ""
 }
@@ -98,15 +98,13 @@ func isTimeZone(name string) bool {
 	return err == nil && name != "" && name != "Local"
 }
 
-// isConversation counts as the inbox does. A recorded definition, which makes no
-// messages, may be from when characters were counted.
-func (r *reader) isConversation(name string) bool {
-	long := len(name) > turnkeeper.MaxKeyLength && r.def.Path != ""
-	return strings.TrimSpace(name) != "" && !long && !strings.ContainsAny(name, "\n\r\x00")
+// isConversation reports whether the inbox accepts a conversation's name.
+func isConversation(name string) bool {
+	return strings.TrimSpace(name) != "" && len(name) <= turnkeeper.MaxKeyLength && !strings.ContainsAny(name, "\n\r\x00")
 }
 
-// mcpServers reads which tools of which servers the agent has. Whether there is
-// such a server is for those to say who have the settings.
+// mcpServers reads the agent's tools of MCP servers. Callers that have the settings must check
+// that the servers exist.
 func (r *reader) mcpServers(at strictyaml.Place, v *strictyaml.Node, _ any) {
 	known := map[string]bool{}
 	r.Entries(at.Where, v, "mcp server", func(at strictyaml.Place, v *strictyaml.Node) {

@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// Load reads every agent of a folder, sorted by name. Files that do not end
-// in .md, README.md, hidden files and subfolders are ignored; links are
-// followed. A folder without agents is an empty list.
+// Load reads all agents of a folder, sorted by name. It follows links, and ignores files that
+// do not end in .md, README.md, hidden files and subfolders. A folder without agents gives an
+// empty list.
 //
-// The error joins every fault of every file, each a *Problem, in the order of
-// names and lines; the definitions of the files without a fault come with it.
-// A folder that does not exist or cannot be read is a plain error.
+// The error joins all faults of all files, each a *Problem, in the order of names and lines.
+// Load then still returns the definitions of the files without a fault. If the folder does not
+// exist or cannot be read, the error is not a *Problem.
 func Load(dir string) ([]*Definition, error) {
 	readings, err := ReadAll(dir)
 	if err != nil {
@@ -36,15 +36,15 @@ func Load(dir string) ([]*Definition, error) {
 	return defs, errors.Join(errs...)
 }
 
-// ReadAll reads the files that Load does, in the order of their names, faults and
-// all. Its error is a folder that does not exist or cannot be read.
+// ReadAll reads the files that Load reads, in the order of their names, including those with
+// faults. It fails if the folder does not exist or cannot be read.
 func ReadAll(dir string) ([]Reading, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("the agents folder %s does not exist: create it, or set agents_dir", dir)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the agents folder %s cannot be read: %w", dir, err)
+		return nil, fmt.Errorf("cannot read the agents folder %s: %w", dir, err)
 	}
 	var readings []Reading
 	for _, entry := range entries {
@@ -61,12 +61,11 @@ func isAgent(path string) bool {
 		return false
 	}
 	info, err := os.Stat(path)
-	return err != nil || !info.IsDir() // what cannot be looked at is reported when it is read
+	return err != nil || !info.IsDir() // if it cannot be opened, reading it reports the error
 }
 
-// Overlooked lists the files of a folder that Load ignores and that may be
-// meant as agents: those that end in .MD or the like. A folder that cannot be
-// read has none.
+// Overlooked lists the files of a folder that Load ignores although they may be meant as
+// agents: those that end in .MD or the like. It ignores a folder that cannot be read.
 func Overlooked(dir string) []string {
 	entries, _ := os.ReadDir(dir)
 	var files []string

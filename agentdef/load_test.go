@@ -66,7 +66,7 @@ func TestLoadReportsEveryFaultOfEveryFile(t *testing.T) {
 	want := strings.Join([]string{
 		`a.md:2: lane is "x": it must be one of agent, conversation`,
 		`a.md:3: unknown key "modle" (did you mean "model"?)`,
-		"c.md:1: the file must begin with a line --- and its settings; without any, with two such lines",
+		"c.md:1: the file must begin with a line ---, the settings, and another line ---",
 		"d.md: the file has 1048577 bytes: at most 1048576 are allowed",
 		"e.md: this is not a regular file",
 		"f.md: the file cannot be read: no such file or directory",

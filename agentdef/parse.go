@@ -12,30 +12,27 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// MaxSize is the largest agent file, in bytes. Its front matter may take 64
-// KiB and 2000 lines of it.
+// MaxSize is the maximum size of an agent file, in bytes. Its front matter may have 64 KiB
+// and 2000 lines.
 const MaxSize = 1 << 20
 
-// A Problem is one fault of an agent file: path, line (0: the file as a
-// whole) and a plain sentence. Errors of this package that are about agent
-// files are one Problem, or several joined.
+// A Problem is one fault of an agent file: path, line (0: the whole file) and a sentence.
+// Errors about agent files are one Problem, or several joined.
 type Problem = strictyaml.Problem
 
-// Parse reads one agent from the text of its file; the file itself is not
-// opened. The agent's name is the file's, without .md, and as
-// turnkeeper.CheckAgentName wants it. A relative root starts at the
-// folder that holds the agents folder, which is the folder of path, and
-// becomes absolute.
+// Parse parses the text of one agent's file. It does not open the file. The agent's name is
+// the file's name without .md, and must satisfy turnkeeper.CheckAgentName. A relative root
+// is made absolute, starting at the parent of the agents folder, which is the folder of path.
 //
-// The text begins with a line "---"; the front matter ends with another one,
-// and may be empty; the rest is the system prompt, trimmed, which may not be
-// empty. The text is UTF-8 without NUL, at most MaxSize bytes. A byte order
-// mark and CRLF line ends are accepted; the prompt has LF line ends.
+// The text begins with a line "---". Another such line ends the front matter, which may be
+// empty. The rest, trimmed, is the system prompt, which must not be empty. The text must be
+// UTF-8 without NUL, at most MaxSize bytes. A byte order mark and CRLF line ends are
+// accepted; the prompt has LF line ends.
 //
-// An agent without model has an empty Model: it takes the process's default.
-// All other defaults named in Definition and Schedule are filled in where they
-// have no zero meaning. The error joins every fault of the file, in the order
-// of lines, each a *Problem; with an error there is no Definition.
+// An agent without a model has an empty Model, which means the process's default. Parse sets
+// all other defaults that Definition and Schedule document and that are not the zero value.
+// The error joins all faults of the file, each a *Problem, in the order of lines. On an error
+// there is no Definition.
 func Parse(path string, source []byte) (*Definition, error) {
 	reading := inspect(path, source)
 	return reading.definition()
@@ -46,12 +43,10 @@ func inspect(path string, source []byte) Reading {
 	return parse(path, name, filepath.Join(filepath.Dir(path), ".."), source)
 }
 
-// ParseRecorded reads the definition that is kept with a turn. It is as strict
-// as Parse was, at least: what was accepted once is accepted again by the same version, and
-// a version that no longer knows a key says so instead of running the agent
-// without it. Path is empty. A relative root starts at the working directory;
-// a caller whose agents folder is elsewhere uses Parse with the path that
-// the file would have there.
+// ParseRecorded parses the definition that is recorded with a turn. It is as strict as Parse:
+// an unknown key is an error, because the agent must not run without its setting. Path is
+// empty. A relative root starts at the working directory; if the agents folder is elsewhere,
+// use Parse with the path of the file there.
 func ParseRecorded(name string, source []byte) (*Definition, error) {
 	reading := parse("", name, ".", source)
 	return reading.definition()
@@ -62,7 +57,7 @@ func parse(path, name, start string, source []byte) Reading {
 	def := &Definition{Name: name, Path: path, Hash: hex.EncodeToString(sum[:]), Source: bytes.Clone(source)}
 	problems := &strictyaml.Problems{Path: def.label()}
 	if err := turnkeeper.CheckAgentName(name); err != nil {
-		problems.Add(0, "the file's name is the agent's, and then .md: %s", err)
+		problems.Add(0, "the file's name must be the agent's name and .md: %s", err)
 	}
 	reading := Reading{Path: path}
 	if body, ok := clean(problems, source); ok {
@@ -77,11 +72,12 @@ func parse(path, name, start string, source []byte) Reading {
 			reading.Definition, reading.settings = def, node
 		}
 	}
-	reading.took(problems.Errors())
+	reading.setFaults(problems.Errors())
 	return reading
 }
 
-// clean gives the text with LF line ends and without a byte order mark.
+// clean returns the text with LF line ends and without a byte order mark. ok is false if it
+// is too large or not valid text.
 func clean(problems *strictyaml.Problems, source []byte) (string, bool) {
 	if len(source) > MaxSize {
 		problems.Add(0, "the file has %d bytes: at most %d are allowed", len(source), MaxSize)
@@ -94,12 +90,13 @@ func clean(problems *strictyaml.Problems, source []byte) (string, bool) {
 		return "", false
 	}
 	if i := strings.IndexByte(text, 0); i >= 0 {
-		problems.Add(1+strings.Count(text[:i], "\n"), "this line holds a NUL byte: remove it")
+		problems.Add(1+strings.Count(text[:i], "\n"), "this line contains a NUL byte: remove it")
 		return "", false
 	}
 	return text, true
 }
 
+// firstInvalid returns the index of the first byte that is not UTF-8, or -1.
 func firstInvalid(text string) int {
 	if utf8.ValidString(text) {
 		return -1
@@ -112,11 +109,11 @@ func firstInvalid(text string) int {
 	return -1
 }
 
-// split parts the front matter from the prompt.
+// split splits the text into the front matter and the prompt.
 func split(problems *strictyaml.Problems, text string) (front, prompt string, ok bool) {
 	first, rest, _ := strings.Cut(text, "\n")
 	if !isFence(first) {
-		problems.Add(1, "the file must begin with a line --- and its settings; without any, with two such lines")
+		problems.Add(1, "the file must begin with a line ---, the settings, and another line ---")
 		return "", "", false
 	}
 	line := 1

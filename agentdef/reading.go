@@ -8,15 +8,15 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// A Reading is an agent's file as it was read: for those who check more than its
-// form, and want to tell of all faults at once.
+// A Reading is the result of reading an agent's file. Callers that check more than its syntax
+// can add faults, and report all of them together.
 type Reading struct {
 	Path       string
-	Definition *Definition // what could be read of it; nil: nothing
-	Faults     []error     // in the order of lines, each a *Problem; none: the definition is good
+	Definition *Definition // may be incomplete if there are Faults; nil: nothing could be read
+	Faults     []error     // in the order of lines, each a *Problem
 
 	settings *strictyaml.Node
-	form     []int // the lines that have a fault of form
+	lines    []int // with faults of the file itself
 }
 
 func (r *Reading) definition() (*Definition, error) {
@@ -26,18 +26,18 @@ func (r *Reading) definition() (*Definition, error) {
 	return r.Definition, nil
 }
 
-// took notes the faults of form.
-func (r *Reading) took(faults []error) {
+// setFaults sets the faults that were found while reading.
+func (r *Reading) setFaults(faults []error) {
 	r.Faults = faults
 	for _, fault := range faults {
-		r.form = append(r.form, lineOf(fault))
+		r.lines = append(r.lines, lineOf(fault))
 	}
 }
 
-// Add adds a fault of what stands on the line; 0: of the file as a whole. A line that
-// has a fault of form gets no other: it would be what follows from that.
+// Add adds a fault of a line, or of the whole file if line is 0. It ignores faults of a line
+// that already had one when it was read, because they would be consequences of that.
 func (r *Reading) Add(line int, text string) {
-	if line > 0 && slices.Contains(r.form, line) {
+	if line > 0 && slices.Contains(r.lines, line) {
 		return
 	}
 	r.Faults = append(r.Faults, &Problem{Path: r.Path, Line: line, Text: text})
@@ -51,8 +51,8 @@ func lineOf(fault error) int {
 	return 0
 }
 
-// Line is the line of a key or, where its value is a list or a mapping that has the
-// item, of that; 0: the file does not have the key.
+// Line returns the line of an item in the list or mapping of a key, else the line of the key,
+// or 0 if the file does not have the key.
 func (r *Reading) Line(key, item string) int {
 	if r.settings == nil {
 		return 0

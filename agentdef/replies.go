@@ -8,17 +8,17 @@ import (
 
 // Values of on_degraded and on_failed that are not the text of a reply.
 const (
-	replySummary = "summary" // on_degraded only, and its default
+	replySummary = "summary" // the default of on_degraded, invalid for on_failed
 	ReplySilent  = "silent"
 )
 
 const maxFixedReply = 2000 // characters
 
-// Replies says how an agent's turns reply that gave no answer of their own.
+// Replies holds the replies of turns in which the model gave no answer.
 type Replies struct {
 	OnDegraded    string `yaml:"on_degraded" check:"on_degraded"` // ReplySilent, or a text; empty: the summary
-	OnFailed      string `yaml:"on_failed" check:"on_failed"`     // ReplySilent, or a text; empty: a plain sentence
-	SummaryOutput bool   `yaml:"summary_output"`                  // a summary holds what the tools returned
+	OnFailed      string `yaml:"on_failed" check:"on_failed"`     // ReplySilent, or a text; empty: a sentence with the reason
+	SummaryOutput bool   `yaml:"summary_output"`                  // a summary shows the beginning of results
 }
 
 func checkOnDegraded(text string) string {
@@ -30,7 +30,7 @@ func checkOnDegraded(text string) string {
 
 func checkOnFailed(text string) string {
 	if text == replySummary {
-		return fmt.Sprintf(" is %q, which only on_degraded knows: write the text of the reply, or %s", replySummary, ReplySilent)
+		return fmt.Sprintf(" is %q, which only on_degraded accepts: write the text of the reply, or %s", replySummary, ReplySilent)
 	}
 	return checkOnDegraded(text)
 }

@@ -43,9 +43,9 @@ func (r *reader) cron(at strictyaml.Place, v *strictyaml.Node, to any) {
 	*to.(*string) = spec
 }
 
-// ParseCron returns a schedule's spec with single spaces, for agents' files and for who changes a schedule. Its
-// error says what to write: five cron fields or a word such as @daily or @every 10m, which come due within
-// five years, and do not name a time zone. With an error it returns the text as it is.
+// ParseCron checks a schedule's spec and returns it with single spaces. It accepts five cron
+// fields, or a word such as @daily or @every 10m, without a time zone, that are due within
+// five years. The error says what to write; the text is then returned unchanged.
 func ParseCron(text string) (spec string, err error) {
 	spec = strings.Join(strings.Fields(text), " ")
 	if err := checkCron(spec); err != nil {
@@ -56,7 +56,7 @@ func ParseCron(text string) (spec string, err error) {
 
 func checkCron(spec string) error {
 	if strings.Contains(spec, "TZ=") {
-		return errors.New("give the time zone by the key time_zone")
+		return errors.New("set the time zone with the key time_zone")
 	}
 	if every, ok := strings.CutPrefix(spec, "@every "); ok {
 		if d, err := time.ParseDuration(every); err != nil || d < time.Second {
@@ -68,7 +68,7 @@ func checkCron(spec string) error {
 		return fmt.Errorf("it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (%w)", err)
 	}
 	if schedule.Next(time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
-		return errors.New("no such day comes in five years")
+		return errors.New("there is no such day within five years")
 	}
 	return nil
 }

@@ -11,13 +11,13 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// A Set holds agents by name. It never changes and is safe for concurrent
-// use; a reload makes a new one. The zero value and nil are empty sets.
+// A Set holds agents by name. It is immutable and safe for concurrent use; a reload makes a
+// new one. The zero value and nil are empty sets.
 type Set struct {
 	byName map[string]*Definition
 }
 
-// NewSet holds the definitions. Of two with one name the later is kept.
+// NewSet returns a set of the definitions. If two have the same name, it keeps the later one.
 func NewSet(defs []*Definition) *Set {
 	byName := make(map[string]*Definition, len(defs))
 	for _, def := range defs {
@@ -26,7 +26,7 @@ func NewSet(defs []*Definition) *Set {
 	return &Set{byName: byName}
 }
 
-// Get finds an agent by name.
+// Get returns the agent with a name.
 func (s *Set) Get(name string) (*Definition, bool) {
 	if s == nil {
 		return nil, false
@@ -35,7 +35,7 @@ func (s *Set) Get(name string) (*Definition, bool) {
 	return def, ok
 }
 
-// Names lists the agents' names, sorted.
+// Names returns the agents' names, sorted.
 func (s *Set) Names() []string {
 	if s == nil {
 		return nil
@@ -43,7 +43,7 @@ func (s *Set) Names() []string {
 	return slices.Sorted(maps.Keys(s.byName))
 }
 
-// Len is the number of agents.
+// Len returns the number of agents.
 func (s *Set) Len() int {
 	if s == nil {
 		return 0
@@ -51,7 +51,7 @@ func (s *Set) Len() int {
 	return len(s.byName)
 }
 
-// All gives the agents in the order of their names.
+// All returns the agents in the order of their names.
 func (s *Set) All() iter.Seq[*Definition] {
 	return func(yield func(*Definition) bool) {
 		for _, name := range s.Names() {
@@ -62,9 +62,9 @@ func (s *Set) All() iter.Seq[*Definition] {
 	}
 }
 
-// Check says why the agent cannot run under the process's bounds, or nil: its
-// overrides and base must be possible together, and its budget must have room
-// for one call. The error joins a *Problem for each fault.
+// Check checks whether the agent can run under the process's bounds: base with the agent's
+// overrides must be valid, and its budget must allow one call. The error joins a *Problem for
+// each fault.
 func (d *Definition) Check(base turnkeeper.Bounds) error {
 	var faults []error
 	if err := d.Bounds(base).Check(); err != nil {
@@ -78,14 +78,14 @@ func (d *Definition) Check(base turnkeeper.Bounds) error {
 	}{{"turn_tokens", d.Budget.TurnTokens}, {"day_tokens", d.Budget.DayTokens}, {"tree_tokens", d.Budget.TreeTokens}} {
 		if answer := d.OutputTokens(); bound.tokens > 0 && bound.tokens <= int64(answer) {
 			faults = append(faults, &Problem{Path: d.label(), Text: fmt.Sprintf(
-				"budget.%s is %d: it must be more than the %d tokens that are reserved for each answer (max_output_tokens), or no turn can run",
+				"budget.%s is %d: it must be more than the %d tokens reserved for each answer (max_output_tokens), or no turn can run",
 				bound.name, bound.tokens, answer)})
 		}
 	}
 	return errors.Join(faults...)
 }
 
-// label names the file in messages.
+// label returns the name of the file for messages.
 func (d *Definition) label() string {
 	if d.Path != "" {
 		return d.Path

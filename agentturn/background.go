@@ -14,87 +14,81 @@ import (
 	"turnkeeper/tools"
 )
 
-// launch begins a run of the call's tool. Several may be launched at once, and by several
-// goroutines.
-func (t *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
-	execute, id := t.prepare(call)
-	return toolrun.Launch(ctx, *call, id, execute)
-}
-
-// longEnough returns a channel that is closed when a run is over, or has taken as long as
-// the turn stands still for it. One that must not go on in the background is waited for.
-func (t *task) longEnough(r *toolrun.Run) <-chan struct{} {
+// overOrSlow returns a channel that is closed when a run is over or, if it may continue in
+// the background, has run for async_timeout.
+func (t *task) overOrSlow(r *toolrun.Run) <-chan struct{} {
 	if !t.offered.MayGoOn(r.Call.Name) {
 		return r.Over()
 	}
 	return r.OverOrAfter(t.bounds.AsyncTimeout)
 }
 
-// goOn sends a job to the background. Its call is answered with a handle, and
-// counts as started from now on, if it did not before.
-func (t *execution) goOn(call *turnkeeper.ToolCall, j *toolrun.Run) {
+// toBackground moves a run to the background. It answers the call with a handle, and
+// records its start if it has none.
+func (e *execution) toBackground(call *turnkeeper.ToolCall, run *toolrun.Run) {
 	if call.Starts == 0 {
 		start := newStart(call)
-		t.pending.Starts = append(t.pending.Starts, start)
-		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, j.Since
+		e.pending.Starts = append(e.pending.Starts, start)
+		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, run.Since
 	}
-	j.Nonce = call.Nonce
-	t.background[call.Key] = j
-	shown := outputs.Placeholder{ID: j.ID, Tool: call.Name}.Background()
-	t.answer(call, turnkeeper.CallResult{
-		Key: call.Key, Nonce: j.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: j.ID,
+	run.Nonce = call.Nonce
+	e.background[call.Key] = run
+	shown := outputs.Placeholder{ID: run.ID, Tool: call.Name}.Background()
+	e.answer(call, turnkeeper.CallResult{
+		Key: call.Key, Nonce: run.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: run.ID,
 	})
-	t.log.Info("tool call goes on in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
-		zap.String("output_id", string(j.ID)), zap.Duration("running", time.Since(j.Since)))
+	e.log.Info("tool call continues in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+		zap.String("output_id", string(run.ID)), zap.Duration("running", time.Since(run.Since)))
 }
 
-// rerun starts a call again that was in the background when its worker was lost.
-// It stays there: the model was told of it.
-func (t *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if !t.timeFor(spec) {
-		t.denyRest(t.runnable())
+// rerun starts a background call of a lost worker again. It stays in the background,
+// because the model has its handle.
+func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+	if !e.timeFor(spec) {
+		e.denyRest(e.runnable())
 		return nil
 	}
-	if err := t.dropDraft(ctx, call.OutputID); err != nil {
+	if err := e.dropDraft(ctx, call.OutputID); err != nil {
 		return err
 	}
-	t.events.Mark()
+	e.events.Mark()
 	start := newStart(call)
-	t.pending.Starts = append(t.pending.Starts, start)
-	t.pending.Results = append(t.pending.Results, turnkeeper.CallResult{
+	e.pending.Starts = append(e.pending.Starts, start)
+	e.pending.Results = append(e.pending.Results, turnkeeper.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
 	})
-	t.startEvent(call)
-	if err := t.commit(ctx); err != nil {
-		t.pending.dropResult(start.Nonce)
+	e.startEvent(call)
+	if err := e.commit(ctx); err != nil {
+		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	j := t.launch(ctx, call)
-	j.Nonce = call.Nonce
-	t.background[call.Key] = j
-	t.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+	run := e.launch(ctx, call)
+	run.Nonce = call.Nonce
+	e.background[call.Key] = run
+	e.log.Info("tool call of a lost worker runs again in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 		zap.Int("start", call.Starts))
 	return nil
 }
 
-// collect takes the results of the jobs that are over.
-func (t *execution) collect() {
-	for _, j := range t.background.Collect() {
-		key := j.Call.Key
-		call := t.rounds.call(key)
-		result := t.takeLater(call, j)
-		t.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
-			zap.String("state", string(result.State)), zap.Duration("took", j.Result.Took))
-		if result.State == turnkeeper.CallCancelled && !j.Unread {
-			t.interrupted[key] = result
+// collect records the results of the background runs that are over.
+func (e *execution) collect() {
+	for _, run := range e.background.Collect() {
+		key := run.Call.Key
+		call := e.rounds.call(key)
+		result := e.runResult(call, run)
+		e.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
+			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
+		if result.State == turnkeeper.CallCancelled && !run.Unread {
+			e.interrupted[key] = result
 			continue
 		}
-		t.answer(call, result)
+		e.answer(call, result)
 	}
 }
 
-// endLater makes a result one of a call in the background, if it is.
-func endLater(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+// keepHandle returns the result, changed so that a background call keeps its handle as
+// Shown. The text becomes the preview.
+func keepHandle(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	if prompt.WentOn(call) {
 		result.Preview, result.Shown = outputs.Preview(result.Shown), call.Shown
 	}
@@ -105,48 +99,46 @@ func stateOf(o tools.Outcome, e turnkeeper.Effect) turnkeeper.CallState {
 	switch {
 	case o == tools.InDoubt && !e.Repeatable():
 		return turnkeeper.CallUnknown
-	}
-	switch o {
-	case tools.Succeeded:
+	case o == tools.Succeeded:
 		return turnkeeper.CallSucceeded
-	case tools.Cancelled:
+	case o == tools.Cancelled:
 		return turnkeeper.CallCancelled
 	default:
 		return turnkeeper.CallFailed
 	}
 }
 
-// awaitJob waits until one of the jobs in the background is over, and collects.
-func (t *execution) awaitJob(ctx context.Context) error {
-	if err := t.background.Await(ctx); err != nil {
+// awaitRun waits until a background run is over, and collects.
+func (e *execution) awaitRun(ctx context.Context) error {
+	if err := e.background.Await(ctx); err != nil {
 		return err
 	}
-	t.collect()
+	e.collect()
 	return nil
 }
 
-// awaitJobs waits for all jobs in the background, before the turn ends. Those
-// that only read are stopped instead, where nobody is to see what they found:
-// what has an effect is let finish, so that its outcome is known.
-func (t *execution) awaitJobs(ctx context.Context, seen bool) error {
-	for _, j := range t.background {
-		if !seen && j.Call.Effect == turnkeeper.EffectNone {
-			j.Unread = true
-			j.Cancel(errAnswered)
+// awaitRuns waits for all background runs before the turn ends. Unless seen is set, nobody
+// will read the results of runs of effect none, and awaitRuns cancels them. Effects
+// finish in any case, so that their outcome is known.
+func (e *execution) awaitRuns(ctx context.Context, seen bool) error {
+	for _, run := range e.background {
+		if !seen && run.Call.Effect == turnkeeper.EffectNone {
+			run.Unread = true
+			run.Cancel(errAnswered)
 		}
 	}
-	for len(t.background) > 0 {
-		if err := t.awaitJob(ctx); err != nil {
+	for len(e.background) > 0 {
+		if err := e.awaitRun(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// stopJobs ends what is left in the background, and collects it.
-func (t *execution) stopJobs(cause error) {
-	t.background.Stop(cause)
-	t.collect()
+// stopRuns cancels all background runs, and collects.
+func (e *execution) stopRuns(cause error) {
+	e.background.Stop(cause)
+	e.collect()
 }
 
 var (

@@ -8,8 +8,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// overCap is the result of a call for which executed or paging calls are used
-// up; empty when it may run.
+// overCap returns the result of a call that is over the limit of executed or paging calls,
+// or an empty text if it may run.
 func (t *task) overCap(call turnkeeper.ToolCall, executed, paged int) string {
 	if call.Paging {
 		if paged >= t.bounds.MaxPagingCalls {
@@ -23,7 +23,7 @@ func (t *task) overCap(call turnkeeper.ToolCall, executed, paged int) string {
 	return ""
 }
 
-// overLimit begins the result of every call that is denied for its number.
+// overLimit is the prefix of the result of every call that is over a limit.
 const overLimit = "denied: over the limit of "
 
 func shownOverCalls(b turnkeeper.Bounds) string {
@@ -34,7 +34,7 @@ func shownOverPaging(b turnkeeper.Bounds) string {
 	return fmt.Sprintf(overLimit+"%d reads of stored outputs a turn; this one was not run", b.MaxPagingCalls)
 }
 
-// timeout is how long a call of a tool may take: its own bound, or what is left
+// timeout returns the timeout of a call: the tool's or the agent's, at most the time left
 // of the turn.
 func (t *task) timeout(spec tools.Spec) time.Duration {
 	bound := spec.Timeout
@@ -44,7 +44,7 @@ func (t *task) timeout(spec tools.Spec) time.Duration {
 	return min(bound, time.Until(t.wall))
 }
 
-// timeFor says that the lease will outlast a call of the tool, with the margin.
+// timeFor reports whether the lease outlasts a call of the tool plus the margin.
 func (t *task) timeFor(spec tools.Spec) bool {
 	return time.Until(t.lease) > t.timeout(spec)+t.bounds.Margin
 }

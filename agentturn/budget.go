@@ -11,14 +11,13 @@ import (
 	"turnkeeper/agentturn/prompt"
 )
 
-// reserve asks the budget for one model call. A *blockedError: it must not be
-// made. Where the budget cannot be asked the call is not made either.
+// reserve reserves one model call in the budget. A *blockedError means that the budget
+// does not allow it. After any error the call must not be made.
 func (t *task) reserve(ctx context.Context, request prompt.Request) (Reservation, error) {
 	return t.reserveCall(ctx, turnkeeper.Usage{InputTokens: int64(request.Tokens), OutputTokens: int64(t.def.OutputTokens()), Estimated: true})
 }
 
-// reserveCall does so for an estimate of what the call takes. It may be called
-// by several goroutines at once.
+// reserveCall is reserve for an estimated usage. It is safe for concurrent use.
 func (t *task) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Reservation, error) {
 	if t.cfg.Budget == nil {
 		return Reservation{}, nil
@@ -45,8 +44,8 @@ func (t *task) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Rese
 	return r, nil
 }
 
-// settleSpend replaces a reservation by what was used. Where that fails the
-// reservation stands.
+// settleSpend replaces a reservation by the actual usage. If that fails, the reservation
+// counts as used.
 func (t *task) settleSpend(ctx context.Context, r Reservation, used turnkeeper.Usage) {
 	if t.cfg.Budget == nil || r.ID == 0 {
 		return
@@ -54,9 +53,9 @@ func (t *task) settleSpend(ctx context.Context, r Reservation, used turnkeeper.U
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
 	if err := t.cfg.Budget.Settle(ctx, r, used); err != nil {
-		t.log.Warn("spend could not be settled; what was reserved counts as used", zap.Error(err))
+		t.log.Warn("cannot settle spend; the reservation counts as used", zap.Error(err))
 	}
 }
 
-// settleTime bounds one Settle, which outlives the turn's context.
+// settleTime is the timeout of one Settle, which outlives the turn's context.
 const settleTime = 2 * time.Second

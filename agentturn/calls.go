@@ -8,13 +8,13 @@ import (
 	"turnkeeper/agentturn/prompt"
 )
 
-// The calls of a turn, by its rounds.
+// calls are the rounds of a turn, with methods for their calls.
 type calls []turnkeeper.Round
 
-// all returns the calls in the order they were asked for.
+// all returns the calls in the order the model asked for them.
 func (c calls) all() []turnkeeper.ToolCall { return prompt.CallsOf(c) }
 
-// each returns the calls that a function picks, in order, to be changed in place.
+// each returns pointers to the calls that is selects, in order.
 func (c calls) each(is func(turnkeeper.ToolCall) bool) (picked []*turnkeeper.ToolCall) {
 	for i := range c {
 		for j := range c[i].Calls {
@@ -26,10 +26,10 @@ func (c calls) each(is func(turnkeeper.ToolCall) bool) (picked []*turnkeeper.Too
 	return picked
 }
 
-// any reports whether a function picks a call.
+// any reports whether is selects a call.
 func (c calls) any(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(c.all(), is) }
 
-// call returns a call to be changed in place; it exists.
+// call returns a pointer to the call, which must exist.
 func (c calls) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 	for i := range c {
 		for j := range c[i].Calls {
@@ -41,21 +41,21 @@ func (c calls) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 	panic(fmt.Sprintf("the turn has no call %s", key))
 }
 
-// open returns the calls without an end, but for the detached ones.
+// open returns the calls that have not ended, except detached ones.
 func (c calls) open() []*turnkeeper.ToolCall {
 	return c.each(func(call turnkeeper.ToolCall) bool { return !call.State.Answered() && !isDetached(call) })
 }
 
-// detached returns the calls that are open outside of the turn's executions.
+// detached returns the open detached calls.
 func (c calls) detached() []*turnkeeper.ToolCall { return c.each(isDetached) }
 
-// isDetached reports whether a call is open outside of the turn's executions: its result
-// will arrive, whether the turn runs or waits.
+// isDetached reports whether a call is detached and open: its result will arrive whether
+// the turn runs or waits.
 func isDetached(call turnkeeper.ToolCall) bool {
 	return call.Elsewhere && call.State == turnkeeper.CallRunning
 }
 
-// upTo returns the calls up to one, which is the last of them.
+// upTo returns the calls up to and including key.
 func (c calls) upTo(key turnkeeper.CallKey) []turnkeeper.ToolCall {
 	return slices.DeleteFunc(c.all(), func(call turnkeeper.ToolCall) bool { return call.Key.Compare(key) > 0 })
 }
@@ -70,7 +70,7 @@ func (c calls) effected() bool {
 	})
 }
 
-// executed returns how many calls that do not page have started.
+// executed returns the number of started calls, without paging calls.
 func (c calls) executed() int {
 	n := 0
 	for _, call := range c.all() {
@@ -81,13 +81,13 @@ func (c calls) executed() int {
 	return n
 }
 
-// owesReply reports whether the model cannot be asked yet, for a reply of a sub-agent.
-func (c calls) owesReply() bool { return c.any(awaitsReply) }
+// awaitsReply reports whether a sub-agent must reply before the model can be asked.
+func (c calls) awaitsReply() bool { return c.any(awaitsReply) }
 
-// holds reports whether a call must not begin yet: it has an effect, and a call with an
-// effect before it in the same answer has not ended. Sub-agents do not hold each other:
-// they work side by side, each in a turn of its own.
-func (c calls) holds(call *turnkeeper.ToolCall) bool {
+// blocked reports whether a call must not start yet: it has an effect, and a call with an
+// effect before it in the same answer has not ended. Sub-agents do not block each other;
+// they run in parallel.
+func (c calls) blocked(call *turnkeeper.ToolCall) bool {
 	if call.Effect == turnkeeper.EffectNone {
 		return false
 	}
@@ -105,17 +105,17 @@ func (c calls) usedUp(b turnkeeper.Bounds) bool {
 	return prompt.Charged(c) >= b.MaxRounds || len(c) >= b.RoundCeiling
 }
 
-// nextIsLast reports whether the next model call is the last allowed one, and a
-// continuation, so that tools would be of no use to it.
+// nextIsLast reports whether the next model call is a continuation and the last one
+// allowed, which makes tools useless to it.
 func (c calls) nextIsLast(b turnkeeper.Bounds) bool {
 	return len(c) > 0 && (prompt.Charged(c)+1 >= b.MaxRounds || len(c)+1 >= b.RoundCeiling || c.overLimit())
 }
 
-// overLimit reports whether more calls were asked for than the turn may run. The next
-// round is the last one then.
+// overLimit reports whether the model asked for more calls than the turn may run. The
+// next round is then the last one.
 func (c calls) overLimit() bool { return anyRefused(c.all(), overLimit) }
 
-// lastStop returns the bound that makes a round the last one.
+// lastStop returns the bound that made a round the last one.
 func (c calls) lastStop() turnkeeper.StopReason {
 	if c.overLimit() {
 		return turnkeeper.StopMaxToolCalls

@@ -9,24 +9,24 @@ import (
 	"turnkeeper/agentturn/transcript"
 )
 
-// Results of calls that are still open when a turn is closed without a worker.
+// Results of calls that are open when a turn is closed without a worker.
 const (
 	ShownNotRun  = prompt.ShownNotRun
 	ShownUnknown = prompt.ShownUnknown
 )
 
-// ShownPerhaps is the result of a call that only reads and was open when its turn was
-// closed without a worker.
+// ShownPerhaps is the result of an open call of effect none when a turn is closed without a
+// worker.
 const ShownPerhaps = "cancelled: the worker of this call was lost. The call may have been running, for a tool that only reads starts without a record."
 
-// Lost is how a turn ends that has lost its worker too often to be run again,
-// with its last events. rounds are its journal, every call answered; open is a round
-// that had begun to stream and has no answer there, which is void (0: none). definition
-// is the file of the agent, as it was when the turn was made.
+// Lost returns the outcome and the last events of a turn that has lost its worker too often
+// to be run again. rounds are its journal, with every call answered. open is the number of
+// a round that has begun to stream and has no answer, and is rolled back (0: none).
+// definition is the agent's file as recorded with the turn.
 func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round, open int) (turnkeeper.Outcome, []turnkeeper.Event) {
 	turn, losses := lost.TurnID, lost.Losses+1
 	def, err := agentdef.ParseRecorded(agent, definition)
-	if err != nil { // no worker could run it as it is: the defaults will do
+	if err != nil { // no worker could run this definition: use the defaults
 		def = &agentdef.Definition{}
 	}
 	r := degradedReply(rounds, turnkeeper.StopWorkerLost, def.Replies)
@@ -39,7 +39,7 @@ func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []t
 		if r.said == 0 || def.Quiet(rounds[r.said-1].Text) {
 			r = reply{}
 		}
-		outcome.InnerDialogue = saidBeside(rounds, r.said)
+		outcome.InnerDialogue = otherTexts(rounds, r.said)
 	}
 	outcome.Reply, outcome.Silent = r.text, r.silent
 	var events []turnkeeper.Event

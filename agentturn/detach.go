@@ -18,106 +18,105 @@ import (
 	"turnkeeper/tools"
 )
 
-// detach starts a call in a job of its own: one write has its start, the job and
-// the handle that the model is shown. One that was in the background of a lost worker,
-// whose release ran the tool so, keeps the handle that it has.
-func (t *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
+// detach starts a detached call: one write contains the start, the job, and the handle
+// that the model is shown. A call that a lost worker ran in the background keeps its
+// handle; that worker's version of the tool was not detached.
+func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	if call.OutputID != "" {
-		if err := t.dropDraft(ctx, call.OutputID); err != nil {
+		if err := e.dropDraft(ctx, call.OutputID); err != nil {
 			return err
 		}
 	}
-	t.events.Mark()
+	e.events.Mark()
 	start := newStart(call)
 	start.Detached = spec.Timeout
 	id := cmp.Or(call.OutputID, outputs.NewID())
 	handle := turnkeeper.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
 	}
-	t.pending.Starts = append(t.pending.Starts, start)
-	t.pending.Results = append(t.pending.Results, handle)
-	t.startEvent(call)
-	if err := t.commit(ctx); err != nil {
-		t.pending.dropResult(start.Nonce)
+	e.pending.Starts = append(e.pending.Starts, start)
+	e.pending.Results = append(e.pending.Results, handle)
+	e.startEvent(call)
+	if err := e.commit(ctx); err != nil {
+		e.pending.dropResult(start.Nonce)
 		return err
 	}
 	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, id
-	t.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Duration("limit", spec.Timeout))
+	e.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Duration("limit", spec.Timeout))
 	return nil
 }
 
-// takeCompleted takes what has arrived into the journal, with the next write.
-func (t *execution) takeCompleted(ctx context.Context) error {
-	if len(t.rounds.detached()) == 0 {
+// takeCompleted records the results of detached calls that have arrived.
+func (e *execution) takeCompleted(ctx context.Context) error {
+	if len(e.rounds.detached()) == 0 {
 		return nil
 	}
-	arrived, err := t.journal.Arrivals(ctx)
+	arrived, err := e.journal.Arrivals(ctx)
 	if err != nil {
 		return &journalError{err}
 	}
 	for _, result := range arrived {
-		call := t.rounds.call(result.Key)
+		call := e.rounds.call(result.Key)
 		if !isDetached(*call) {
 			continue
 		}
 		if result.Spawned != nil {
-			t.answer(call, t.replied(ctx, call, result))
+			e.answer(call, e.replyResult(ctx, call, result))
 		} else {
-			t.answer(call, t.arrival(ctx, call, result))
+			e.answer(call, e.arrivedResult(ctx, call, result))
 		}
-		t.measure(ctx, *call, t.sizes)
-		t.log.Info("result of a detached tool call has arrived", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
+		e.measure(ctx, *call, e.sizes)
+		e.log.Info("detached tool call ended", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
 			zap.String("state", string(call.State)), zap.Duration("took", result.Duration))
 	}
 	return nil
 }
 
-// arrival is what the journal takes of a result: the model goes on being shown the
-// handle, except where the tool can tell what became of a call in doubt.
-func (t *execution) arrival(ctx context.Context, call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+// arrivedResult returns the result to record for a detached call, reconciled if it is unknown.
+// The model is still shown the handle.
+func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
 	if result.State == turnkeeper.CallUnknown {
-		if found, known := t.reconcile(ctx, call); known {
+		if found, known := e.reconcile(ctx, call); known {
 			found.Nonce = result.Nonce
 			return found
 		}
-		t.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
+		e.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 	}
 	result.Shown = call.Shown
 	return result
 }
 
-// waiting returns the end of an execution whose turn goes on when a detached call has
-// ended.
-func (t *ledger) waiting() *ending {
+// waiting returns the end of an execution whose turn waits for detached calls.
+func (l *ledger) waiting() *ending {
 	var data transcript.TurnWaitingData
-	for _, call := range t.rounds.detached() {
+	for _, call := range l.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
-	t.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
+	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}
 }
 
-// mustWait says that a call can only wait for what is detached: nothing runs
-// here, and there is nothing new to tell. It is then left planned, and run when
-// something has arrived.
-func (t *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, error) {
-	if call.Name != turnkeeper.ToolWaitForToolOutput || len(t.background) > 0 || len(t.rounds.detached()) == 0 {
+// mustWait reports whether a call of wait_for_tool_output can only wait for detached
+// calls: nothing runs in the background, and no ended call is unreported. It then stays
+// planned until a result has arrived.
+func (e *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bool, error) {
+	if call.Name != turnkeeper.ToolWaitForToolOutput || len(e.background) > 0 || len(e.rounds.detached()) == 0 {
 		return false, nil
 	}
-	if err := t.takeCompleted(ctx); err != nil {
+	if err := e.takeCompleted(ctx); err != nil {
 		return false, err
 	}
-	unreported := (&toolrun.OutputStore{Calls: t.rounds.all()}).Unreported()
-	return !unreported && len(t.rounds.detached()) > 0, nil
+	unreported := (&toolrun.OutputStore{Calls: e.rounds.all()}).Unreported()
+	return !unreported && len(e.rounds.detached()) > 0, nil
 }
 
-// shownNoHandles answers a call of a detached tool with handles among its
-// arguments: its job does not have the turn's results.
+// shownNoHandles is the result of a detached call with handles in its arguments: its job
+// cannot read the turn's results.
 const shownNoHandles = "invalid arguments: a tool that runs detached takes no output: handles. Nothing was run."
 
 const shownEnded = "cancelled: the turn ended before this call had"
 
-// PreviewEnded is the preview of a call that was detached when its turn ended.
+// PreviewEnded returns the preview of a detached call that was open when its turn ended.
 func PreviewEnded(effect turnkeeper.Effect) string {
 	if effect == turnkeeper.EffectNone {
 		return shownEnded + "."
@@ -125,53 +124,52 @@ func PreviewEnded(effect turnkeeper.Effect) string {
 	return shownEnded + shownMaybe
 }
 
-// closeDetached ends what is detached: no call is open under a closed turn.
-// What has arrived by now is its result.
-func (t *execution) closeDetached(ctx context.Context) {
-	if len(t.rounds.detached()) == 0 {
+// closeDetached records the results that have arrived and cancels the other detached
+// calls, because a closed turn must have no open call.
+func (e *execution) closeDetached(ctx context.Context) {
+	if len(e.rounds.detached()) == 0 {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
-	if err := t.takeCompleted(ctx); err != nil {
-		t.log.Warn("it could not be read what has arrived for the turn; its open calls are cancelled", zap.Error(err))
+	if err := e.takeCompleted(ctx); err != nil {
+		e.log.Warn("cannot read the results of detached calls; cancelling the open ones", zap.Error(err))
 	}
-	for _, call := range t.rounds.detached() {
+	for _, call := range e.rounds.detached() {
 		result := turnkeeper.CallResult{
 			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
 		}
 		if isSpawn(*call) {
 			result.Preview = ShownReplyUnawaited
-			t.observeSpawn(ctx, call, result.State, t.background.Age(*call), string(turnkeeper.CallCancelled))
+			e.observeSpawn(ctx, call, result.State, e.background.Age(*call), string(turnkeeper.CallCancelled))
 		}
 		if awaitsReply(*call) {
 			result.Shown = ShownReplyUnawaited
 		}
-		t.answer(call, result)
+		e.answer(call, result)
 	}
 }
 
-// awaitHolders waits until nothing holds the call back. For what runs here the turn stands
-// still. For what is detached alone it waits, and holds nothing: waits then says so,
-// and the call stays planned.
-func (t *execution) awaitHolders(ctx context.Context, call *turnkeeper.ToolCall) (waits bool, err error) {
-	for look := firstSpawnLook; t.rounds.holds(call); look = min(2*look, slowSpawnLook) {
-		if err := t.takeCompleted(ctx); err != nil {
+// awaitBlockers blocks until the call may start. If only detached calls hold it up, the
+// turn waits as a row instead: waits is then true, and the call stays planned.
+func (e *execution) awaitBlockers(ctx context.Context, call *turnkeeper.ToolCall) (waits bool, err error) {
+	for look := minSpawnPoll; e.rounds.blocked(call); look = min(2*look, maxSpawnPoll) {
+		if err := e.takeCompleted(ctx); err != nil {
 			return false, err
 		}
-		t.collect()
-		if !t.rounds.holds(call) {
+		e.collect()
+		if !e.rounds.blocked(call) {
 			break
 		}
-		if err := t.commit(ctx); err != nil { // whoever looks sees what the call waits for
+		if err := e.commit(ctx); err != nil { // makes visible what the call waits for
 			return false, err
 		}
 		switch {
-		case len(t.rounds.detached()) == 0:
-			if err := t.awaitJob(ctx); err != nil {
+		case len(e.rounds.detached()) == 0:
+			if err := e.awaitRun(ctx); err != nil {
 				return false, err
 			}
-		case len(t.background) == 0 && !time.Now().Before(t.stillUntil):
+		case len(e.background) == 0 && !time.Now().Before(e.blockUntil):
 			return true, nil
 		case pause.For(ctx, look) != nil:
 			return false, context.Cause(ctx)
@@ -180,9 +178,8 @@ func (t *execution) awaitHolders(ctx context.Context, call *turnkeeper.ToolCall)
 	return false, nil
 }
 
-// unreportedEffects are the calls with an effect that have ended since the newest answer was
-// asked for: its request told that they run. What a request told is on record, so this
-// depends on no clock.
+// unreportedEffects returns the calls with an effect that have ended since the newest
+// request, by whose recorded notice they were running. It does not compare times.
 func unreportedEffects(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	if len(rounds) == 0 || rounds[len(rounds)-1].Recipe == nil {
 		return nil

@@ -20,7 +20,7 @@ import (
 type CallBox interface {
 	// Arrive delivers the result of a claimed call, and resumes its turn if the turn
 	// waits. It returns turnkeeper.ErrFenced if the claim is void; the result is then
-	// kept beside what the call has ended with.
+	// stored beside the call's own result.
 	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
 	// HandOn gives a claimed call back, to be run again from its beginning. It returns
 	// turnkeeper.ErrFenced if the claim is void.
@@ -72,22 +72,22 @@ func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box 
 func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
 	log := r.cfg.Log.With(append(TurnFields(c.Turn, c.TraceParent), zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))...)
 	tool, ok := r.cfg.Tools.Get(c.Call.Name)
-	if !ok { // it was claimed by name
-		return detachedResult(c, tools.Result{Text: "tool error: '" + c.Call.Name + "' is not here", IsError: true}, turnkeeper.CallFailed), false
+	if !ok { // should not happen: calls are claimed by name
+		return detachedResult(c, tools.Result{Text: "tool error: this worker does not have '" + c.Call.Name + "'", IsError: true}, turnkeeper.CallFailed), false
 	}
 	options := tools.ExecuteOptions{Timeout: c.Left, Limit: c.Limit, Log: log}
 	if c.Left <= 0 {
 		options.Timeout = -1
 	}
 	options.Abandoned = func() {
-		log.Warn("a tool did not return in its time and was left behind; it goes on in this process",
+		log.Warn("a tool did not return at its timeout and still runs in this process",
 			zap.Int64("left_behind", r.leftBehind.Add(1)))
 	}
 	options.Late = func(late tools.Ending) {
-		log.Warn("a tool that was left behind has returned",
+		log.Warn("a tool returned after its timeout",
 			zap.String("outcome", string(late.Outcome)), zap.Int64("left_behind", r.leftBehind.Add(-1)))
 	}
-	ctx, told := r.cfg.Observer.ToolCall(ctx, ToolBegin{
+	ctx, end := r.cfg.Observer.ToolCall(ctx, ToolBegin{
 		Call: c.Call, Agent: c.Turn.Agent, Detached: true, Turn: c.Turn, TraceParent: c.TraceParent,
 	})
 	started := time.Now()
@@ -95,7 +95,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 		TurnID: c.Turn.ID, Agent: c.Turn.Agent, Conversation: c.Turn.Conversation, Key: c.Call.Key,
 		Arguments: []byte(c.Call.Arguments), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
 	}, options)
-	told(toolEnd(ending, c.Call.Effect))
+	end(toolEnd(ending, c.Call.Effect))
 	state := turnkeeper.CallFailed
 	switch ending.Outcome {
 	case tools.Succeeded:
@@ -112,7 +112,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 	return result, ending.Outcome == tools.Cancelled
 }
 
-// detachedResult bounds, cleans and measures what a detached call ended with.
+// detachedResult returns the bounded and cleaned result of a detached call.
 func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnkeeper.CallResult {
 	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, turnkeeper.DefaultBounds().MaxToolResultChars)
 	taken := outputs.Take(
@@ -139,10 +139,10 @@ func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
 	case c.Trouble == turnkeeper.CallOverdue:
 		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name, strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
 	case c.Trouble == turnkeeper.CallUnwanted:
-		text = fmt.Sprintf("tool error: '%s' was not begun within %s: no worker had the tool and room for it", c.Name, turnkeeper.MaxDetachedWait)
+		text = fmt.Sprintf("tool error: '%s' did not start within %s: no worker had the tool and a free slot", c.Name, turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
-	default: // the tool may be able to tell the outcome: nothing is stored as its output
+	default: // the tool may reconcile the call, so no output is stored
 		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
 	}
 	return detachedResult(turnkeeper.ClaimedCall{

@@ -17,19 +17,19 @@ import (
 	"turnkeeper/outputs"
 )
 
-// The endings of an execution, by the turn as it is then.
+// endings makes the ending of an execution from the state of its turn.
 type endings struct {
 	*task
 	rounds   calls
-	executed bool // a tool has started, in whichever execution
+	executed bool // a tool has started, in any execution
 }
 
-func (t *ledger) endings() *endings {
-	executed := len(t.interrupted) > 0 || t.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
-	return &endings{t.task, t.rounds, executed}
+func (l *ledger) endings() *endings {
+	executed := len(l.interrupted) > 0 || l.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
+	return &endings{l.task, l.rounds, executed}
 }
 
-// endingOf decides what an error that stopped the loop makes of the turn.
+// endingOf returns the ending of a turn whose loop was stopped by an error.
 func (t *endings) endingOf(ctx context.Context, err error) *ending {
 	if ctx.Err() != nil {
 		return t.stopped(context.Cause(ctx))
@@ -44,20 +44,20 @@ func (t *endings) endingOf(ctx context.Context, err error) *ending {
 	return t.failed(err)
 }
 
-// stopped is the end by the end of the context.
+// stopped returns the ending of a turn whose context has ended.
 func (t *endings) stopped(cause error) *ending {
 	switch {
 	case errors.Is(cause, errWallTime):
 		return t.outOfTime()
 	case errors.Is(cause, ErrCancelled):
-		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: says(replyCancelled)}
+		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: fixedReply(replyCancelled)}
 	default:
 		return &ending{state: turnkeeper.TurnQueued, outcome: turnkeeper.Outcome{Error: cause.Error()}}
 	}
 }
 
-// failed is the end by a model that could not be called, by a request that
-// could not be built, or by a panic.
+// failed returns the ending of a turn after a failed model call, a request that could not
+// be built, or a panic.
 func (t *endings) failed(err error) *ending {
 	class := classOf(err)
 	f := t.failure(faultIn(err))
@@ -65,10 +65,10 @@ func (t *endings) failed(err error) *ending {
 	if service, ok := errors.AsType[*serviceError](err); ok {
 		f.Pause, o.WaitsFor = service.pause, service.waitsFor
 	}
-	return t.judged(f, turnkeeper.StopInferenceError, o)
+	return t.byVerdict(f, turnkeeper.StopInferenceError, o)
 }
 
-// failure is what the turn itself knows of its failure.
+// failure returns the Failure of the turn, without the pause of a service.
 func (t *endings) failure(fault Fault) Failure {
 	return Failure{
 		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
@@ -77,8 +77,8 @@ func (t *endings) failure(fault Fault) Failure {
 	}
 }
 
-// judged is the end of a turn that cannot go on.
-func (t *endings) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
+// byVerdict returns the ending that the verdict on a failure gives.
+func (t *endings) byVerdict(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
 	v := f.Verdict()
 	if v.Degraded {
 		t.log.Warn("turn degraded by an error", zap.String("class", o.ErrorClass), zap.String("error", o.Error))
@@ -98,15 +98,15 @@ func (t *endings) judged(f Failure, stop turnkeeper.StopReason, o turnkeeper.Out
 	return e
 }
 
-// outOfTime is the end by the wall time. Where no tool has run there is nothing to
-// tell, and the message is tried again, a bounded number of times.
+// outOfTime returns the ending of a turn that reached max_duration. If no tool has run,
+// there is nothing to report, and the message is retried a limited number of times.
 func (t *endings) outOfTime() *ending {
 	if t.executed {
 		return t.capped(turnkeeper.StopMaxDuration)
 	}
 	t.logCap("max turn duration reached, completing turn")
-	return t.judged(t.failure(FaultTime), turnkeeper.StopMaxDuration, turnkeeper.Outcome{
-		ErrorClass: string(turnkeeper.StopMaxDuration), Error: "the turn's time was over before the model had answered",
+	return t.byVerdict(t.failure(FaultTime), turnkeeper.StopMaxDuration, turnkeeper.Outcome{
+		ErrorClass: string(turnkeeper.StopMaxDuration), Error: "max_duration was over before the model answered",
 	})
 }
 
@@ -116,7 +116,7 @@ const (
 	classBudget   = "budget"
 )
 
-// faultIn says whose fault an error is that stopped the loop.
+// faultIn returns the Fault of an error that stopped the loop.
 func faultIn(err error) Fault {
 	if _, ok := errors.AsType[*serviceError](err); ok {
 		return FaultService
@@ -142,18 +142,18 @@ func classOf(err error) string {
 	return classInternal
 }
 
-// A blockedError is a model call that the budget did not allow.
+// A blockedError is the error of a model call that the budget did not allow.
 type blockedError struct{ Reservation }
 
 func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is used up") }
 
-// blocked is the end by the budget. The day's budget opens again, which helps where
-// the call fits into one; a turn's never does.
+// blocked returns the ending of a turn whose model call the budget did not allow. The turn
+// is deferred if the next day's budget allows the call.
 func (t *endings) blocked(b *blockedError) *ending {
 	o := turnkeeper.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
 	if b.Scope != "day" || b.Never || t.executed {
-		return t.judged(t.failure(FaultBound), turnkeeper.StopBudget, o)
+		return t.byVerdict(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry
 	if o.Backoff <= 0 {
@@ -162,34 +162,32 @@ func (t *endings) blocked(b *blockedError) *ending {
 	return &ending{state: turnkeeper.TurnQueued, outcome: o}
 }
 
-// defaultDeferral is how long a turn is put off by a budget that does not say.
+// defaultDeferral is the deferral by a budget that gives no time.
 const defaultDeferral = time.Minute
 
-// A silentError is an error of the announced last round that means that the
-// model gave no answer.
+// A silentError means that the model gave no usable answer in the announced last round.
 type silentError struct{ err error }
 
 func (e *silentError) Error() string { return e.err.Error() }
 func (e *silentError) Unwrap() error { return e.err }
 
-// anyRefused says that a call was not run, for the reason that its result
-// begins with: the journal knows no other.
+// anyRefused reports whether a call was not run for the reason that its result begins
+// with. The journal does not record the reason elsewhere.
 func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
 	return slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool {
 		return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
 	})
 }
 
-// isRefusal says that a text begins as the results do by which anyRefused knows calls.
+// isRefusal reports whether a text begins with a reason that anyRefused is called with.
 func isRefusal(text string) bool {
 	return strings.HasPrefix(text, prompt.ShownNoTime) || strings.HasPrefix(text, overLimit)
 }
 
-// answered is the end of a turn whose model had nothing more to ask. Where the
-// outcome of a call is in doubt it is no plain success.
+// answered returns the ending of a turn whose model answered without calls.
 func (t *endings) answered(last turnkeeper.Round) *ending {
 	switch {
-	case inference.Blank(last.Text): // written by a provider that calls this an answer
+	case inference.Blank(last.Text): // not an answer, although the provider accepted it
 		return t.degraded(turnkeeper.StopInferenceError)
 	case turnkeeper.AnyInDoubt(t.rounds.all()):
 		return t.degraded(turnkeeper.StopWorkerLost)
@@ -208,8 +206,9 @@ func succeeded(answer func([]turnkeeper.Round) reply) *ending {
 	return &ending{state: turnkeeper.TurnSucceeded, stop: turnkeeper.StopNone, reply: answer}
 }
 
-// single is the end of a turn that may have one round: its text is the answer, else the
-// summary. That is how the agent is meant to work, and no fault.
+// single returns the ending of a turn with `continuation: false` after its only round. The
+// reply is the round's text, or else the summary. The turn succeeds, because this is the
+// agent's setting.
 func (t *endings) single(only turnkeeper.Round) *ending {
 	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
 	if turnkeeper.AnyInDoubt(t.rounds.all()) {
@@ -226,7 +225,7 @@ func (t *endings) single(only turnkeeper.Round) *ending {
 	})
 }
 
-// filtered is the end of a turn whose answer the provider's content filter cut.
+// filtered returns the ending of a turn whose answer the provider's content filter stopped.
 func (t *endings) filtered() *ending {
 	t.log.Warn("the provider's content filter stopped the answer, completing turn", zap.Int("rounds", len(t.rounds)))
 	end := t.degraded(turnkeeper.StopInferenceError)
@@ -235,7 +234,7 @@ func (t *endings) filtered() *ending {
 	return end
 }
 
-// capped is the end by a bound.
+// capped returns the ending of a turn that reached a bound.
 func (t *endings) capped(stop turnkeeper.StopReason) *ending {
 	switch stop {
 	case turnkeeper.StopMaxRounds:
@@ -248,8 +247,7 @@ func (t *endings) capped(stop turnkeeper.StopReason) *ending {
 	return t.degraded(stop)
 }
 
-// degraded is an end whose reply is the model's answer, if it gave one, else what the
-// agent has in its place.
+// degraded returns an ending whose reply is degradedReply.
 func (t *endings) degraded(stop turnkeeper.StopReason) *ending {
 	return &ending{state: turnkeeper.TurnDegraded, stop: stop, reply: func(rounds []turnkeeper.Round) reply {
 		return degradedReply(rounds, stop, t.def.Replies)
@@ -263,15 +261,15 @@ func (t *endings) logCap(message string) {
 		zap.Duration("max_duration", t.bounds.MaxDuration))
 }
 
-// An ending is how a dispatch ends.
+// An ending describes how an execution ends.
 type ending struct {
 	state   turnkeeper.TurnState
 	stop    turnkeeper.StopReason
-	reply   func([]turnkeeper.Round) reply // called once every call is answered; nil: no reply
-	outcome turnkeeper.Outcome             // what else is known: error, retry, back-off
+	reply   func([]turnkeeper.Round) reply // called when every call is answered; nil: no reply
+	outcome turnkeeper.Outcome             // error, retry and back-off
 }
 
-// Results of calls that are cut short by the end of a turn or of a dispatch.
+// Texts for calls and turns that were stopped, and the limit of an error text.
 const (
 	shownNeverBegan   = "not run: the turn was stopped before this call began."
 	shownMaybe        = ". It may or may not have happened."
@@ -279,13 +277,13 @@ const (
 	maxOperatorErrors = 4000 // characters
 )
 
-// logEnd logs how this dispatch ended, once that is written.
+// logEnd logs the written outcome of this dispatch.
 func (t *endings) logEnd(o turnkeeper.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting:
 		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
 	case !o.State.Terminal() && o.Backoff > 0:
-		t.log.Info("turn put off", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
+		t.log.Info("turn deferred", zap.Duration("backoff", o.Backoff), zap.String("reason", o.Error))
 	case !o.State.Terminal():
 		t.log.Info("turn handed back", zap.String("reason", o.Error))
 	default:
@@ -301,8 +299,8 @@ func (t *endings) logEnd(o turnkeeper.Outcome) {
 	}
 }
 
-// duration returns the time from the first grant until now. The part before this dispatch
-// is by the database's clock.
+// duration returns the time from the first grant until now, using the database's clock for
+// the time before this dispatch.
 func (t *task) duration() time.Duration {
 	turn := t.record.Turn
 	return max(turn.GrantedAt.Sub(turn.CreatedAt), 0) + t.record.Elapsed + time.Since(t.loaded)
@@ -315,9 +313,9 @@ func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
 	return turnkeeper.EventTurnError
 }
 
-// outcome makes the outcome of an ending. For a scheduled turn, only the model's answer
-// goes into the outbox, and only if it is not the agent's word for having nothing to
-// tell. Everything else the model said is kept for operators.
+// outcome returns the outcome of an ending. The reply of a scheduled turn contains only the
+// model's answer, and is empty if that is the agent's phrase for nothing to report. The
+// model's other texts go into the inner dialogue.
 func (t *endings) outcome(e ending) turnkeeper.Outcome {
 	o := e.outcome
 	o.State, o.StopReason = e.state, e.stop
@@ -333,14 +331,14 @@ func (t *endings) outcome(e ending) turnkeeper.Outcome {
 		if r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text) {
 			r = reply{}
 		}
-		o.InnerDialogue = saidBeside(t.rounds, r.said)
+		o.InnerDialogue = otherTexts(t.rounds, r.said)
 	}
 	o.Reply, o.Silent = r.text, r.silent
 	return o
 }
 
-// saidBeside returns what the model said in all rounds except the one of the reply.
-func saidBeside(rounds []turnkeeper.Round, reply int) string {
+// otherTexts returns the model's texts of all rounds except the one of the reply.
+func otherTexts(rounds []turnkeeper.Round, reply int) string {
 	var said []string
 	for _, round := range rounds {
 		if round.Number != reply && strings.TrimSpace(round.Text) != "" {

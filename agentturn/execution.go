@@ -18,32 +18,31 @@ import (
 
 // The states of an execution, and what comes after each:
 //
-//	recover   take up the journal: settle what a lost worker left   → ask, execute
-//	ask       call the model                                        → plan
-//	plan      check what it asks for; the round goes into the next write → execute
-//	execute   run the open calls, in order                          → decide, or the turn waits
-//	decide    go on, wait, or end                                   → ask, or finish
-//	finish    answer what is open and write the outcome
+//	recover   reconcile the calls that a lost worker had started   → ask, execute
+//	ask       call the model                                       → plan
+//	plan      check its calls and add the round to the next write  → execute
+//	execute   run the open calls, in order                         → decide, finish (the turn waits)
+//	decide    continue, wait or end                                → ask, finish
+//	finish    answer the open calls and write the outcome
 //
-// Each write is one commit. A state that ends the loop sets end; an error that stops it
-// is made an ending by endings.endingOf.
+// Each write is one commit. A state that ends the loop sets end. If an error ends the
+// loop, endings.endingOf sets it.
 
-// An execution is one grant's run of a turn. Its fields belong to the goroutine that runs
-// it.
+// An execution is the run of a turn under one dispatch. Only the goroutine of Runner.Run uses
+// its fields.
 type execution struct {
 	*ledger
 	journal    Journal
-	prompt     *prompt.State      // makes the requests
-	models     *models            // answers them
-	stream     *transcript.Stream // of the model call under way; nil: none
-	background toolrun.Set        // calls that go on in the background
-	round      openRound          // that the execution is in, for the Observer
-	stillUntil time.Time          // until then it stands still for replies of sub-agents
+	prompt     *prompt.State      // builds the requests
+	models     *models            // the chain that answers them
+	stream     *transcript.Stream // of the current model call; nil: none
+	background toolrun.Set        // background calls
+	round      openRound          // the current round, for the Observer
+	blockUntil time.Time          // until then the execution blocks for replies of sub-agents
 	end        *ending            // set by the state that ends the loop
 }
 
-// A state does one thing and says what comes next. nil: the turn's end is
-// decided.
+// A state does one step and returns the next state. nil ends the loop: end is set.
 type state func(ctx context.Context) (state, error)
 
 func newExecution(r *Runner, a Assignment, journal Journal) *execution {
@@ -67,7 +66,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
 	}
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
-	t := &execution{
+	e := &execution{
 		ledger: &ledger{
 			task: given, progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
 			interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
@@ -78,92 +77,76 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	}
 	for _, round := range a.Record.Rounds {
 		round.Calls = slices.Clone(round.Calls)
-		t.rounds = append(t.rounds, round)
+		e.rounds = append(e.rounds, round)
 	}
-	return t
+	return e
 }
 
-// run drives the states, and turns whatever stopped them into an outcome.
-func (t *execution) run(ctx context.Context) (turnkeeper.Outcome, error) {
-	err := t.guard(func() (err error) {
-		t.at(ctx, PointStart)
-		for next := state(t.recover); next != nil && err == nil; {
-			next, err = next(t.round.within(ctx))
-		}
-		return err
-	})
-	if fatal := unwritable(ctx, err); fatal != nil {
-		return turnkeeper.Outcome{}, t.leave(ctx, fatal)
+// runStates runs the states until one ends the loop. A panic becomes an error.
+func (e *execution) runStates(ctx context.Context) (err error) {
+	defer e.catchPanic(&err)
+	e.at(ctx, PointStart)
+	for next := state(e.recover); next != nil && err == nil; {
+		next, err = next(e.round.within(ctx))
 	}
-	if err != nil {
-		t.end = t.endings().endingOf(ctx, err)
-	}
-	var outcome turnkeeper.Outcome
-	err = t.guard(func() (err error) {
-		outcome, err = t.finish(ctx, *t.end)
-		return err
-	})
-	if err != nil {
-		return turnkeeper.Outcome{}, t.leave(ctx, err)
-	}
-	return outcome, nil
+	return err
 }
 
-// recover goes on from what the journal says. Calls that are finished stay as
-// they are; planned ones, and started ones that may run again, are left to
-// execute; the others are settled here, before anything is built on them.
-func (t *execution) recover(ctx context.Context) (state, error) {
-	t.announce()
-	for _, call := range t.rounds.all() {
-		t.measure(ctx, call, t.sizes)
+// recover continues from the journal. Ended calls stay as they are. Planned calls, and
+// started calls that may run again, are left to execute. The other started calls get a
+// result here, before anything else happens.
+func (e *execution) recover(ctx context.Context) (state, error) {
+	e.openStream()
+	for _, call := range e.rounds.all() {
+		e.measure(ctx, call, e.sizes)
 	}
-	if len(t.rounds) == 0 {
-		return t.ask, nil
+	if len(e.rounds) == 0 {
+		return e.ask, nil
 	}
-	for _, call := range t.rounds.open() {
+	for _, call := range e.rounds.open() {
 		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
 			continue
 		}
-		result, known := t.reconcile(ctx, call)
+		result, known := e.reconcile(ctx, call)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if known {
-			t.answer(call, result)
+			e.answer(call, result)
 		} else {
-			t.giveVerdict(call)
+			e.markUnknown(call)
 		}
 	}
-	if len(t.pending.Verdicts) > 0 || len(t.pending.Results) > 0 {
-		if err := t.commit(ctx); err != nil {
+	if len(e.pending.Verdicts) > 0 || len(e.pending.Results) > 0 {
+		if err := e.commit(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return t.execute, nil
+	return e.execute, nil
 }
 
-// ask makes the model call of the next round.
-func (t *execution) ask(ctx context.Context) (state, error) {
-	if t.pending.Round != nil || len(t.pending.Results) > 0 {
-		if err := t.commit(ctx); err != nil {
+// ask makes the model call of the next round, after it has written what is pending.
+func (e *execution) ask(ctx context.Context) (state, error) {
+	if e.pending.Round != nil || len(e.pending.Results) > 0 {
+		if err := e.commit(ctx); err != nil {
 			return nil, err
 		}
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	ctx = t.round.enter(ctx, t.cfg.Observer, t.rounds, len(t.rounds)+1, false)
-	a, err := t.generate(ctx)
-	t.at(ctx, PointModelAfter)
+	ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, len(e.rounds)+1, false)
+	a, err := e.generate(ctx)
+	e.at(ctx, PointModelAfter)
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) (state, error) { return t.plan(ctx, a) }, nil
+	return func(ctx context.Context) (state, error) { return e.plan(ctx, a) }, nil
 }
 
 // plan turns an answer into a round: it checks every call and denies it, skips it, or
 // plans it to run. The round becomes durable before any of its calls runs.
-func (t *execution) plan(ctx context.Context, a answer) (state, error) {
+func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 	round := turnkeeper.Round{
 		Number:       a.number,
 		Provider:     outputs.Clean(a.Provider),
@@ -171,151 +154,151 @@ func (t *execution) plan(ctx context.Context, a answer) (state, error) {
 		Attempts:     max(1, a.Attempts),
 		Latency:      a.latency,
 		FinishReason: outputs.Clean(a.FinishReason),
-		Usage:        a.Usage.Add(t.models.sideUsage),
+		Usage:        a.Usage.Add(e.models.sideUsage),
 		Text:         outputs.Clean(a.Text),
 		Reasoning:    outputs.Clean(a.Reasoning),
 		Raw:          cleanRaw(a.Raw),
 		EndedAt:      time.Now(),
 	}
-	t.dirty = false // the request of this answer told everything
-	p := t.newPlanner(a)
+	e.dirty = false // the request reported all ended calls
+	p := e.newPlanner(a)
 	for i, wire := range a.Calls {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
 	round.Calls = p.all[p.first:]
-	round.Recipe, t.pending.Parts = &a.sent.Recipe, t.prompt.Unwritten(a.sent.Parts)
-	t.pending.Summary, t.models.sideUsage = t.prompt.TakeSummary(), turnkeeper.Usage{}
-	// The last round is charged whatever it asks for, so that it stays the last.
+	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Parts)
+	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
+	// Always charge the last round: if only paging calls made it free, another would follow.
 	round.Charged = a.final || !allPaging(round.Calls)
-	t.add(round)
-	t.at(ctx, PointPlanned)
-	return t.execute, nil
+	e.add(round)
+	e.at(ctx, PointPlanned)
+	return e.execute, nil
 }
 
 // execute runs the open calls in order: adjacent calls of effect none in parallel, the
-// others one at a time. Results are written with the next start, or before anything
-// else begins.
-func (t *execution) execute(ctx context.Context) (state, error) {
-	if n := len(t.rounds); t.round.number != n && len(t.runnable()) > 0 { // the round's answer came in an earlier dispatch
-		ctx = t.round.enter(ctx, t.cfg.Observer, t.rounds, n, true)
+// others one at a time. Results are written with the next start, or before the next
+// model call.
+func (e *execution) execute(ctx context.Context) (state, error) {
+	if n := len(e.rounds); e.round.number != n && len(e.runnable()) > 0 { // the round's answer came in an earlier dispatch
+		ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, n, true)
 	}
-	for open := t.runnable(); len(open) > 0; open = t.runnable() {
+	for open := e.runnable(); len(open) > 0; open = e.runnable() {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		wait, err := t.awaitHolders(ctx, open[0])
+		wait, err := e.awaitBlockers(ctx, open[0])
 		if !wait && err == nil {
-			wait, err = t.mustWait(ctx, open[0])
+			wait, err = e.mustWait(ctx, open[0])
 		}
 		if err != nil {
 			return nil, err
 		}
 		if wait {
-			t.end = t.waiting()
+			e.end = e.waiting()
 			return nil, nil
 		}
-		if err := t.executeFirst(ctx, open); err != nil {
+		if err := e.executeFirst(ctx, open); err != nil {
 			return nil, err
 		}
 	}
-	return t.decide, nil
+	return e.decide, nil
 }
 
 // executeFirst gets the first of the open calls answered, and possibly more of them.
-func (t *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
+func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
 	call := open[0]
-	spec, ok := t.offered.Spec(call.Name)
-	if !ok { // planned by a worker that had the tool
-		t.answerMissing(call)
+	spec, ok := e.offered.Spec(call.Name)
+	if !ok { // another worker, which had the tool, planned the call
+		e.answerMissing(call)
 		return nil
 	}
-	if first, ok := t.repeated(t.rounds.upTo(call.Key)); ok {
+	if first, ok := e.repeated(e.rounds.upTo(call.Key)); ok {
 		result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
 		result.Preview = first.Preview
-		t.answer(call, result)
+		e.answer(call, result)
 		return nil
 	}
-	if call.State == turnkeeper.CallPlanned && !call.Paging && t.bounds.MaxToolCalls-t.rounds.executed() < 1 {
-		t.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(t.bounds)))
+	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
+		e.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(e.bounds)))
 		return nil
 	}
-	if spec.Detached && t.offered.HasHandles(call) {
-		return t.refuse(call, shownNoHandles, nil)
+	if spec.Detached && e.offered.HasHandles(call) {
+		return e.refuse(call, shownNoHandles, nil)
 	}
-	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
-		return t.refuse(call, refused, err)
+	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
+		return e.refuse(call, refused, err)
 	}
 	if call.Name == turnkeeper.ToolSpawnAgent {
-		return t.spawn(ctx, call)
+		return e.spawn(ctx, call)
 	}
 	if spec.Detached {
-		return t.detach(ctx, call, spec)
+		return e.detach(ctx, call, spec)
 	}
 	if call.State == turnkeeper.CallRunning {
-		return t.rerun(ctx, call, spec)
+		return e.rerun(ctx, call, spec)
 	}
 	if isRead(call) {
-		return t.runReads(ctx, t.leadingReads(open))
+		return e.runReads(ctx, e.leadingReads(open))
 	}
-	if !t.timeFor(spec) {
-		t.denyRest(open)
+	if !e.timeFor(spec) {
+		e.denyRest(open)
 		return nil
 	}
 	if spec.Transactional {
-		return t.runTransactional(ctx, call, spec)
+		return e.runTransactional(ctx, call, spec)
 	}
-	return t.runEffect(ctx, call, spec)
+	return e.runEffect(ctx, call, spec)
 }
 
-// decide says how the turn goes on when every call of the newest round is
+// decide continues, suspends or ends the turn once every call of the newest round is
 // answered.
-func (t *execution) decide(ctx context.Context) (state, error) {
-	if err := t.takeCompleted(ctx); err != nil {
+func (e *execution) decide(ctx context.Context) (state, error) {
+	if err := e.takeCompleted(ctx); err != nil {
 		return nil, err
 	}
-	t.collect()
-	if waits, err := t.awaitReplies(ctx); waits || err != nil {
+	e.collect()
+	if waits, err := e.awaitReplies(ctx); waits || err != nil {
 		if waits {
-			t.end = t.waiting()
+			e.end = e.waiting()
 		}
 		return nil, err
 	}
-	last := t.rounds[len(t.rounds)-1]
-	end, outlast := t.endAfter(last)
+	last := e.rounds[len(e.rounds)-1]
+	end, outlast := e.endAfter(last)
 	if end == nil {
-		return t.goOnFrom(ctx, last)
+		return e.continueFrom(ctx, last)
 	}
-	if len(last.Calls) == 0 && len(t.background) > 0 { // the answer is not lost with the worker
-		if err := t.commit(ctx); err != nil {
+	if len(last.Calls) == 0 && len(e.background) > 0 { // write the answer before waiting
+		if err := e.commit(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := t.awaitJobs(ctx, len(last.Calls) > 0); err != nil {
+	if err := e.awaitRuns(ctx, len(last.Calls) > 0); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(t.rounds.detached(), outlast) {
-		end = t.waiting
-	} else if len(last.Calls) == 0 && len(unreportedEffects(t.rounds)) > 0 && !t.rounds.usedUp(t.bounds) {
-		t.log.Info("a call with an effect has ended after the answer; the model is asked once more", zap.Int("round", last.Number+1))
-		return t.ask, nil
+	if slices.ContainsFunc(e.rounds.detached(), outlast) {
+		end = e.waiting
+	} else if len(last.Calls) == 0 && len(unreportedEffects(e.rounds)) > 0 && !e.rounds.usedUp(e.bounds) {
+		e.log.Info("a call with an effect ended after the answer; asking the model once more", zap.Int("round", last.Number+1))
+		return e.ask, nil
 	}
-	t.end = end()
+	e.end = end()
 	return nil, nil
 }
 
-// endAfter makes the turn's end, if the newest round is its last; else it is nil.
-// outlast picks the calls detached that the end waits for: a summary tells
-// of all of them, and an answer does not cut an effect in two.
-func (t *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
+// endAfter returns the function that makes the turn's end, or nil if the newest round is
+// not the last. outlast selects the detached calls that the end waits for: all calls if
+// the reply may be a summary, and those with an effect if it is an answer.
+func (l *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast func(*turnkeeper.ToolCall) bool) {
 	switch {
 	case len(last.Calls) == 0:
-		return func() *ending { return t.endings().answered(last) }, hasEffect
+		return func() *ending { return l.endings().answered(last) }, hasEffect
 	case anyRefused(last.Calls, prompt.ShownNoTime):
-		return func() *ending { return t.endings().capped(turnkeeper.StopMaxDuration) }, noCall
-	case !t.bounds.Continuation && !t.rounds.overLimit():
-		return func() *ending { return t.endings().single(last) }, anyCall
-	case !t.bounds.Continuation, t.rounds.usedUp(t.bounds), announcedLast(last):
-		return func() *ending { return t.endings().capped(t.rounds.lastStop()) }, anyCall
+		return func() *ending { return l.endings().capped(turnkeeper.StopMaxDuration) }, noCall
+	case !l.bounds.Continuation && !l.rounds.overLimit():
+		return func() *ending { return l.endings().single(last) }, anyCall
+	case !l.bounds.Continuation, l.rounds.usedUp(l.bounds), announcedLast(last):
+		return func() *ending { return l.endings().capped(l.rounds.lastStop()) }, anyCall
 	default:
 		return nil, nil
 	}
@@ -325,115 +308,114 @@ func noCall(*turnkeeper.ToolCall) bool { return false }
 
 func anyCall(*turnkeeper.ToolCall) bool { return true }
 
-// hasEffect picks what would be in doubt if it were stopped on its way. A
-// sub-agent's own turn keeps the record of what it has done.
+// hasEffect reports whether the outcome of a call would be in doubt if it were stopped. A
+// sub-agent's effects are on record in its own turn.
 func hasEffect(call *turnkeeper.ToolCall) bool {
 	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
 }
 
-// goOnFrom calls the model again as soon as it has something new to see. For what
-// runs here the turn stands still; for what is detached alone it waits, and
-// holds nothing.
-func (t *execution) goOnFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
-	for nextMove(t.rounds, t.dirty) == moveWait {
-		if len(t.background) == 0 {
-			t.end = t.waiting()
+// continueFrom asks the model again as soon as there is something new for it. Until then it
+// blocks for background calls. If only detached calls run, the turn waits as a row.
+func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
+	for nextMove(e.rounds, e.dirty) == moveWait {
+		if len(e.background) == 0 {
+			e.end = e.waiting()
 			return nil, nil
 		}
-		if err := t.awaitJob(ctx); err != nil {
+		if err := e.awaitRun(ctx); err != nil {
 			return nil, err
 		}
-		if err := t.takeCompleted(ctx); err != nil {
+		if err := e.takeCompleted(ctx); err != nil {
 			return nil, err
 		}
 	}
-	t.log.Info("tool continuation started",
+	e.log.Info("tool continuation started",
 		zap.Int("round", last.Number+1), zap.Int("calls", len(last.Calls)))
-	return t.ask, nil
+	return e.ask, nil
 }
 
-// finish writes the outcome together with everything not yet written.
-func (t *execution) finish(ctx context.Context, e ending) (turnkeeper.Outcome, error) {
-	if t.pending.dropStarts() { // before the events of the end are added
-		t.events.Rewind()
+// finish writes the outcome together with everything not yet written. A panic becomes an
+// error.
+func (e *execution) finish(ctx context.Context, end ending) (outcome turnkeeper.Outcome, err error) {
+	defer e.catchPanic(&err)
+	if e.pending.dropStarts() { // before the events of the end are added
+		e.events.Rewind()
 	}
-	t.stopJobs(errOver)
-	switch e.state {
-	case turnkeeper.TurnWaiting: // nothing is open here
+	e.stopRuns(errOver)
+	switch end.state {
+	case turnkeeper.TurnWaiting: // only detached calls are open
 	case turnkeeper.TurnQueued:
-		t.handBack()
+		e.handBack()
 	default:
-		t.closeDetached(ctx)
-		t.closeCalls()
+		e.closeDetached(ctx)
+		e.closeCalls()
 	}
-	if t.stream != nil {
-		t.stream.Rollback("the turn ended")
-		t.stream = nil
+	if e.stream != nil {
+		e.stream.Rollback("the turn ended")
+		e.stream = nil
 	}
-	t.models.keepSide(&t.pending, len(t.rounds)+1)
-	outcome := t.endings().outcome(e)
-	if e.state.Terminal() {
-		t.events.Event(endEvent(e.state), 0, 0, transcript.TurnEndData{
-			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(t.rounds), Calls: len(t.rounds.all()),
+	e.models.writeSideUsage(&e.pending, len(e.rounds)+1)
+	outcome = e.endings().outcome(end)
+	if end.state.Terminal() {
+		e.events.Event(endEvent(end.state), 0, 0, transcript.TurnEndData{
+			State: outcome.State, StopReason: outcome.StopReason, Rounds: len(e.rounds), Calls: len(e.rounds.all()),
 			Reply: outcome.Reply, Retry: outcome.Retry,
 		})
 	}
-	t.pending.Outcome = &outcome
-	if err := t.commit(ctx); err != nil {
-		t.pending.Outcome = nil
+	e.pending.Outcome = &outcome
+	if err := e.commit(ctx); err != nil {
+		e.pending.Outcome = nil
 		return turnkeeper.Outcome{}, err
 	}
-	t.endings().logEnd(outcome)
+	e.endings().logEnd(outcome)
 	return outcome, nil
 }
 
-// commit makes what was decided durable.
-func (t *execution) commit(ctx context.Context) error {
-	if t.pending.Outcome == nil {
-		t.progressEvents()
+// commit writes the pending entry, if there is one. Every error is a *journalError.
+func (e *execution) commit(ctx context.Context) error {
+	if e.pending.Outcome == nil {
+		e.progressEvents()
 	}
-	t.pending.Events = t.events.Unwritten()
-	if t.pending.empty() {
+	e.pending.Events = e.events.Unwritten()
+	if e.pending.empty() {
 		return nil
 	}
-	writes := writesOf(t.pending.Entry)
-	t.atEach(ctx, writes, ".before")
-	if err := t.journal.Append(ctx, t.pending.Entry); err != nil {
+	writes := writesOf(e.pending.Entry)
+	e.atEach(ctx, writes, ".before")
+	if err := e.journal.Append(ctx, e.pending.Entry); err != nil {
 		return &journalError{err}
 	}
-	for _, start := range t.pending.Starts {
-		call := t.rounds.call(start.Key)
+	for _, start := range e.pending.Starts {
+		call := e.rounds.call(start.Key)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
 		if call.State == turnkeeper.CallPlanned {
 			call.State = turnkeeper.CallStarted
 		}
 	}
-	t.pending = pending{}
-	t.events.Written()
-	t.atEach(ctx, writes, ".after")
+	e.pending = pending{}
+	e.events.Written()
+	e.atEach(ctx, writes, ".after")
 	return nil
 }
 
-// runnable returns the calls that are left to be run, in order.
-func (t *execution) runnable() []*turnkeeper.ToolCall {
-	return slices.DeleteFunc(t.rounds.open(), func(c *turnkeeper.ToolCall) bool { return t.background[c.Key] != nil })
+// runnable returns the open calls that do not run in the background, in order.
+func (e *execution) runnable() []*turnkeeper.ToolCall {
+	return slices.DeleteFunc(e.rounds.open(), func(c *turnkeeper.ToolCall) bool { return e.background[c.Key] != nil })
 }
 
-// moment is the turn as requests show it.
-func (t *execution) moment(final bool) prompt.Moment {
-	return prompt.Moment{Rounds: t.rounds, Final: final, Age: t.background.Age}
+// moment returns the state of the turn that a request is built from.
+func (e *execution) moment(final bool) prompt.Moment {
+	return prompt.Moment{Rounds: e.rounds, Final: final, Age: e.background.Age}
 }
 
-// A journalError is why an entry could not be written.
+// A journalError is an error of the journal.
 type journalError struct{ err error }
 
-func (e *journalError) Error() string {
-	return "the turn's journal could not be written: " + e.err.Error()
-}
+func (e *journalError) Error() string { return "cannot write the turn's journal: " + e.err.Error() }
 func (e *journalError) Unwrap() error { return e.err }
 
-// unwritable is the error after which no outcome can be written, if err, or
-// what ended ctx, is one.
+// unwritable returns the error after which no outcome can be written, if err or the cause
+// of ctx is one, else nil.
 func unwritable(ctx context.Context, err error) error {
 	if errors.Is(err, turnkeeper.ErrFenced) || errors.Is(context.Cause(ctx), turnkeeper.ErrFenced) {
 		return turnkeeper.ErrFenced
@@ -441,32 +423,32 @@ func unwritable(ctx context.Context, err error) error {
 	if errors.Is(err, turnkeeper.ErrJournalMoved) {
 		return err
 	}
-	// A write that failed because the time is over does not keep the turn from
-	// its end, which has a grace of its own.
+	// A write that failed because ctx has ended does not prevent the end of the turn:
+	// that write outlives ctx.
 	if _, ok := errors.AsType[*journalError](err); ok && ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// leave reports what tools did that the journal could not take, and passes err
-// on.
-func (t *execution) leave(ctx context.Context, err error) error {
-	t.stopJobs(errOver)
+// reportLate reports the results of tools that could not be written, if the lease is lost or the
+// journal has moved. It returns err.
+func (e *execution) reportLate(ctx context.Context, err error) error {
+	e.stopRuns(errOver)
 	fenced := errors.Is(err, turnkeeper.ErrFenced)
 	if !fenced && !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		return err
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), lateTime)
 	defer stop()
-	for _, result := range t.pending.Results {
+	for _, result := range e.pending.Results {
 		if result.Nonce == "" || !result.Ran {
 			continue
 		}
-		t.at(ctx, PointLate)
-		t.inline(&result)
-		if err := t.journal.Late(ctx, result); err != nil {
-			t.log.Warn("a late tool result could not be kept", zap.Stringer("call", result.Key), zap.Error(err))
+		e.at(ctx, PointLate)
+		e.inline(&result)
+		if err := e.journal.Late(ctx, result); err != nil {
+			e.log.Warn("cannot store a late tool result", zap.Stringer("call", result.Key), zap.Error(err))
 		}
 	}
 	if fenced {
@@ -475,5 +457,5 @@ func (t *execution) leave(ctx context.Context, err error) error {
 	return err
 }
 
-// lateTime bounds the report of one dispatch's late results.
+// lateTime is the timeout for reporting all late results.
 const lateTime = 5 * time.Second

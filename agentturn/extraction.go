@@ -17,40 +17,40 @@ import (
 	"turnkeeper/tools"
 )
 
-// extractAttempts is how often a model is asked the same: once, and two retries.
+// extractAttempts is the number of attempts at one question: one, and two retries.
 const extractAttempts = 3
 
-// extract answers a query over a stored result, for a call whose model calls are added
-// to used. It may be called by several goroutines at once.
+// extract answers a query over a stored result. The usage of its model calls is added to
+// used. It is safe for concurrent use.
 func (t *task) extract(ctx context.Context, source extract.Source, query string, used *toolrun.Meter) (tools.Result, error) {
 	log := t.log.With(zap.String("output", source.ID))
 	return extract.Search(ctx, extract.Query{
-		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{t: t, used: used, log: log},
+		Source: source, Text: query, Turn: t.record.Turn.ID, Asker: &searchAsker{task: t, used: used, log: log},
 		Cache: t.cfg.Extractions, Slots: t.searches, Log: log, Guard: t.guard,
 	})
 }
 
-// A searchAsker asks the extraction model, or else the models of the agent's turns.
+// A searchAsker asks the extraction model or, if none is set, the agent's models.
 type searchAsker struct {
-	t      *task
+	task   *task
 	used   *toolrun.Meter
 	log    *zap.Logger
 	models []*candidate
 }
 
 func (s *searchAsker) Models() (models []extract.Model, err error) {
-	names := s.t.modelNames()
-	if name := cmp.Or(s.t.def.ExtractionModel, s.t.cfg.ExtractionModel); name != "" {
+	names := s.task.modelNames()
+	if name := cmp.Or(s.task.def.ExtractionModel, s.task.cfg.ExtractionModel); name != "" {
 		names = []string{name}
 	}
-	if s.models, err = s.t.sideModels(names); err != nil {
+	if s.models, err = s.task.sideModels(names); err != nil {
 		return nil, err
 	}
 	for _, m := range s.models {
 		models = append(models, extract.Model{
 			Name: m.ref, Window: m.Window, Count: m.Tokens.Counter.CountText,
 			Room: func(p outputs.Prompt) int {
-				return prompt.Room(m.Window, s.t.sideAnswer(m)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
+				return prompt.Room(m.Window, s.task.sideAnswer(m)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
 			},
 		})
 	}
@@ -59,7 +59,7 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 
 func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func(answer string) error) error {
 	call := &sideCall{
-		t: s.t, purpose: PurposeExtract, log: s.log, models: s.models, retry: s.t.cfg.Retry,
+		task: s.task, purpose: PurposeExtract, log: s.log, models: s.models, retry: s.task.cfg.Retry,
 		retried: "model call of an extraction failed, trying again", account: s.used.Add,
 		request: func(m *candidate) (inference.Request, turnkeeper.Usage, error) { return s.request(m, asked) },
 		accept: func(m *candidate, res *inference.Response) error {
@@ -77,17 +77,17 @@ func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func
 	return err
 }
 
-// request makes the request for a model, with what the call is taken to use.
+// request returns the request for a model and an estimate of its usage.
 func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
-	answer := s.t.sideAnswer(m)
+	answer := s.task.sideAnswer(m)
 	request := inference.Request{
 		Model: m.Name,
 		Messages: []inference.Message{
 			{Role: inference.RoleSystem, Text: asked.System}, {Role: inference.RoleUser, Text: asked.User},
 		},
-		User: fmt.Sprintf("turn-%d", s.t.record.Turn.ID),
+		User: fmt.Sprintf("turn-%d", s.task.record.Turn.ID),
 	}
-	if s.t.def.MaxOutputTokens > 0 {
+	if s.task.def.MaxOutputTokens > 0 {
 		request.MaxOutputTokens = answer
 	}
 	tokens := prompt.Count(m.Tokens.Counter, asked.System, asked.User)
@@ -98,7 +98,7 @@ func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Req
 	return request, turnkeeper.Usage{InputTokens: int64(tokens), OutputTokens: int64(answer), Estimated: true}, nil
 }
 
-// Reason says nothing of how the worker is set up.
+// Reason describes an error. It reveals nothing about the worker's configuration.
 func (s *searchAsker) Reason(err error) string {
 	if errors.Is(err, extract.ErrTime) {
 		return "there was no time left for it"

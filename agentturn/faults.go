@@ -7,21 +7,21 @@ import (
 	"turnkeeper/internal/fault"
 )
 
-// Points of a turn at which a fault.Hook is called. A write has one point
-// before it, and one after it, which is reached only when it went through.
+// Points of a turn at which a fault.Hook is called. The point after a write is reached only
+// if the write succeeded.
 const (
 	PointStart         = "turn.start"
 	PointReconcile     = "recover.reconcile"
-	PointModelBefore   = "model.before"  // request ready and paid for
-	pointModelFirst    = "model.first"   // first piece of the answer
-	pointModelMore     = "model.more"    // a later piece
-	PointModelAfter    = "model.after"   // answer or error read
-	PointPlanned       = "model.planned" // answer planned, nothing written
+	PointModelBefore   = "model.before"  // request built and reserved
+	pointModelFirst    = "model.first"   // first delta of the answer
+	pointModelMore     = "model.more"    // a later delta
+	PointModelAfter    = "model.after"   // answer or error received
+	PointPlanned       = "model.planned" // round planned, not written
 	PointStartBefore   = "call.start.before"
 	PointStartAfter    = "call.start.after"
 	PointChecked       = "call.checked"     // the time check after the start passed
-	PointEffectDone    = "call.effect_done" // effectful tool has returned, nothing written
-	pointReadsDone     = "call.reads_done"  // the same for a batch of effect none
+	PointEffectDone    = "call.effect_done" // a tool with an effect has returned, nothing written
+	pointReadsDone     = "call.reads_done"  // a batch of tools of effect none has returned
 	pointTransactEnter = "call.transact.before"
 	pointTransactRan   = "call.transact.ran" // in the transaction, after the tool
 	pointTransactLeave = "call.transact.after"
@@ -37,18 +37,18 @@ const (
 	pointFinishAfter   = "finish.after"
 	PointLate          = "turn.late" // before a late result is reported
 
-	pointDetachedClaimed = "detached.claimed" // the claim is on record, the tool not begun
-	pointDetachedRan     = "detached.ran"     // the tool has returned, nothing is written
-	pointDetachedArrived = "detached.arrived" // the result is on record
+	pointDetachedClaimed = "detached.claimed" // claim written, tool not started
+	pointDetachedRan     = "detached.ran"     // tool has returned, nothing written
+	pointDetachedArrived = "detached.arrived" // result written
 )
 
-// writesOf names what an entry writes; each name stands for a point before the
-// write and one after it.
+// writesOf returns the names of an entry's parts. Each name has a point before and a point
+// after the write.
 func writesOf(e turnkeeper.Entry) []string {
 	var writes []string
 	for _, part := range []struct {
-		name  string
-		there bool
+		name    string
+		present bool
 	}{
 		{"recover.verdict", len(e.Verdicts) > 0},
 		{"plan", e.Round != nil},
@@ -56,7 +56,7 @@ func writesOf(e turnkeeper.Entry) []string {
 		{"call.results", len(e.Results) > 0},
 		{"finish", e.Outcome != nil},
 	} {
-		if part.there {
+		if part.present {
 			writes = append(writes, part.name)
 		}
 	}

@@ -16,37 +16,35 @@ import (
 	"turnkeeper/tools"
 )
 
-// A resolvedCall is a call with the arguments that its tool gets, where those
-// are not the journal's: handles are resolved when the call is run, and their
-// values are never kept.
+// A resolvedCall holds the arguments of a call with its handles replaced by their texts.
+// They are not stored: handles are resolved each time the call is run.
 type resolvedCall struct {
 	key       turnkeeper.CallKey
 	arguments json.RawMessage
 }
 
-func (t *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
-	if t.resolved.key == call.Key {
-		return t.resolved.arguments
+func (l *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
+	if l.resolved.key == call.Key {
+		return l.resolved.arguments
 	}
 	return json.RawMessage(call.Arguments)
 }
 
-// resolve readies the values of the call's handles. What they can name are
-// results of calls before it, which never change: so a call that is started
-// again gets what it got before. refused says why the call cannot be run; an
-// error is that of the turn.
-func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
-	t.resolved = resolvedCall{}
-	if !t.offered.HasHandles(call) {
+// resolve replaces the handles in the call's arguments. They can name only the results of
+// earlier calls, which never change, so that a call that is started again gets the same
+// arguments. refused is the result of a call that cannot be run. err stops the turn.
+func (e *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (refused string, err error) {
+	e.resolved = resolvedCall{}
+	if !e.offered.HasHandles(call) {
 		return "", nil
 	}
-	if t.pending.hasOutput() {
-		if err := t.commit(ctx); err != nil {
+	if e.pending.hasOutput() {
+		if err := e.commit(ctx); err != nil {
 			return "", err
 		}
 	}
-	values := &values{turn: t, stored: t.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
-	arguments, fault, err := t.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.of(ctx, text) })
+	values := &values{exec: e, stored: e.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
+	arguments, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
 		return "invalid arguments: " + refusal.Error() + ". Nothing was run.", nil
 	}
@@ -56,25 +54,25 @@ func (t *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (ref
 	if err != nil || fault != "" {
 		return fault, err
 	}
-	t.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
+	e.resolved = resolvedCall{call.Key, json.RawMessage(arguments)}
 	return "", nil
 }
 
-// outputsBefore has the results of the calls before one.
-func (t *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
-	calls := t.rounds.upTo(key)
-	return &toolrun.OutputStore{Turn: t.record.Turn.ID, Stored: t.cfg.Outputs, PageOf: t.offered.MaxChars, Calls: calls[:len(calls)-1]}
+// outputsBefore returns the stored results of the calls before key.
+func (l *ledger) outputsBefore(key turnkeeper.CallKey) *toolrun.OutputStore {
+	calls := l.rounds.upTo(key)
+	return &toolrun.OutputStore{Turn: l.record.Turn.ID, Stored: l.cfg.Outputs, PageOf: l.offered.MaxChars, Calls: calls[:len(calls)-1]}
 }
 
-// values gives out the values of one call's handles.
+// values resolves the handles of one call.
 type values struct {
-	turn   *execution
+	exec   *execution
 	stored *toolrun.OutputStore
-	room   int64 // bytes that the values may still have
+	room   int64 // bytes left for further values
 }
 
-// of is the text that a string argument stands for.
-func (v *values) of(ctx context.Context, text string) (string, error) {
+// resolve returns the text of a handle, or the argument itself if it is not a handle.
+func (v *values) resolve(ctx context.Context, text string) (string, error) {
 	handle, ok, err := outputs.ParseHandle(text)
 	switch {
 	case err != nil:
@@ -94,7 +92,7 @@ func (v *values) of(ctx context.Context, text string) (string, error) {
 		return "", v.tooMuch()
 	}
 	var value string
-	err = v.turn.patiently(ctx, func() (err error) {
+	err = v.exec.retryRead(ctx, func() (err error) {
 		value, err = o.Read(ctx, start, end)
 		return err
 	})
@@ -108,11 +106,11 @@ func (v *values) tooMuch() error {
 	return outputs.NewRefusal(fmt.Sprintf("the texts of its handles have more than %d bytes together", turnkeeper.MaxOutputBytes))
 }
 
-// find is the result that a handle names, if its text can be passed on.
+// find returns the result that a handle names, or a refusal if its text cannot be used.
 func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Output, err error) {
 	i := prompt.IndexOf(v.stored.Calls, handle.ID)
 	if i < 0 {
-		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call of this turn has that id, nor has its result", handle.ID))
+		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: no earlier call or result of this turn has that id", handle.ID))
 	}
 	switch call := v.stored.Calls[i]; {
 	case !call.State.Answered():
@@ -121,7 +119,7 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 		return o, outputs.NewRefusal(fmt.Sprintf("output:%s: that call of %s did not succeed, so there is no result to pass on", handle.ID, call.Name))
 	}
 	var found bool
-	err = v.turn.patiently(ctx, func() (err error) {
+	err = v.exec.retryRead(ctx, func() (err error) {
 		o, found, err = v.stored.Find(ctx, handle.ID)
 		return err
 	})
@@ -137,14 +135,15 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 	return o, err
 }
 
-// patiently reads from the store, which may be away for a while.
-func (t *task) patiently(ctx context.Context, read func() error) error {
+// retryRead retries a read from the store until it succeeds or ctx ends. ErrNotFound is
+// not retried.
+func (t *task) retryRead(ctx context.Context, read func() error) error {
 	for wait := firstReadRetry; ; wait = min(2*wait, slowReadRetry) {
 		err := read()
 		if err == nil || errors.Is(err, turnkeeper.ErrNotFound) {
 			return err
 		}
-		t.log.Warn("a stored result could not be read, trying again", zap.Error(err))
+		t.log.Warn("cannot read a stored result, trying again", zap.Error(err))
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)

@@ -41,7 +41,7 @@ func (h *modelHealth) probed(name string) bool {
 	return known && m.Probe != "" && m.Probe == h.grant
 }
 
-// failed notes a fault of the service and returns the failure to write.
+// failed records a fault of the service and returns the failure to write.
 func (h *modelHealth) failed(name string, err *inference.Error) turnkeeper.ModelFailure {
 	m := h.known[name]
 	f := turnkeeper.ModelFailure{
@@ -65,7 +65,7 @@ func (m *models) usable(all []*candidate, effected bool) []*candidate {
 	return up
 }
 
-// gaveUp notes why a model was given up. A fault of the service goes into the next
+// gaveUp records why a model was given up. A fault of the service goes into the next
 // write. A model that refuses a request counts as available.
 func (m *models) gaveUp(next *pending, name string, err *inference.Error) {
 	asked := m.health.asked[name]
@@ -74,13 +74,13 @@ func (m *models) gaveUp(next *pending, name string, err *inference.Error) {
 	case err.Class.OfService():
 		f := m.health.failed(name, err)
 		next.failed(f)
-		m.log.Warn("a model cannot be used", zap.String("model", name), zap.String("class", f.ErrorClass), zap.Duration("pause", f.Pause()))
+		m.log.Warn("a model is unavailable", zap.String("model", name), zap.String("class", f.ErrorClass), zap.Duration("pause", f.Pause()))
 	default:
 		m.answered(next, name)
 	}
 }
 
-// answered notes that a model has answered. A refusal counts as an answer.
+// answered records that a model has answered. A refusal counts as an answer.
 func (m *models) answered(next *pending, name string) {
 	delete(m.health.known, name)
 	next.answered(name)
@@ -156,7 +156,7 @@ func (m *models) allDown(all []*candidate) error {
 	first := m.health.known[all[0].ref]
 	return &inference.Error{
 		Class: inference.Class(first.ErrorClass), Provider: all[0].Provider, Model: all[0].Name,
-		Detail: "not asked, for it is down: " + strings.Join(details, "; "),
+		Detail: "not asked, because it is down: " + strings.Join(details, "; "),
 	}
 }
 

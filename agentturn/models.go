@@ -11,15 +11,15 @@ import (
 	"turnkeeper/inference"
 )
 
-// A candidate is a model that may be asked.
+// A candidate is a model of a chain.
 type candidate struct {
 	ref      string // "provider/model", as configured
 	provider inference.Provider
 	prompt.Model
 }
 
-// find finds models by name, in order, and returns why some are not among them. own is
-// the one that the agent names first.
+// find looks up models by name, in order, and returns an error for each that is not
+// configured. own is the agent's first model.
 func (t *task) find(names []string, own string, cache *prompt.Cache) (found []*candidate, problems []error) {
 	for _, name := range names {
 		provider, info, err := t.cfg.Models.Find(name)
@@ -35,7 +35,7 @@ func (t *task) find(names []string, own string, cache *prompt.Cache) (found []*c
 	return found, problems
 }
 
-// A missingModel is a model that nobody configured.
+// A missingModel is the error of a model that is not configured.
 type missingModel struct {
 	name string
 	err  error
@@ -43,8 +43,8 @@ type missingModel struct {
 
 func (e *missingModel) Error() string { return e.err.Error() }
 
-// window is the context window of a model. What the agent's file says is of its
-// own model, and the guess for others of which nothing is known.
+// window returns the context window of a model, in tokens. The agent's setting overrides
+// the known window of its own model, and is the default for models with an unknown one.
 func (t *task) window(info ModelInfo, own bool) int {
 	if own {
 		return cmp.Or(t.def.ContextWindow, info.ContextWindow, prompt.DefaultWindow)
@@ -59,18 +59,18 @@ func (c Config) counter(model string) prompt.TokenCounter {
 	return c.Tokens(model)
 }
 
-// The models of an execution: the agent's chain, and what is known of their health.
+// models holds the agent's chain of models and their health.
 type models struct {
 	*task
 	cache     *prompt.Cache    // of the process
-	chain     []*candidate     // found on the first model call
+	chain     []*candidate     // set by the first model call
 	health    modelHealth      // of models that are down
-	sideUsage turnkeeper.Usage // of model calls that are no round, for the next one
+	sideUsage turnkeeper.Usage // of summaries, to be added to the next round
 }
 
-// candidates are the agent's models in the order they are asked: its own or the
-// default, then its fallbacks. Those nobody configured are left out, unless no
-// other is left.
+// candidates returns the agent's models in the order they are asked: its own or the
+// default, then its fallbacks. It skips models that are not configured, and fails if none
+// is.
 func (m *models) candidates() ([]*candidate, error) {
 	if m.chain != nil {
 		return m.chain, nil
@@ -78,12 +78,12 @@ func (m *models) candidates() ([]*candidate, error) {
 	names := m.modelNames()
 	if len(names) == 0 {
 		return nil, &inference.Error{Class: inference.ClassInvalid,
-			Detail: "the agent names no model and there is no default model; set `model` in its file or a default in the configuration"}
+			Detail: "the agent has no model and there is no default; set `model` in the agent's file, or a default model in the configuration"}
 	}
 	found, problems := m.find(names, names[0], m.cache)
 	for _, err := range problems {
 		missing, _ := errors.AsType[*missingModel](err)
-		m.log.Warn("a model of the agent cannot be used", zap.String("model", missing.name), zap.Error(missing.err))
+		m.log.Warn("skipping a model of the agent", zap.String("model", missing.name), zap.Error(missing.err))
 	}
 	if len(found) == 0 {
 		return nil, m.unconfigured(names, &inference.Error{Class: inference.ClassNotFound, Detail: errors.Join(problems...).Error()})
@@ -92,8 +92,8 @@ func (m *models) candidates() ([]*candidate, error) {
 	return found, nil
 }
 
-// sideModels finds models that are asked beside the turn's rounds. Those nobody
-// configured are left out, unless no other is left.
+// sideModels returns the models for a side call. It skips models that are not configured,
+// and fails if none is.
 func (t *task) sideModels(names []string) ([]*candidate, error) {
 	found, problems := t.find(names, cmp.Or(t.def.Model, t.cfg.DefaultModel), nil)
 	if len(found) == 0 {
@@ -102,14 +102,14 @@ func (t *task) sideModels(names []string) ([]*candidate, error) {
 	return found, nil
 }
 
-// modelNames are those of the agent's chain, each once.
+// modelNames returns the names of the agent's chain, without duplicates.
 func (t *task) modelNames() []string { return t.def.Chain(t.cfg.DefaultModel) }
 
-// sideAnswer is how many tokens are left to a model for its answer.
+// sideAnswer returns the number of tokens reserved for the answer of a side call.
 func (t *task) sideAnswer(m *candidate) int { return min(t.def.OutputTokens(), m.Window/4) }
 
-// sideUsage is what an answer to a side call took, estimated where the provider did not
-// say. It may be called by several goroutines.
+// sideUsage returns the usage of a side call, estimated if the provider reported none. It
+// is safe for concurrent use.
 func sideUsage(m *candidate, res inference.Response, estimate turnkeeper.Usage) turnkeeper.Usage {
 	if res.Usage.InputTokens != 0 || res.Usage.OutputTokens != 0 {
 		return res.Usage

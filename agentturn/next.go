@@ -7,18 +7,16 @@ import (
 	"turnkeeper/agentturn/prompt"
 )
 
-// A move is how a turn goes on when none of its calls is left to be run.
+// A move is the next step of a turn whose calls are answered or run in the background.
 type move string
 
 const (
-	moveAsk  move = "ask"  // there is something that the model has not seen
-	moveWait move = "wait" // for the first of what runs in the background
+	moveAsk  move = "ask"  // the model: there is something it has not seen
+	moveWait move = "wait" // for the first background call to end
 )
 
-// nextMove says whether the model has anything new to see. rounds are those of a
-// turn; every call of the newest is answered or runs in the background. News is
-// a call of the newest round that was answered, whatever with; dirty says that
-// there is other.
+// nextMove returns moveAsk if there is anything the model has not seen: a call of the
+// newest round was answered, or dirty is set, or nothing runs.
 func nextMove(rounds []turnkeeper.Round, dirty bool) move {
 	if dirty {
 		return moveAsk
@@ -39,9 +37,8 @@ func nextMove(rounds []turnkeeper.Round, dirty bool) move {
 	return moveAsk
 }
 
-// dirtyIn says whether, by a journal, a call of an earlier round has ended since the
-// newest answer came. All times of a journal are the database's: they must not be held
-// against those of this process.
+// dirtyIn reports whether a call of an earlier round has ended since the newest answer.
+// It compares only times of the journal, which are the database's.
 func dirtyIn(rounds []turnkeeper.Round) bool {
 	if len(rounds) == 0 {
 		return false

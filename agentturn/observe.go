@@ -9,87 +9,84 @@ import (
 	"turnkeeper/tools"
 )
 
-// An Observer is told of what turns do while they do it, for traces and metrics.
-// Each method is called when something begins and returns a function that is
-// called once, at its end; a process that dies calls none. The context that a
-// method returns is that of what has begun, so that what happens within can be
-// told from what happens beside it. An Observer never blocks and never fails, and
+// An Observer records traces and metrics of turns. A method is called when an operation
+// begins, and returns the operation's context and a function that is called once, at its
+// end. If the process dies, that function is not called. An Observer must not block, and
 // is safe for concurrent use.
 type Observer interface {
 	// Dispatch begins one dispatch of a turn.
 	Dispatch(ctx context.Context, d DispatchBegin) (context.Context, func(DispatchEnd))
-	// Round begins a round, or goes on with one that an earlier dispatch began.
-	// The rounds of a dispatch do not overlap.
+	// Round begins a round, or continues one that an earlier dispatch began. The rounds
+	// of a dispatch do not overlap.
 	Round(ctx context.Context, r RoundBegin) (context.Context, func(RoundEnd))
 	// ModelCall begins one attempt at a model call. Several may run at once.
 	ModelCall(ctx context.Context, m ModelBegin) (context.Context, func(ModelEnd))
-	// ToolCall begins a run of a tool. Several may run at once, and a run in the
-	// background may outlive its round.
+	// ToolCall begins a run of a tool. Several may run at once, and a background run may
+	// outlive its round.
 	ToolCall(ctx context.Context, t ToolBegin) (context.Context, func(ToolEnd))
-	// SubAgent tells of a call that gave work to another agent, once it has ended,
-	// and begins nothing: what lies between is the other agent's turn.
+	// SubAgent reports a call of a sub-agent once it has ended.
 	SubAgent(ctx context.Context, s SubAgentEnd)
-	// Traced says that what happens in ctx is kept, and so what hangs below it is to
-	// be as well.
+	// Traced reports whether the span of ctx is sampled. The spans below it then should
+	// be too.
 	Traced(ctx context.Context) bool
 }
 
-// A DispatchBegin says whose turn goes on.
+// A DispatchBegin describes the beginning of a dispatch.
 type DispatchBegin struct {
 	Record turnkeeper.Record
-	Before turnkeeper.Dispatch // the grant before this one; zero: none, or not known
+	Before turnkeeper.Dispatch // the dispatch before this one; zero: none, or unknown
 }
 
-// A DispatchEnd says how a dispatch ended.
+// A DispatchEnd describes the end of a dispatch.
 type DispatchEnd struct {
-	Outcome turnkeeper.Outcome // as written; zero with Err
-	Err     error              // no outcome was written
-	Rounds  []turnkeeper.Round // of the turn so far, with their calls
-	// Continued is how long it is since the first answer of the model in this
-	// turn, in whichever dispatch that was.
+	Outcome turnkeeper.Outcome // as written; zero if Err is set
+	Err     error              // why no outcome was written
+	Rounds  []turnkeeper.Round // all rounds of the turn so far, with their calls
+	// Continued is the time since the model's first answer in this turn, in any
+	// dispatch. 0: there is none.
 	Continued time.Duration
 }
 
-// A RoundBegin names a round.
+// A RoundBegin describes the beginning of a round.
 type RoundBegin struct {
 	Number  int
-	Resumed bool // its answer is of an earlier dispatch
+	Resumed bool // the answer came in an earlier dispatch
 }
 
-// A RoundEnd says what a round came to. Round is nil where the model gave no
-// answer.
+// A RoundEnd describes the end of a round. Round is nil if the model gave no answer.
 type RoundEnd struct{ Round *turnkeeper.Round }
 
-// A ModelPurpose says what a model is asked for.
+// A ModelPurpose is the purpose of a model call.
 type ModelPurpose string
 
 // The purposes.
 const (
 	PurposeRound   ModelPurpose = "round"   // the next step of the turn
 	PurposeSummary ModelPurpose = "summary" // of older conversation
-	PurposeExtract ModelPurpose = "extract" // a search in a stored result
-	PurposeSample  ModelPurpose = "sample"  // a question of a tool
+	PurposeExtract ModelPurpose = "extract" // search in a stored result
+	PurposeSample  ModelPurpose = "sample"  // question of a tool
 )
 
-// A ModelBegin is a request on its way to a model.
+// A ModelBegin describes a request to a model. Provider and Model are the configured
+// names, never those of a response.
 type ModelBegin struct {
 	Purpose  ModelPurpose
 	Agent    string
-	Provider string // as configured, as is Model: never what somebody answered
+	Provider string
 	Model    string
-	Attempt  int // in its round, from 1; 0: not a round's
+	Attempt  int // of the round, from 1; 0: not a call of a round
 	Request  inference.Request
 }
 
-// A ModelEnd says what came of a request. Usage.Estimated of the response says
-// that the provider reported none.
+// A ModelEnd describes the result of a request. If the provider reported no usage, the
+// response's is estimated.
 type ModelEnd struct {
 	Response inference.Response
 	Err      error
 }
 
-// A ToolBegin is a call about to run. Detached says that it runs in a job of its
-// own: then Turn and TraceParent say whose it is, and no dispatch is told of.
+// A ToolBegin describes a call that is about to run. A detached call runs outside a
+// dispatch: Turn and TraceParent are then set.
 type ToolBegin struct {
 	Call        turnkeeper.ToolCall
 	Agent       string
@@ -98,29 +95,28 @@ type ToolBegin struct {
 	TraceParent string
 }
 
-// A ToolEnd says what a run ended with. Error says why it did not succeed, in one
-// word; empty: it did.
+// A ToolEnd describes the end of a run of a tool.
 type ToolEnd struct {
 	State  turnkeeper.CallState
-	Error  string
-	Result string // what it gave, as text, before bounds
+	Error  string // why it did not succeed, in one word; empty if it did
+	Result string // text of the result, before it is shortened
 }
 
-// A SubAgentEnd is a call that gave work to another agent, with what it has come to.
-// Its place in the trace is that of turnkeeper.CallSpan.
+// A SubAgentEnd describes a call of a sub-agent that has ended. Its span has the id of
+// turnkeeper.CallSpan.
 type SubAgentEnd struct {
 	Call        turnkeeper.ToolCall
-	Turn        turnkeeper.Turn
-	TraceParent string // of the turn's message
-	Agent       string // that works; empty: not known
-	Child       turnkeeper.TurnID
-	Began       time.Time // zero: not known
+	Turn        turnkeeper.Turn   // of the caller
+	TraceParent string            // of the caller's message
+	Agent       string            // the sub-agent; empty: unknown
+	Child       turnkeeper.TurnID // the sub-agent's turn; 0: unknown
+	Began       time.Time         // zero: unknown
 	Took        time.Duration
 	State       turnkeeper.CallState
-	Error       string // why there is no reply, in one word; empty: there is
+	Error       string // why there is no reply, in one word; empty if there is one
 }
 
-// unobserved is the Observer where there is none.
+// unobserved is the Observer of a Config without one.
 type unobserved struct{}
 
 func (unobserved) Dispatch(ctx context.Context, _ DispatchBegin) (context.Context, func(DispatchEnd)) {
@@ -151,14 +147,14 @@ func toolEnd(e tools.Ending, effect turnkeeper.Effect) ToolEnd {
 	return end
 }
 
-// An openRound is the round that a dispatch is in. The zero value: none.
+// An openRound is the current round of a dispatch. The zero value means none.
 type openRound struct {
 	number int
 	ctx    context.Context // of the states of the round
 	end    func(RoundEnd)
 }
 
-// enter ends the round that is open and begins another. rounds are those of the turn.
+// enter ends the current round and begins another. rounds are those of the turn.
 func (r *openRound) enter(ctx context.Context, o Observer, rounds []turnkeeper.Round, number int, resumed bool) context.Context {
 	r.leave(rounds)
 	ctx, end := o.Round(ctx, RoundBegin{Number: number, Resumed: resumed})
@@ -166,21 +162,20 @@ func (r *openRound) enter(ctx context.Context, o Observer, rounds []turnkeeper.R
 	return ctx
 }
 
-// leave ends the round that is open, if there is one.
+// leave ends the current round, if there is one.
 func (r *openRound) leave(rounds []turnkeeper.Round) {
 	if r.end == nil {
 		return
 	}
-	var came RoundEnd
+	var end RoundEnd
 	if r.number <= len(rounds) {
-		came.Round = &rounds[r.number-1]
+		end.Round = &rounds[r.number-1]
 	}
-	r.end(came)
+	r.end(end)
 	*r = openRound{}
 }
 
-// within returns ctx within the round that is open. ctx must be the execution's, or that
-// of the round itself.
+// within returns the context of the current round, or ctx if there is none.
 func (r *openRound) within(ctx context.Context) context.Context {
 	if r.ctx != nil {
 		return r.ctx
@@ -188,7 +183,7 @@ func (r *openRound) within(ctx context.Context) context.Context {
 	return ctx
 }
 
-// ended returns what there is to tell of the end of an execution.
+// ended returns the DispatchEnd of an execution.
 func ended(outcome turnkeeper.Outcome, err error, rounds []turnkeeper.Round) DispatchEnd {
 	end := DispatchEnd{Outcome: outcome, Err: err, Rounds: rounds}
 	if len(rounds) > 0 {

@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// A pending is the entry that is not written yet.
+// A pending is the journal entry that is not written yet.
 type pending struct{ turnkeeper.Entry }
 
 // empty reports whether there is nothing to write.
@@ -52,7 +52,7 @@ func (p *pending) hasEffect() bool {
 	return slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Nonce != "" })
 }
 
-// answered notes that a model has answered.
+// answered records that a model has answered.
 func (p *pending) answered(model string) {
 	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(f turnkeeper.ModelFailure) bool { return f.Model == model })
 	if !slices.Contains(p.Answered, model) {
@@ -61,7 +61,7 @@ func (p *pending) answered(model string) {
 	}
 }
 
-// failed notes that a model cannot be used.
+// failed records that a model is unavailable.
 func (p *pending) failed(f turnkeeper.ModelFailure) {
 	p.Answered = slices.DeleteFunc(p.Answered, func(n string) bool { return n == f.Model })
 	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known turnkeeper.ModelFailure) bool { return known.Model == f.Model })

@@ -88,7 +88,7 @@ func TestLookups(t *testing.T) {
 	if upTo := c.upTo(key(2, 1)); len(upTo) != 2 || upTo[1].Key != key(2, 1) {
 		t.Errorf("up to: %v", upTo)
 	}
-	if c.holds(c.call(key(2, 1))) || !c.holds(c.call(key(2, 3))) {
+	if c.blocked(c.call(key(2, 1))) || !c.blocked(c.call(key(2, 3))) {
 		t.Error("an effect is held by the effect before it, and nothing else is held")
 	}
 	b := turnkeeper.Bounds{MaxRounds: 3, RoundCeiling: 10}

@@ -17,10 +17,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// An answer is what the model said in a round.
+// An answer is the model's answer in a round.
 type answer struct {
 	number  int
-	final   bool // announced as the last round: no call of it runs
+	final   bool // the round was announced as the last one: none of its calls runs
 	latency time.Duration
 	sent    prompt.Request
 	inference.Response
@@ -39,7 +39,7 @@ func cleanRaw(raw json.RawMessage) []byte {
 
 // A planner decides about the calls of one answer, in order.
 type planner struct {
-	t         *ledger
+	ledger    *ledger
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
@@ -50,8 +50,8 @@ type planner struct {
 	paged     int
 }
 
-func (t *ledger) newPlanner(a answer) *planner {
-	p := &planner{t: t, final: a.final, all: t.rounds.all(), wireIDs: map[string]bool{}}
+func (l *ledger) newPlanner(a answer) *planner {
+	p := &planner{ledger: l, final: a.final, all: l.rounds.all(), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
 		p.declared = append(p.declared, tool.Name)
@@ -67,7 +67,7 @@ func (t *ledger) newPlanner(a answer) *planner {
 // count counts a call that ran or will run. A call that may be answered from the call
 // before it is not counted yet: if it has to run after all, it is counted then.
 func (p *planner) count(call turnkeeper.ToolCall) {
-	if p.t.mayRepeat(append(p.all[p.first:], call)) {
+	if p.ledger.mayRepeat(append(p.all[p.first:], call)) {
 		return
 	}
 	if call.State != turnkeeper.CallPlanned && !call.State.Executed() {
@@ -101,11 +101,11 @@ func (p *planner) add(ctx context.Context, key turnkeeper.CallKey, wire inferenc
 // check fills in what the tool's spec and the arguments say, and returns what is wrong
 // with the call, if anything.
 func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault string) {
-	spec, known := p.t.offered.Spec(wire.Name)
+	spec, known := p.ledger.offered.Spec(wire.Name)
 	if known {
 		call.Effect, call.Paging = spec.Effect, spec.Paging
 	}
-	args, fault := p.t.offered.Check(wire.Name, wire.Arguments)
+	args, fault := p.ledger.offered.Check(wire.Name, wire.Arguments)
 	call.Arguments = args.Canonical
 	if fault != "" {
 		call.Arguments = p.unchecked(wire.Arguments)
@@ -114,7 +114,7 @@ func (p *planner) check(call *turnkeeper.ToolCall, wire inference.Call) (fault s
 		call.RawArgs = outputs.Clean(wire.Arguments[:min(len(wire.Arguments), tools.MaxArgumentBytes)])
 	}
 	call.ArgsHash = tools.Hash(call.Name, call.Arguments)
-	if refused := p.t.refuseSpawn(*call, p.all); refused != "" {
+	if refused := p.ledger.refuseSpawn(*call, p.all); refused != "" {
 		return refused
 	}
 	if !known {
@@ -151,13 +151,13 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	case fault != "":
 		return turnkeeper.CallDenied, fault
 	}
-	if first, ok := p.t.repeated(append(p.all, call)); ok {
+	if first, ok := p.ledger.repeated(append(p.all, call)); ok {
 		return turnkeeper.CallSkipped, repeatedResult(first)
 	}
-	if text, skip := p.t.skip(ctx, call); skip {
+	if text, skip := p.ledger.skip(ctx, call); skip {
 		return turnkeeper.CallSkipped, text
 	}
-	if over := p.t.overCap(call, p.executed, p.paged); over != "" && !p.t.mayRepeat(append(p.all[p.first:], call)) {
+	if over := p.ledger.overCap(call, p.executed, p.paged); over != "" && !p.ledger.mayRepeat(append(p.all[p.first:], call)) {
 		return turnkeeper.CallDenied, over
 	}
 	return turnkeeper.CallPlanned, ""
@@ -194,7 +194,7 @@ func (p *planner) notFound(name string) string {
 		return text + "\nThere are no tools. Nothing was run."
 	}
 	text += "\nNothing was run. Available tools: " + strings.Join(names, ", ") + "."
-	if near := p.t.offered.Nearest(name); slices.Contains(names, near) {
+	if near := p.ledger.offered.Nearest(name); slices.Contains(names, near) {
 		text += fmt.Sprintf(" Did you mean %q?", near)
 	}
 	return text

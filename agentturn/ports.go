@@ -1,11 +1,10 @@
-// Package agentturn runs one bounded turn of an agent: it composes requests,
-// calls the model, plans, starts and records tool calls, keeps the bounds, and
-// decides how the turn ends. It knows no database, queue or socket: everything
-// outside is behind the interfaces of this file, so that all of it can be
-// tested with fake time.
+// Package agentturn runs one bounded turn of an agent: it builds requests, calls the
+// model, plans, starts and records tool calls, enforces the bounds, and decides how the
+// turn ends. It reaches databases, queues and sockets only through the interfaces of this
+// file, which lets tests run it in fake time.
 //
-// A Runner is safe for concurrent use; one dispatch of a turn is one goroutine,
-// which alone writes to its Journal. It must not import storage or jobs.
+// A Runner is safe for concurrent use. Each dispatch of a turn has one goroutine, the only
+// one that writes to its Journal. The package must not import storage or jobs.
 package agentturn
 
 import (
@@ -16,108 +15,103 @@ import (
 	"turnkeeper/inference"
 )
 
-// A Journal is where a turn writes. It belongs to one dispatch of one turn,
-// and is called by one goroutine at a time.
+// A Journal writes the record of a turn. It belongs to one dispatch of one turn, and only
+// one goroutine at a time calls it.
 type Journal interface {
-	// Append makes the entry durable, whole or not at all, and returns when it
-	// is. It fails with turnkeeper.ErrFenced when the grant is no longer the
-	// turn's, with turnkeeper.ErrJournalMoved when the journal is not what the
-	// entry builds on, and with the cause of ctx when that ends first. It waits
-	// for a database that is away, as long as ctx allows. An entry whose
-	// commit was sent and not answered is settled by reading back: a nil error
-	// means that the entry is there, once.
+	// Append writes the entry in one transaction and returns once it is durable. It
+	// returns turnkeeper.ErrFenced if the turn no longer has this grant,
+	// turnkeeper.ErrJournalMoved if the journal is not what the entry builds on, and the
+	// cause of ctx if that ends first. While the database is unavailable, it retries
+	// until ctx ends. If a commit gets no answer, it reads back whether the entry was
+	// written. A nil error means that the entry is in the journal, once.
 	//
-	// Event numbers are given here. An entry with an Outcome is written on a
-	// context that outlives ctx by a short grace, so that a cancelled turn can
-	// still close.
+	// Append numbers the events. It writes an entry with an Outcome on a context that
+	// outlives ctx by a short grace, because a cancelled turn must still close.
 	Append(ctx context.Context, entry turnkeeper.Entry) error
 
-	// Transact records the start of a transactional call, runs it, and records
-	// its result, in one transaction. run gets a context that carries the
-	// transaction, and takes no longer than within. A result in state
-	// CallFailed undoes what run wrote and keeps the result. It returns the result that was recorded, which is a
-	// failure where a statement of the tool had failed, whatever run said.
+	// Transact records the start of a transactional call, runs it, and records its
+	// result, in one transaction. run gets a context that carries the transaction, and
+	// must return within the given time. If the result's state is CallFailed, the tool's
+	// writes are rolled back, and the result is kept. Transact returns the result that
+	// was recorded: a failure if a statement of the tool failed, whatever run returned.
 	// Errors are those of Append.
 	Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
 		run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
 
-	// Arrivals are the results of calls that are detached which have arrived
-	// and are not in the journal yet, without what is shown. The turn appends
-	// them; an output that one names is kept already.
+	// Arrivals returns the results of detached calls that are not in the journal yet,
+	// without Shown. The turn appends them. Their outputs are already stored.
 	Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
 
-	// NewMessage takes an id for a message to a sub-agent, which the start of a
-	// call will write (turnkeeper.Spawn). One that is not used is no harm.
+	// NewMessage returns a new id for a message to a sub-agent, which the start of a
+	// call will write (turnkeeper.Spawn). An id may stay unused.
 	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)
 
-	// Late keeps a result that came after the lease was lost: as the call's
-	// result when nobody has given a verdict on it, else beside the verdict.
+	// Late stores a result that came after the lease was lost: as the call's result if
+	// the call has none, else beside the one it has.
 	Late(ctx context.Context, result turnkeeper.CallResult) error
 }
 
-// A Freshness tells what earlier calls of an agent did, for turns that a
-// schedule started.
+// A Freshness looks up earlier calls of an agent, for turns that a schedule started.
 type Freshness interface {
-	// RecentCalls lists ended calls of the agent with this name and arguments hash
-	// that ended within the window, newest first, at most 20.
+	// RecentCalls lists the agent's calls with this name and arguments hash that ended
+	// within the window, newest first, at most 20.
 	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error)
 }
 
-// A Budget is asked before each model call. Implementations are safe for
-// concurrent use.
+// A Budget limits model calls. Implementations are safe for concurrent use.
 type Budget interface {
-	// Reserve takes the estimate of one call out of the budget, or says why it
-	// may not be made. The reservation lasts until Settle, and for ever when
-	// the worker dies: spend only ever adds up. It is asked for agents without
-	// limits too, and then should answer at once.
+	// Reserve takes the estimate of one call out of the budget, or returns a blocked
+	// Reservation. The reservation lasts until Settle, and for ever if the worker dies:
+	// spend only adds up. It is called for agents without limits too, and should then
+	// return at once.
 	Reserve(ctx context.Context, spender Spender, estimate turnkeeper.Usage) (Reservation, error)
-	// Settle replaces the reservation by what was used. A failed call settles
-	// with what the provider reported, or zero.
+	// Settle replaces the reservation by the actual usage. For a failed call this is
+	// what the provider reported, an estimate, or zero.
 	Settle(ctx context.Context, r Reservation, used turnkeeper.Usage) error
 }
 
-// A Spender is who a model call is for.
+// A Spender says whose budget a model call uses.
 type Spender struct {
 	Turn   turnkeeper.TurnID
 	Agent  string
-	Root   turnkeeper.TurnID // of the tree of agents that has limits; 0: it has none
+	Root   turnkeeper.TurnID // root of the tree of agents, if the tree has limits; else 0
 	Limits SpendLimits
 }
 
-// SpendLimits bound a spender. 0: no bound.
+// SpendLimits are the limits of a Spender. 0: unlimited.
 type SpendLimits struct {
 	TurnTokens, TurnCalls, DayTokens, DayCalls int64
 	TreeTokens, TreeCalls                      int64 // of the turn's tree of agents
 }
 
-// A Reservation is an answer of Reserve.
+// A Reservation is the result of Reserve.
 type Reservation struct {
 	ID      int64         // 0: nothing was reserved, Settle does nothing
 	Blocked bool          // the call must not be made
-	Scope   string        // Blocked: "turn", "tree" or "day"
-	Retry   time.Duration // Blocked by the day: when the budget is open again
-	Never   bool          // Blocked by the day: it takes more than any day has
-	Reason  string        // Blocked: for operators; never a reply
+	Scope   string        // if Blocked: "turn", "tree" or "day"
+	Retry   time.Duration // if Blocked by the day: time until the budget opens again
+	Never   bool          // if Blocked by the day: the call exceeds a whole day's budget
+	Reason  string        // if Blocked: for operators; never a reply
 }
 
-// Models finds the provider of a model name ("provider/model") and what is
-// known of it.
+// Models finds the provider and the properties of a model.
 type Models interface {
-	// Find returns an error in plain words for a provider nobody configured.
+	// Find looks a model up by its name, "provider/model". If its provider is not
+	// configured, the error says so in a plain sentence.
 	Find(name string) (inference.Provider, ModelInfo, error)
 }
 
-// Agents tells of the agents that others may give work to. Implementations are safe
-// for concurrent use.
+// Agents describes the agents that can be sub-agents. Implementations are safe for
+// concurrent use.
 type Agents interface {
-	// Describe is what an agent says it is for; known is false where this process
-	// has no such agent.
+	// Describe returns the description from the agent's file. known is false if this
+	// process has no such agent.
 	Describe(name string) (description string, known bool)
 }
 
-// ModelInfo is what a turn must know of a model.
+// ModelInfo holds the properties of a model.
 type ModelInfo struct {
 	Provider      string
-	Model         string // the provider's own name
-	ContextWindow int    // tokens; 0: not known
+	Model         string // the provider's name for it
+	ContextWindow int    // tokens; 0: unknown
 }

@@ -8,34 +8,34 @@ import (
 	"turnkeeper"
 )
 
-// noteEvery is the time between two writes of progress while a turn waits for a call.
-const noteEvery = 500 * time.Millisecond
+// progressInterval is the time between two writes of progress while a turn waits for a call.
+const progressInterval = 500 * time.Millisecond
 
-// until waits for done, and writes meanwhile what calls tell of their progress. A
-// write that fails is made again with the next, which says why it failed; one that
-// fails the fence ends with kill what is waited for, for nobody waits for it any more,
-// and is the error.
-func (t *execution) until(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
+// awaitDone waits for done, and meanwhile writes the progress of calls. If the fence refuses
+// a write, awaitDone calls kill, waits for done, and returns turnkeeper.ErrFenced. After
+// any other failed write it writes no more: the next commit writes the same entry, and
+// returns the error.
+func (e *execution) awaitDone(ctx context.Context, done <-chan struct{}, kill func(cause error)) error {
 	var pause <-chan time.Time
-	bell := t.progress.Bell()
+	news := e.progress.Bell()
 	for {
 		select {
 		case <-done:
 			return nil
-		case <-bell:
-			switch err := t.commit(ctx); {
+		case <-news:
+			switch err := e.commit(ctx); {
 			case err == nil:
-				bell, pause = nil, time.After(noteEvery)
+				news, pause = nil, time.After(progressInterval)
 			case errors.Is(err, turnkeeper.ErrFenced):
 				kill(turnkeeper.ErrFenced)
 				<-done
 				return err
 			default:
 				<-done
-				return nil // the next write says it
+				return nil
 			}
 		case <-pause:
-			bell, pause = t.progress.Bell(), nil
+			news, pause = e.progress.Bell(), nil
 		}
 	}
 }

@@ -8,30 +8,30 @@ import (
 	"turnkeeper/agentturn/toolrun"
 )
 
-// maxParallel bounds how many calls of effect none run at once in a turn.
+// maxParallel is the maximum number of calls of effect none that run at once in a turn.
 const maxParallel = 8
 
-// isRead says that a call needs no start on record.
+// isRead reports whether a call runs without a recorded start.
 func isRead(call *turnkeeper.ToolCall) bool {
 	return call.Effect == turnkeeper.EffectNone && call.Starts == 0
 }
 
-// leadingReads returns the leading open calls that may run beside each other. One that
-// repeats the call before it waits for that one's result, where its tool is guarded, and so does one with
-// handles for whatever they may name.
-func (t *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
-	room := t.bounds.MaxToolCalls - t.rounds.executed()
+// leadingReads returns the leading open calls that may run in parallel. It stops before a
+// call that may be answered with the result of the one before it, and before a call with
+// handles, which may name results of earlier calls.
+func (l *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+	room := l.bounds.MaxToolCalls - l.rounds.executed()
 	for i, call := range open {
 		if !call.Paging {
 			if room--; room < 0 {
 				return open[:i]
 			}
 		}
-		spec, known := t.offered.Spec(call.Name)
-		if !known || spec.Detached || !isRead(call) || i > 0 && t.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+		spec, known := l.offered.Spec(call.Name)
+		if !known || spec.Detached || !isRead(call) || i > 0 && l.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
-		if call.Name == turnkeeper.ToolWaitForToolOutput { // what comes after it may read what it waits for
+		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
 			return open[:i+1]
 		}
 	}
@@ -47,27 +47,26 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 	return ""
 }
 
-// runReads runs calls of effect none, and leaves their results for the next
-// write.
-func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if t.pending.Round != nil || t.pending.hasEffect() || t.pending.hasOutput() {
-		if err := t.commit(ctx); err != nil {
+// runReads runs calls of effect none in parallel. The results go into the next write.
+func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
+	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() {
+		if err := e.commit(ctx); err != nil {
 			return err
 		}
 	}
 	for _, call := range calls {
-		t.startEvent(call)
+		e.startEvent(call)
 	}
-	running, kill := context.WithCancelCause(ctx) // what goes on in the background goes on in it
-	jobs := make([]*toolrun.Run, len(calls))
+	running, kill := context.WithCancelCause(ctx) // not cancelled here: runs may continue in the background
+	runs := make([]*toolrun.Run, len(calls))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, maxParallel)
 	for i, call := range calls {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			jobs[i] = t.launch(running, call)
-			<-t.longEnough(jobs[i])
+			runs[i] = e.launch(running, call)
+			<-e.overOrSlow(runs[i])
 		})
 	}
 	done := make(chan struct{})
@@ -75,14 +74,14 @@ func (t *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 		defer close(done)
 		group.Wait()
 	}()
-	err := t.until(ctx, done, kill)
-	t.at(ctx, pointReadsDone)
-	t.collect() // what one of the calls has waited for is written before it
+	err := e.awaitDone(ctx, done, kill)
+	e.at(ctx, pointReadsDone)
+	e.collect() // the results that a call waited for are recorded before its own
 	for i, call := range calls {
-		if jobs[i].IsOver() {
-			t.keep(call, jobs[i], "")
+		if runs[i].IsOver() {
+			e.recordRun(call, runs[i], "")
 		} else {
-			t.goOn(call, jobs[i])
+			e.toBackground(call, runs[i])
 		}
 	}
 	return err

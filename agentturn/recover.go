@@ -13,15 +13,12 @@ import (
 	"turnkeeper/tools"
 )
 
-// Results of started calls that a lost worker left without one.
-const (
-	// A call of effect once can be recorded as started once only, so one that
-	// certainly did not happen is not run again either.
-	shownDidNotHappen = "the worker that ran this call was lost. It did not happen; not run again."
-)
+// shownDidNotHappen is the result of a call that a lost worker had started, and that did
+// not happen. It is not run again, because a call of effect once has one start.
+const shownDidNotHappen = "the worker that ran this call was lost. It did not happen; not run again."
 
-// measure finds the size of an output that the model knows by a handle. One that cannot
-// be found is told of without.
+// measure adds the size of an output that the model knows by its handle to sizes. It
+// ignores errors: the size is only shown.
 func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[turnkeeper.OutputID]int64) {
 	if !prompt.Handled(call) || !call.State.Answered() || t.cfg.Outputs == nil {
 		return
@@ -31,32 +28,32 @@ func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[
 	}
 }
 
-// reconcile asks the tool, if it can tell.
-func (t *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
-	tool, _ := t.offered.Get(call.Name)
+// reconcile asks the tool whether the call happened. ok is false if the tool cannot tell.
+func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
+	tool, _ := e.offered.Get(call.Name)
 	reconciler, ok := tool.(tools.Reconciler)
 	if !ok {
 		return turnkeeper.CallResult{}, false
 	}
-	spec, _ := t.offered.Spec(call.Name)
-	if refused, err := t.resolve(ctx, call); err != nil || refused != "" {
+	spec, _ := e.offered.Spec(call.Name)
+	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return turnkeeper.CallResult{}, false
 	}
-	t.at(ctx, PointReconcile)
+	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
-	found, happened, err := lookUp(ctx, reconciler, t.toolCall(call, t.outputs(used), used), t.executeOptions(call, spec))
+	found, happened, err := lookUp(ctx, reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec))
 	if err != nil {
-		t.log.Warn("a tool could not tell whether a call happened",
+		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
 		return turnkeeper.CallResult{}, false
 	}
 	if !happened {
-		return endLater(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
+		return keepHandle(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
-	take := t.later
+	take := e.backgroundResult
 	if !prompt.WentOn(*call) {
 		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
-			return t.take(call, r, outputs.NewID())
+			return e.callResult(call, r, outputs.NewID())
 		}
 	}
 	result := take(call, found)
@@ -67,11 +64,10 @@ func (t *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (t
 	return result, true
 }
 
-// A lookUpTool looks a call up instead of running it, so that looking up is
-// bounded in the way that running is.
+// A lookUpTool reconciles a call when it is run, under the bounds of a run.
 type lookUpTool struct {
 	tools.Reconciler
-	happened bool // of the run that ended, and was not left behind
+	happened bool // valid once Run has returned
 }
 
 func (l *lookUpTool) Run(ctx context.Context, call tools.Call) (found tools.Result, err error) {
@@ -79,6 +75,7 @@ func (l *lookUpTool) Run(ctx context.Context, call tools.Call) (found tools.Resu
 	return found, err
 }
 
+// lookUp runs Reconcile as a tool run. It fails if that does not return in time.
 func lookUp(ctx context.Context, r tools.Reconciler, call tools.Call, options tools.ExecuteOptions) (found tools.Result, happened bool, err error) {
 	looking := &lookUpTool{Reconciler: r}
 	ending := tools.Execute(ctx, looking, call, options)

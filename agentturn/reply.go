@@ -10,15 +10,15 @@ import (
 	"turnkeeper/inference"
 )
 
-// A reply is what a turn answers its message with.
+// A reply is the reply of a turn to its message.
 type reply struct {
 	text   string
-	said   int  // number of the round whose text it is; 0: the text is not the model's
+	said   int  // number of the round that the text is from; 0: not the model's text
 	silent bool // the outbox row has no text
 }
 
-// says returns a function that makes a reply of a fixed text.
-func says(text string) func([]turnkeeper.Round) reply {
+// fixedReply returns a function that returns text as the reply.
+func fixedReply(text string) func([]turnkeeper.Round) reply {
 	return func([]turnkeeper.Round) reply { return reply{text: text} }
 }
 
@@ -82,7 +82,7 @@ func inDoubtLines(rounds []turnkeeper.Round) string {
 	return lines.String()
 }
 
-// summaryReply returns the Summary, or a plain sentence if no call has anything to tell.
+// summaryReply returns the Summary, or a plain sentence if no call has run or was skipped.
 func summaryReply(calls []turnkeeper.ToolCall, stop turnkeeper.StopReason, output bool) string {
 	if slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return hasRun(c) || c.State == turnkeeper.CallSkipped }) {
 		return Summary(calls, output)
@@ -90,7 +90,7 @@ func summaryReply(calls []turnkeeper.ToolCall, stop turnkeeper.StopReason, outpu
 	return unanswered + withoutResult(stop)
 }
 
-// unanswered begins each sentence that stands for an answer.
+// unanswered is the prefix of replies that replace an answer.
 const unanswered = "This message could not be answered: "
 
 // withoutResult says why a turn ended before any tool had run, and what to do.
@@ -111,11 +111,11 @@ func withoutResult(stop turnkeeper.StopReason) string {
 	}
 }
 
-// failedReply returns what the sender of a message is told when every attempt at it has failed.
+// failedReply returns the reply to a message after every attempt at it has failed.
 func failedReply(class string, rules agentdef.Replies) reply {
 	switch rules.OnFailed {
 	case "":
-		return reply{text: unanswered + failureWords(class)}
+		return reply{text: unanswered + failureText(class)}
 	case agentdef.ReplySilent:
 		return reply{silent: true}
 	default:
@@ -123,8 +123,8 @@ func failedReply(class string, rules agentdef.Replies) reply {
 	}
 }
 
-// failureWords says what went wrong and what to do. It reveals nothing about how the worker is set up.
-func failureWords(class string) string {
+// failureText says what went wrong and what to do. It reveals nothing about how the worker is set up.
+func failureText(class string) string {
 	switch inference.Class(class) {
 	case inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport:
 		return "the model could not be reached; please send it again later."

@@ -11,19 +11,19 @@ import (
 	"turnkeeper/tools"
 )
 
-// take is the way of every tool's result: bounded, cleaned and measured. What
-// is shown whole is not stored a second time. id is that of the output.
-func (t *ledger) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
-	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // the words of a tool are no bound of the turn
+// callResult bounds, cleans and measures the result of a tool. Every result passes through it or
+// through backgroundResult. The text is stored only if it is not shown whole. id is that of the output.
+func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // anyRefused must not match a tool's text
 		raw.Text = "tool error: " + raw.Text
 	}
-	raw, attached := t.attach(call, raw)
-	taken, drafted := t.taken(raw, t.offered.Limits(call, id))
+	raw, attached := l.attach(call, raw)
+	taken, drafted := l.prepareOutput(raw, l.offered.Limits(call, id))
 	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, t.record.Turn.ID, call.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, l.record.Turn.ID, call.Key
 		result.Output = &taken.Output
-		t.sizes[id] = taken.Output.Tokens
+		l.sizes[id] = taken.Output.Tokens
 	}
 	if raw.ShowAs != nil {
 		result.Shown = outputs.Clean(raw.ShowAs(string(taken.Output.ID)))
@@ -32,13 +32,13 @@ func (t *ledger) take(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper
 	return result
 }
 
-// attach readies what comes with a result to be stored, and tells the model of it.
+// attach prepares a result's attachments to be stored, and names them in its text.
 func (t *task) attach(call *turnkeeper.ToolCall, raw tools.Result) (tools.Result, []turnkeeper.Output) {
 	return attach(t.record.Turn.ID, call.Key, raw, t.offered.MaxChars(call.Name))
 }
 
-// attach does so for the call of a turn: below the text, or above one of more than
-// maxChars, which will be cut.
+// attach names the attachments below the text, or above a text of more than maxChars
+// characters, because that will be cut.
 func attach(turn turnkeeper.TurnID, key turnkeeper.CallKey, raw tools.Result, maxChars int) (tools.Result, []turnkeeper.Output) {
 	if len(raw.Attached) == 0 || raw.Bytes != nil || raw.Kept != nil || raw.ShowAs != nil {
 		return raw, nil
@@ -63,14 +63,14 @@ func attach(turn turnkeeper.TurnID, key turnkeeper.CallKey, raw tools.Result, ma
 	return raw, attached
 }
 
-// attachedLine tells of an output that is stored beside what is shown.
+// attachedLine returns the line that names an attached output.
 func attachedLine(name string, o turnkeeper.Output) string {
 	return fmt.Sprintf("[%s, stored as output %s: %s]", outputs.Preview(name), o.ID, strings.Trim(o.Description, "[]"))
 }
 
-// taken is a result ready to be stored and shown. drafted says that its content
-// was written while it came.
-func (t *task) taken(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
+// prepareOutput returns the result, ready to be stored and shown. drafted reports whether its
+// content was already written as a draft.
+func (t *task) prepareOutput(raw tools.Result, limits outputs.Limits) (_ outputs.Taken, drafted bool) {
 	if taken, drafted := raw.Kept.(outputs.Taken); drafted {
 		return taken, true
 	}
@@ -81,33 +81,32 @@ func rawOf(r tools.Result) outputs.Raw {
 	return outputs.Raw{Text: r.Text, Bytes: r.Bytes, MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes}
 }
 
-// toolCall is a call as its tool gets it. What model calls take that it makes
-// is added to used.
-func (t *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
-	turn := t.record.Turn
+// toolCall returns the call as its tool gets it. The usage of model calls that the tool
+// makes is added to used.
+func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
+	turn := l.record.Turn
 	return tools.Call{
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
-		Arguments:      t.argumentsOf(call),
+		Arguments:      l.argumentsOf(call),
 		Outputs:        stored,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
-		Progress:       t.progress.Of(call.Key, call.Name),
-		Sample:         t.sampler(call, used),
+		Progress:       l.progress.Of(call.Key, call.Name),
+		Sample:         l.sampler(call, used),
 	}
 }
 
-// idempotencyKey is the same for each start of a call. Turn ids are unique in one
-// database only; with its birth, a turn is told from those of others that call the
-// same system.
+// idempotencyKey returns the same key for each start of a call. Turn ids are unique in one
+// database only, so the key includes the time the turn was created: the turns of two
+// databases may call the same system.
 func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 	return fmt.Sprintf("turn-%d-%x-%s", turn.ID, turn.CreatedAt.UnixMicro(), key)
 }
 
-// takeLater returns the result of a run in the background. The model knows it by its
-// handle: what was sent once stays as it was, whatever the call ended with, and the
-// notice tells of its end.
-func (t *ledger) takeLater(call *turnkeeper.ToolCall, j *toolrun.Run) turnkeeper.CallResult {
-	result := t.later(call, j.Result.Result)
-	result.Nonce, result.State, result.Duration, result.Ran = j.Nonce, stateOf(j.Result.Outcome, call.Effect), j.Result.Took, true
-	result.Usage = j.Result.Used
+// runResult returns the result of a background run. The model still sees the handle, in
+// an unchanged history; the notice reports the end of the call.
+func (l *ledger) runResult(call *turnkeeper.ToolCall, run *toolrun.Run) turnkeeper.CallResult {
+	result := l.backgroundResult(call, run.Result.Result)
+	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect), run.Result.Took, true
+	result.Usage = run.Result.Used
 	return result
 }

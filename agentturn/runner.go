@@ -5,49 +5,49 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
-	"turnkeeper/agentturn/prompt"
-	"turnkeeper/agentturn/toolrun"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/internal/fault"
 	"turnkeeper/tools"
 )
 
-// Causes that end the context of a Run. A lost lease ends it with
-// turnkeeper.ErrFenced. Whatever else ends it counts as ErrShutdown.
+// Causes with which a caller cancels the context of a Run. For a lost lease the cause is
+// turnkeeper.ErrFenced. Any other cause counts as ErrShutdown.
 var (
-	// ErrShutdown hands the turn back, to be granted again: the worker goes
-	// away. The caller gives the turn its grace before it ends the context.
+	// ErrShutdown hands the turn back, to be granted again, because the worker stops.
+	// The caller gives the turn its grace before it cancels the context.
 	ErrShutdown = errors.New("the worker is shutting down")
 
-	// ErrCancelled closes the turn: somebody asked for that.
+	// ErrCancelled closes the turn as cancelled.
 	ErrCancelled = errors.New("the turn was cancelled")
 )
 
-// A Config is what every turn of a process shares.
+// A Config holds what all turns of a process share. Models is required.
 type Config struct {
 	Models       Models
-	DefaultModel string // "provider/model", for agents that name none
-	// ExtractionModel searches stored results, for agents that name none. Empty:
-	// the models of the agent's own turns.
+	DefaultModel string // "provider/model", for agents without a model
+	// ExtractionModel searches stored results for agents that set none. Empty: the
+	// agent's own models.
 	ExtractionModel string
-	Tools           *tools.Registry                        // all there are; an agent has those it lists. nil: none
-	More            ToolSource                             // beside Tools; nil: none
-	Bounds          turnkeeper.Bounds                      // of agents that set none; start from turnkeeper.DefaultBounds
-	Agents          Agents                                 // nil: sub-agents are offered by name only
+	Tools           *tools.Registry                        // all tools; an agent gets those it lists. nil: none
+	More            ToolSource                             // tools in addition to Tools; nil: none
+	Bounds          turnkeeper.Bounds                      // for agents that set none; start from turnkeeper.DefaultBounds
+	Agents          Agents                                 // nil: sub-agents are offered without a description
 	Freshness       Freshness                              // nil: scheduled turns run every call
-	Budget          Budget                                 // nil: spend has no bounds
-	Outputs         toolrun.Outputs                        // nil: results cannot be read on where they are cut
-	Extractions     extract.Cache                          // nil: every extraction asks a model
-	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all
-	Retry           inference.Retry                        // how a model is called; Provider, AttemptTimeout and OnRetry are set here
-	Log             *zap.Logger                            // nil: nothing is logged
-	Observer        Observer                               // nil: nobody is told
+	Budget          Budget                                 // nil: unlimited
+	Outputs         toolrun.Outputs                        // nil: stored results cannot be read
+	Extractions     extract.Cache                          // nil: not cached
+	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all models
+	Retry           inference.Retry                        // of model calls; a Runner sets Provider and OnRetry
+	Log             *zap.Logger                            // nil: no log
+	Observer        Observer                               // nil: none
 	Fault           fault.Hook                             // nil in production
 }
 
@@ -59,7 +59,7 @@ type Runner struct {
 	counted    prompt.Cache
 }
 
-// New makes a Runner. Models must be set.
+// New returns a Runner.
 func New(cfg Config) *Runner {
 	if cfg.Tools == nil {
 		cfg.Tools = &tools.Registry{}
@@ -76,11 +76,11 @@ func New(cfg Config) *Runner {
 	return &Runner{cfg: cfg}
 }
 
-// A ToolSource has tools that are not the same for as long as the process lives.
-// Implementations are safe for concurrent use.
+// A ToolSource has tools that may change while the process runs. Implementations are safe
+// for concurrent use.
 type ToolSource interface {
-	// ToolsOf are an agent's tools, as they are now, of names that no other tool
-	// has. lacks names what the agent lists and this process cannot have.
+	// ToolsOf returns the current tools of an agent. Their names must differ from those
+	// of all other tools. lacks names what the agent lists and this process does not have.
 	ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []string)
 }
 
@@ -94,8 +94,8 @@ func (noSource) ToolsOf(d *agentdef.Definition) (have []tools.Tool, lacks []stri
 	return nil, lacks
 }
 
-// Lacks are the tools that an agent lists and this process does not have. Its
-// turns run without them.
+// Lacks returns the names of the tools that an agent lists and this process does not have.
+// The agent's turns run without them.
 func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 	_, names = r.cfg.More.ToolsOf(d)
 	for _, name := range d.Tools {
@@ -106,48 +106,60 @@ func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 	return names
 }
 
-// An Assignment is one dispatch of a turn: what its journal says, and the time
-// it has, by the monotonic clock of this process.
+// An Assignment is one dispatch of a turn: the record from its journal, and its deadlines
+// by the monotonic clock of this process.
 type Assignment struct {
 	Record     turnkeeper.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
-	Before     turnkeeper.Dispatch  // the grant before this one, for the Observer; zero: none, or not known
+	Before     turnkeeper.Dispatch  // the dispatch before this one, for the Observer; zero: none, or unknown
 
-	// Bounds of this turn. Zero: the definition's, over Config.Bounds.
+	// Bounds of this turn. Zero: those of Definition, with Config.Bounds as defaults.
 	Bounds turnkeeper.Bounds
 
-	// WallDeadline is the grant plus max_duration. Zero: what Record.Elapsed
-	// leaves of it, from now.
+	// WallDeadline is the grant plus max_duration. Zero: now plus max_duration, less
+	// Record.Elapsed.
 	WallDeadline time.Time
-	// LeaseDeadline is when the lease ends. Zero: Record.Remaining from now.
+	// LeaseDeadline is the end of the lease. Zero: now plus Record.Remaining.
 	LeaseDeadline time.Time
 }
 
-// Run goes on with a turn until this dispatch of it ends, and writes all of it
-// to the journal, the outcome included. It returns the outcome that was
-// written.
+// Run executes a turn until this dispatch ends, and writes everything to the journal,
+// including the outcome. It returns the outcome that was written.
 //
-// An error means that no outcome was written: turnkeeper.ErrFenced when the
-// lease is lost (the tools are stopped and late results reported by then);
-// turnkeeper.ErrJournalMoved when the caller must load the record again and
-// call Run with it; otherwise whatever kept the journal from being written, so
-// that the turn is found again as one of a lost worker.
+// An error means that no outcome was written:
+//   - turnkeeper.ErrFenced: the lease is lost. The tools are stopped, and late results
+//     are reported.
+//   - turnkeeper.ErrJournalMoved: the caller must load the record again and call Run
+//     with it.
+//   - Any other error: the journal could not be written. The scheduler will reclaim the
+//     turn as that of a lost worker.
 //
-// Failures of models and tools, panics, spent bounds and the end of ctx are
-// outcomes, not errors. What ends ctx decides which; see ErrShutdown.
-func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (turnkeeper.Outcome, error) {
-	t := newExecution(r, a, journal)
-	ctx, stop := context.WithDeadlineCause(ctx, t.wall, errWallTime)
+// Failures of models and tools, panics, exhausted bounds and the end of ctx are outcomes,
+// not errors. The cause of ctx decides which outcome; see ErrShutdown.
+func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnkeeper.Outcome, err error) {
+	e := newExecution(r, a, journal)
+	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
 	defer stop()
-	ctx, end := t.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
-	outcome, err := t.run(ctx)
-	t.round.leave(t.rounds)
-	end(ended(outcome, err, t.rounds))
-	return outcome, err
+	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})
+	defer func() {
+		e.round.leave(e.rounds)
+		end(ended(outcome, err, e.rounds))
+	}()
+	err = e.runStates(ctx)
+	if fatal := unwritable(ctx, err); fatal != nil {
+		return turnkeeper.Outcome{}, e.reportLate(ctx, fatal)
+	}
+	if err != nil {
+		e.end = e.endings().endingOf(ctx, err)
+	}
+	if outcome, err = e.finish(ctx, *e.end); err != nil {
+		return turnkeeper.Outcome{}, e.reportLate(ctx, err)
+	}
+	return outcome, nil
 }
 
-// LeftBehind is how many tools run now that did not return in their time: their
-// calls are answered, their goroutines are not to be had back.
+// LeftBehind returns the number of tools that run past their timeout. Their calls are
+// answered, but their goroutines cannot be stopped.
 func (r *Runner) LeftBehind() int64 { return r.leftBehind.Load() }
 
 var errWallTime = errors.New("the turn's time is over")

@@ -18,58 +18,56 @@ import (
 	"turnkeeper/tools"
 )
 
-// A sampling is one question of a tool to the models of the turn's chain. It
-// touches nothing of the turn that changes, and asks nothing of the turn but what
-// the question says.
+// A sampling is one question of a tool to the models of the turn's chain. It does not use
+// the turn's mutable state, and the request contains nothing but the question.
 type sampling struct {
 	tools.Sampling
-	t     *task
+	task  *task
 	used  *toolrun.Meter // of the call
 	log   *zap.Logger
 	call  *sideCall
-	spent int64 // by all attempts
+	spent int64 // tokens used by all attempts
 }
 
-// A samplingError is why a question has no answer: told to whoever asked, and to
-// those who watch.
+// A samplingError says why a question has no answer. The tool and the turn's events show it.
 type samplingError struct{ why string }
 
 func (e *samplingError) Error() string { return e.why }
 
-// sampler is how a call asks models. What that takes is added to used.
-func (t *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
+// sampler returns the function by which a call asks models. Its usage is added to used.
+func (l *ledger) sampler(call *turnkeeper.ToolCall, used *toolrun.Meter) func(context.Context, tools.Sampling) (tools.Sampled, error) {
 	key, name := call.Key, call.Name
 	return func(ctx context.Context, asked tools.Sampling) (answer tools.Sampled, err error) {
-		s := &sampling{Sampling: asked, t: t.task, used: used, log: t.log.With(zap.Stringer("call", key), zap.String("tool", name))}
-		err = t.guard(func() (err error) { // the goroutine may be of whoever asks
+		s := &sampling{Sampling: asked, task: l.task, used: used, log: l.log.With(zap.Stringer("call", key), zap.String("tool", name))}
+		err = l.guard(func() (err error) { // it may run in a goroutine of the tool
 			answer, err = s.ask(ctx)
 			return err
 		})
 		if err != nil {
 			s.log.Warn("a tool's question to a model was not answered", zap.Error(err))
 			err = &samplingError{samplingReason(ctx, err)}
-			t.progress.Keep(key, name, "asked a model, and got no answer: "+err.Error())
+			l.progress.Keep(key, name, "asked a model and got no answer: "+err.Error())
 			return tools.Sampled{Tokens: s.spent}, err
 		}
 		s.log.Info("a tool's question to a model was answered", zap.String("model", answer.Model), zap.Int64("tokens", answer.Tokens))
-		t.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
+		l.progress.Keep(key, name, fmt.Sprintf("asked the model %s, which took %d tokens", answer.Model, answer.Tokens))
 		return answer, nil
 	}
 }
 
-// ask has the models of the chain answer, one after the other.
+// ask asks the models of the chain, one after the other.
 func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	if ctx.Err() != nil {
 		return tools.Sampled{}, context.Cause(ctx)
 	}
-	models, err := s.t.sideModels(s.t.modelNames())
+	models, err := s.task.sideModels(s.task.modelNames())
 	if err != nil {
 		return tools.Sampled{}, err
 	}
 	ctx, end := extract.BeforeTheEnd(ctx)
 	defer end()
 	s.call = &sideCall{
-		t: s.t, purpose: PurposeSample, log: s.log, models: models, retry: s.t.cfg.Retry, logged: true,
+		task: s.task, purpose: PurposeSample, log: s.log, models: models, retry: s.task.cfg.Retry, logged: true,
 		retried: "model call for a tool failed, trying again", account: s.account, request: s.request, accept: acceptSample,
 	}
 	res, err := s.call.ask(ctx)
@@ -81,10 +79,10 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	}, nil
 }
 
-// finishLength is how providers say that an answer reached its bound.
+// finishLength is the finish reason of an answer that reached its token limit.
 const finishLength = "length"
 
-// acceptSample takes an answer that is not empty.
+// acceptSample refuses an empty answer.
 func acceptSample(m *candidate, res *inference.Response) error {
 	res.Text, res.Model = cmp.Or(res.Text, res.Refusal), m.Name
 	if strings.TrimSpace(res.Text) == "" {
@@ -93,16 +91,16 @@ func acceptSample(m *candidate, res *inference.Response) error {
 	return nil
 }
 
-// account counts what an attempt took. Attempts come one after the other.
+// account adds the usage of an attempt. Attempts do not overlap.
 func (s *sampling) account(used turnkeeper.Usage) {
 	s.used.Add(used)
 	s.spent += used.Total()
 }
 
-// request is the question for the model, with what the call is taken to use. One
-// that does not fit into its bounds is an error, and is not sent.
+// request returns the request for a model and an estimate of its usage. It fails if the
+// question does not fit the model's window or the call's token limit.
 func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, error) {
-	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.t.record.Turn.ID)}
+	request := inference.Request{Model: m.Name, Temperature: s.Temperature, User: fmt.Sprintf("turn-%d", s.task.record.Turn.ID)}
 	bytes, left := 0, s.Tokens-s.spent
 	say := func(role inference.Role, text string) {
 		bytes += len(text)
@@ -118,14 +116,14 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 		}
 		say(role, said.Text)
 	}
-	if s.Tokens > 0 && int64(bytes) > left*mostTokenBytes { // it need not be counted
-		return request, turnkeeper.Usage{}, s.tooLong(int64(bytes)/mostTokenBytes, left)
+	if s.Tokens > 0 && int64(bytes) > left*maxTokenBytes { // avoids counting the tokens of a huge text
+		return request, turnkeeper.Usage{}, s.tooLong(int64(bytes)/maxTokenBytes, left)
 	}
 	asked := 0
 	for _, message := range request.Messages {
 		asked += prompt.Count(m.Tokens.Counter, message.Text)
 	}
-	answer := s.t.sideAnswer(m)
+	answer := s.task.sideAnswer(m)
 	if room := prompt.Room(m.Window, answer); asked > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked, room, m.Window))
@@ -143,17 +141,17 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 	return request, turnkeeper.Usage{InputTokens: int64(asked), OutputTokens: int64(answer), Estimated: true}, nil
 }
 
-// mostTokenBytes is more than a token has in any text that is worth counting.
-const mostTokenBytes = 64
+// maxTokenBytes is more than any realistic token has.
+const maxTokenBytes = 64
 
 func (s *sampling) tooLong(asked, left int64) error {
-	err := &samplingError{fmt.Sprintf("the question takes about %d tokens, and %d are left for the questions of this call", asked, max(left, 0))}
+	err := &samplingError{fmt.Sprintf("the question takes about %d tokens, but only %d are left for this call's questions", asked, max(left, 0))}
 	s.call.stop(err)
 	return err
 }
 
-// samplingReason is what whoever asked is told, in the call's context. It says
-// nothing of how the worker is set up.
+// samplingReason describes an error to the tool. ctx is that of the call. The text reveals
+// nothing about the worker's configuration.
 func samplingReason(ctx context.Context, err error) string {
 	if own, ok := errors.AsType[*samplingError](err); ok {
 		return own.why

@@ -11,28 +11,28 @@ import (
 	"turnkeeper/inference"
 )
 
-// A sideCall is a model call beside the turn's rounds, through all its attempts. It
-// touches nothing of the turn that changes, so several may run at once.
+// A sideCall is a model call outside the turn's rounds, with all its attempts. It does not
+// use the turn's mutable state, so several may run at once.
 type sideCall struct {
-	t       *task
+	task    *task
 	purpose ModelPurpose
 	log     *zap.Logger
 	models  []*candidate // asked one after the other
 	retry   inference.Retry
-	logged  bool   // with its content, at debug level
-	retried string // logged when an attempt has failed and another follows
-	// request makes the request for a model, with what it is taken to use. One that does
-	// not fit is an error, and is not sent.
+	logged  bool   // log the content at debug level
+	retried string // log message before a retry
+	// request builds the request for a model and estimates its usage. It returns an error
+	// if the request does not fit.
 	request func(m *candidate) (inference.Request, turnkeeper.Usage, error)
-	account func(turnkeeper.Usage) // takes what an attempt used
-	// accept takes an answer or says why it is none.
+	account func(turnkeeper.Usage) // receives the usage of each attempt
+	// accept checks and completes an answer. An error makes it a failed attempt.
 	accept func(m *candidate, res *inference.Response) error
 	stop   context.CancelCauseFunc // cancels the call and all its retries
 
-	blocked error // why the budget did not allow an attempt; nil: it did
+	blocked error // set if the budget blocked an attempt
 }
 
-// ask has the models answer, each with its retries.
+// ask asks the models one after the other, each with its retries.
 func (c *sideCall) ask(ctx context.Context) (inference.Response, error) {
 	ctx, c.stop = context.WithCancelCause(ctx)
 	defer c.stop(nil)
@@ -49,8 +49,8 @@ func (c *sideCall) ask(ctx context.Context) (inference.Response, error) {
 	return chain.Generate(ctx, inference.Request{}, nil)
 }
 
-// A sideAttempt is the Provider of one model within a side call: each Generate is one
-// attempt, which the budget is asked for and which is accounted.
+// A sideAttempt is the Provider of one model within a side call. Each Generate is one
+// attempt, reserved in the budget and accounted.
 type sideAttempt struct {
 	*sideCall
 	model *candidate
@@ -61,50 +61,50 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request, _ func(
 	if err != nil {
 		return inference.Response{}, err
 	}
-	spend, err := a.t.reserveCall(ctx, estimate)
+	spend, err := a.task.reserveCall(ctx, estimate)
 	if err != nil {
 		a.blocked = err
 		a.stop(err)
 		return inference.Response{}, err
 	}
 	a.debug("model request", request)
-	ctx, told := a.t.cfg.Observer.ModelCall(ctx, ModelBegin{
-		Purpose: a.purpose, Agent: a.t.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name, Request: request,
+	ctx, end := a.task.cfg.Observer.ModelCall(ctx, ModelBegin{
+		Purpose: a.purpose, Agent: a.task.record.Turn.Agent, Provider: a.model.Provider, Model: a.model.Name, Request: request,
 	})
-	heard := &overheard{}
-	res, err := a.model.provider.Generate(ctx, request, heard.hear)
+	partial := &partialAnswer{}
+	res, err := a.model.provider.Generate(ctx, request, partial.add)
 	if err != nil {
-		told(ModelEnd{Err: err})
-		used := failedUsage(err, estimate.InputTokens, heard, a.model.Tokens.Counter)
+		end(ModelEnd{Err: err})
+		used := failedUsage(err, estimate.InputTokens, partial, a.model.Tokens.Counter)
 		a.account(used)
-		a.t.settleSpend(ctx, spend, used)
+		a.task.settleSpend(ctx, spend, used)
 		return inference.Response{}, err
 	}
 	res.Usage = sideUsage(a.model, res, estimate)
-	told(ModelEnd{Response: res})
+	end(ModelEnd{Response: res})
 	a.debug("model response", res)
 	a.account(res.Usage)
-	a.t.settleSpend(ctx, spend, res.Usage)
+	a.task.settleSpend(ctx, spend, res.Usage)
 	if err := a.accept(a.model, &res); err != nil {
 		return inference.Response{}, err
 	}
 	return res, nil
 }
 
-// debug logs what goes to a model or comes from it, as rounds do.
+// debug logs a request or response at debug level, if the call's content is logged.
 func (a *sideAttempt) debug(message string, content any) {
 	if a.logged {
 		logContent(a.log, message, content, zap.String("purpose", string(a.purpose)), zap.String("model", a.model.Name))
 	}
 }
 
-// failure is an error of a call of the model.
+// failure returns an *inference.Error of a call of the model.
 func (m *candidate) failure(class inference.Class, detail string) error {
 	return &inference.Error{Class: class, Provider: m.Provider, Model: m.Name, Detail: detail}
 }
 
-// sideReason is what may be told of a model call that failed. It says nothing of
-// how the worker is set up.
+// sideReason describes the failure of a model call for a tool or a model. It reveals nothing
+// about the worker's configuration.
 func sideReason(err error) string {
 	if _, ok := errors.AsType[*blockedError](err); ok {
 		return "the budget allows no more model calls"

@@ -20,34 +20,33 @@ import (
 	"turnkeeper/tools"
 )
 
-// How long a turn stands still for the reply of a sub-agent before it waits for it
-// and holds nothing, and how often it looks. It is short: with the slot that the turn
-// holds, the sub-agent may be run.
+// A turn blocks for the reply of a sub-agent for spawnBlockTime, and polls for it. Then it
+// waits as a row, because the sub-agent may need the slot of this turn.
 const (
-	spawnPatience  = time.Second
-	firstSpawnLook = 50 * time.Millisecond
-	slowSpawnLook  = 500 * time.Millisecond
+	spawnBlockTime = time.Second
+	minSpawnPoll   = 50 * time.Millisecond
+	maxSpawnPoll   = 500 * time.Millisecond
 )
 
-// spawnArguments are those of ToolSpawnAgent.
+// spawnArguments are the arguments of ToolSpawnAgent.
 type spawnArguments struct {
 	Agent string `json:"agent"`
 	Task  string `json:"task"`
 	Async bool   `json:"async"`
 }
 
-// withSpawn adds the tool that gives work to other agents, where the turn may.
+// withSpawn adds ToolSpawnAgent, if there are agents to spawn.
 func withSpawn(offered *tools.Registry, agents []string, describe Agents) *tools.Registry {
 	if _, taken := offered.Get(turnkeeper.ToolSpawnAgent); taken || len(agents) == 0 {
 		return offered
 	}
-	if err := offered.Register(spawnTool(agents, describe)); err != nil { // its spec is ours
+	if err := offered.Register(spawnTool(agents, describe)); err != nil { // the spec is constant
 		panic(err)
 	}
 	return offered
 }
 
-// spawnTool declares the tool to the model. The turn itself does what it stands for.
+// spawnTool returns the declaration of ToolSpawnAgent. The execution runs its calls itself.
 func spawnTool(agents []string, describe Agents) tools.Tool {
 	var about strings.Builder
 	about.WriteString("Gives a task to another agent and returns its reply. The agent knows nothing of this conversation: " +
@@ -77,7 +76,7 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 	})
 }
 
-// treeLimits bound the tree that the turn is in, or would begin.
+// treeLimits returns the limits of the turn's tree of agents.
 func (t *task) treeLimits() turnkeeper.TreeLimits {
 	if t.record.Lineage.Root != 0 {
 		return t.record.Lineage.Limits
@@ -88,7 +87,7 @@ func (t *task) treeLimits() turnkeeper.TreeLimits {
 	}
 }
 
-// spawnable are the agents that the turn may give work to.
+// spawnable returns the agents that the turn may spawn.
 func (t *task) spawnable() []string {
 	limits := t.treeLimits()
 	if t.record.Lineage.Depth() >= limits.MaxDepth || limits.MaxAgents == 0 || t.bounds.MaxSubAgents == 0 {
@@ -101,7 +100,7 @@ func (t *task) isAncestor(agent string) bool {
 	return t.record.Lineage.Ancestor(t.record.Turn.Agent, agent)
 }
 
-// Reasons why no agent was spawned, beside those of turnkeeper.SpawnTrouble.
+// Reasons why no agent was spawned, in addition to those of turnkeeper.SpawnTrouble.
 const (
 	refusedCycle  = "cycle"
 	refusedDepth  = "max_sub_agent_depth"
@@ -109,15 +108,15 @@ const (
 	refusedEmpty  = "task_empty"
 )
 
-// refuseSpawn says why a call may not spawn, or nothing. before are the calls of the
-// turn that came before it.
+// refuseSpawn returns the result of a call that may not spawn, or an empty text. before are
+// the turn's earlier calls.
 func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCall) string {
 	if call.Name != turnkeeper.ToolSpawnAgent || len(t.def.SubAgents) == 0 {
 		return ""
 	}
 	var args spawnArguments
 	if err := json.Unmarshal([]byte(call.Arguments), &args); err != nil || args.Agent == "" {
-		return "" // what is wrong with them is said already
+		return "" // the check of the arguments reports it
 	}
 	spawned := 0
 	for _, c := range before {
@@ -128,7 +127,7 @@ func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCal
 	within, limits := t.record.Lineage.Within(t.record.Turn.Agent), t.treeLimits()
 	switch {
 	case t.isAncestor(args.Agent):
-		return notSpawned(args.Agent, refusedCycle, "it is already at work above: "+strings.Join(within, ", ")+". No agent may appear twice in a chain")
+		return notSpawned(args.Agent, refusedCycle, "it is already in the chain of agents above: "+strings.Join(within, ", ")+". No agent may appear twice in a chain")
 	case t.record.Lineage.Depth() >= limits.MaxDepth:
 		return notSpawned(args.Agent, refusedDepth, fmt.Sprintf("no more than %d agents may work below each other; do it yourself", limits.MaxDepth))
 	case spawned >= t.bounds.MaxSubAgents:
@@ -141,7 +140,7 @@ func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCal
 	return ""
 }
 
-// A spawnFailure is what the model is shown of a call that got no answer.
+// A spawnFailure is the result of a call without a reply, as the model is shown it.
 type spawnFailure struct {
 	Error   string               `json:"error"`
 	Agent   string               `json:"agent"`
@@ -156,147 +155,147 @@ func notSpawned(agent, reason, detail string) string {
 	return string(prompt.Canonical(spawnFailure{Error: "the agent was not spawned", Agent: agent, Reason: reason, Detail: detail}))
 }
 
-// isSpawn says that a call's message to a sub-agent is written, and not answered.
+// isSpawn reports whether a call has sent its message to a sub-agent that has not replied.
 func isSpawn(call turnkeeper.ToolCall) bool {
 	return call.Name == turnkeeper.ToolSpawnAgent && isDetached(call)
 }
 
-// awaitsReply reports that the model cannot be asked before this call has its result: it was
-// shown nothing for it.
+// awaitsReply reports whether the model cannot be asked before the sub-agent of this call
+// has replied, because the call has no handle.
 func awaitsReply(call turnkeeper.ToolCall) bool { return isSpawn(call) && !prompt.WentOn(call) }
 
-// spawn starts a call that gives work to another agent: one write has its start, the
-// message, and the handle where it is not waited for.
-func (t *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
+// spawn starts a call of a sub-agent: one write contains the start, the message and, for
+// an async call, the handle.
+func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error {
 	var args spawnArguments
-	if err := json.Unmarshal(t.argumentsOf(call), &args); err != nil { // they were checked
+	if err := json.Unmarshal(e.argumentsOf(call), &args); err != nil { // cannot happen: they are checked
 		return err
 	}
-	message, err := t.journal.NewMessage(ctx)
+	message, err := e.journal.NewMessage(ctx)
 	if err != nil {
 		return &journalError{err}
 	}
-	turn := t.record.Turn
+	turn := e.record.Turn
 	start := newStart(call)
 	start.Spawn = &turnkeeper.Spawn{
-		Message: message, Agent: args.Agent, Task: args.Task, Limits: t.treeLimits(), Within: t.bounds.SubAgentTimeout,
-		Root: cmp.Or(t.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(t.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: t.traceBelow(ctx, call.Key),
+		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
+		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
+		TraceParent: e.childTrace(ctx, call.Key),
 	}
-	t.events.Mark()
+	e.events.Mark()
 	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
-	if args.Async && t.offered.Retrieves() {
+	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
 	}
-	t.pending.Starts = append(t.pending.Starts, start)
-	t.pending.Results = append(t.pending.Results, handle)
-	t.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
+	e.pending.Starts = append(e.pending.Starts, start)
+	e.pending.Results = append(e.pending.Results, handle)
+	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
 		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
 	})
-	if err := t.commit(ctx); err != nil {
-		t.pending.dropResult(start.Nonce)
+	if err := e.commit(ctx); err != nil {
+		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	t.forget(call)
+	e.releaseArguments(call)
 	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
-	t.stillUntil = time.Now().Add(spawnPatience)
-	t.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
+	e.blockUntil = time.Now().Add(spawnBlockTime)
+	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil
 }
 
-// traceBelow is where a sub-agent's turn hangs: below the span of its call, and kept
-// where the turn above is.
-func (t *task) traceBelow(ctx context.Context, key turnkeeper.CallKey) string {
-	place := turnkeeper.TraceOf(t.record.Turn, t.record.Message.TraceParent)
-	kept := place.Sampled
-	if !place.HasSender() {
-		kept = t.cfg.Observer.Traced(ctx)
+// childTrace returns the traceparent of a sub-agent's turn: its parent is the span of the
+// call, and it is sampled if this turn is.
+func (t *task) childTrace(ctx context.Context, key turnkeeper.CallKey) string {
+	trace := turnkeeper.TraceOf(t.record.Turn, t.record.Message.TraceParent)
+	sampled := trace.Sampled
+	if !trace.HasSender() {
+		sampled = t.cfg.Observer.Traced(ctx)
 	}
-	return place.Below(place.SpanOf(turnkeeper.CallSpan(t.record.Turn.ID, key)), kept)
+	return trace.Below(trace.SpanOf(turnkeeper.CallSpan(t.record.Turn.ID, key)), sampled)
 }
 
-// observeSpawn tells of the end of a call that gave work to another agent.
-func (t *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
+// observeSpawn reports the end of a sub-agent's call to the Observer.
+func (l *ledger) observeSpawn(ctx context.Context, call *turnkeeper.ToolCall, state turnkeeper.CallState, took time.Duration, failure string) {
 	end := SubAgentEnd{
-		Call: *call, Turn: t.record.Turn, TraceParent: t.record.Message.TraceParent, Began: call.StartedAt, Took: took,
+		Call: *call, Turn: l.record.Turn, TraceParent: l.record.Message.TraceParent, Began: call.StartedAt, Took: took,
 		State: state, Error: failure,
 	}
-	if s := t.subAgents[call.Key]; s != nil {
+	if s := l.subAgents[call.Key]; s != nil {
 		end.Agent, end.Child = s.Agent, s.Turn
 	}
-	t.cfg.Observer.SubAgent(ctx, end)
+	l.cfg.Observer.SubAgent(ctx, end)
 }
 
-// shownNoReply is the result of a call as long as its sub-agent has not replied. The
-// model sees it only where the turn ends without.
+// shownNoReply is the result of a call until its sub-agent replies. The model sees it only
+// in later turns, if this one ends first.
 const shownNoReply = "the agent has not replied yet."
 
 // ShownReplyUnawaited is the result of a call whose turn ended before its sub-agent replied.
 const ShownReplyUnawaited = shownEnded + ". Its agent is told to stop."
 
-// awaitReplies stands still for replies that the model must be shown, for a moment,
-// and as long as something runs here. waits says that the turn is to wait for them.
-func (t *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
-	for look := firstSpawnLook; t.rounds.owesReply(); look = min(2*look, slowSpawnLook) {
-		if len(t.background) == 0 && !time.Now().Before(t.stillUntil) {
+// awaitReplies blocks for the replies that the model must be shown, for a short time and
+// while something runs in the background. If waits is true, the turn must wait as a row.
+func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
+	for look := minSpawnPoll; e.rounds.awaitsReply(); look = min(2*look, maxSpawnPoll) {
+		if len(e.background) == 0 && !time.Now().Before(e.blockUntil) {
 			return true, nil
 		}
 		if pause.For(ctx, look) != nil {
 			return false, context.Cause(ctx)
 		}
-		if err := t.takeCompleted(ctx); err != nil {
+		if err := e.takeCompleted(ctx); err != nil {
 			return false, err
 		}
-		t.collect()
+		e.collect()
 	}
 	return false, nil
 }
 
-// replied makes the result of a call of what its sub-agent has come to: its reply goes
-// the way of every tool's result. Its transcript does not come with it.
-func (t *ledger) replied(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+// replyResult returns the result of a call whose sub-agent has ended. The reply is treated like
+// the result of any tool.
+func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
 	end := *arrived.Spawned
-	t.subAgents[call.Key] = &transcript.SubAgentData{
+	l.subAgents[call.Key] = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
-		Conversation: turnkeeper.SpawnConversation(t.record.Turn.ID, call.Key),
+		Conversation: turnkeeper.SpawnConversation(l.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
 	var result turnkeeper.CallResult
 	if prompt.WentOn(*call) {
-		result = t.later(call, tools.Result{Text: text})
+		result = l.backgroundResult(call, tools.Result{Text: text})
 	} else {
-		result = t.take(call, tools.Result{Text: text}, outputs.NewID())
-		t.keepReply(&result, text, end)
+		result = l.callResult(call, tools.Result{Text: text}, outputs.NewID())
+		l.storeReply(&result, text, end)
 	}
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true
 	failure := ""
 	if result.State != turnkeeper.CallSucceeded {
 		failure = cmp.Or(string(end.Trouble), string(end.Outcome))
 	}
-	t.observeSpawn(ctx, call, result.State, result.Duration, failure)
+	l.observeSpawn(ctx, call, result.State, result.Duration, failure)
 	return result
 }
 
-// keepReply stores a reply, however short it is, and heads it with its handle: so it can
-// be searched, and passed on.
-func (t *ledger) keepReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
-	if end.State() != turnkeeper.CallSucceeded || t.cfg.Outputs == nil {
+// storeReply stores a reply of any length, and puts its handle before the text, so that the
+// model can search it and pass it on.
+func (l *ledger) storeReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
+	if end.State() != turnkeeper.CallSucceeded || l.cfg.Outputs == nil {
 		return
 	}
 	if result.Output == nil {
 		taken := outputs.Take(outputs.Raw{Text: text}, outputs.Limits{})
-		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), t.record.Turn.ID, result.Key
+		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = outputs.NewID(), l.record.Turn.ID, result.Key
 		result.Output = &taken.Output
-		t.sizes[taken.Output.ID] = taken.Output.Tokens
+		l.sizes[taken.Output.ID] = taken.Output.Tokens
 	}
 	if id := result.Output.ID; !strings.HasPrefix(result.Shown, outputs.Placeholder{ID: id, Tool: turnkeeper.ToolSpawnAgent}.Head()) {
 		result.Shown = fmt.Sprintf("[agent %s, %s, output %s]\n\n", end.Agent, end.Outcome, id) + result.Shown
 	}
 }
 
-// replyText is what the model may read of a sub-agent's end.
+// replyText returns the reply of a sub-agent, or a text that replaces it.
 func replyText(end turnkeeper.SpawnEnd) string {
 	switch {
 	case end.Outcome == turnkeeper.TurnSucceeded && end.Reply != "":
@@ -304,13 +303,13 @@ func replyText(end turnkeeper.SpawnEnd) string {
 	case end.Outcome == turnkeeper.TurnDegraded && end.Reply != "":
 		return fmt.Sprintf("[The agent %s could not finish as asked (%s); what it has:]\n\n%s", end.Agent, end.Stop, end.Reply)
 	case end.Outcome == turnkeeper.TurnDegraded && end.Replied:
-		return fmt.Sprintf("[The agent %s could not finish as asked (%s), and says nothing of it. What it did:]\n%s", end.Agent, end.Stop, callLines(end.Calls))
+		return fmt.Sprintf("[The agent %s could not finish as asked (%s), and gave no text. Its calls:]\n%s", end.Agent, end.Stop, callLines(end.Calls))
 	case end.State() == turnkeeper.CallSucceeded:
 		return fmt.Sprintf("[The agent %s has replied, and its reply was removed since.]", end.Agent)
 	}
 	failure := spawnFailure{
 		Error: "the agent gave no answer", Agent: end.Agent, Reason: cmp.Or(string(end.Trouble), string(end.Outcome)),
-		Detail: cmp.Or(troubleWords[end.Trouble], end.Reply), Running: end.Open, Message: end.Message, Turn: end.Turn,
+		Detail: cmp.Or(troubleTexts[end.Trouble], end.Reply), Running: end.Open, Message: end.Message, Turn: end.Turn,
 	}
 	if end.Trouble.Refused() {
 		failure.Error = "the agent was not spawned"
@@ -318,21 +317,21 @@ func replyText(end turnkeeper.SpawnEnd) string {
 	return string(prompt.Canonical(failure))
 }
 
-// callLines say what became of each call of a reply.
+// callLines returns a line with the outcome of each call of a reply.
 func callLines(calls []turnkeeper.ReplyCall) string {
 	if len(calls) == 0 {
 		return "\n- nothing"
 	}
 	var lines strings.Builder
 	for _, c := range calls {
-		lines.WriteString("\n" + outputs.Preview("- "+prompt.PlainName(c.Name)+": "+outcomeWords(c.State, c.Problem)))
+		lines.WriteString("\n" + outputs.Preview("- "+prompt.PlainName(c.Name)+": "+outcomeText(c.State, c.Problem)))
 	}
 	return lines.String()
 }
 
-var troubleWords = map[turnkeeper.SpawnTrouble]string{
-	turnkeeper.SpawnUnknownAgent: "no worker has ever had this agent",
-	turnkeeper.SpawnTreeFull:     "all agents that work for each other here have spawned as many as they may together",
+var troubleTexts = map[turnkeeper.SpawnTrouble]string{
+	turnkeeper.SpawnUnknownAgent: "no worker has had this agent",
+	turnkeeper.SpawnTreeFull:     "this tree of agents has spawned as many agents as it may",
 	turnkeeper.SpawnTooLong:      "the task is longer than a message may be",
 	turnkeeper.SpawnTimeout:      "it did not reply in time, and is told to stop",
 }

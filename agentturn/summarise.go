@@ -16,54 +16,54 @@ import (
 
 const (
 	summaryTime  = 30 * time.Second
-	summaryChars = 4000 // of what is kept of a summary
+	summaryChars = 4000 // maximum length of a stored summary
 )
 
-// withSummary gives a request that leaves out earlier turns a summary of them,
-// if it may have one and has none. That takes a model call, once a turn. Where
-// it fails the request stays as it is: it says how many turns are not shown.
+// withSummary adds a summary to a request that leaves out earlier turns, if it may have one
+// and has none. This makes one model call per turn. If the call fails, withSummary logs it
+// and returns the request unchanged, which says how many turns are not shown.
 func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prompt.Request, error) {
-	turns := a.t.prompt.ToSummarise(a.model.Model, a.at, request)
+	turns := a.exec.prompt.ToSummarise(a.model.Model, a.at, request)
 	if len(turns) == 0 {
 		return request, nil
 	}
 	made, err := a.summarise(ctx, turns)
 	if err != nil {
-		a.t.log.Warn("older turns of the conversation could not be summarised; they are left out",
+		a.exec.log.Warn("cannot summarise older turns of the conversation; leaving them out",
 			zap.Int("turns", len(turns)), zap.Error(err))
 		return request, nil
 	}
-	a.t.log.Info("older turns of the conversation were summarised", zap.Int("turns", len(turns)),
+	a.exec.log.Info("older turns of the conversation were summarised", zap.Int("turns", len(turns)),
 		zap.Int64("up_to_turn", int64(made.UpTo)), zap.Int("characters", utf8.RuneCountInString(made.Text)))
-	a.t.prompt.SetSummary(made)
-	return a.t.prompt.Build(a.model.Model, a.at)
+	a.exec.prompt.SetSummary(made)
+	return a.exec.prompt.Build(a.model.Model, a.at)
 }
 
-// summarise makes the model call.
+// summarise asks the model for a summary of the turns.
 func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnkeeper.Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
-	request := a.t.prompt.SummaryRequest(a.model.Model, a.at, turns)
-	spend, err := a.t.reserve(ctx, request)
+	request := a.exec.prompt.SummaryRequest(a.model.Model, a.at, turns)
+	spend, err := a.exec.reserve(ctx, request)
 	if err != nil {
 		return turnkeeper.Summary{}, err
 	}
 	a.debug("summary request", request.Request)
-	ctx, told := a.observe(ctx, PurposeSummary, 0, request.Request)
-	heard := &overheard{}
-	res, err := a.model.provider.Generate(ctx, request.Request, heard.hear)
+	ctx, end := a.observe(ctx, PurposeSummary, 0, request.Request)
+	partial := &partialAnswer{}
+	res, err := a.model.provider.Generate(ctx, request.Request, partial.add)
 	if err != nil {
-		told(ModelEnd{Err: err})
-		used := failedUsage(err, int64(request.Tokens), heard, a.model.Tokens.Counter)
-		a.t.settleSpend(ctx, spend, used)
-		a.t.models.sideUsage = a.t.models.sideUsage.Add(used)
+		end(ModelEnd{Err: err})
+		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
+		a.exec.settleSpend(ctx, spend, used)
+		a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
 		return turnkeeper.Summary{}, err
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
-	told(ModelEnd{Response: res})
-	a.t.settleSpend(ctx, spend, used)
-	a.t.models.sideUsage = a.t.models.sideUsage.Add(used)
+	end(ModelEnd{Response: res})
+	a.exec.settleSpend(ctx, spend, used)
+	a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
 	if text == "" {
 		return turnkeeper.Summary{}, errors.New("the model gave no summary")

@@ -10,11 +10,10 @@ import (
 	"turnkeeper/outputs"
 )
 
-// Summary is the deterministic reply of a turn whose model gave none: a line of
-// counts, then a line a call, in the order given, each of at most 220
-// characters. Denied and cancelled calls count as failed, and so do those that
-// were never run; a call that nobody knows the outcome of counts as unknown. output
-// adds the beginning of what the tools returned.
+// Summary returns the deterministic reply of a turn whose model gave none: a line of
+// counts, then a line for each call, in the given order, each of at most 220 characters.
+// Calls that were denied, cancelled or never run count as failed. Started calls without a
+// result count as unknown. output adds the beginning of the tools' results.
 func Summary(calls []turnkeeper.ToolCall, output bool) string {
 	var n [4]int
 	lines := make([]string, 0, len(calls)+1)
@@ -35,15 +34,15 @@ func Summary(calls []turnkeeper.ToolCall, output bool) string {
 }
 
 func summaryLine(call turnkeeper.ToolCall, output bool) string {
-	told := outcomeWords(call.State, call.Problem())
+	text := outcomeText(call.State, call.Problem())
 	if output {
-		told = withOutput(call)
+		text = withOutput(call)
 	}
-	return outputs.Preview("- " + prompt.PlainName(call.Name) + ": " + told)
+	return outputs.Preview("- " + prompt.PlainName(call.Name) + ": " + text)
 }
 
-// outcomeWords are the state of a call, and its problem where that says more.
-func outcomeWords(state turnkeeper.CallState, problem string) string {
+// outcomeText returns the state of a call, with its problem if that says more.
+func outcomeText(state turnkeeper.CallState, problem string) string {
 	switch problem {
 	case "", turnkeeper.ProblemFailed, turnkeeper.ProblemCancelled:
 		return string(state)
@@ -78,9 +77,10 @@ func kindOf(call turnkeeper.ToolCall) int {
 	}
 }
 
-// stateWord finds an output that begins as the line of a call with another state does.
+// stateWord matches an output that could be mistaken for the state of a call.
 var stateWord = regexp.MustCompile(`(?i)^\s*(succeeded|failed|skipped|denied|unknown|cancelled|planned|started|running|done)\b`)
 
+// withOutput returns the outcome of a call with the beginning of its result.
 func withOutput(call turnkeeper.ToolCall) string {
 	text := call.Preview
 	if text == "" {
@@ -89,7 +89,7 @@ func withOutput(call turnkeeper.ToolCall) string {
 	kind := kindOf(call)
 	switch {
 	case kind == kindUnknown || call.State == turnkeeper.CallPlanned:
-		return outcomeWords(call.State, call.Problem())
+		return outcomeText(call.State, call.Problem())
 	case kind == kindSucceeded && text == "":
 		return "done"
 	case kind == kindSucceeded && stateWord.MatchString(text):

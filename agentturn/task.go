@@ -15,40 +15,39 @@ import (
 	"turnkeeper/tools"
 )
 
-// A task is what an execution is given. It does not change while that runs, and any
-// goroutine may use it.
+// A task is the immutable input of an execution. It is safe for concurrent use.
 type task struct {
 	cfg     Config
 	record  turnkeeper.Record
 	def     *agentdef.Definition
 	bounds  turnkeeper.Bounds
-	offered prompt.Offer // what the agent may call, in the order it lists it
+	offered prompt.Offer // the agent's tools, in the order of its file
 	log     *zap.Logger
 
-	began  time.Time // the execution
+	began  time.Time // start of the execution
 	loaded time.Time // when the journal was read
-	wall   time.Time // when the turn's time is over
-	lease  time.Time // when the lease is
+	wall   time.Time // deadline of the turn
+	lease  time.Time // end of the lease
 
-	searches   chan struct{} // a slot for each model call that may search stored results at once
-	leftBehind *atomic.Int64 // tools of the process that did not return in their time
+	searches   chan struct{} // semaphore of the model calls that search stored results
+	leftBehind *atomic.Int64 // number of the process's tools that run past their timeout
 }
 
-// TurnFields are what every line of the log that is about a turn begins with.
+// TurnFields returns the fields that every log line about a turn begins with.
 func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 	return []zap.Field{
 		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", turnkeeper.TraceOf(turn, traceParent)),
 	}
 }
 
-// offered are the tools an agent lists and the process has, as they are now, and
-// those that read stored results, without those that are switched off. The check of
-// agent files reports what is not there.
+// offered returns the tools that the agent lists and the process has, and the tools that
+// read stored results, except those that are switched off. Missing tools are skipped: the
+// check of agent files reports them.
 func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
 	all := cfg.Tools
 	handles := bounds.Async || slices.ContainsFunc(d.Tools, func(name string) bool {
 		spec, _ := all.Spec(name)
-		return spec.Detached // its calls are answered with handles, whatever the settings say
+		return spec.Detached // its calls are answered with handles even if async is off
 	})
 	off := map[string]bool{
 		turnkeeper.ToolGetContinuation:   !bounds.Paging,
@@ -68,7 +67,7 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 	more, _ := cfg.More.ToolsOf(d)
 	for _, tool := range more {
 		if err := subset.Register(tool); err != nil {
-			cfg.Log.Error("a tool is left out of a turn", zap.String("agent", d.Name), zap.Error(err))
+			cfg.Log.Error("cannot offer a tool", zap.String("agent", d.Name), zap.Error(err))
 		}
 	}
 	return subset
@@ -76,18 +75,21 @@ func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tool
 
 func (t *task) scheduled() bool { return t.record.Turn.Trigger == turnkeeper.TriggerSchedule }
 
-// guard turns a panic of f into an error.
+// catchPanic, when deferred, sets err if the function panics.
+func (t *task) catchPanic(err *error) {
+	if value := recover(); value != nil {
+		t.log.Error("turn panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
+		*err = &panicError{value}
+	}
+}
+
+// guard calls f and returns its error, or its panic as an error.
 func (t *task) guard(f func() error) (err error) {
-	defer func() {
-		if value := recover(); value != nil {
-			t.log.Error("turn panicked", zap.Any("panic", value), zap.ByteString("stack", debug.Stack()))
-			err = &panicError{value}
-		}
-	}()
+	defer t.catchPanic(&err)
 	return f()
 }
 
-// A panicError is a panic of the loop or of a provider.
+// A panicError is a panic of the execution or of a provider.
 type panicError struct{ value any }
 
 func (e *panicError) Error() string { return fmt.Sprintf("the worker panicked: %v", e.value) }

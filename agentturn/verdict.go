@@ -6,47 +6,46 @@ import (
 	"turnkeeper"
 )
 
-// Fault says what made a turn fail.
+// A Fault is the reason why a turn failed.
 type Fault int
 
 // The faults.
 const (
-	FaultService Fault = iota // no model could be used, and one may be later
-	FaultMessage              // every model that could be asked refused the request for what it is
-	FaultAnswer               // the answers could not be used
-	FaultTime                 // the turn's time was over
+	FaultService Fault = iota // no model could be asked; one may be available later
+	FaultMessage              // every model that was asked refused the request itself
+	FaultAnswer               // no answer was usable
+	FaultTime                 // max_duration was reached
 	FaultBound                // another bound was reached
 	FaultInside               // the worker could not build a request, or panicked
 )
 
-// A Failure is all that decides what becomes of a turn that cannot go on, and of
-// its message.
+// A Failure holds the facts that decide the end of a failed turn and of its message.
 type Failure struct {
 	Fault   Fault
 	Ran     bool // a tool has run, or may have
-	Effects bool // one with an effect
+	Effects bool // a tool with an effect has run, or may have
 
-	Counted     int // earlier attempts at the message that count
+	Counted     int // earlier attempts that count against the message
 	MaxAttempts int
 
-	Waited      time.Duration // since the message was accepted, and due
-	GiveUpAfter time.Duration // how long it may wait for a service
+	Waited      time.Duration // since the message was accepted and due
+	GiveUpAfter time.Duration // maximum wait for a service
 	Pause       time.Duration // until the service may be asked again
 }
 
-// A Verdict is what becomes of a turn that cannot go on.
+// A Verdict says how a failed turn ends.
 type Verdict struct {
-	Degraded bool          // it ends with a reply; else it has failed
-	Retry    bool          // failed: the message stays for another turn; else it is closed with a reply
-	Counted  bool          // failed: the attempt counts against the message
-	Backoff  time.Duration // Retry: until that turn
+	Degraded bool          // the turn ends with a reply; else it has failed
+	Retry    bool          // if failed: the message waits for another turn; else it is closed with a reply
+	Counted  bool          // if failed: the attempt counts against the message
+	Backoff  time.Duration // if Retry: the pause before that turn
 }
 
 // maxPause is the longest pause of a lane.
 const maxPause = 120 * time.Second
 
-// Verdict decides what becomes of the turn. No effect happens twice: once one may
-// have happened, the turn is answered with what there is.
+// Verdict decides how the turn ends. Once an effect may have happened, the turn is not
+// retried, so that no effect happens twice.
 func (f Failure) Verdict() Verdict {
 	switch {
 	case f.Effects, f.Ran && (f.Fault == FaultTime || f.Fault == FaultBound):
@@ -67,14 +66,14 @@ func (f Failure) Verdict() Verdict {
 	return Verdict{Counted: true, Retry: true, Backoff: turnkeeper.Backoff(n)}
 }
 
-// An Ending is what the end of a dispatch does to the message and to the lane.
+// An Ending is the effect of a dispatch's end on the message and the lane.
 type Ending struct {
-	Message turnkeeper.MessageState // MessageWaiting: it stays for another turn
-	Log     string                  // in the grant log: finished, handed_back, deferred or waiting
-	Pause   time.Duration           // of the lane of a turn that failed
+	Message turnkeeper.MessageState // MessageWaiting: it waits for another turn
+	Log     string                  // entry of the grant log: finished, handed_back, deferred or waiting
+	Pause   time.Duration           // of the lane, after a failed turn
 }
 
-// EndingOf is what an outcome means, for every store.
+// EndingOf returns the Ending of an outcome. Every store uses it.
 func EndingOf(o turnkeeper.Outcome) Ending {
 	e := Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
 	switch o.State {

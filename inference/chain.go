@@ -12,46 +12,36 @@ import (
 
 // A Candidate is one model of a Chain.
 type Candidate struct {
-	Name     string // the provider's, as configured
+	Name     string // of the provider, as configured
 	Provider Provider
-	Model    string // the provider's own name for the model
-	Once     bool   // one attempt only, however transient its failure
+	Model    string // the provider's name for the model
+	Once     bool   // make one attempt only
 }
 
-// A Chain asks its models in order until one answers. Each is called through
-// the retry loop; whatever error that ends with, the next model is asked,
-// because a request that is too long, or a key that is wrong, for one may be
-// right for another. Only the end of ctx ends the chain.
+// A Chain calls its models in order until one answers, each with its retries. After any
+// error it calls the next model, because a request that is too long for one model, or a
+// wrong key, may be right for another. Only the end of ctx ends the chain early.
 //
-// Where ctx has a deadline, a model may use an equal share of the time that is
-// left when it is asked, and what it does not use is left to those after it.
+// If ctx has a deadline, each model gets an equal share of the time that is left when it is
+// called. Time that it does not use goes to the models after it.
 //
-// A Chain is a Provider; it is safe for concurrent use when the functions of
-// its Retry are.
+// A Chain is a Provider. It is safe for concurrent use if the functions of its Retry are.
 type Chain struct {
 	Models []Candidate
-	Retry  Retry // how each model is called; its Provider is not used
+	Retry  Retry // how each model is called; Retry.Provider is ignored
 
-	// OnGiveUp, if not nil, is called when a model is given up: with its place in
-	// Models, and the failure that ended its attempts.
+	// OnGiveUp, if not nil, is called when a model is given up, with its index in Models
+	// and its last failure.
 	OnGiveUp func(i int, err *Error)
 }
 
 var _ Provider = Chain{}
 
-// Generate returns the first answer; its Provider says who gave it, and its
-// Attempts counts the calls of all models. The Model of req is not used. When
-// all fail, the error is the last model's, with the others' in its Detail.
+// Generate returns the first answer. Its Provider and Model are those that answered, and its
+// Attempts counts the calls of all models. Generate ignores the Model of req. If all models
+// fail, it returns the error of the last one, with the others in its Detail.
 func (c Chain) Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error) {
 	l := &loop{Retry: c.Retry}
-	res, err := c.run(ctx, l, req, onDelta)
-	if err != nil {
-		return Response{}, err
-	}
-	return l.total(res), nil
-}
-
-func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta)) (Response, error) {
 	if len(c.Models) == 0 {
 		return Response{}, &Error{Class: ClassInvalid, Detail: "no model is configured"}
 	}
@@ -62,7 +52,7 @@ func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta
 		}
 		res, err := c.ask(ctx, l, m, len(c.Models)-i, req, onDelta)
 		if err == nil {
-			return res, nil
+			return l.complete(res), nil
 		}
 		if ctx.Err() != nil {
 			return Response{}, context.Cause(ctx)
@@ -74,7 +64,7 @@ func (c Chain) run(ctx context.Context, l *loop, req Request, onDelta func(Delta
 			c.OnGiveUp(i, failure)
 		}
 	}
-	return Response{}, l.spent(joined(failures))
+	return Response{}, l.withAttempts(joined(failures))
 }
 
 // ask calls one model within its share of the time.
@@ -104,7 +94,7 @@ func (c Chain) ask(ctx context.Context, l *loop, m Candidate, left int, req Requ
 
 var errShare = errors.New("the time for one model of the chain is over")
 
-// joined is the last failure with the earlier ones in its detail.
+// joined returns the last failure with the earlier ones in its Detail.
 func joined(failures []*Error) *Error {
 	last := failures[len(failures)-1]
 	var details []string

@@ -93,7 +93,7 @@ func TestChainSharesTheTime(t *testing.T) {
 		if err != nil || res.Provider != "d" || res.Attempts != 4 {
 			t.Fatalf("got %+v, %v", res, err)
 		}
-		want := []time.Duration{0, 22500 * time.Millisecond} // a quarter of 90 s; then half of what is left
+		want := []time.Duration{0, 22500 * time.Millisecond} // a quarter of 90 s, then half of the rest
 		if diff := cmp.Diff(want, begun); diff != "" {
 			t.Error(diff)
 		}

@@ -8,24 +8,24 @@ import (
 	"turnkeeper"
 )
 
-// Class says what kind of failure a model call had, and so what may be done.
+// A Class is the kind of a failure of a model call. Callers decide by it what to do.
 type Class string
 
 // The classes of errors.
 const (
-	ClassRateLimited     Class = "rate_limited"     // 429 and its kin; wait, then again
-	ClassOverloaded      Class = "overloaded"       // 5xx, 529: the provider's trouble
-	ClassTransport       Class = "transport"        // connection, timeout, cut stream, a 200 that is no answer
-	ClassBadOutput       Class = "bad_output"       // the model's output could not be parsed by its own server, or was empty
+	ClassRateLimited     Class = "rate_limited"     // 429 and the like
+	ClassOverloaded      Class = "overloaded"       // 5xx, 529
+	ClassTransport       Class = "transport"        // connection, timeout, cut stream, a 200 without an answer
+	ClassBadOutput       Class = "bad_output"       // the server could not parse its model's output, or it was empty
 	ClassContextOverflow Class = "context_overflow" // the request is too long for the model
 	ClassAuth            Class = "auth"             // 401, 403
-	ClassQuota           Class = "quota"            // paid-for credit is used up
+	ClassQuota           Class = "quota"            // the credit is used up
 	ClassNotFound        Class = "not_found"        // no such model or endpoint
-	ClassInvalid         Class = "invalid"          // 400: this request will never work
+	ClassInvalid         Class = "invalid"          // 400: the request is wrong
 	ClassRefused         Class = "refused"          // content filter
 )
 
-// Transient says that the same request to the same model may succeed later.
+// Transient reports whether the same request to the same model may succeed later.
 func (c Class) Transient() bool {
 	switch c {
 	case ClassRateLimited, ClassOverloaded, ClassTransport, ClassBadOutput:
@@ -35,8 +35,8 @@ func (c Class) Transient() bool {
 	}
 }
 
-// OfService says that the failure says nothing of the request: the service could
-// not be used, and the same request may be answered once it can.
+// OfService reports whether the failure is one of the service and not of the request: the
+// same request may be answered once the service is available.
 func (c Class) OfService() bool {
 	switch c {
 	case ClassRateLimited, ClassOverloaded, ClassTransport, ClassAuth, ClassQuota, ClassNotFound:
@@ -53,19 +53,18 @@ type Error struct {
 	Model      string
 	Status     int           // HTTP status; 0: none
 	Code       string        // the provider's error code; may be empty
-	RetryAfter time.Duration // what the provider asked for; 0: nothing
-	NoRetry    bool          // the provider said that asking again is no use
-	Detail     string        // what the provider said, with secrets removed; for operators only
+	RetryAfter time.Duration // pause that the provider asked for; 0: none
+	NoRetry    bool          // the provider said not to retry
+	Detail     string        // the provider's message without secrets; for operators only
 	Err        error         // the cause; may be nil
 
-	// ClassContextOverflow, where the provider gives numbers, in tokens; 0: it
-	// gives none.
-	Have  int // what it counted of the request
-	Limit int // its window
+	// Of ClassContextOverflow, in tokens, if the provider reports them; else 0.
+	Have  int // the provider's count of the request
+	Limit int // the model's window
 
-	Usage    turnkeeper.Usage // what the attempt used, where the provider said so
-	Unsent   bool             // the request certainly did not reach the provider
-	Attempts int              // model calls made; set by Retry and Chain
+	Usage    turnkeeper.Usage // of the attempt, if the provider reported it
+	Unsent   bool             // the request did not reach the provider
+	Attempts int              // number of model calls; set by Retry and Chain
 }
 
 func (e *Error) Error() string {
@@ -84,11 +83,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Transient says that the same request to the same model may succeed later.
+// Transient reports whether the same request to the same model may succeed later.
 func (e *Error) Transient() bool { return e.Class.Transient() && !e.NoRetry }
 
-// Unworked says that no model has worked on the request: it did not reach the provider, or
-// was refused.
+// Unworked reports whether no model has processed the request: it did not reach the provider,
+// or was refused.
 func (e *Error) Unworked() bool {
 	switch e.Class {
 	case ClassTransport:
@@ -100,8 +99,7 @@ func (e *Error) Unworked() bool {
 	}
 }
 
-// ClassOf gives the class of err, or ClassTransport for an error that no
-// provider classified.
+// ClassOf returns the class of err, or ClassTransport if err is not an *Error.
 func ClassOf(err error) Class {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class

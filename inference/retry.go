@@ -17,76 +17,76 @@ const (
 	defaultMaxBackoff   = 8 * time.Second
 )
 
-// A Retry calls a Provider until it answers, for as long as that is sensible:
-// it is the one retry loop around model calls, so Providers and their HTTP
-// clients must not retry. Transient errors are retried after a pause: what the
-// provider asked for (RetryAfter), else a random time below a limit that
-// doubles from Backoff to MaxBackoff. A pause that would not end before ctx's
-// deadline is not begun: the error is returned at once.
+// A Retry calls a Provider until it answers. It is the only retry loop around model calls:
+// Providers and their HTTP clients must not retry. It retries transient errors after a pause:
+// RetryAfter if the provider set it, else a random time below a limit that doubles from
+// Backoff to MaxBackoff. If the pause would not end before ctx's deadline, it returns the
+// error at once.
 //
-// A call itself has no limit here: one whose answer still comes is never cut off before ctx
-// ends. A Provider gives up one that sends nothing.
+// A Retry sets no timeout on a call: an answer that still streams is not cut off before ctx
+// ends. A Provider must give up a call that sends nothing.
 //
-// The zero value of every field but Provider is its default. A Retry is a
-// Provider; it is safe for concurrent use when its functions are.
+// The zero value of every field but Provider is its default. A Retry is a Provider. It is
+// safe for concurrent use if its functions are.
 type Retry struct {
 	Provider Provider
 
-	MaxAttempts  int           // calls of the model; 0: 4
-	MaxBadOutput int           // of these, after a ClassBadOutput; 0: 2; negative: none
+	MaxAttempts  int           // maximum number of calls; 0: 4
+	MaxBadOutput int           // maximum number of retries after ClassBadOutput; 0: 2; negative: none
 	Backoff      time.Duration // limit of the first pause; 0: 0.5 s
-	MaxBackoff   time.Duration // limit of every pause that the provider did not ask for; 0: 8 s
+	MaxBackoff   time.Duration // limit of a pause without RetryAfter; 0: 8 s
 
-	// Jitter gives the part of the limit to pause, in [0, 1). nil: random.
+	// Jitter returns the share of the limit to pause, in [0, 1). nil: random.
 	Jitter func() float64
 
-	// OnRetry, if not nil, is called after each failed attempt that another
-	// one will follow, before the pause: what the attempt streamed is void.
-	// attempt counts from 1; in a Chain through all of its models, where a
-	// move to the next model has no pause. It is not called for the failure
-	// that Generate returns.
+	// OnRetry, if not nil, is called before the pause after each failed attempt that
+	// another one follows. The deltas of the failed attempt are then void. attempt counts
+	// from 1, in a Chain over all models. There is no pause before the next model of a
+	// Chain. OnRetry is not called for the failure that Generate returns.
 	OnRetry func(attempt int, err *Error, wait time.Duration)
 }
 
 var _ Provider = Retry{}
 
-// Generate returns the first answer, with its number of attempts. An error is
-// the last attempt's, or the cause of ctx once ctx has ended.
+// Generate returns the first answer, with the number of attempts. The error is that of the
+// last attempt, or the cause of ctx if ctx has ended.
 func (r Retry) Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error) {
 	l := &loop{Retry: r}
 	res, err := l.run(ctx, r.Provider, l.maxAttempts(), req, onDelta)
 	if err != nil {
 		return Response{}, err
 	}
-	return l.total(res), nil
+	return l.complete(res), nil
 }
 
-// A loop is the state of one Generate: of a Retry, or of a whole Chain.
+// A loop is the state of one Generate of a Retry or a Chain.
 type loop struct {
 	Retry
-	attempts int // through all models
+	attempts int // of all models
 }
 
-// run calls one model, at most so many times, until it answers or gives up.
+// run calls one model until it answers, at most tries times.
 func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDelta func(Delta)) (Response, error) {
 	if ctx.Err() != nil {
 		return Response{}, context.Cause(ctx)
 	}
 	badOutput := 0
 	for attempt := 1; ; attempt++ {
-		res, failure := l.attempt(ctx, p, req, onDelta)
-		if failure == nil {
+		l.attempts++
+		res, err := p.Generate(ctx, req, onDelta)
+		if err == nil {
 			return res, nil
 		}
 		if ctx.Err() != nil {
 			return Response{}, context.Cause(ctx)
 		}
+		failure := asError(err, req.Model)
 		if failure.Class == ClassBadOutput {
 			badOutput++
 		}
 		wait := l.pause(attempt, failure)
 		if !failure.Transient() || attempt >= tries || badOutput > l.maxBadOutput() || !fits(ctx, wait) {
-			return Response{}, l.spent(failure)
+			return Response{}, l.withAttempts(failure)
 		}
 		l.report(failure, wait)
 		if err := pause.For(ctx, wait); err != nil {
@@ -95,44 +95,34 @@ func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDe
 	}
 }
 
-// attempt makes one call and turns whatever went wrong into an *Error.
-func (l *loop) attempt(ctx context.Context, p Provider, req Request, onDelta func(Delta)) (Response, *Error) {
-	l.attempts++
-	res, err := p.Generate(ctx, req, onDelta)
-	if err == nil {
-		return res, nil
-	}
-	return Response{}, asError(err, req.Model)
-}
-
-// asError gives err as an *Error of its own, which the caller may change.
+// asError returns err as a new *Error, which the caller may change.
 func asError(err error, model string) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
-		own := *e
-		return &own
+		clone := *e
+		return &clone
 	}
 	return &Error{Class: ClassTransport, Model: model, Detail: err.Error(), Err: err}
 }
 
 func (l *loop) report(failure *Error, wait time.Duration) {
 	if l.OnRetry != nil {
-		l.OnRetry(l.attempts, l.spent(failure), wait)
+		l.OnRetry(l.attempts, l.withAttempts(failure), wait)
 	}
 }
 
-// total sets what is known of an answer only at the end.
-func (l *loop) total(res Response) Response {
+// complete returns the response with the number of attempts.
+func (l *loop) complete(res Response) Response {
 	res.Attempts = l.attempts
 	return res
 }
 
-// spent is a failure with the number of attempts until it.
-func (l *loop) spent(failure *Error) *Error {
+// withAttempts sets the number of attempts of a failure.
+func (l *loop) withAttempts(failure *Error) *Error {
 	failure.Attempts = l.attempts
 	return failure
 }
 
-// pause is how long to wait after the attempt, which counts from 1.
+// pause returns the pause after an attempt, counted from 1.
 func (l *loop) pause(attempt int, failure *Error) time.Duration {
 	if failure.RetryAfter > 0 {
 		return failure.RetryAfter
@@ -159,7 +149,7 @@ func orDefault[T int | time.Duration](value, otherwise T) T {
 	return value
 }
 
-// fits says that a pause ends while ctx has time left.
+// fits reports whether a pause ends before ctx's deadline.
 func fits(ctx context.Context, wait time.Duration) bool {
 	deadline, ok := ctx.Deadline()
 	return !ok || wait < time.Until(deadline)

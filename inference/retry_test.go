@@ -22,7 +22,7 @@ func fail(class inference.Class) inferencetest.Step {
 	return inferencetest.Fail(&inference.Error{Class: class})
 }
 
-// upper makes every pause as long as it may be.
+// upper makes every pause as long as possible.
 func upper() float64 { return 1 }
 
 func TestRetryStopsWhereRetryingIsNoUse(t *testing.T) {
@@ -221,7 +221,7 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A call has no limit of its own: an answer that comes for an hour is not cut off.
+// There is no timeout on a call: an answer that streams for an hour is not cut off.
 func TestRetryLeavesACallItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := inferencetest.NewScript(inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
@@ -249,7 +249,7 @@ func pausing(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// The error of a Provider stays as it is.
+// The error of a Provider is not changed.
 func TestRetryLeavesTheErrorsOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failed := &inference.Error{Class: inference.ClassBadOutput}

@@ -13,17 +13,16 @@ import (
 	"turnkeeper/lease"
 )
 
-// drifts are how wrong the database's clock runs beside the worker's, in
-// seconds a second: far more than any real clock.
+// drifts are drifts of the database's clock from the worker's, in seconds per second: far
+// more than those of real clocks.
 var drifts = map[string]float64{"alike": 0, "database fast": 0.1, "database slow": -0.1, "database very fast": 0.2}
 
-// elapsed is what a clock shows that runs wrong by drift.
+// elapsed returns the time that a clock with a drift shows.
 func elapsed(real time.Duration, drift float64) time.Duration {
 	return time.Duration(float64(real) * (1 + drift))
 }
 
-// The deadline is wrong by no more than the drift over one lease: what the
-// margin is for.
+// The error of the deadline is at most the drift during a lease, which the margin covers.
 func TestHoldOnADriftingClock(t *testing.T) {
 	const ttl = 240 * time.Second
 	for name, drift := range drifts {
@@ -44,8 +43,8 @@ func TestHoldOnADriftingClock(t *testing.T) {
 	}
 }
 
-// A worker that cannot beat gives its turns up before the database's clock says
-// that others may take them, however the clocks run.
+// A worker that cannot beat gives its turns up before others may take them by the database's
+// clock, at any drift.
 func TestHeartGivesUpInTimeOnADriftingClock(t *testing.T) {
 	const silence = 15 * time.Second
 	for name, drift := range drifts {

@@ -8,32 +8,32 @@ import (
 	"go.uber.org/zap"
 )
 
-// A Heart beats for a worker process.
+// A Heart writes the heartbeat of a worker process.
 type Heart struct {
 	beat     func(context.Context) error
-	silence  time.Duration // after which others may take over; 0: never
+	silence  time.Duration // after which others may take over; 0: only at the end of a lease
 	interval time.Duration
 	log      *zap.Logger
 
 	mu   sync.Mutex
-	last time.Time // when the newest beat that arrived was sent
+	last time.Time // when the last successful beat was sent
 }
 
-// beatEvery is how often a heart beats when nobody takes over early.
-const beatEvery = 5 * time.Second
+// maxInterval is the longest time between two beats.
+const maxInterval = 5 * time.Second
 
-// NewHeart returns a heart whose beat writes one sign of life. silence is what
-// the process promised: others may take its turns when it has been silent for
-// that long; 0 means they wait for the leases to end.
+// NewHeart returns a Heart. beat writes one heartbeat. silence is the takeover time: others
+// may take the process's turns after it has been silent for that long. 0 means that they
+// wait for the leases to end.
 func NewHeart(beat func(context.Context) error, silence time.Duration, log *zap.Logger) *Heart {
-	interval := beatEvery
+	interval := maxInterval
 	if silence > 0 {
 		interval = min(interval, silence/5)
 	}
 	return &Heart{beat: beat, silence: silence, interval: interval, log: log}
 }
 
-// Beat writes one sign of life now.
+// Beat writes one heartbeat now.
 func (h *Heart) Beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.interval*2)
 	defer cancel()
@@ -49,13 +49,12 @@ func (h *Heart) Beat(ctx context.Context) error {
 	return nil
 }
 
-// The part of the promised silence after which the process gives
-// its own turns up: well before others take them.
+// The process gives up its turns after this share of the takeover time.
 const patienceNum, patienceDen = 2, 3
 
-// Run beats until ctx ends. When no beat has arrived for two thirds of the
-// promised silence, it calls lost, once for each such silence; the caller ends
-// its turns then. Beat must have succeeded once before.
+// Run beats until ctx ends. If no beat has succeeded for two thirds of the takeover time, it
+// calls lost, which must end the process's turns. lost is called once until a beat succeeds
+// again. Beat must have succeeded once before Run.
 func (h *Heart) Run(ctx context.Context, lost func()) {
 	tick := time.NewTicker(h.interval)
 	defer tick.Stop()
@@ -73,12 +72,12 @@ func (h *Heart) Run(ctx context.Context, lost func()) {
 		case err == nil:
 			silent = false
 		case ctx.Err() == nil:
-			h.log.Warn("the heartbeat could not be written", zap.Error(err), zap.Duration("silent", h.Silent()))
+			h.log.Warn("cannot write the heartbeat", zap.Error(err), zap.Duration("silent", h.Silent()))
 		}
 	}
 }
 
-// await waits for a beat, and calls lost when patience ends meanwhile.
+// await waits for a beat, and calls lost if the deadline passes meanwhile.
 func (h *Heart) await(ctx context.Context, beating <-chan error, silent *bool, lost func()) error {
 	for {
 		var over <-chan time.Time
@@ -96,7 +95,7 @@ func (h *Heart) await(ctx context.Context, beating <-chan error, silent *bool, l
 			return err
 		case <-over:
 			*silent = true
-			h.log.Error("the heartbeat could not be written for too long: this worker gives its turns up",
+			h.log.Error("cannot write the heartbeat for too long; giving up this worker's turns",
 				zap.Duration("silent", h.Silent()), zap.Duration("takeover_after", h.silence))
 			lost()
 		case <-ctx.Done():
@@ -105,13 +104,14 @@ func (h *Heart) await(ctx context.Context, beating <-chan error, silent *bool, l
 	}
 }
 
+// deadline returns the time at which the process must give up its turns.
 func (h *Heart) deadline() time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.last.Add(h.silence * patienceNum / patienceDen)
 }
 
-// Silent is how long ago the newest beat that arrived was sent.
+// Silent returns the time since the last successful beat was sent.
 func (h *Heart) Silent() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,11 +1,11 @@
-// Package lease holds a lease while work runs under it. Hold gives the work a
-// context that ends, with a cause, before the lease can have passed to somebody
-// else; a Heart is the sign of life of a worker process, which ends the work of
-// its own process before others may take it over.
+// Package lease holds a lease while work runs under it. Hold returns a context for the work
+// that ends, with a cause, before another worker can hold the lease. A Heart writes the
+// heartbeat of a worker process, and gives up the process's turns before others may take
+// them over.
 //
-// The package measures with the process's own monotonic clock, counted from
-// before the question whose answer said how much was left: so it errs only
-// towards ending too soon. It knows no database.
+// The package uses the process's monotonic clock, and counts from before the query that
+// returned the remaining time. The work may therefore end too early, but never too late. It
+// uses no database.
 package lease
 
 import (
@@ -16,25 +16,22 @@ import (
 
 // Causes of an ended context.
 var (
-	// ErrLapsed ends work whose lease is over.
+	// ErrLapsed means that the lease is over.
 	ErrLapsed = errors.New("the lease is over")
-	// ErrSilent ends the work of a process that could not write its heartbeat
-	// for so long that its turns may be taken over.
+	// ErrSilent means that the process could not write its heartbeat for so long that
+	// others may soon take its turns over.
 	ErrSilent = errors.New("the worker's heartbeat could not be written")
 )
 
-// A Held lease is the time that work under it has.
+// A Held is the time span of a lease, by this process's clock.
 type Held struct {
-	// Deadline is when the lease is over, by this process's clock.
-	Deadline time.Time
-	// Start is when it was granted, by this process's clock.
-	Start time.Time
+	Deadline time.Time // the end of the lease
+	Start    time.Time // the grant
 }
 
-// Hold derives the context of the work under a lease. asked is when the
-// question was sent whose answer said that remaining was left of the lease and
-// elapsed had passed since its grant. The context ends with ErrLapsed when the
-// lease does.
+// Hold returns a context for the work under a lease. It ends with ErrLapsed at the end of the
+// lease. asked is the time at which the query was sent that returned remaining, the time
+// left of the lease, and elapsed, the time since its grant.
 func Hold(ctx context.Context, asked time.Time, remaining, elapsed time.Duration) (context.Context, Held, context.CancelFunc) {
 	held := Held{Deadline: asked.Add(remaining), Start: asked.Add(-max(elapsed, 0))}
 	ctx, cancel := context.WithDeadlineCause(ctx, held.Deadline, ErrLapsed)

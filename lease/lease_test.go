@@ -36,7 +36,7 @@ func TestHeart(t *testing.T) {
 	tests := []struct {
 		name     string
 		silence  time.Duration
-		failFrom time.Duration // beats fail from then on; 0: never
+		failFrom time.Duration // beats fail after this time; 0: never
 		hang     bool          // and hang instead of failing at once
 		wantLost bool
 	}{

@@ -5,22 +5,21 @@ import (
 	"iter"
 )
 
-// A Chunk is a part of a text that a model looks through at a time.
+// A Chunk is a part of a text that a model searches in one call.
 type Chunk struct {
 	Index     int // from 0
-	Total     int // chunks of the text
+	Total     int // number of chunks
 	Text      string
 	StartChar int64
 	StartByte int64
 }
 
-// overlapShare is the part of a chunk that the next one begins with, so that
-// what lies across the border is seen whole: one in twenty.
+// The last part in overlapShare of a chunk is repeated in the next one, so that a passage
+// across the border is whole in one of them.
 const overlapShare = 20
 
-// Chunks reads a text in chunks of half a model's window, given in tokens. A
-// text of so many tokens as it is said to have takes its share of characters a
-// token.
+// Chunks reads a text in chunks of half a model's window, given in tokens. textTokens, the
+// estimated tokens of the text, determines the characters per token.
 func Chunks(ctx context.Context, src Source, textTokens, windowTokens int64) iter.Seq2[Chunk, error] {
 	size := chunkChars(src.Chars(), textTokens, windowTokens)
 	step := max(size-size/overlapShare, 1)
@@ -41,11 +40,11 @@ func Chunks(ctx context.Context, src Source, textTokens, windowTokens int64) ite
 	}
 }
 
-// chunkChars is how many characters fill half a window.
+// chunkChars returns the number of characters that fill half a window.
 func chunkChars(chars, tokens, window int64) int64 {
 	half := max(window/2, 1)
 	if tokens <= 0 || chars <= 0 {
-		return max(half*2, 1) // at least two characters a token, in any script but the densest
+		return max(half*2, 1) // nearly every script has at least two characters per token
 	}
 	return max(half*chars/tokens, 1)
 }

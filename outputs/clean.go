@@ -5,15 +5,13 @@ import (
 	"unicode/utf8"
 )
 
-// Clean makes text that every store takes: each run of bytes that is not valid
-// UTF-8 becomes one U+FFFD, and NUL characters are dropped. Clean text is
-// returned as it is.
+// Clean returns text that every store accepts: it replaces each run of invalid UTF-8 by one
+// U+FFFD, and removes NUL characters.
 func Clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
 
-// cutText is at most the first n bytes of the text, less where the cut would
-// split a character.
+// cutText returns the first n bytes of the text, or fewer so that no character is split.
 func cutText(text string, n int) string {
 	if len(text) <= n {
 		return text

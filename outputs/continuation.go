@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// A Continuation is what get_continuation was asked for.
+// A Continuation holds the arguments of get_continuation.
 type Continuation struct {
-	ID     string // the call's id, as the model wrote it, or its ordinal in the turn
+	ID     string // id of the call as the model wrote it, or its number in the turn
 	Offset *int64 // nil: the first character that the model has not seen
 }
 
-// ParseContinuation reads the arguments of get_continuation. Numbers may come as
-// strings. What is wrong is an error in plain words, for the model.
+// ParseContinuation parses the arguments of get_continuation. Numbers may be strings. Errors
+// are Refusals.
 func ParseContinuation(arguments []byte) (Continuation, error) {
 	var args struct {
 		ToolCallID any `json:"tool_call_id"`
@@ -45,11 +45,11 @@ func ParseContinuation(arguments []byte) (Continuation, error) {
 	return c, nil
 }
 
-// An ID names a result, as a model wrote it: a string, unchanged, or a number, with the
-// digits that it was written with. The zero value is that of any other JSON.
+// An ID is the id of a result as a model wrote it: a string, or the digits of a number. Any
+// other JSON gives an empty ID.
 type ID string
 
-// UnmarshalJSON never fails.
+// UnmarshalJSON decodes an id. It never fails.
 func (id *ID) UnmarshalJSON(data []byte) error {
 	var value any
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -61,7 +61,7 @@ func (id *ID) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// idOf returns a string or a number as it was written, and nothing for anything else.
+// idOf returns a string, or a number as it was written, and an empty text for other values.
 func idOf(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/outputs"
 )
 
-// TestCutsBetweenCharacters cuts texts at each byte: a character is kept whole, or not at all.
+// TestCutsBetweenCharacters cuts texts at each byte: no character is split.
 func TestCutsBetweenCharacters(t *testing.T) {
 	for _, text := range []string{"abcdef", "éèüöä", "日本語日本", "😀😁😂", "a日b😀é", "\xff\xfe\xfd\xfc\xfb", "a\x80b\x80", "\x80\x80\x80\x80\x80\x80", "x\x00y"} {
 		for limit := 1; limit <= len(text)+1; limit++ {
@@ -97,7 +97,7 @@ func TestSlicesOnEitherSideOfABound(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", name, diff)
 		}
 	}
-	// Where a part ends between two matches, the second is counted once.
+	// If a part ends between two matches, the second one is counted once.
 	const part = 1 << 16
 	text := strings.Repeat("a", part-1) + "XX" + strings.Repeat("b", part-2) + "XX"
 	for match, want := range []int64{part - 1, part, 2*part - 1, 2 * part} {
@@ -107,7 +107,7 @@ func TestSlicesOnEitherSideOfABound(t *testing.T) {
 	}
 }
 
-// A broken source fails from a part on.
+// A broken source fails from a position on.
 type broken struct {
 	outputs.Source
 	after int
@@ -178,7 +178,8 @@ func TestWhatIsAFirstPage(t *testing.T) {
 	}
 }
 
-// TestBridges names words with and without white space between them, at the beginning of the text too.
+// TestBridges names words with and without white space between them, also at the beginning
+// of the text.
 func TestBridges(t *testing.T) {
 	chunk := outputs.Chunk{Text: "one two, three four  five"}
 	for name, c := range map[string]struct{ named, want []string }{
@@ -215,14 +216,14 @@ func TestRanked(t *testing.T) {
 	if diff := cmp.Diff([]string{"five six", "one two three"}, texts(outputs.Ranked(merged, named, 6000))); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// What is not a part of one is left out.
+	// A part outside the merged snippets is left out.
 	before := outputs.Locate(chunk, []string{"one", "four", "three four"})
 	if diff := cmp.Diff([]string(nil), texts(outputs.Ranked(outputs.Locate(chunk, []string{"three"}), before, 6000))); diff != "" {
 		t.Errorf("parts of nothing (-want +got)\n%s", diff)
 	}
 }
 
-// TestVerifyEachCondition changes one thing about a snippet, in ways that leave the rest as it is.
+// TestVerifyEachCondition changes one field of a snippet at a time.
 func TestVerifyEachCondition(t *testing.T) {
 	text := "日本 two"
 	for name, change := range map[string]func(*outputs.Snippet){
@@ -242,7 +243,7 @@ func TestVerifyEachCondition(t *testing.T) {
 	}
 }
 
-// TestRenderAtEachLength gives as much as there is room for, and not a character more.
+// TestRenderAtEachLength checks that each result fills the limit and does not exceed it.
 func TestRenderAtEachLength(t *testing.T) {
 	text := strings.Repeat("word ", 40) + "." + strings.Repeat("other ", 40)
 	x := extractionFrom(text, strings.TrimSpace(strings.Repeat("word ", 40)), strings.TrimSpace(strings.Repeat("other ", 40)))
@@ -264,7 +265,7 @@ func TestRenderAtEachLength(t *testing.T) {
 		if limit == whole && (n != whole || cut) || limit < whole && !cut && !empty || !empty && n > limit {
 			t.Fatalf("in the room of %d of %d: %d characters, cut %t: %s", limit, whole, n, cut, got)
 		}
-		if cut && n < limit-8 { // a digit of a position more or less
+		if cut && n < limit-8 { // positions may have a digit more or less
 			t.Fatalf("in the room of %d only %d characters", limit, n)
 		}
 		if limit > whole-100 && !cut && limit < whole || strings.Contains(got, `"text":""`) {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Claims are what a model says it has found in a chunk.
+// Claims are the passages that a model claims to have found in a chunk.
 type Claims struct {
 	Texts      []string // the best first; at most MaxClaims
 	Confidence float64  // 0 to 1
 }
 
-// ErrNoAnswer is for what a model said in place of the JSON it was asked for.
-var ErrNoAnswer = errors.New("the answer has no JSON object of the form asked for")
+// ErrNoAnswer is the error of an answer without the requested JSON.
+var ErrNoAnswer = errors.New("the answer contains no JSON object of the requested form")
 
-// ReadClaims reads the answer to a SearchPrompt. What stands around the JSON,
-// such as a fence or a sentence, is passed over.
+// ReadClaims parses the answer to a SearchPrompt. It ignores text around the JSON, such as a
+// code fence or a sentence.
 func ReadClaims(answer string) (Claims, error) {
 	for object := range objects(answer) {
 		var said struct {
@@ -45,8 +45,8 @@ type Pick struct {
 	Confidence float64 // 0 to 1
 }
 
-// ReadPicks reads the answer to a RankPrompt of so many snippets. An index that
-// is none of theirs, and one that was named before, are passed over.
+// ReadPicks parses the answer to a RankPrompt of so many snippets. It ignores invalid and
+// repeated indices.
 func ReadPicks(answer string, snippets int) ([]Pick, error) {
 	for object := range objects(answer) {
 		var said struct {
@@ -69,11 +69,11 @@ func ReadPicks(answer string, snippets int) ([]Pick, error) {
 	return nil, ErrNoAnswer
 }
 
-// maxObjects is how many braces of an answer are tried as the beginning of what
-// was asked for.
+// maxObjects is the maximum number of braces in an answer that are tried as the beginning
+// of an object.
 const maxObjects = 200
 
-// objects are the JSON objects in a text, wherever they begin.
+// objects returns the JSON objects in a text, at any position.
 func objects(text string) func(yield func(json.RawMessage) bool) {
 	return func(yield func(json.RawMessage) bool) {
 		for range maxObjects {
@@ -90,8 +90,8 @@ func objects(text string) func(yield func(json.RawMessage) bool) {
 	}
 }
 
-// A claim is a string, or an object that has it under a name models use. It is
-// empty for anything else, a number say, and then found nowhere.
+// A claim is decoded from a string, or from an object with one of the keys that models use.
+// Any other JSON gives an empty claim, which is ignored later.
 type claim string
 
 func (c *claim) UnmarshalJSON(data []byte) error {
@@ -107,7 +107,7 @@ func (c *claim) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A pick is an index, or an object with one.
+// A pick is decoded from an index, or from an object with one.
 type pick Pick
 
 func (p *pick) UnmarshalJSON(data []byte) error {
@@ -129,8 +129,8 @@ func (p *pick) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A share is a number from 0 to 1, also as a string; anything else is 0, or the
-// nearer end.
+// A share is decoded from a number or a string with a number, limited to 0 to 1. Any other
+// JSON gives 0.
 type share float64
 
 func (s *share) UnmarshalJSON(data []byte) error {

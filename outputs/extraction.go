@@ -12,26 +12,25 @@ import (
 // NoMatch is the reason of an Extraction that found nothing.
 const NoMatch = "No content matching query found in tool output."
 
-// An Extraction is what get_tool_output gives back in mode extract.
+// An Extraction is the result of get_tool_output in mode extract.
 type Extraction struct {
 	Snippets        []Snippet `json:"snippets"` // the best first
 	SourceHash      string    `json:"source_hash"`
 	SourceSizeBytes int64     `json:"source_size_bytes"`
-	ChunksSearched  int       `json:"chunks_searched"` // less than ChunksTotal: some could not be
+	ChunksSearched  int       `json:"chunks_searched"` // less than ChunksTotal if some failed
 	ChunksTotal     int       `json:"chunks_total"`
-	Confidence      float64   `json:"confidence"` // 0 to 1, as the model has it
+	Confidence      float64   `json:"confidence"` // 0 to 1, reported by the model
 	NoMatchReason   string    `json:"no_match_reason,omitempty"`
 
-	// What had to be left out of a result that is too long: snippets of the
-	// lowest rank, and the end of the only one that is left.
+	// What Render left out: snippets of the lowest rank, and the end of the only
+	// remaining one.
 	SnippetsDropped int  `json:"snippets_dropped,omitempty"`
 	SnippetCut      bool `json:"snippet_cut,omitempty"`
 }
 
-// Render is the extraction as JSON of at most so many characters: what is over
-// is taken from its end, snippet by snippet, and the last one that is left is
-// shortened, to a part that is verbatim as well. Below some 400 characters
-// nothing helps, and the JSON is longer.
+// Render returns the extraction as JSON of at most maxChars characters. It drops the last
+// snippets and, if one is left, shortens it to a verbatim part. If maxChars is below about
+// 400, the JSON may be longer.
 func (x Extraction) Render(maxChars int) string {
 	if x.Snippets == nil {
 		x.Snippets = []Snippet{}
@@ -52,8 +51,8 @@ func (x Extraction) Render(maxChars int) string {
 
 func fits(text string, maxChars int) bool { return utf8.RuneCountInString(text) <= maxChars }
 
-// shortened is the extraction with as much of its one snippet as there is room
-// for; escapes make a text longer than it is, so the room is searched for.
+// shortened returns the JSON with the longest beginning of the only snippet that fits. It
+// searches for the length, because JSON escapes make texts longer.
 func (x Extraction) shortened(maxChars int) string {
 	only := x.Snippets[0]
 	x.SnippetCut = true
@@ -73,14 +72,14 @@ func encoded(x Extraction) string {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(x); err != nil { // its types always encode
+	if err := encoder.Encode(x); err != nil { // its types can always be encoded
 		panic(err)
 	}
 	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// Verify reads the snippets again where they are said to stand, and says whether
-// every one of them does, in a source with this hash.
+// Verify reports whether src has the hash of the extraction's source and contains every
+// snippet at its position.
 func (x Extraction) Verify(ctx context.Context, src Source, hashOfSource string) (bool, error) {
 	if x.SourceHash != hashOfSource {
 		return false, nil
@@ -100,10 +99,9 @@ func (x Extraction) Verify(ctx context.Context, src Source, hashOfSource string)
 	return true, nil
 }
 
-// Fallback stands for an extraction that failed, for the reason given: a
-// warning, and the first and last of the text with what is missing between them,
-// in at most maxChars characters (a warning that alone is longer is whole all
-// the same). id is what the output is known by.
+// Fallback returns the result of an extraction that failed: a warning with the reason, and
+// the beginning and the end of the text with the size of the gap, in at most maxChars
+// characters. The warning is never shortened. id is that of the output.
 func Fallback(ctx context.Context, src Source, id, reason string, maxChars int) (string, error) {
 	total := src.Chars()
 	whole := fmt.Sprintf("[extraction failed: %s. The whole text follows]\n\n", reason)
@@ -116,7 +114,7 @@ func Fallback(ctx context.Context, src Source, id, reason string, maxChars int) 
 				"use get_tool_output(%q, mode) with mode \"slice\" to read more]\n\n", reason, head, tail, total, id),
 			fmt.Sprintf("\n\n[... %d chars omitted ...]\n\n", total-head-tail)
 	}
-	// With the longest numbers there can be: shorter ones leave a little room.
+	// Measured with the longest possible numbers.
 	warning, _ := frame(total, total)
 	_, marker := frame(0, 0)
 	room := max(int64(maxChars-utf8.RuneCountInString(warning)-utf8.RuneCountInString(marker)), 0)

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// PromptVersion is the version of the extraction prompt and of how its answers are merged. A cached
-// extraction of another version is not used.
+// PromptVersion is the version of the extraction prompts and of the merging of answers. A
+// cached extraction of another version is not used.
 const PromptVersion = 2
 
-// A Prompt is one question to a model that extracts.
+// A Prompt is a question to the extraction model.
 type Prompt struct {
 	System, User string
 }
 
-// MaxClaims is the most passages of one chunk that are looked at.
+// MaxClaims is the maximum number of passages of one chunk that are used.
 const MaxClaims = 50
 
 const searchSystem = `You find passages in the result of a tool that answer a query.
@@ -40,15 +40,15 @@ Answer with one JSON object and nothing else, naming passages by their index:
 - Leave out passages that do not answer the query. If none does, answer {"picks": []}.
 - confidence is how sure you are, 0 to 1, that the passage answers the query.`
 
-// SearchPrompt asks for the passages of a chunk that answer a query.
+// SearchPrompt returns a prompt for the passages of a chunk that answer a query.
 func SearchPrompt(query string, chunk Chunk) Prompt {
 	mark := markFor(chunk.Text)
 	return Prompt{searchSystem, fmt.Sprintf("Query: %s\n\nPart %d of %d of the data, between the marks:\n%s\n%s\n%s",
 		quoted(query), chunk.Index+1, chunk.Total, mark, chunk.Text, mark)}
 }
 
-// markFor is a line that the text does not hold: nobody can write a text with
-// its own hash in it.
+// markFor returns a line that the text does not contain. It is made from the text's hash,
+// so that the text cannot imitate it.
 func markFor(text string) string {
 	mark := "DATA-" + hash([]byte(text))[:16]
 	for strings.Contains(text, mark) {
@@ -57,7 +57,7 @@ func markFor(text string) string {
 	return mark
 }
 
-// ReadSearchPrompt takes a SearchPrompt apart. ok is false for what is none.
+// ReadSearchPrompt returns the parts of a SearchPrompt. ok is false for any other prompt.
 func ReadSearchPrompt(p Prompt) (query, text string, ok bool) {
 	head, rest, found := strings.Cut(p.User, "\n\nPart ")
 	asked, isQuery := strings.CutPrefix(head, "Query: ")
@@ -70,18 +70,17 @@ func ReadSearchPrompt(p Prompt) (query, text string, ok bool) {
 	return query, text, ok
 }
 
-// A passage is a snippet as a model is shown it that ranks.
+// A passage is a snippet in a RankPrompt.
 type passage struct {
 	Index int    `json:"index"`
 	Text  string `json:"text"`
 }
 
-// maxPassageChars is how much of a snippet is shown for its rank.
+// maxPassageChars is the maximum number of characters of a passage.
 const maxPassageChars = 600
 
-// RankPrompt asks which of the snippets answer the query best. shown is how many
-// of them, from the first, the prompt has room for: it has at most maxChars
-// characters of them.
+// RankPrompt returns a prompt that asks which of the snippets answer the query best. It
+// contains the first snippets, in at most maxChars characters; shown is their number.
 func RankPrompt(query string, snippets []Snippet, maxChars int) (p Prompt, shown int) {
 	var list strings.Builder
 	for i, s := range snippets {
@@ -95,7 +94,8 @@ func RankPrompt(query string, snippets []Snippet, maxChars int) (p Prompt, shown
 	return Prompt{rankSystem, fmt.Sprintf("Query: %s\n\nPassages, one a line:\n%s", quoted(query), list.String())}, shown
 }
 
-// ReadRankPrompt takes a RankPrompt apart.
+// ReadRankPrompt returns the query of a RankPrompt and the number of its passages. ok is
+// false for any other prompt.
 func ReadRankPrompt(p Prompt) (query string, passages int, ok bool) {
 	head, list, found := strings.Cut(p.User, "\n\nPassages, one a line:\n")
 	asked, isQuery := strings.CutPrefix(head, "Query: ")
@@ -105,12 +105,12 @@ func ReadRankPrompt(p Prompt) (query string, passages int, ok bool) {
 	return query, strings.Count(list, "\n"), true
 }
 
-// quoted is a value as JSON on one line.
+// quoted returns a value as JSON on one line.
 func quoted(value any) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil { // strings and numbers always encode
+	if err := encoder.Encode(value); err != nil { // strings and numbers can always be encoded
 		panic(err)
 	}
 	return strings.TrimSuffix(b.String(), "\n")

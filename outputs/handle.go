@@ -6,25 +6,24 @@ import (
 	"strings"
 )
 
-// A Handle is a string argument that stands for the text of a result.
+// A Handle is a string argument that a result's text replaces.
 type Handle struct {
 	ID    string // as the model wrote it
-	Part  bool   // only the characters from Start up to End
+	Part  bool   // only the characters [Start, End)
 	Start int64
-	End   int64 // less than 0: to the end
+	End   int64 // negative: to the end
 }
 
 const handlePrefix = "output:"
 
 var handleForm = regexp.MustCompile(`^output:([^:\s\[\]][^\s\[\]]*)(?:\[([^\[\]]*)\])?$`)
 
-// MaxHandleBytes is the longest that a handle can be.
+// MaxHandleBytes is the maximum length of a handle.
 const MaxHandleBytes = 300
 
-// ParseHandle reads `output:ID` and `output:ID[START:END]`; START and END are
-// characters, and either may be left out. Only a whole value is a handle: a text
-// that has blanks in it, or goes on after it, is a text. ok is false for one; the
-// error is for a handle that makes no sense, in plain words for the model.
+// ParseHandle parses `output:ID` and `output:ID[START:END]`. START and END are characters,
+// and each may be empty. The handle must be the whole value; ok is false for any other text.
+// The error is a Refusal of an invalid part.
 func ParseHandle(value string) (h Handle, ok bool, err error) {
 	if len(value) > MaxHandleBytes {
 		return Handle{}, false, nil
@@ -45,7 +44,7 @@ func ParseHandle(value string) (h Handle, ok bool, err error) {
 	return h, true, nil
 }
 
-// position reads a position, where one is given.
+// position parses a position into to, unless it is empty.
 func position(text string, to *int64) bool {
 	if text == "" {
 		return true
@@ -55,9 +54,8 @@ func position(text string, to *int64) bool {
 	return err == nil
 }
 
-// Literal is the text that a value stands for which is no handle: a value that
-// begins with `output::` stands for the text with one colon less, so that every
-// text can be written.
+// Literal returns the text of a value that is not a handle. It removes one colon of a value
+// that begins with `output::`, which lets a model write any text.
 func Literal(value string) string {
 	if rest, ok := strings.CutPrefix(value, handlePrefix+":"); ok {
 		return handlePrefix + rest
@@ -65,8 +63,8 @@ func Literal(value string) string {
 	return value
 }
 
-// Within are the characters that the handle names of a text with so many. value
-// is the handle as it was written.
+// Within returns the range of a handle in a text of so many characters. value is the handle
+// as the model wrote it. If the range is outside the text, the error is a Refusal.
 func (h Handle) Within(value string, chars int64) (start, end int64, err error) {
 	start, end = h.Start, h.End
 	if end < 0 {

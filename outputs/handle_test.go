@@ -54,7 +54,7 @@ func TestParseHandle(t *testing.T) {
 	}
 }
 
-// Every text can be written, and what is no handle is left alone.
+// Every text can be written, and a text that is not a handle stays unchanged.
 func FuzzLiteral(f *testing.F) {
 	for _, text := range []string{"", "x", "output:x", "output::x", "output:", "outputs", "output:::"} {
 		f.Add(text)

@@ -1,10 +1,8 @@
-// Package outputs is the one way of a tool's result, whatever its source, to
-// the store and to the model: it bounds and cleans what a tool gave back,
-// measures it, and decides what of it the model is shown.
+// Package outputs prepares the results of tools, of any source, for the store and for the
+// model: it bounds, cleans and measures a result, and decides what the model is shown.
 //
-// Everything here is a pure function of its arguments (NewID apart) and safe
-// for concurrent use. The package knows no database, no model client and no
-// tool.
+// Everything but NewID and Stream is a pure function of its arguments, and safe for
+// concurrent use. The package uses no database, model or tool.
 package outputs
 
 import (
@@ -23,17 +21,17 @@ const (
 	DefaultMaxChars = 6000
 )
 
-// Limits bound one result. A value below 1 is the default.
+// Limits are the limits of one result. A number below 1 means the default.
 type Limits struct {
-	MaxBytes int // of what is stored, counted before cleaning
-	MaxChars int // Unicode characters shown to the model
+	MaxBytes int // maximum stored size, before cleaning
+	MaxChars int // maximum number of Unicode characters shown to the model
 
-	// CallID is the tool call's id, by which the model may read on where the text
-	// is cut. Empty: it cannot.
+	// CallID is the id of the tool call by which the model can read the rest of a cut
+	// text. Empty: it cannot.
 	CallID string
 
-	// Placeholder is shown in place of a text of more than PlaceholderAbove
-	// estimated tokens. Without an ID every text is shown.
+	// Placeholder is shown instead of a text of more than PlaceholderAbove estimated
+	// tokens. If it has no ID, the text is always shown.
 	Placeholder      Placeholder
 	PlaceholderAbove int64
 }
@@ -48,39 +46,38 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// A Raw result is what a tool gave back.
+// A Raw is the result of a tool.
 type Raw struct {
 	Text      string // used when Bytes is nil
 	Bytes     []byte // binary content; an empty slice that is not nil is binary too
 	MediaType string // empty: text/plain for Text, application/octet-stream for Bytes
 
-	// Incomplete says that Text or Bytes is only the beginning of what there
-	// was, and Size how many bytes that had. 0: not known, or those that are here.
+	// Incomplete says that Text or Bytes is only the beginning of the result. Size is
+	// then the size of the whole result, in bytes; 0: unknown.
 	Incomplete bool
 	Size       int64
 }
 
-// size is how large the result was before anything of it was cut; known says
-// that it is not only the least it can have been.
+// size returns the size of the whole result, given the size of the part that is here. If
+// known is false, it is a lower bound.
 func (r Raw) size(here int) (size int64, known bool) {
 	return max(r.Size, int64(here)), !r.Incomplete || r.Size > int64(here)
 }
 
-// A Taken result is ready to be stored and shown.
+// A Taken is a result that is ready to be stored and shown.
 type Taken struct {
-	// Output has every field but ID, TurnID, Call and CreatedAt. Its Bytes are
-	// those of Raw, not a copy. RawBytes is the size before it was cut and
-	// cleaned, Incomplete says that it was cut, and Description is what binary
-	// content is to the model.
+	// Output has all fields but ID, TurnID, Call and CreatedAt. Its Bytes are those of
+	// Raw, not a copy. RawBytes is the size before cutting and cleaning, Incomplete says
+	// that it was cut, and Description describes binary content to the model.
 	Output turnkeeper.Output
-	// Shown is for the model: the text, its first MaxChars characters with a
-	// marker, the handle, or the description of binary content.
+	// Shown is for the model: the text, its first MaxChars characters with a marker, the
+	// handle, or the description of binary content.
 	Shown string
 	// Preview is Preview of the text or the description.
 	Preview string
 }
 
-// Take bounds, cleans and measures a result.
+// Take bounds, cleans and measures a result. It cuts it to MaxBytes.
 func Take(raw Raw, limits Limits) Taken {
 	limits = limits.orDefaults()
 	if raw.Bytes != nil {
@@ -126,7 +123,7 @@ func takeBytes(raw Raw, limits Limits) Taken {
 	return described(out, known, limits)
 }
 
-// described is a binary result with what the model is told of it.
+// described returns a binary result with its description.
 func described(out turnkeeper.Output, sizeKnown bool, limits Limits) Taken {
 	out.Description = describe(out, sizeKnown)
 	chars := utf8.RuneCountInString(out.Description)
@@ -138,7 +135,7 @@ func described(out turnkeeper.Output, sizeKnown bool, limits Limits) Taken {
 	}
 }
 
-// describe is what the model is told of binary content.
+// describe returns the description of binary content for the model.
 func describe(out turnkeeper.Output, sizeKnown bool) string {
 	size := fmt.Sprintf("%d bytes", out.SizeBytes)
 	switch {
@@ -150,7 +147,7 @@ func describe(out turnkeeper.Output, sizeKnown bool) string {
 	return fmt.Sprintf("[binary result: %s, %s, sha256 %s]", out.MediaType, size, out.SHA256)
 }
 
-// SHA256 is the hash of a text as outputs have it, in hex.
+// SHA256 returns the hash of a text in hex, as in Output.SHA256.
 func SHA256(text string) string { return hash([]byte(text)) }
 
 func hash(content []byte) string {
@@ -160,7 +157,8 @@ func hash(content []byte) string {
 
 const maxMediaTypeBytes = 200
 
-// mediaTypeOr is a media type that came from outside, on one line and bounded.
+// mediaTypeOr returns a media type from outside, on one line and shortened, or the fallback
+// if it is empty.
 func mediaTypeOr(mediaType, fallback string) string {
 	mediaType = strings.Join(strings.Fields(Clean(cutText(mediaType, maxMediaTypeBytes))), " ")
 	if mediaType == "" {

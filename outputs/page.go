@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// A Page is a part of a stored text, as get_continuation gives it out.
+// A Page is a part of a stored text, as get_continuation returns it.
 type Page struct {
 	Text       string
 	Start, End int64 // characters; End is where the next page begins
 	Total      int64
 }
 
-// PageAt reads the page that begins at offset and has at most maxChars
-// characters. An offset outside of the text is an error in plain words, for the
-// model.
+// PageAt reads the page that begins at offset and has at most maxChars characters. If the
+// offset is outside the text, the error is a Refusal.
 func PageAt(ctx context.Context, src Source, offset int64, maxChars int) (Page, error) {
 	total := src.Chars()
 	switch {
@@ -30,14 +29,14 @@ func PageAt(ctx context.Context, src Source, offset int64, maxChars int) (Page, 
 	return Page{Text: text, Start: offset, End: end, Total: total}, err
 }
 
-// More says that the text goes on after the page.
+// More reports whether the text continues after the page.
 func (p Page) More() bool { return p.End < p.Total }
 
-// PageMarkerChars is more than a page says of what follows it, beside an id.
+// PageMarkerChars is an upper bound for the length of a page's marker, without the id.
 const PageMarkerChars = 1000
 
-// Render is the page for the model: its text, and where there is more, a blank
-// line and what to call for it. id is the tool call's whose output it is.
+// Render returns the page for the model: its text and, if there is more, a marker that says
+// how to read on. id is that of the tool call.
 func (p Page) Render(id string) string {
 	if !p.More() {
 		return p.Text
@@ -47,11 +46,11 @@ func (p Page) Render(id string) string {
 		p.Text, p.Start, p.End, p.Total, p.Total-p.End, id, p.End)
 }
 
-// FirstPageChars is how many characters of a result a model was shown as its first
-// page. 0: what it was shown is none.
+// FirstPageChars returns the number of characters of a result that the first page shows, or
+// 0 if shown is not a first page.
 func FirstPageChars(shown string) int64 {
 	at, digits := -1, ""
-	for _, marker := range []string{firstMarker, plainMarker} { // the later one is the program's
+	for _, marker := range []string{firstMarker, plainMarker} { // the last one is not the tool's
 		if i := strings.LastIndex(shown, marker); i > at {
 			at, digits = i, shown[i+len(marker):]
 		}
@@ -71,19 +70,19 @@ const (
 	plainMarker = "\n\n[... truncated: showing first "
 )
 
-// firstPage is the beginning of a text that is too long to be shown, for a model
-// that can page.
+// firstPage returns the beginning of a text that is too long, with a marker that says how to
+// read on.
 func firstPage(text string, chars, maxChars int, id string) string {
 	return fmt.Sprintf("%s"+firstMarker+"%d/%d chars. Call get_continuation with tool_call_id=\"%s\" to read more]",
 		firstChars(text, maxChars), maxChars, chars, id)
 }
 
-// A Refusal is an error that a model is told, in these words.
+// A Refusal is an error whose text is shown to the model.
 type Refusal struct{ text string }
 
 func (r *Refusal) Error() string { return r.text }
 
-// NewRefusal is a Refusal in the given words.
+// NewRefusal returns a Refusal with the given text.
 func NewRefusal(text string) error { return &Refusal{text} }
 
 func refusal(format string, args ...any) error { return &Refusal{fmt.Sprintf(format, args...)} }

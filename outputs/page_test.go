@@ -11,7 +11,7 @@ import (
 	"turnkeeper/outputs"
 )
 
-// scripts are texts whose characters are more than bytes.
+// scripts are texts with characters of several bytes.
 var scripts = map[string]string{
 	"plain":           strings.Repeat("0123456789", 2460)[:24591],
 	"emoji":           strings.Repeat("👩‍👩‍👧‍👦🏳️‍🌈", 1500),
@@ -139,8 +139,7 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// An anchor is found wherever it lies across the parts that a text is read in,
-// and matches do not overlap.
+// An anchor is found across the parts in which a text is read, and matches do not overlap.
 func TestAnchorsAcrossParts(t *testing.T) {
 	const part = 1 << 16
 	for _, at := range []int{0, part - 5, part - 1, part, part + 1, 3*part - 2} {

@@ -7,27 +7,27 @@ import (
 	"unicode/utf8"
 )
 
-// A Snippet is a part of a text that answers a query, with where it stands. The
-// program has found it there: what a model says of positions is not asked.
+// A Snippet is a part of a text that answers a query, with its position. The program has
+// found the position itself; a model's claims about it are not used.
 type Snippet struct {
 	Text       string `json:"text"` // verbatim
 	StartChar  int64  `json:"start_char"`
-	EndChar    int64  `json:"end_char"` // the first after it
+	EndChar    int64  `json:"end_char"` // exclusive
 	StartByte  int64  `json:"start_byte"`
-	EndByte    int64  `json:"end_byte"`
-	ChunkIndex int    `json:"chunk_index"` // where it begins
+	EndByte    int64  `json:"end_byte"`    // exclusive
+	ChunkIndex int    `json:"chunk_index"` // chunk in which it begins
 	SHA256     string `json:"sha256"`      // of Text
 
-	// Bridge says that no model named it: it spans two snippets with white space between.
+	// Bridge is set if the model did not name this snippet: it spans two snippets with
+	// white space between them.
 	Bridge bool `json:"-"`
 }
 
-// Locate finds in a chunk what a model says stands there, word by word. What
-// does not is dropped. The same words named twice are the first two places.
-// The snippets come as they were named; after them come those that span two of
-// them with only white space between, which Merge makes one of both.
+// Locate finds the claimed passages in a chunk. It drops those that are not in it verbatim. A
+// repeated claim matches the next occurrence. The snippets are in the order of the claims.
+// After them come bridges, which make Merge join snippets that only white space separates.
 func Locate(chunk Chunk, claims []string) (found []Snippet) {
-	next := map[string]int{} // where to look on for words that were named before
+	next := map[string]int{} // position after the last match of a claim
 	for _, claim := range claims {
 		claim = strings.TrimSpace(claim)
 		if claim == "" {
@@ -45,17 +45,17 @@ func Locate(chunk Chunk, claims []string) (found []Snippet) {
 	return append(found, bridges(chunk, found)...)
 }
 
-// snippet is the part of a chunk from one of its bytes up to another.
+// snippet returns the bytes [from, to) of a chunk.
 func (c Chunk) snippet(from, to int) Snippet {
 	return snippet(c.Text[from:to], c.StartChar+int64(utf8.RuneCountInString(c.Text[:from])), c.StartByte+int64(from), c.Index)
 }
 
-// bridges are what neighbours in a chunk span together, so that Merge makes one
-// of those that only white space parts.
+// bridges returns a snippet for each two neighbours in a chunk that only white space
+// separates. It spans both, so that Merge joins them.
 func bridges(chunk Chunk, found []Snippet) (spans []Snippet) {
-	last := Snippet{StartByte: -1} // of those so far, the one that reaches furthest
+	last := Snippet{StartByte: -1} // the snippet with the largest end so far
 	for _, next := range inTextOrder(found) {
-		if last.StartByte >= 0 && next.StartByte > last.EndByte { // else Merge sees that they touch
+		if last.StartByte >= 0 && next.StartByte > last.EndByte { // else they touch, and Merge joins them
 			gap := chunk.Text[last.EndByte-chunk.StartByte : next.StartByte-chunk.StartByte]
 			if strings.TrimSpace(gap) == "" {
 				span := chunk.snippet(int(last.StartByte-chunk.StartByte), int(next.EndByte-chunk.StartByte))
@@ -77,8 +77,7 @@ func snippet(text string, char, start int64, chunk int) Snippet {
 	}
 }
 
-// Merge puts snippets into the order of the text, and makes one of those that
-// overlap or touch.
+// Merge sorts snippets by position, and joins those that overlap or touch.
 func Merge(snippets []Snippet) []Snippet {
 	sorted := inTextOrder(snippets)
 	merged := sorted[:0]
@@ -105,13 +104,12 @@ func inTextOrder(snippets []Snippet) []Snippet {
 	return sorted
 }
 
-// Ranked puts snippets, as Merge gives them, into the order in which the first part of each
-// was named. One that would take more than half of the room in maxChars characters, or 2500 of
-// them, is taken apart again, so that it neither hides the part that was named first nor pushes
-// out what was named after that.
+// Ranked sorts the snippets of Merge in the order in which the first part of each was named.
+// A snippet that would take more than half of maxChars characters, or more than 2500, is
+// replaced by its named parts: it would hide the best part and displace later ones.
 func Ranked(merged, named []Snippet, maxChars int) []Snippet {
 	const (
-		frame   = 400 // characters of an extraction beside the text of a snippet
+		frame   = 400 // characters of an extraction without the text of a snippet
 		longest = 2500
 	)
 	most := min((maxChars-frame)/2, longest)

@@ -89,8 +89,7 @@ func TestMergeOverlappingAndNeighbouringSnippets(t *testing.T) {
 	}
 }
 
-// Whatever a model names, only what stands in the text comes out, where it
-// stands.
+// For any claims of a model, the snippets are passages of the text with correct positions.
 func FuzzProvenance(f *testing.F) {
 	f.Add("one two three two", "two", "three tw", int64(4))
 	f.Add(scripts["emoji"][:80], "👩", "\u200d", int64(7))

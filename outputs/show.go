@@ -6,9 +6,8 @@ import (
 	"unicode"
 )
 
-// show is what the model is shown of a text of so many characters and tokens: all
-// of it, its first MaxChars characters, a blank line and a marker, or what stands
-// for it.
+// show returns what the model is shown of a text of so many characters and tokens: the whole
+// text, its first MaxChars characters with a marker, or the placeholder.
 func show(text string, chars int, tokens int64, limits Limits) string {
 	maxChars := limits.MaxChars
 	switch {
@@ -22,8 +21,8 @@ func show(text string, chars int, tokens int64, limits Limits) string {
 	return fmt.Sprintf("%s"+plainMarker+"%d of %d chars]", firstChars(text, maxChars), maxChars, chars)
 }
 
-// cutNote tells that a text is not whole in the store either, and so not to be
-// had by reading on. Empty for one that is.
+// cutNote returns a note that the stored text is incomplete, and an empty text if it is
+// complete.
 func cutNote(incomplete bool, size int64, sizeKnown bool) string {
 	switch {
 	case !incomplete:
@@ -35,7 +34,7 @@ func cutNote(incomplete bool, size int64, sizeKnown bool) string {
 	}
 }
 
-// firstChars is the text's first n characters, or all of it.
+// firstChars returns the first n characters of a text.
 func firstChars(text string, n int) string {
 	for i := range text {
 		if n == 0 {
@@ -46,12 +45,12 @@ func firstChars(text string, n int) string {
 	return text
 }
 
-// MaxPreviewChars bounds a preview, its ellipsis included.
+// MaxPreviewChars is the maximum length of a preview, including the ellipsis.
 const MaxPreviewChars = 220
 
-// Preview is the beginning of a text on one line, for lists and summaries: at
-// most MaxPreviewChars characters, every run of white space and control
-// characters folded into one blank, and an ellipsis where it was cut.
+// Preview returns the beginning of a text on one line, for lists and summaries: at most
+// MaxPreviewChars characters. Each run of white space and control characters becomes one
+// blank. A cut text ends with an ellipsis.
 func Preview(text string) string {
 	preview := make([]rune, 0, MaxPreviewChars+1)
 	blank := false

@@ -6,20 +6,20 @@ import (
 	"unicode/utf8"
 )
 
-// A SliceRequest says which part of a text to read: around the match of an
-// anchor, or from a position.
+// A SliceRequest selects a part of a text: around a match of an anchor, or from a position.
+// Positions and lengths are characters.
 type SliceRequest struct {
-	Start  int64  // of the part; not used with an anchor
-	Length int64  // of the part; 0: Window
-	Anchor string // a plain string to look for; empty: none
+	Start  int64  // ignored if there is an anchor
+	Length int64  // 0: Window; ignored if there is an anchor
+	Anchor string // a plain string to find; empty: none
 	Window int64  // characters around the anchor, half before and half after; 0: DefaultWindow
 	Match  int64  // which match of the anchor, from 0
 }
 
-// DefaultWindow is how many characters a slice has that says no length.
+// DefaultWindow is the default of SliceRequest.Window.
 const DefaultWindow = 1000
 
-// ErrNoAnchor is what a model is told whose anchor is not there.
+// ErrNoAnchor is the refusal of an anchor that the text does not contain.
 var ErrNoAnchor error = &Refusal{"Anchor not found in content"}
 
 // A Span is a part of a text.
@@ -28,7 +28,7 @@ type Span struct {
 	Start, End int64 // characters
 }
 
-// Slice reads a part of a text.
+// Slice reads a part of a text. Errors of the request are Refusals.
 func Slice(ctx context.Context, src Source, r SliceRequest) (Span, error) {
 	switch {
 	case r.Start < 0, r.Length < 0, r.Window < 0, r.Match < 0:
@@ -65,10 +65,10 @@ func read(ctx context.Context, src Source, from, to int64) (Span, error) {
 	return Span{Text: text, Start: from, End: to}, err
 }
 
-// stride is how many characters of a text are looked through at a time.
+// stride is the number of characters that are searched at a time.
 const stride = 1 << 16
 
-// find is where the nth match of the anchor begins. Matches do not overlap.
+// find returns the position of the nth match of the anchor. Matches do not overlap.
 func find(ctx context.Context, src Source, anchor string, n int64) (int64, error) {
 	width := int64(utf8.RuneCountInString(anchor))
 	for from := int64(0); from < src.Chars(); {

@@ -5,17 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// A Source is a stored text that can be read in parts, without ever being held
-// whole. Positions are Unicode characters, from 0.
+// A Source is a stored text that can be read in parts. Positions are Unicode characters,
+// from 0.
 type Source interface {
-	// Chars is how many characters there are.
+	// Chars returns the number of characters.
 	Chars() int64
-	// Read returns the characters from one position up to another, fewer where
-	// the text ends.
+	// Read returns the characters [from, to), or fewer if the text is shorter.
 	Read(ctx context.Context, from, to int64) (string, error)
 }
 
-// Text is a Source that is all there.
+// Text returns a Source of a text in memory.
 func Text(text string) Source { return wholeText{text, int64(utf8.RuneCountInString(text))} }
 
 type wholeText struct {
@@ -30,13 +29,13 @@ func (t wholeText) Read(_ context.Context, from, to int64) (string, error) {
 	if from >= to {
 		return "", nil
 	}
-	if int64(len(t.text)) == t.chars { // a byte a character
+	if int64(len(t.text)) == t.chars { // one byte per character
 		return t.text[from:to], nil
 	}
 	return firstChars(dropChars(t.text, int(from)), int(to-from)), nil
 }
 
-// dropChars is the text without its first n characters.
+// dropChars returns the text without its first n characters.
 func dropChars(text string, n int) string {
 	for i := range text {
 		if n == 0 {

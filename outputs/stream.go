@@ -10,34 +10,34 @@ import (
 	"turnkeeper"
 )
 
-// A Stream is Take for a result that comes in pieces: what it is given it cleans,
-// measures and passes on, and it keeps no more than the beginning, for the model.
-// It does not bound what it is given. A Stream is for one goroutine.
+// A Stream is Take for a result that arrives in pieces: it cleans, measures and returns
+// each piece, and holds only the beginning of the result. It ignores Limits.MaxBytes. A
+// Stream belongs to one goroutine.
 type Stream struct {
 	raw    Raw
 	binary bool
 	limits Limits
 
-	sum   digest.Hash
-	here  int64  // bytes taken
-	size  int64  // bytes passed on
-	chars int64  // of text passed on
-	head  []byte // the text's beginning, of more characters than are shown
-	most  int    // of head
+	sum     digest.Hash
+	here    int64  // bytes received
+	size    int64  // bytes returned
+	chars   int64  // characters returned
+	head    []byte // beginning of the text, more than is shown
+	maxHead int    // maximum length of head
 
-	part   []byte // first bytes of a character
-	broken bool   // the last bytes were none of a character
+	part   []byte // first bytes of an incomplete character
+	broken bool   // the last bytes were invalid UTF-8
 }
 
-// NewStream begins a result, which is binary or text. Of raw are used MediaType,
-// and what is known of it without its content: Incomplete and Size.
+// NewStream starts a binary or text result. It uses only MediaType, Incomplete and Size of
+// raw.
 func NewStream(raw Raw, binary bool, limits Limits) *Stream {
 	limits = limits.orDefaults()
-	return &Stream{raw: raw, binary: binary, limits: limits, sum: sha256.New(), most: utf8.UTFMax * max(limits.MaxChars, 4*MaxPreviewChars)}
+	return &Stream{raw: raw, binary: binary, limits: limits, sum: sha256.New(), maxHead: utf8.UTFMax * max(limits.MaxChars, 4*MaxPreviewChars)}
 }
 
-// Append takes a piece, and appends to what of it is to be stored: of text, clean
-// text of whole characters.
+// Append processes a piece, and appends the bytes to store to to. For text, these are clean
+// and whole characters.
 func (s *Stream) Append(to, piece []byte) []byte {
 	s.here += int64(len(piece))
 	from := len(to)
@@ -55,15 +55,15 @@ func (s *Stream) count(stored []byte) {
 	s.size += int64(len(stored))
 	if !s.binary {
 		s.chars += int64(utf8.RuneCount(stored))
-		if room := s.most - len(s.head); room > 0 {
+		if room := s.maxHead - len(s.head); room > 0 {
 			s.head = append(s.head, stored[:min(room, len(stored))]...)
 		}
 	}
 }
 
-// appendClean appends what Clean makes of the piece, given that it makes one text
-// with those before it. Bytes at its end that may begin a character wait for the
-// next piece, if it is not the last.
+// appendClean appends the cleaned piece. The result is the same as if Clean were called for
+// the whole text: an incomplete character at the end of the piece, unless it is the last
+// one, waits for the next piece.
 func (s *Stream) appendClean(to, piece []byte, last bool) []byte {
 	if len(s.part) > 0 {
 		piece = append(s.part, piece...)
@@ -91,8 +91,8 @@ func (s *Stream) appendClean(to, piece []byte, last bool) []byte {
 	return to
 }
 
-// End ends the result and appends what is left to be stored. incomplete says that
-// there was more of it: then a character that was cut is left out.
+// End ends the result and appends the remaining bytes to store. incomplete says that the
+// result was cut: a character that was cut is then left out.
 func (s *Stream) End(to []byte, incomplete bool) ([]byte, Taken) {
 	s.raw.Incomplete = s.raw.Incomplete || incomplete
 	from := len(to)
@@ -115,7 +115,7 @@ func (s *Stream) taken() Taken {
 	}
 	out.MediaType = mediaTypeOr(s.raw.MediaType, "text/plain")
 	head := string(s.head)
-	if len(s.head) == s.most {
+	if len(s.head) == s.maxHead {
 		head = wholeCharacters(head)
 	}
 	out.Tokens = proseTokens(int(s.chars))
@@ -125,7 +125,7 @@ func (s *Stream) taken() Taken {
 	return Taken{Output: out, Shown: show(head, int(s.chars), out.Tokens, s.limits) + cutNote(out.Incomplete, size, known), Preview: Preview(head)}
 }
 
-// wholeCharacters is the text without a character that was cut at its end.
+// wholeCharacters returns the text without an incomplete character at its end.
 func wholeCharacters(text string) string {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
@@ -138,8 +138,8 @@ func wholeCharacters(text string) string {
 	return text
 }
 
-// beginsAsJSON stands for looking whether all of a text is JSON, where that is not
-// there any more.
+// beginsAsJSON guesses whether a text is JSON from its beginning, because the whole text is
+// no longer available.
 func beginsAsJSON(head string) bool {
 	head = strings.TrimLeft(head, " \t\r\n")
 	return strings.HasPrefix(head, "{") || strings.HasPrefix(head, "[")

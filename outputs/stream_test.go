@@ -11,7 +11,7 @@ import (
 	"turnkeeper/outputs"
 )
 
-// inPieces gives a Stream the content in pieces of these sizes, over and over.
+// inPieces writes the content to a Stream in pieces of these sizes, repeatedly.
 func inPieces(content []byte, binary bool, raw outputs.Raw, limits outputs.Limits, more bool, sizes ...int) (stored []byte, taken outputs.Taken) {
 	s := outputs.NewStream(raw, binary, limits)
 	for i := 0; len(content) > 0; i++ {
@@ -22,7 +22,7 @@ func inPieces(content []byte, binary bool, raw outputs.Raw, limits outputs.Limit
 	return s.End(stored, more)
 }
 
-// What comes in pieces is taken as what comes whole, wherever it is cut.
+// A result in pieces gives the same as the whole result, for any pieces.
 func FuzzStream(f *testing.F) {
 	for _, text := range []string{"", "plain", "日本語 é 😀", "a\xffb", "\xff\xfe\xfd", "\xf0\x9f\x98", "\xf0\x9f\x98\x00\x80", "\xff\x00\xff", "\xed\xa0\x80x", "é\xc3", "\x00", "�\xff�"} {
 		f.Add([]byte(text), 1, 2, 3, false)
@@ -44,7 +44,7 @@ func FuzzStream(f *testing.F) {
 			t.Fatalf("%q is stored, not %q", stored, whole)
 		}
 		want.Output.Text, want.Output.Bytes, got.Output.Bytes = "", nil, nil
-		want.Output.Tokens, got.Output.Tokens = 0, 0 // a guess, where there is no media type
+		want.Output.Tokens, got.Output.Tokens = 0, 0 // a guess if there is no media type
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("(-whole +in pieces)\n%s", diff)
 		}

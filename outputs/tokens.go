@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// tokens estimates how many tokens a text takes: 2.8 characters a token for
-// JSON, 3.2 for everything else, rounded up.
+// tokens estimates the tokens of a text: 2.8 characters per token for JSON, 3.2 for other
+// text, rounded up.
 func tokens(text string, chars int, mediaType string) int64 {
 	if isJSON(text, mediaType) {
 		return jsonTokens(chars)

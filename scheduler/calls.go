@@ -11,7 +11,7 @@ import (
 // callBatch limits how many lost calls one transaction handles.
 const callBatch = 100
 
-// lostCalls runs detached calls again, or ends them, that would have no result otherwise.
+// lostCalls runs lost detached calls again, or ends them.
 func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	if !sit.Calls {
 		return nil
@@ -40,9 +40,9 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit turnkeeper.Situat
 	return nil
 }
 
-// RunAgain reports whether a lost call runs again. A call that was never begun does. A
-// call that was begun does only if its effect allows that, and not for ever: its tool
-// may be what kills its workers.
+// RunAgain reports whether a lost call runs again. A call that has not started does. A
+// started call does if its effect is repeatable, but only a limited number of times,
+// because the tool may be what kills its workers.
 func RunAgain(call turnkeeper.LostCall) bool {
 	switch call.Trouble {
 	case turnkeeper.CallUnrung:

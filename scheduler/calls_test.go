@@ -29,7 +29,7 @@ func TestWhatBecomesOfALostCall(t *testing.T) {
 		"keyed, never begun, often started": {turnkeeper.CallUnrung, turnkeeper.EffectKeyed, last, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: c.trouble, Effect: c.effect, Losses: c.losses}}
 				report := w.tick(t, w.scheduler())
 				var again, ended []string
@@ -46,8 +46,8 @@ func TestWhatBecomesOfALostCall(t *testing.T) {
 	}
 }
 
-// TestManyLostCalls shows that a tick that did as much as it may is followed at once by another, and no
-// other tick is.
+// TestManyLostCalls shows that only a tick that reached its limit is followed by another at
+// once.
 func TestManyLostCalls(t *testing.T) {
 	for name, c := range map[string]struct {
 		grants, calls int
@@ -60,7 +60,7 @@ func TestManyLostCalls(t *testing.T) {
 		"more turns, no call": {101, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.Room, w.sit.Paused = 0, true
 				for i := range c.grants {
 					w.lost = append(w.lost, turnkeeper.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
@@ -77,7 +77,8 @@ func TestManyLostCalls(t *testing.T) {
 	}
 }
 
-// TestWhatAFullBatchLeaves has one kind of work fill its batch, and another come after it in the same tick.
+// TestWhatAFullBatchLeaves fills the batch of one kind of work, and has another kind follow
+// in the same tick.
 func TestWhatAFullBatchLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost, calls, schedules, messages int
@@ -103,7 +104,7 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 		"nearly so many of these": {lost: 99, left: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.Spawns, w.spawns = c.spawns > 0, c.spawns
 				for i := range c.lost {
 					w.lost = append(w.lost, turnkeeper.LostGrant{
@@ -131,14 +132,15 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 	}
 }
 
-// A turn whose call or sub-agent has ended is granted in the same tick. It takes the room of a message, which is then left.
+// A turn whose call or sub-agent has ended is granted in the same tick. A message then waits
+// for the next free slot.
 func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
-	for name, end := range map[string]func(*world){
-		"a call":      func(w *world) { w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallUnwanted}} },
-		"a sub-agent": func(w *world) { w.sit.Spawns = true },
+	for name, end := range map[string]func(*testEnv){
+		"a call":      func(w *testEnv) { w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallUnwanted}} },
+		"a sub-agent": func(w *testEnv) { w.sit.Spawns = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.wakes = []turnkeeper.Ready{{TurnID: 7, MessageID: 7, Lane: "x"}}
 				w.messages = inLanes(1)
 				w.messages[0].DueAt = w.now()
@@ -153,16 +155,16 @@ func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 	}
 }
 
-// While the clock cannot be trusted, a silent worker and a passed deadline mean nothing.
+// While the clock is not trusted, a silent worker and a passed deadline have no effect.
 func TestAHoldOffKeepsCalls(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallLost, Effect: turnkeeper.EffectOnce}}
 		w.sit.HoldUntil, w.sit.HoldReason = time.Now().Add(time.Minute), "a step"
 		s := scheduler.New(scheduler.Config{Store: w})
 		if report := w.tick(t, s); report.Calls != 0 || len(w.calls) != 1 {
 			t.Errorf("%+v", report)
 		}
-		w.sit.Paused = true // a pause stops grants, and nothing else
+		w.sit.Paused = true // a pause stops only grants
 		time.Sleep(2 * time.Minute)
 		if report := w.tick(t, s); report.Calls != 1 {
 			t.Errorf("%+v", report)
@@ -170,8 +172,8 @@ func TestAHoldOffKeepsCalls(t *testing.T) {
 	})
 }
 
-// A pause stops grants only. An untrusted clock stops only what depends on the clock. A
-// database that may have forgotten who holds what is left alone.
+// A pause stops only grants. An untrusted clock stops only what depends on the clock. If
+// leases may be lost, nothing is changed.
 func TestWhenSubAgentsAreSeenTo(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*turnkeeper.Situation)
@@ -186,7 +188,7 @@ func TestWhenSubAgentsAreSeenTo(t *testing.T) {
 		"on a new timeline": {func(s *turnkeeper.Situation) { s.SeenTimeline = "00000000" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.Spawns = true
 				w.sit.SeenTimeline, w.sit.LastTickAt = w.sit.Timeline, time.Now()
 				c.change(&w.sit)

@@ -8,11 +8,11 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A clock that drifts, even far more than a real one, does not count as a step.
+// A drifting clock does not count as a step, even at far more than real drifts.
 func TestADriftingClockIsNoStep(t *testing.T) {
 	for name, drift := range map[string]float64{"fast": 0.01, "slow": -0.01, "very fast": 0.1, "very slow": -0.1} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.drift = drift
 				w.runFor(t, 6*time.Hour, scheduler.Config{})
 				if len(w.holds) > 0 {
@@ -23,9 +23,9 @@ func TestADriftingClockIsNoStep(t *testing.T) {
 	}
 }
 
-// A step of a drifting clock is seen too, and only once.
+// A step of a drifting clock is detected, once.
 func TestAStepOfADriftingClockHoldsOff(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.drift = 0.02
 		w.step, w.stepAfter = -5*time.Minute, time.Hour
 		w.runFor(t, 2*time.Hour, scheduler.Config{})
@@ -35,8 +35,8 @@ func TestAStepOfADriftingClockHoldsOff(t *testing.T) {
 	})
 }
 
-// No scheduler saw the step: all were started after it, and the last recorded tick is
-// older than it. A lease from the future reveals it.
+// No scheduler saw the step: all started after it, and the last recorded tick is older. A
+// lease from the future reveals it.
 func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 	cases := map[string]struct {
 		newest, heldFor time.Duration
@@ -50,7 +50,7 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.NewestGrant = w.now().Add(c.newest)
 				w.sit.LastTickAt = w.now().Add(-time.Hour)
 				if c.heldFor != 0 {
@@ -64,7 +64,7 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 				if !c.held || c.heldFor != 0 {
 					return
 				}
-				// The grant is still in the future, but is not taken for another step.
+				// The grant is still in the future, but does not count as another step.
 				for range 60 {
 					time.Sleep(5 * time.Second)
 					w.tick(t, s)
@@ -77,9 +77,9 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 	}
 }
 
-// clockwork runs a scheduler with a five-minute schedule while the database's clock is
-// set forward and back, and records the results.
-func clockwork(t *testing.T, w *world, steps map[time.Duration]time.Duration, for_ time.Duration) {
+// clockwork runs a scheduler with a five-minute schedule while the database's clock is set
+// forward and back, and records the results.
+func clockwork(t *testing.T, w *testEnv, steps map[time.Duration]time.Duration, for_ time.Duration) {
 	t.Helper()
 	s := w.scheduler()
 	next := turnkeeper.DueSchedule{Agent: "a", Name: "s", Cron: "*/5 * * * *", TimeZone: "UTC", NextDue: w.now().Truncate(5 * time.Minute).Add(5 * time.Minute)}
@@ -120,7 +120,7 @@ func TestStepsMakeNoBurstOfSlots(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				clockwork(t, w, c.steps, 3*time.Hour)
 				if n := len(w.slotsAt); n > 36 || n < c.least {
 					t.Errorf("%d slots in three hours, want %d to 36", n, c.least)
@@ -131,8 +131,8 @@ func TestStepsMakeNoBurstOfSlots(t *testing.T) {
 						t.Errorf("the slot %v was made twice", d.Slot)
 					}
 					seen[d.Slot] = true
-					// A slot that was held back and the next one on time may be less
-					// than five minutes apart; three slots never are.
+					// A delayed slot and the next one on time may be less than five minutes apart, but not three
+					// slots.
 					if i >= 2 && w.slotsAt[i]-w.slotsAt[i-2] < 5*time.Minute {
 						t.Errorf("a burst: slots at %v, %v, %v", w.slotsAt[i-2], w.slotsAt[i-1], w.slotsAt[i])
 					}

@@ -13,7 +13,7 @@ import (
 
 func TestOrderOfGrants(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.turns = []turnkeeper.Ready{
 			{MessageID: 40, Lane: "taken-back", DueAt: at.Add(time.Second)},
 		}
@@ -55,7 +55,7 @@ func TestRoomBoundsGrants(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.messages, w.lost = inLanes(5), c.lost
 				w.sit.Room, w.sit.MaxDispatches = c.room, c.set
 				s := scheduler.New(scheduler.Config{Store: w, MaxDispatches: c.configured})
@@ -68,7 +68,7 @@ func TestRoomBoundsGrants(t *testing.T) {
 }
 
 func TestPausedGrantsNothingButBringsBack(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.sit.Paused = true
 		w.messages = inLanes(2)
 		w.lost = []turnkeeper.LostGrant{{TurnID: 7, MessageID: 7, Lane: "x", WorkerID: "dead"}}
@@ -104,7 +104,7 @@ func TestLostGrants(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				c.lost.TurnID = 5
 				w.lost = []turnkeeper.LostGrant{c.lost}
 				report := w.tick(t, scheduler.New(scheduler.Config{Store: w, MaxLosses: c.max}))
@@ -118,7 +118,7 @@ func TestLostGrants(t *testing.T) {
 }
 
 func TestManyLostGrantsAreBroughtBackAtOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		for i := range 250 {
 			w.lost = append(w.lost, turnkeeper.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
 		}

@@ -7,16 +7,16 @@ import (
 	"turnkeeper"
 )
 
-// An outage is what a tick knows about models that are down.
+// An outage holds the models that are down, and the agents that use them.
 type outage struct {
 	down   []turnkeeper.ModelHealth
-	chains map[string]turnkeeper.AgentChain // by agent, of the agents that use one of them
-	taken  map[string]bool                  // models that a turn granted in this tick probes
+	chains map[string]turnkeeper.AgentChain // by agent, of the agents that use a model of down
+	probed map[string]bool                  // models that a turn granted in this tick probes
 }
 
 // outage reads which agents use the models that are down.
 func (s *Scheduler) outage(ctx context.Context, t Tick, sit turnkeeper.Situation) (*outage, error) {
-	o := &outage{down: sit.Down, chains: map[string]turnkeeper.AgentChain{}, taken: map[string]bool{}}
+	o := &outage{down: sit.Down, chains: map[string]turnkeeper.AgentChain{}, probed: map[string]bool{}}
 	if len(sit.Down) == 0 {
 		return o, nil
 	}
@@ -31,19 +31,19 @@ func (s *Scheduler) outage(ctx context.Context, t Tick, sit turnkeeper.Situation
 	return o, err
 }
 
-// probes returns the models of a chain that are down, may be tried now, and are not yet
-// tried by a turn of this tick.
+// probes returns the models of a chain that are down, are due for a probe, and are not yet
+// probed by a turn of this tick.
 func (o *outage) probes(c turnkeeper.AgentChain) (models []string) {
 	for _, h := range o.down {
-		if h.Due && !o.taken[h.Model] && slices.Contains(c.Models, h.Model) {
+		if h.Due && !o.probed[h.Model] && slices.Contains(c.Models, h.Model) {
 			models = append(models, h.Model)
 		}
 	}
 	return models
 }
 
-// stuck returns the agents whose whole chain is down. held are those of them that
-// cannot try any model of it: only their overdue work is granted.
+// stuck returns the agents whose whole chain is down. held are those of them that cannot
+// probe a model now: only their overdue work is granted.
 func (o *outage) stuck() (stuck, held []string) {
 	for agent, c := range o.chains {
 		if !c.Down(o.down) {
@@ -59,10 +59,9 @@ func (o *outage) stuck() (stuck, held []string) {
 	return stuck, held
 }
 
-// admit leaves out work that would ask a model in vain. A model that may be tried is
-// tried by the first turn that asks it, and by no other. If an agent's whole chain is
-// down, only such a turn is admitted, and work that has waited as long as it may. left
-// reports whether anything was left out.
+// admit returns the work that may be granted. The first turn that uses a model that is due
+// for a probe probes it. Of an agent whose whole chain is down, admit leaves out all work but
+// such a turn and overdue work. left reports whether anything was left out.
 func (o *outage) admit(ready []turnkeeper.Ready) (admitted []turnkeeper.Ready, left bool) {
 	if len(o.down) == 0 {
 		return ready, false
@@ -75,7 +74,7 @@ func (o *outage) admit(ready []turnkeeper.Ready) (admitted []turnkeeper.Ready, l
 			continue
 		}
 		for _, model := range r.Probes {
-			o.taken[model] = true
+			o.probed[model] = true
 		}
 		admitted = append(admitted, r)
 	}

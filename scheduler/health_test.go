@@ -27,7 +27,7 @@ func TestOutage(t *testing.T) {
 		chains  []turnkeeper.AgentChain
 		ready   []turnkeeper.Ready
 		overdue []turnkeeper.Ready
-		want    map[turnkeeper.MessageID][]string // probes of what is granted
+		want    map[turnkeeper.MessageID][]string // probes by granted message
 	}{
 		"nothing is down": {
 			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a")},
@@ -62,7 +62,7 @@ func TestOutage(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.Down, w.chains, w.messages = c.down, c.chains, c.ready
 				for _, r := range c.overdue {
 					r.Overdue = true

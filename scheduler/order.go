@@ -8,8 +8,8 @@ import (
 	"turnkeeper"
 )
 
-// oldestFirst sorts ready work in the order in which it is granted: oldest due first,
-// then priority, then ID. It keeps the first of each lane, and at most limit in all.
+// oldestFirst sorts ready work in the order of grants: oldest due first, then priority, then
+// ID. It returns only the first of each lane, and at most limit items.
 func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
 	slices.SortStableFunc(ready, func(a, b turnkeeper.Ready) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))

@@ -23,7 +23,7 @@ func seconds(ns ...float64) []time.Duration {
 
 func TestRunLooksAgain(t *testing.T) {
 	cases := map[string]struct {
-		set    func(*world)
+		set    func(*testEnv)
 		config scheduler.Config
 		rings  []time.Duration
 		freed  []time.Duration // turns end
@@ -33,16 +33,16 @@ func TestRunLooksAgain(t *testing.T) {
 		"by the poll of 5 seconds": {for_: 11 * time.Second, want: seconds(0, 5, 10)},
 		"by the configured poll":   {for_: 3500 * time.Millisecond, config: scheduler.Config{PollInterval: time.Second}, want: seconds(0, 1, 2, 3)},
 		"by the operator's poll": {
-			set:  func(w *world) { w.sit.PollInterval = 2 * time.Second },
+			set:  func(w *testEnv) { w.sit.PollInterval = 2 * time.Second },
 			for_: 5 * time.Second, config: scheduler.Config{PollInterval: time.Minute}, want: seconds(0, 2, 4),
 		},
 		"on the doorbell": {rings: seconds(1, 1.5), for_: 6 * time.Second, want: seconds(0, 1, 1.5)},
 		"when something comes due": {
-			set:  func(w *world) { w.nextDue = func(time.Time) (time.Duration, error) { return 2 * time.Second, nil } },
-			for_: 5 * time.Second, want: seconds(0, 2.02, 4.04), // asked after a lull
+			set:  func(w *testEnv) { w.nextDue = func(time.Time) (time.Duration, error) { return 2 * time.Second, nil } },
+			for_: 5 * time.Second, want: seconds(0, 2.02, 4.04), // queried after nextDueDelay
 		},
 		"when something came due since it looked": {
-			set: func(w *world) {
+			set: func(w *testEnv) {
 				at := w.now().Add(10 * time.Millisecond)
 				w.nextDue = func(then time.Time) (time.Duration, error) {
 					if at.After(then) {
@@ -54,56 +54,56 @@ func TestRunLooksAgain(t *testing.T) {
 			for_: 4 * time.Second, want: seconds(0, 0.021),
 		},
 		"when a turn ended for which something waits": {
-			set:   func(w *world) { w.sit.Waiting = 1 },
+			set:   func(w *testEnv) { w.sit.Waiting = 1 },
 			freed: seconds(1, 1.5), for_: 4 * time.Second, want: seconds(0, 1, 1.5),
 		},
 		"not when a turn ended and all is granted": {
-			set:   func(w *world) { w.sit.Waiting, w.messages = 1, inLanes(1) },
+			set:   func(w *testEnv) { w.sit.Waiting, w.messages = 1, inLanes(1) },
 			freed: seconds(1), for_: 4 * time.Second, want: seconds(0),
 		},
 		"when a turn ended and there is more than is counted": {
-			set: func(w *world) {
+			set: func(w *testEnv) {
 				w.sit.Waiting, w.messages = turnkeeper.MaxWaiting, inLanes(turnkeeper.MaxWaiting)
 			},
 			config: scheduler.Config{MaxDispatches: 1000},
 			freed:  seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
 		},
 		"when a turn ended and an open one waits for its time": {
-			set:   func(w *world) { w.sit.Room, w.turns = 0, inLanes(1) },
+			set:   func(w *testEnv) { w.sit.Room, w.turns = 0, inLanes(1) },
 			freed: seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
 		},
 		"once for the turns that ended before it looked": {
-			set:   func(w *world) { w.sit.Waiting, w.messages = 1, inLanes(1) },
+			set:   func(w *testEnv) { w.sit.Waiting, w.messages = 1, inLanes(1) },
 			freed: seconds(0.3), rings: seconds(0.5), for_: 4 * time.Second, want: seconds(0, 0.5),
 		},
 		"by the poll when it cannot know what is due": {
-			set: func(w *world) {
+			set: func(w *testEnv) {
 				w.nextDue = func(time.Time) (time.Duration, error) { return 0, errors.New("no database") }
 			},
 			for_: 6 * time.Second, want: seconds(0, 5),
 		},
 		"soon after one that failed": {
-			set:  func(w *world) { w.fail = errors.New("no database") },
+			set:  func(w *testEnv) { w.fail = errors.New("no database") },
 			for_: 2500 * time.Millisecond, want: seconds(0, 1, 2),
 		},
 		"soon after one that found another at work": {
-			set:  func(w *world) { w.locked = true },
+			set:  func(w *testEnv) { w.locked = true },
 			for_: 250 * time.Millisecond, want: seconds(0, 0.1, 0.2),
 		},
 		"each second while it holds off": {
-			set: func(w *world) {
+			set: func(w *testEnv) {
 				w.sit.HoldUntil, w.sit.HoldReason = w.now().Add(2500*time.Millisecond), "a step"
 			},
 			for_: 9 * time.Second, want: seconds(0, 1, 2, 3, 8),
 		},
 		"at once while there is more": {
-			set:  func(w *world) { w.messages = inLanes(5) },
+			set:  func(w *testEnv) { w.messages = inLanes(5) },
 			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0),
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				if c.set != nil {
 					c.set(w)
 				}
@@ -125,7 +125,7 @@ func TestRunLooksAgain(t *testing.T) {
 }
 
 func TestRunNeverSpins(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.nextDue = func(time.Time) (time.Duration, error) { return -time.Minute, nil }
 		w.runFor(t, 100*time.Millisecond, scheduler.Config{})
 		if n := len(w.looks); n < 2 || n > 101 {
@@ -135,7 +135,7 @@ func TestRunNeverSpins(t *testing.T) {
 }
 
 func TestRunEndsWhileItWaits(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
@@ -152,7 +152,7 @@ func TestRunEndsWhileItWaits(t *testing.T) {
 }
 
 func TestMoreIsBoundedPerTick(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.messages = inLanes(5)
 		w.runFor(t, time.Second, scheduler.Config{MaxDispatches: 2})
 		var sizes []int
@@ -166,7 +166,7 @@ func TestMoreIsBoundedPerTick(t *testing.T) {
 }
 
 func TestFailedTickLeavesNothingAndIsRepeated(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.messages = inLanes(1)
 		w.fail, w.failFor = errors.New("no database"), 1500*time.Millisecond
 		w.runFor(t, 3*time.Second, scheduler.Config{})
@@ -177,7 +177,7 @@ func TestFailedTickLeavesNothingAndIsRepeated(t *testing.T) {
 }
 
 func TestBusySchedulerDoesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.locked = true
 		w.messages, w.lost = inLanes(1), []turnkeeper.LostGrant{{TurnID: 1, WorkerID: "w"}}
 		w.schedules = []turnkeeper.DueSchedule{{Name: "s", Cron: "* * * * *"}}
@@ -189,7 +189,7 @@ func TestBusySchedulerDoesNothing(t *testing.T) {
 }
 
 func TestIdleTicksWriteLittle(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.runFor(t, 5*time.Minute+time.Second, scheduler.Config{PollInterval: time.Second})
 		if w.notes < 4 || w.notes > 6 {
 			t.Errorf("%d writes in five idle minutes, want one a minute", w.notes)

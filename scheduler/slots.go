@@ -9,12 +9,12 @@ import (
 	"turnkeeper"
 )
 
-// Decide returns what to do about a due schedule. However many slots were missed, it
-// makes one message, for the newest of them.
+// Decide returns the decision about a due schedule. If several slots were missed, it makes
+// one message, for the newest slot.
 func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
 	decision := turnkeeper.SlotDecision{Schedule: d}
 	if len(d.Conversation) > turnkeeper.MaxKeyLength { // the message would be refused, and the tick would fail
-		decision.Error = fmt.Sprintf("the schedule's conversation has a name of %d bytes: at most %d are allowed", len(d.Conversation), turnkeeper.MaxKeyLength)
+		decision.Error = fmt.Sprintf("the name of the schedule's conversation has %d bytes: at most %d are allowed", len(d.Conversation), turnkeeper.MaxKeyLength)
 		return decision
 	}
 	spec, err := parse(d.Cron, d.TimeZone)
@@ -23,7 +23,7 @@ func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
 		return decision
 	}
 	if now.Before(d.NextDue) {
-		now = d.NextDue // it came due while the tick was under way
+		now = d.NextDue // it came due during the tick
 	}
 	if d.NextDue.IsZero() {
 		decision.NextDue = spec.after(now, now)
@@ -32,7 +32,7 @@ func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
 		decision.NextDue = spec.after(decision.Slot, now)
 	}
 	if decision.NextDue.IsZero() {
-		decision.Error = fmt.Sprintf("the schedule %q never comes due", d.Cron)
+		decision.Error = fmt.Sprintf("the schedule %q is never due", d.Cron)
 	}
 	return decision
 }
@@ -46,11 +46,11 @@ type slotSpec struct {
 func parse(expression, zone string) (slotSpec, error) {
 	location, err := time.LoadLocation(zone)
 	if err != nil {
-		return slotSpec{}, fmt.Errorf("the time zone %q is not known", zone)
+		return slotSpec{}, fmt.Errorf("unknown time zone %q", zone)
 	}
 	schedule, err := cron.ParseStandard(expression)
 	if err != nil {
-		return slotSpec{}, fmt.Errorf("the schedule %q cannot be read: %w", expression, err)
+		return slotSpec{}, fmt.Errorf("invalid schedule %q: %w", expression, err)
 	}
 	if fixed, ok := schedule.(*cron.SpecSchedule); ok && fixed.Location == time.Local { //nolint:gosmopolitan // the parser's default
 		fixed.Location = location
@@ -61,8 +61,8 @@ func parse(expression, zone string) (slotSpec, error) {
 // everyHour is the bit that the parser sets for an hour field of "*".
 const everyHour = 1 << 63
 
-// Next returns the first slot after a time, or zero if there is none. The library is only asked
-// about clocks that never change, for it loses slots on days on which they do.
+// Next returns the first slot after a time, or zero if there is none. It calls the library
+// with UTC times only, because the library loses slots on days on which clocks change.
 func (s slotSpec) Next(after time.Time) time.Time {
 	fixed, ok := s.Schedule.(*cron.SpecSchedule)
 	switch {
@@ -75,9 +75,9 @@ func (s slotSpec) Next(after time.Time) time.Time {
 	}
 }
 
-// nextDaily returns the first slot of a schedule that names its hours. Each time of a day that it
-// names comes due once, on that day: when clocks first show it or, if they are put past it, when they
-// are, or a minute before if they are put past the day's end. A day that is left out has no slot.
+// nextDaily returns the first slot of a schedule that names its hours. Each of its times is due
+// once a day: when clocks first show it. If clocks skip the time, the slot is at the change, or
+// a minute before if the change skips the rest of the day. A skipped day has no slot.
 func nextDaily(s *cron.SpecSchedule, after time.Time) time.Time {
 	wall := shown(after, s.Location)
 	for {
@@ -97,13 +97,13 @@ func nextDaily(s *cron.SpecSchedule, after time.Time) time.Time {
 	}
 }
 
-// sameDay reports whether the clocks of a place show a time of a day.
+// sameDay reports whether the clocks of a place show a time of the day.
 func sameDay(at, day time.Time, place *time.Location) bool {
 	return shown(at, place).Truncate(24 * time.Hour).Equal(day)
 }
 
-// nextShown returns the first time at which clocks show a slot. A slot in an hour that is repeated
-// comes due twice.
+// nextShown returns the first time at which clocks show a slot. A slot in a repeated hour is due
+// twice.
 func nextShown(s *cron.SpecSchedule, after time.Time) time.Time {
 	for {
 		wall := shown(after, s.Location)
@@ -123,24 +123,25 @@ func nextShown(s *cron.SpecSchedule, after time.Time) time.Time {
 	}
 }
 
-// A time that a clock shows is held as that time in UTC.
+// The functions below represent the time that a clock shows as that time in UTC.
 
-// shown returns what the clocks of a place show.
+// shown returns the time that the clocks of a place show.
 func shown(at time.Time, place *time.Location) time.Time {
 	_, offset := at.In(place).Zone()
 	return at.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-// nextWall returns the next time that a clock shows and a schedule names, or zero.
+// nextWall returns the next shown time that matches a schedule, or zero.
 func nextWall(s *cron.SpecSchedule, wall time.Time) time.Time {
 	plain := *s
 	plain.Location = time.UTC
 	return plain.Next(wall)
 }
 
-// reached returns when the clocks of a place first show a time or, if they are put past it, a later one.
+// reached returns the time at which the clocks of a place first show a time or, if they skip it,
+// a later one.
 func reached(wall time.Time, place *time.Location) time.Time {
-	const ahead = 36 * time.Hour // more than any clock differs from UTC
+	const ahead = 36 * time.Hour // more than any offset from UTC
 	for at := wall.Add(-ahead); ; {
 		due := at.Add(max(wall.Sub(shown(at, place)), 0))
 		_, change := at.In(place).ZoneBounds()
@@ -151,7 +152,7 @@ func reached(wall time.Time, place *time.Location) time.Time {
 	}
 }
 
-// after returns the first slot after now. Slots of an interval are counted from last.
+// after returns the first slot after now. Intervals are counted from last.
 func (s slotSpec) after(last, now time.Time) time.Time {
 	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
 		passed := max(now.Sub(last), 0) / every.Delay
@@ -160,12 +161,12 @@ func (s slotSpec) after(last, now time.Time) time.Time {
 	return s.Next(now.In(s.location))
 }
 
-// lookBack lists the spans that are searched for the newest slot, shortest first, so
-// that a schedule that was missed for a year is not walked slot by slot. The longest
-// contains a 29th of February.
+// lookBack lists the spans that are searched for the newest slot, shortest first. A frequent
+// schedule that was missed for a year is then found in a short span. The longest span contains
+// a 29th of February.
 var lookBack = []time.Duration{2 * time.Minute, 2 * time.Hour, 50 * time.Hour, 32 * 24 * time.Hour, 367 * 24 * time.Hour, 9 * 366 * 24 * time.Hour}
 
-// newest returns the last slot from first to now. first itself is a slot.
+// newest returns the last slot from first to now. first is a slot.
 func (s slotSpec) newest(first, now time.Time) time.Time {
 	if every, ok := s.Schedule.(cron.ConstantDelaySchedule); ok {
 		return first.Add(max(now.Sub(first), 0) / every.Delay * every.Delay)

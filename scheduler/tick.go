@@ -9,21 +9,21 @@ import (
 	"turnkeeper"
 )
 
-// A Report says what a tick did.
+// A Report describes what a tick did.
 type Report struct {
-	Busy         bool // another scheduler was at work; nothing was done
+	Busy         bool // another scheduler holds the lock; nothing was done
 	More         bool // there may be more to do at once
-	Left         bool // work may wait for a turn to end
-	Requeued     int  // turns of lost workers brought back
-	Closed       int  // turns of lost workers answered without running
+	Left         bool // work may be waiting for a turn to end
+	Requeued     int  // reclaimed turns of lost workers
+	Closed       int  // turns of lost workers that were answered without running
 	Calls        int  // lost detached calls that run again or were ended
-	Spawns       int  // sub-agents whose parent was told, or that were given up or cancelled
+	Spawns       int  // sub-agents that were reported to their parents, given up or cancelled
 	Slots        int  // schedule slots that became messages
 	Granted      int
 	granted      int    // grants to messages
-	Held         string // why the scheduler holds off; empty: it does not
+	Held         string // reason of the hold-off; empty: there is none
 	PollInterval time.Duration
-	Looked       time.Time // time of the look, by the store's clock
+	Looked       time.Time // when the tick began, by the store's clock
 }
 
 // lostBatch, slotBatch and spawnBatch limit what one transaction does.
@@ -33,42 +33,43 @@ const (
 	spawnBatch = 100
 )
 
-// Tick does one pass.
+// Tick runs one tick. On an error the Report is zero, and nothing was changed unless the
+// outcome of the commit is unknown.
 func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	var report Report
 	s.at(ctx, PointBegin)
 	began := time.Now()
-	s.left = true
+	s.workLeft = true
 	select {
-	case <-s.Freed: // this tick sees what has ended so far
+	case <-s.Freed: // this tick sees all turns that have ended so far
 	default:
 	}
 	err := s.Store.InTick(ctx, func(t Tick) error {
-		report, s.taken = Report{PollInterval: s.PollInterval}, nil // InTick may run it again
+		report, s.reclaimed = Report{PollInterval: s.PollInterval}, nil // InTick may run it again
 		return s.pass(ctx, t, &report)
 	})
 	s.observe(report, time.Since(began), err)
 	if err != nil {
-		s.away = true
+		s.unavailable = true
 		return Report{}, err
 	}
 	if !report.Busy {
-		s.away = false
+		s.unavailable = false
 	}
 	s.at(ctx, PointDone)
-	s.left = report.Left
-	s.tell(report)
+	s.workLeft = report.Left
+	s.logReport(report)
 	return report, nil
 }
 
-// A taken is a lease that was taken from a lost worker.
-type taken struct {
+// A reclaimed is a lease that was taken from a lost worker.
+type reclaimed struct {
 	agent  string
-	closed bool // and its turn was ended
-	rounds int  // of that turn
+	closed bool // its turn was ended
+	rounds int  // of the turn
 }
 
-// observe tells the Observer of a pass, once it is durable or has failed.
+// observe reports a pass to the Observer, once it is committed or has failed.
 func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 	if s.Observer == nil {
 		return
@@ -77,11 +78,12 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 	if err != nil {
 		return
 	}
-	for _, lease := range s.taken {
+	for _, lease := range s.reclaimed {
 		s.Observer.WorkerLost(lease.agent, lease.closed, lease.rounds)
 	}
 }
 
+// pass does the work of a tick in its transaction.
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	asked, answered := time.Now(), s.clock.answered
 	sit, locked, err := t.Look(ctx)
@@ -93,7 +95,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	}
 	report.Left, report.Looked = true, sit.Now
 	if !locked {
-		s.clock.glance(sit.Now, asked, time.Now())
+		s.clock.observeBusy(sit.Now, asked, time.Now())
 		report.Busy = true
 		return nil
 	}
@@ -107,7 +109,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return err
 	}
 	if trust.time {
-		if err := s.bringBack(ctx, t, sit, report); err != nil {
+		if err := s.reclaim(ctx, t, sit, report); err != nil {
 			return err
 		}
 		if err := s.lostCalls(ctx, t, sit, report); err != nil {
@@ -134,26 +136,27 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	}
 	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= turnkeeper.MaxWaiting ||
 		report.Slots+report.Calls+report.Requeued+report.Closed > 0
-	return s.note(ctx, t, sit, *report)
+	return s.record(ctx, t, sit, *report)
 }
 
-// awayAfter is how long the database must have been away for a scheduler that lived through
-// it, so that the workers get time to beat again. A shorter absence makes nobody silent.
-const awayAfter = 2 * time.Second
+// minOutage is the shortest outage of the database after which workers get new time to write
+// their heartbeats. A shorter one makes no worker silent.
+const minOutage = 2 * time.Second
 
-// countSilence makes the silence of workers count from now on if they could not write their heartbeats
-// until now. gap is how long this scheduler has had no answer to a look.
+// countSilence restarts the measurement of the workers' silence if they could not write their
+// heartbeats: after a restart or an outage of the database. gap is the time since this
+// scheduler's last answer from it.
 func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit turnkeeper.Situation, gap time.Duration) error {
-	if !sit.Restarted && (!s.away || gap <= awayAfter) {
+	if !sit.Restarted && (!s.unavailable || gap <= minOutage) {
 		return nil
 	}
-	s.Log.Info("the database was away: the silence of workers counts from now on")
+	s.Log.Info("the database was unavailable: counting the silence of workers from now on")
 	return t.CountSilence(ctx, sit.Now)
 }
 
-// bringBack takes lanes back from lost workers. It queues their turns again, or closes
-// them after too many losses.
-func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+// reclaim takes lanes back from lost workers. It queues their turns again, or closes them
+// after too many losses.
+func (s *Scheduler) reclaim(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	if !sit.Lost {
 		return nil
 	}
@@ -164,14 +167,14 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	for _, grant := range lost {
 		s.at(ctx, PointLost)
 		closed := grant.WorkerID != "" && !grant.Alive && grant.Losses+1 >= s.MaxLosses
-		s.taken = append(s.taken, taken{grant.Lane.Agent(), closed, grant.Rounds})
+		s.reclaimed = append(s.reclaimed, reclaimed{grant.Lane.Agent(), closed, grant.Rounds})
 		if closed {
-			s.Log.Error("a message has lost its worker too often; it is answered without running",
+			s.Log.Error("a message has lost its worker too often; answering it without running",
 				zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
 			err = t.CloseLost(ctx, grant)
 			report.Closed++
 		} else {
-			s.Log.Warn("a turn's worker was lost; the turn is queued again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
+			s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
 				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
 			err = t.Requeue(ctx, grant)
 			report.Requeued++
@@ -184,7 +187,8 @@ func (s *Scheduler) bringBack(ctx context.Context, t Tick, sit turnkeeper.Situat
 	return nil
 }
 
-// spawned settles sub-agents. It relies on the clock only for those that are overdue.
+// spawned settles sub-agents. timely says that the clock is trusted, which is needed for
+// overdue sub-agents only.
 func (s *Scheduler) spawned(ctx context.Context, t Tick, sit turnkeeper.Situation, timely bool, report *Report) (err error) {
 	if !sit.Spawns {
 		return nil
@@ -207,7 +211,7 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	for _, schedule := range due {
 		d := Decide(schedule, sit.Now)
 		if d.Error != "" {
-			s.Log.Error("a schedule is switched off", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name), zap.String("error", d.Error))
+			s.Log.Error("disabling a schedule", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name), zap.String("error", d.Error))
 		}
 		if err := t.Occur(ctx, d); err != nil {
 			return err
@@ -221,13 +225,13 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	return nil
 }
 
-// grant gives free lanes to the oldest due work, as far as workers have room.
+// grant grants free lanes to the oldest due work, up to the free slots of the workers.
 func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
 	limit := s.MaxDispatches
 	if sit.MaxDispatches > 0 {
 		limit = sit.MaxDispatches
 	}
-	// Lanes taken back in this tick make room.
+	// The turns reclaimed in this tick free their slots.
 	limit = min(limit, sit.Room+report.Requeued+report.Closed)
 	if limit <= 0 {
 		return nil
@@ -257,7 +261,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	ready = oldestFirst(append(ready, messages...), limit)
 	full := len(ready) == limit
 	ready, left := outage.admit(ready)
-	report.More = report.More || full || left // what was left out may have hidden others
+	report.More = report.More || full || left // other work may have been cut off by limit
 	if len(ready) == 0 {
 		return nil
 	}
@@ -275,23 +279,24 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	return nil
 }
 
-// noteEvery limits the age of the last recorded tick while nothing happens. Until then,
-// a tick that did nothing writes nothing.
-const noteEvery = time.Minute
+// recordInterval is the maximum age of the last recorded tick. A tick without work writes
+// nothing before that.
+const recordInterval = time.Minute
 
-func (s *Scheduler) note(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {
+// record records the tick if the last record is old enough.
+func (s *Scheduler) record(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {
 	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)
-	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < noteEvery {
+	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < recordInterval {
 		return nil
 	}
-	if !idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < noteEvery/60 {
+	if !idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < recordInterval/60 {
 		return nil // a busy scheduler need not write this row at each tick
 	}
 	return t.Note(ctx, sit.Now, sit.Timeline)
 }
 
-func (s *Scheduler) tell(r Report) {
+func (s *Scheduler) logReport(r Report) {
 	if r.Granted+r.Slots+r.Requeued+r.Closed+r.Calls+r.Spawns == 0 {
 		return
 	}

@@ -10,30 +10,30 @@ import (
 	"turnkeeper"
 )
 
-// clockTolerance is how far the database's clock may deviate from this process's
-// monotonic clock between two looks before it counts as a step.
+// clockTolerance is the maximum deviation of the database's clock from this process's
+// monotonic clock between two ticks. A larger one counts as a step.
 const clockTolerance = 2 * time.Second
 
-// newTimeline is the reason of a hold-off that stops grants too: a database that lost
-// acknowledged commits may have forgotten who holds what.
+// newTimeline is the reason of a hold-off that also stops grants: a database that lost
+// acknowledged commits may have lost leases.
 const newTimeline = "the database has a new timeline"
 
 // A trusted says what a tick may rely on.
 type trusted struct {
-	time   bool   // the clock: what looks lapsed or due is
+	time   bool   // the clock: leases that look lapsed are lapsed, and due work is due
 	state  bool   // the leases: a lane that looks free is free
 	reason string // why something is not trusted; empty: everything is
 }
 
 // clockWatch compares the database's clock with this process's monotonic one.
 type clockWatch struct {
-	database        time.Time // its clock at the last look
-	asked, answered time.Time // it was read between these times of this process's clock
+	database        time.Time // the database's clock at the last reading
+	asked, answered time.Time // this process's clock before and after that reading
 }
 
-// step returns how far the database's clock has moved beyond what this process's clock allows
-// since the last look; 0 at the first look. A slow answer is no step, nor is a process that was
-// stopped while it waited for the answer.
+// step returns how far the database's clock has moved since the last reading beyond what this
+// process's clock allows, or 0 for the first reading. A slow answer is not a step, nor is a
+// pause of this process while it waited for the answer.
 func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	before := *c
 	*c = clockWatch{database, asked, answered}
@@ -45,19 +45,19 @@ func (c *clockWatch) step(database, asked, answered time.Time) time.Duration {
 	return moved - min(max(moved, least), most)
 }
 
-// glance takes in a look made while another scheduler ticks. There may be no other look
-// for a long time. glance leaves a step for this process's own next tick: the other
-// scheduler may have started after the step and know nothing of it.
-func (c *clockWatch) glance(database, asked, answered time.Time) {
+// observeBusy updates the watch while another scheduler ticks, which may be so for a long
+// time. If there was a step, it changes nothing, so that this process's next own tick sees the
+// step: the other scheduler may have started after it.
+func (c *clockWatch) observeBusy(database, asked, answered time.Time) {
 	ahead := *c
 	if ahead.step(database, asked, answered).Abs() <= clockTolerance {
 		*c = ahead
 	}
 }
 
-// trust decides whether time and state can be relied on, and starts or ends a hold-off.
-// asked is when the look was sent. A hold-off lasts one lease: by then, every lease
-// granted before it has expired by its holder's own clock.
+// trust decides whether time and state can be trusted, and starts or ends a hold-off. asked
+// is the time before the store was read. A hold-off lasts one LeaseTTL: by then, every lease
+// granted before it has expired by its holder's clock.
 func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation, asked time.Time) (trusted, error) {
 	first := s.clock.asked.IsZero()
 	step := s.clock.step(sit.Now, asked, time.Now())
@@ -65,7 +65,7 @@ func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation,
 		step = min(step, sit.Now.Sub(sit.LastTickAt))
 	}
 	if first && sit.HoldUntil.IsZero() && sit.Now.Before(sit.NewestGrant.Add(-clockTolerance)) {
-		step = min(step, sit.Now.Sub(sit.NewestGrant)) // nobody saw the clock being set back
+		step = min(step, sit.Now.Sub(sit.NewestGrant)) // the clock was set back while no scheduler ran
 	}
 	reason := ""
 	switch {
@@ -76,7 +76,7 @@ func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	}
 	if reason != "" {
 		s.Log.Warn("the scheduler holds off", zap.String("reason", reason), zap.Duration("for", s.LeaseTTL))
-		// The next look must not see the step again.
+		// The next tick must not see the step again.
 		if err := t.Note(ctx, sit.Now, sit.Timeline); err != nil {
 			return trusted{}, err
 		}
@@ -91,7 +91,7 @@ func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation,
 	case sit.Now.Before(sit.HoldUntil):
 		return held(sit.HoldReason), nil
 	default:
-		s.Log.Info("the scheduler goes on", zap.String("reason", sit.HoldReason))
+		s.Log.Info("the scheduler continues after a hold-off", zap.String("reason", sit.HoldReason))
 		return trusted{time: true, state: true}, t.Hold(ctx, time.Time{}, "")
 	}
 }

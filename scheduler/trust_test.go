@@ -32,7 +32,7 @@ func TestClockStepsHoldOff(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				s := w.scheduler()
 				w.tick(t, s)
 				time.Sleep(5 * time.Second)
@@ -68,10 +68,10 @@ func TestClockStepsHoldOff(t *testing.T) {
 	}
 }
 
-// TestAStepThatAnotherDidNotSee lets a newly started scheduler tick after a step, and record its tick.
-// The scheduler that knows the time before still sees the step.
+// TestAStepThatAnotherDidNotSee lets a new scheduler tick after a step and record its tick.
+// The scheduler that ran before still detects the step.
 func TestAStepThatAnotherDidNotSee(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		old := w.scheduler()
 		w.tick(t, old)
 		time.Sleep(5 * time.Second)
@@ -87,9 +87,10 @@ func TestAStepThatAnotherDidNotSee(t *testing.T) {
 	})
 }
 
-// TestAnUnknownTimeline covers a server that does not tell its timeline: this is not a new timeline.
+// TestAnUnknownTimeline covers a server that does not report its timeline, which is not a
+// new one.
 func TestAnUnknownTimeline(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		s := w.scheduler()
 		w.tick(t, s)
 		w.sit.Timeline = ""
@@ -99,10 +100,10 @@ func TestAnUnknownTimeline(t *testing.T) {
 	})
 }
 
-// TestSmallStepsPastABusyScheduler moves the clock forward by two seconds between looks at a
-// busy scheduler: no single step counts, and neither does their sum.
+// TestSmallStepsPastABusyScheduler moves the clock by two seconds between ticks that find
+// the lock held: neither a step nor their sum counts.
 func TestSmallStepsPastABusyScheduler(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		s := w.scheduler()
 		w.locked = true
 		for range 5 {
@@ -117,11 +118,11 @@ func TestSmallStepsPastABusyScheduler(t *testing.T) {
 	})
 }
 
-// A scheduler that has always found another at work has watched the clock, too.
+// A scheduler that has always found the lock held has watched the clock too.
 func TestAStepIsSeenPastABusyScheduler(t *testing.T) {
 	for _, stepsBefore := range []string{"its own tick", "another busy look"} {
 		t.Run(stepsBefore, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				s := w.scheduler()
 				w.locked = true
 				w.tick(t, s)
@@ -143,7 +144,7 @@ func TestAStepIsSeenPastABusyScheduler(t *testing.T) {
 }
 
 func TestStepThereAndBackHoldsOffUntilTheSecondIsOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		s := w.scheduler()
 		w.tick(t, s)
 		w.skew = time.Hour
@@ -159,9 +160,9 @@ func TestStepThereAndBackHoldsOffUntilTheSecondIsOver(t *testing.T) {
 	})
 }
 
-// A scheduler that was just started knows the time of the last tick on record.
+// A new scheduler knows the time of the last recorded tick.
 func TestStepBackIsSeenAcrossARestart(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.tick(t, w.scheduler())
 		w.skew = -10 * time.Minute
 		if report := w.tick(t, w.scheduler()); report.Held == "" {
@@ -171,7 +172,7 @@ func TestStepBackIsSeenAcrossARestart(t *testing.T) {
 }
 
 func TestNewTimelineGrantsNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		s := w.scheduler()
 		w.tick(t, s)
 		w.sit.Timeline = "00000002"
@@ -180,7 +181,7 @@ func TestNewTimelineGrantsNothing(t *testing.T) {
 		if report := w.tick(t, s); report.Held == "" || len(w.granted)+len(w.requeued) > 0 {
 			t.Fatalf("held %q, granted %v, requeued %v", report.Held, w.granted, w.requeued)
 		}
-		// A step of the clock in between does not make the leases known again.
+		// A step of the clock meanwhile does not make the leases trusted again.
 		time.Sleep(100 * time.Second)
 		w.skew = time.Hour
 		w.tick(t, s)
@@ -188,7 +189,7 @@ func TestNewTimelineGrantsNothing(t *testing.T) {
 		if w.tick(t, s); len(w.granted) > 0 {
 			t.Fatal("granted while leases are not known")
 		}
-		// Another process that takes over holds off too.
+		// Another process also holds off.
 		if w.tick(t, w.scheduler()); len(w.granted) > 0 {
 			t.Fatal("another scheduler granted while leases are not known")
 		}
@@ -200,7 +201,7 @@ func TestNewTimelineGrantsNothing(t *testing.T) {
 }
 
 func TestSlowAnswerIsNoStep(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		s := w.scheduler()
 		for _, stall := range []time.Duration{0, 20 * time.Second, 0, 3 * time.Second, 0, 0} {
 			w.stall = stall
@@ -216,13 +217,13 @@ func TestSlowAnswerIsNoStep(t *testing.T) {
 	})
 }
 
-// The silence of workers counts anew once the database was away for longer than a moment, for
-// this scheduler or for all.
+// The silence of workers counts anew after an outage of the database, for this scheduler or
+// for all.
 func TestSilenceCountsFromTheDatabasesReturn(t *testing.T) {
 	for name, c := range map[string]struct {
 		away      time.Duration
 		restarted bool
-		busy      bool // another scheduler had the lock at the return
+		busy      bool // another scheduler holds the lock when the database is back
 		want      int
 	}{
 		"never away":           {},
@@ -232,7 +233,7 @@ func TestSilenceCountsFromTheDatabasesReturn(t *testing.T) {
 		"another looked first": {away: 20 * time.Second, busy: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, w *world) {
+			inBubble(t, func(t *testing.T, w *testEnv) {
 				s := w.scheduler()
 				w.tick(t, s)
 				if c.away > 0 {
@@ -261,7 +262,7 @@ func TestSilenceCountsFromTheDatabasesReturn(t *testing.T) {
 }
 
 func TestHoldOffLastsOneLeaseOfTheConfig(t *testing.T) {
-	inBubble(t, func(t *testing.T, w *world) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
 		s := scheduler.New(scheduler.Config{Store: w, LeaseTTL: 7 * time.Second})
 		w.tick(t, s)
 		w.skew = time.Minute

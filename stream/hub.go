@@ -8,8 +8,8 @@ import (
 	"turnkeeper"
 )
 
-// A Hub follows turns for many watchers: however many follow one turn, its new
-// events are read once. Its methods may be called by several goroutines.
+// A Hub follows turns for many watchers, and reads the new events of each turn once for all
+// of them. It is safe for concurrent use.
 type Hub struct {
 	source Source
 
@@ -17,13 +17,13 @@ type Hub struct {
 	tails map[turnkeeper.TurnID]*tail
 }
 
-// NewHub returns a hub. It reads while somebody follows.
+// NewHub returns a Hub. It reads only while there are watchers.
 func NewHub(source Source) *Hub {
 	return &Hub{source: source, tails: map[turnkeeper.TurnID]*tail{}}
 }
 
-// Follow is the function Follow, but that errors of the source are as a rule not
-// yielded: it is read again until it answers.
+// Follow is like the function Follow, but it retries most errors of the source instead of
+// yielding them.
 func (h *Hub) Follow(ctx context.Context, turn turnkeeper.TurnID, after int64) iter.Seq2[turnkeeper.Event, error] {
 	return func(yield func(turnkeeper.Event, error) bool) {
 		t := h.join(ctx, turn, after)
@@ -32,7 +32,7 @@ func (h *Hub) Follow(ctx context.Context, turn turnkeeper.TurnID, after int64) i
 	}
 }
 
-// Watchers is how many follow a turn now.
+// Watchers returns the number of watchers of all turns.
 func (h *Hub) Watchers() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -56,7 +56,8 @@ func (h *Hub) join(ctx context.Context, turn turnkeeper.TurnID, after int64) *ta
 	return t
 }
 
-// leave waits until the reading has ended where nobody watches any more.
+// leave removes a watcher. If it was the last one, leave stops reading and waits for its
+// end.
 func (h *Hub) leave(turn turnkeeper.TurnID, t *tail) {
 	h.mu.Lock()
 	t.watchers--
@@ -71,11 +72,11 @@ func (h *Hub) leave(turn turnkeeper.TurnID, t *tail) {
 	}
 }
 
-// kept is how many of a turn's newest events a tail keeps: whoever is further
-// behind reads the source.
-const kept = 1000
+// tailEvents is the number of a turn's newest events that a tail holds. Watchers that are
+// further behind read the source.
+const tailEvents = 1000
 
-// A tail is the end of a turn's stream, for those who watch it. It is their Source.
+// A tail holds the newest events of a turn. It is the Source of the turn's watchers.
 type tail struct {
 	source   Source
 	watchers int // under the hub's lock
@@ -83,7 +84,7 @@ type tail struct {
 	done     chan struct{}
 
 	mu     sync.Mutex
-	before int64              // the number before the first event
+	before int64              // number before that of the first event
 	events []turnkeeper.Event // without gaps
 	subs   map[chan struct{}]struct{}
 }
@@ -100,9 +101,9 @@ func (t *tail) read(ctx context.Context, turn turnkeeper.TurnID, after int64) {
 func (t *tail) add(event turnkeeper.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.events) >= 2*kept {
-		t.before = t.events[kept-1].Seq
-		t.events = append([]turnkeeper.Event(nil), t.events[kept:]...)
+	if len(t.events) >= 2*tailEvents {
+		t.before = t.events[tailEvents-1].Seq
+		t.events = append([]turnkeeper.Event(nil), t.events[tailEvents:]...)
 	}
 	t.events = append(t.events, event)
 	for sub := range t.subs {
@@ -113,16 +114,16 @@ func (t *tail) add(event turnkeeper.Event) {
 	}
 }
 
-// Events is of Source.
+// Events implements Source.
 func (t *tail) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
-	if events, has := t.since(after, limit); has {
+	if events, ok := t.since(after, limit); ok {
 		return events, nil
 	}
 	return t.source.Events(ctx, turn, after, limit)
 }
 
-// since are the events after a number, if the tail reaches so far back.
-func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, has bool) {
+// since returns the events after a number. ok is false if the tail no longer has them.
+func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if after < t.before {
@@ -133,7 +134,7 @@ func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, has boo
 	return rest[:min(limit, len(rest))], true
 }
 
-// Subscribe is of Source.
+// Subscribe implements Source.
 func (t *tail) Subscribe() (<-chan struct{}, func()) {
 	sub := make(chan struct{}, 1)
 	t.mu.Lock()

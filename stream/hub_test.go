@@ -13,7 +13,7 @@ import (
 	"turnkeeper/stream"
 )
 
-// However many watch, new events are read once; each watcher gets all of them.
+// New events are read once for any number of watchers, and each gets all of them.
 func TestWatchersShareTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
@@ -49,7 +49,7 @@ func TestWatchersShareTheReading(t *testing.T) {
 	})
 }
 
-// Who joins late, or fell far behind, reads the source for what is no longer kept.
+// A watcher that joins late or falls far behind reads older events from the source.
 func TestALateWatcherMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
@@ -77,7 +77,7 @@ func TestALateWatcherMissesNothing(t *testing.T) {
 			}
 		}
 		source.add(turnkeeper.EventTurnStart)
-		group.Go(func() { watch(0, slow) }) // stands still at its first event
+		group.Go(func() { watch(0, slow) }) // blocks at its first event
 		synctest.Wait()
 		source.add(slices.Repeat([]turnkeeper.EventType{turnkeeper.EventBlockDelta}, events-1)...)
 		time.Sleep(time.Second)
@@ -91,7 +91,7 @@ func TestALateWatcherMissesNothing(t *testing.T) {
 	})
 }
 
-// A source that fails is read again; a watcher who leaves ends its own watching only.
+// A source that fails is read again. A watcher that leaves does not affect others.
 func TestAHubOutlastsFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")

@@ -1,10 +1,9 @@
-// Package stream follows a turn while it runs: first the events that are
-// stored, then those that come, until the turn's last one.
+// Package stream follows a turn while it runs: it yields the stored events, then new ones,
+// until the turn's last event.
 //
-// The table is the only source; a doorbell says "look again" and may be lost,
-// so that following works as well by polling alone, only later. Nothing is
-// kept here: whoever breaks off goes on after the last number it has seen. The
-// package knows no database and never makes a turn wait.
+// The table of events is the only source. A doorbell just causes an earlier read and may be
+// lost; polling alone works too. A client that disconnects can continue after the number of
+// the last event it has seen. The package uses no database and never makes a turn wait.
 package stream
 
 import (
@@ -15,48 +14,46 @@ import (
 	"turnkeeper"
 )
 
-// A Source is where events are read. Its methods may be called by several
-// goroutines at once.
+// A Source reads events. Implementations are safe for concurrent use.
 type Source interface {
-	// Events reads a turn's events with numbers above after, in order, at most
-	// limit. None is no error.
+	// Events returns a turn's events with numbers above after, in order, at most limit.
+	// An unknown turn has none.
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
 
-	// Subscribe returns a channel on which a value means: look again. It may
-	// be nil, and values may be lost. cancel ends the subscription; it is
+	// Subscribe returns a channel that receives a value when there may be new events. It
+	// may be nil, and values may be lost. cancel ends the subscription, and must be
 	// called once.
 	Subscribe() (rings <-chan struct{}, cancel func())
 }
 
 // How Follow reads.
 const (
-	page        = 500                    // events a read
-	firstPoll   = 100 * time.Millisecond // while events come
-	slowestPoll = time.Second            // while none come
+	page    = 500                    // events per read
+	minPoll = 100 * time.Millisecond // while events arrive
+	maxPoll = time.Second            // while none arrive
 )
 
-// Follow yields the events of a turn with numbers above after, in order and
-// each once, and ends after the turn's last event. A round_rollback is passed
-// on like every other event: what its round had streamed before is void.
+// Follow yields the events of a turn with numbers above after, in order and each once, and
+// ends after the turn's last event. Like any event it yields round_rollback, which voids the
+// earlier events of its round.
 //
-// An error of the source is yielded with a zero event and does not end the
-// sequence: a consumer that goes on is served again when the source is. The
-// end of ctx does, with its cause as the last error. For a turn that does not
-// exist nothing is yielded until then.
+// An error of the source is yielded with a zero event, and does not end the sequence: Follow
+// reads again if the consumer continues. When ctx ends, Follow yields its cause as an error
+// and ends. For an unknown turn it yields nothing until then.
 func Follow(ctx context.Context, source Source, turn turnkeeper.TurnID, after int64) iter.Seq2[turnkeeper.Event, error] {
 	return func(yield func(turnkeeper.Event, error) bool) {
 		rings, cancel := source.Subscribe()
 		defer cancel()
 		f := follower{source: source, turn: turn, after: after, yield: yield}
-		wait := firstPoll
+		wait := minPoll
 		for {
 			before := f.after
 			if f.catchUp(ctx) {
 				return
 			}
-			wait = min(wait*3/2, slowestPoll)
+			wait = min(wait*3/2, maxPoll)
 			if f.after > before {
-				wait = firstPoll
+				wait = minPoll
 			}
 			if !pause(ctx, rings, wait) {
 				yield(turnkeeper.Event{}, context.Cause(ctx))
@@ -66,7 +63,7 @@ func Follow(ctx context.Context, source Source, turn turnkeeper.TurnID, after in
 	}
 }
 
-// follower is one run of a sequence.
+// A follower is one iteration of Follow.
 type follower struct {
 	source Source
 	turn   turnkeeper.TurnID
@@ -74,7 +71,7 @@ type follower struct {
 	yield  func(turnkeeper.Event, error) bool
 }
 
-// catchUp yields all that is stored, and says whether the sequence is over.
+// catchUp yields all stored events, and reports whether the sequence is over.
 func (f *follower) catchUp(ctx context.Context) (over bool) {
 	for {
 		events, err := f.source.Events(ctx, f.turn, f.after, page)
@@ -93,7 +90,7 @@ func (f *follower) catchUp(ctx context.Context) (over bool) {
 	}
 }
 
-// pause waits for a ring or the poll. It is false when ctx has ended.
+// pause waits for a ring, at most poll. It returns false if ctx has ended.
 func pause(ctx context.Context, rings <-chan struct{}, poll time.Duration) bool {
 	timer := time.NewTimer(poll)
 	defer timer.Stop()

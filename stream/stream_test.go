@@ -17,11 +17,11 @@ import (
 
 const turn = turnkeeper.TurnID(7)
 
-// table is a Source in memory.
+// A table is a Source in memory.
 type table struct {
 	mu       sync.Mutex
 	events   []turnkeeper.Event
-	fail     []error // of the next reads
+	fail     []error // errors of the next reads
 	rings    chan struct{}
 	reads    int
 	released int
@@ -55,7 +55,7 @@ func (t *table) add(kinds ...turnkeeper.EventType) {
 	}
 }
 
-// follow collects what Follow yields.
+// follow collects the events that Follow yields.
 func follow(ctx context.Context, source stream.Source, after int64) (seqs []int64, errs []error) {
 	for event, err := range stream.Follow(ctx, source, turn, after) {
 		if err != nil {
@@ -113,7 +113,7 @@ func TestFollowWaits(t *testing.T) {
 	cases := []struct {
 		name  string
 		rings bool
-		most  time.Duration // from an event to its sight
+		most  time.Duration // maximum delay of an event
 	}{
 		{"a ring is heard at once", true, 0},
 		{"without rings the poll finds it", false, time.Second},
@@ -128,7 +128,7 @@ func TestFollowWaits(t *testing.T) {
 				source.add(turnkeeper.EventTurnStart)
 				var added time.Time
 				go func() {
-					time.Sleep(30*time.Second + time.Millisecond) // virtual: the poll is slow by then
+					time.Sleep(30*time.Second + time.Millisecond) // fake time; polling is slow by then
 					added = time.Now()
 					source.add(turnkeeper.EventTurnComplete)
 					if c.rings {

@@ -10,22 +10,21 @@ import (
 	"turnkeeper/outputs"
 )
 
-// A Cache keeps what searches have found. Implementations are safe for concurrent use.
-// What they give out is checked against the text before it is used.
+// A Cache stores the results of searches. They are checked against the text before they are
+// used. Implementations are safe for concurrent use.
 type Cache interface {
-	// FindExtraction returns the value kept under a key; found is false where there is none.
+	// FindExtraction returns the value of a key. found is false if there is none.
 	FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error)
-	// KeepExtraction keeps a value, a JSON text, for the turn's records to take with them
-	// when they go. One that is kept under the key already may stay.
+	// KeepExtraction stores a value, a JSON text, until the turn's records are deleted. If
+	// the key has a value already, that may stay.
 	KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error
 }
 
-// maxKeptBytes bounds an extraction that is kept.
-const maxKeptBytes = 256 << 10
+// maxCachedBytes is the maximum size of a cached extraction.
+const maxCachedBytes = 256 << 10
 
-// kept is what the same query found in the same text before. It is checked
-// against the text.
-func (s *search) kept(ctx context.Context) (found outputs.Extraction, ok bool) {
+// cached returns the cached extraction of the query, if it is one of the text.
+func (s *search) cached(ctx context.Context) (found outputs.Extraction, ok bool) {
 	if s.Cache == nil {
 		return found, false
 	}
@@ -37,24 +36,24 @@ func (s *search) kept(ctx context.Context) (found outputs.Extraction, ok bool) {
 	}
 	switch {
 	case err != nil:
-		s.Log.Warn("a kept extraction could not be read; a model is asked", zap.Error(err))
+		s.Log.Warn("cannot read a cached extraction; asking a model", zap.Error(err))
 		return found, false
 	case !ok && value != nil:
-		s.Log.Warn("a kept extraction is not that of the text; a model is asked")
+		s.Log.Warn("a cached extraction does not match the text; asking a model")
 	}
 	return found, ok
 }
 
-// keep keeps what was found, for the next that asks the same.
-func (s *search) keep(ctx context.Context, found outputs.Extraction) {
+// store caches an extraction. It logs errors.
+func (s *search) store(ctx context.Context, found outputs.Extraction) {
 	if s.Cache == nil {
 		return
 	}
 	value, err := json.Marshal(found)
-	if err == nil && len(value) <= maxKeptBytes {
+	if err == nil && len(value) <= maxCachedBytes {
 		err = s.Cache.KeepExtraction(ctx, s.Turn, s.key(), value)
 	}
 	if err != nil {
-		s.Log.Warn("an extraction could not be kept", zap.Error(err))
+		s.Log.Warn("cannot cache an extraction", zap.Error(err))
 	}
 }

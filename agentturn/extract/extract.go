@@ -1,6 +1,6 @@
-// Package extract answers a query over a stored text by passages of it. Models search the
-// text in chunks, side by side, and rank what they found; only passages that are in the
-// text count. The models are asked through an Asker, and answers are kept in a Cache.
+// Package extract answers a query over a stored text with passages of the text. Models
+// search the text in chunks, in parallel, and rank the passages. Passages that are not
+// in the text are dropped. The models are called through an Asker, and results are cached.
 package extract
 
 import (
@@ -21,52 +21,52 @@ import (
 	"turnkeeper/tools"
 )
 
-// Parallel bounds how many model calls of a turn search stored results at once.
+// Parallel is the maximum number of concurrent model calls of a turn's searches.
 const Parallel = 4
 
-// giveUpAfter is how many chunks fail, when none was searched, before the others are
-// not tried.
+// giveUpAfter is the number of chunks that must fail, with none searched, before a search
+// stops.
 const giveUpAfter = Parallel
 
-// A Source is a stored text that models search.
+// A Source is a stored text to search.
 type Source struct {
-	ID       string // as the model knows it
+	ID       string // by which the model knows it
 	SHA256   string
 	Size     int64 // characters
 	Bytes    int64
 	Tokens   int64 // estimate
-	MaxChars int   // of what is given back
+	MaxChars int   // maximum length of the result
 	ReadText func(ctx context.Context, from, to int64) (string, error)
 }
 
 // Chars returns the number of characters.
 func (s Source) Chars() int64 { return s.Size }
 
-// Read returns the characters from one position up to another.
+// Read returns the characters [from, to).
 func (s Source) Read(ctx context.Context, from, to int64) (string, error) {
 	return s.ReadText(ctx, from, to)
 }
 
-// A Model is what a search must know of a model that it asks.
+// A Model describes a model that searches.
 type Model struct {
 	Name   string // as configured
 	Window int    // tokens
 	Count  func(text string) int
-	Room   func(prompt outputs.Prompt) int // tokens that the prompt leaves of what a request may take
+	Room   func(prompt outputs.Prompt) int // tokens of a request that the prompt leaves free
 }
 
 // An Asker asks models. It is safe for concurrent use.
 type Asker interface {
-	// Models returns the models in the order they are asked. An error: there are none.
+	// Models returns the models in the order they are asked. It fails if there are none.
 	Models() ([]Model, error)
-	// Ask has the models answer, each with its retries, until accept takes an answer. An
-	// error of Stop says that there is no use in asking anything more.
+	// Ask asks the models, each with its retries, until accept returns nil for an
+	// answer. An error wrapped by Stop ends the search.
 	Ask(ctx context.Context, prompt outputs.Prompt, accept func(answer string) error) error
-	// Reason returns what a model may be told of an error of Ask.
+	// Reason describes an error of Ask to a model.
 	Reason(err error) string
 }
 
-// Stop wraps an error of an Asker that will be the same whatever is asked.
+// Stop wraps an error of an Asker that would recur for any other prompt.
 func Stop(err error) error { return &stopError{err} }
 
 type stopError struct{ error }
@@ -79,14 +79,14 @@ type Query struct {
 	Text   string
 	Turn   turnkeeper.TurnID
 	Asker  Asker
-	Cache  Cache         // nil: every query asks a model
-	Slots  chan struct{} // one for each model call that may run at once; shared by the queries of a turn
+	Cache  Cache         // nil: no cache
+	Slots  chan struct{} // semaphore of model calls, shared by the queries of a turn
 	Log    *zap.Logger
-	// Guard calls a function and makes an error of its panic.
+	// Guard calls f and returns its error, or its panic as an error.
 	Guard func(f func() error) error
 }
 
-// A search is a query on its way. Its model calls run side by side.
+// A search is a running query. Its model calls run in parallel.
 type search struct {
 	Query
 	models []Model
@@ -94,24 +94,24 @@ type search struct {
 	mu       sync.Mutex
 	searched []searchedChunk
 	failures []error
-	halted   error // why no more chunks are begun; nil: they are
-	total    int   // chunks there are
+	halted   error // if set, no more chunks are begun
+	total    int   // number of chunks
 }
 
-// A searchedChunk is what was found in one chunk.
+// A searchedChunk is the result of one chunk.
 type searchedChunk struct {
 	index      int
 	confidence float64
-	named      []outputs.Snippet // located, the best first
+	named      []outputs.Snippet // with their positions, the best first
 }
 
-// Search answers a query. Whatever goes wrong, except the end of ctx, is told in the
-// result, with parts of the text in place of what was sought. It may be called by
-// several goroutines at once.
+// Search answers a query. If that fails, the result says why, and contains the beginning
+// and the end of the text. Search returns an error only if ctx ends or the text cannot be
+// read. It is safe for concurrent use.
 func Search(ctx context.Context, q Query) (tools.Result, error) {
 	s := &search{Query: q}
 	found, err := s.find(ctx)
-	if ctx.Err() != nil { // whoever goes on with the turn has time for the whole of it
+	if ctx.Err() != nil { // if another dispatch runs the call again, it has more time
 		return tools.Result{}, context.Cause(ctx)
 	}
 	if err == nil {
@@ -122,33 +122,34 @@ func Search(ctx context.Context, q Query) (tools.Result, error) {
 	return tools.Result{Text: text}, err
 }
 
-// find is what was found before, or is found now.
+// find returns the cached extraction, or makes one.
 func (s *search) find(ctx context.Context) (outputs.Extraction, error) {
 	var err error
 	if s.models, err = s.Asker.Models(); err != nil {
 		return outputs.Extraction{}, err
 	}
-	if kept, ok := s.kept(ctx); ok {
-		return kept, nil
+	if found, ok := s.cached(ctx); ok {
+		return found, nil
 	}
 	searching, stop := BeforeTheEnd(ctx)
 	defer stop()
-	if err := s.all(searching); err != nil {
+	if err := s.searchAll(searching); err != nil {
 		return outputs.Extraction{}, err
 	}
 	found, err := s.reduce(searching)
 	if err == nil && found.ChunksSearched == found.ChunksTotal {
-		s.keep(ctx, found)
+		s.store(ctx, found)
 	}
 	s.Log.Info("extraction done", zap.Int("snippets", len(found.Snippets)), zap.Int("chunks_searched", found.ChunksSearched),
 		zap.Int("chunks_total", found.ChunksTotal), zap.Error(err))
 	return found, nil
 }
 
-// ErrTime is the cause that ends the context of BeforeTheEnd.
+// ErrTime is the cause of the end of a context of BeforeTheEnd.
 var ErrTime = errors.New("the time for an extraction is over")
 
-// BeforeTheEnd returns a context that leaves a little of the time to tell what came of it.
+// BeforeTheEnd returns a context that ends before ctx does, by a tenth of the remaining time
+// and at most 3 s, which leaves time to report the result.
 func BeforeTheEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -158,9 +159,8 @@ func BeforeTheEnd(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithDeadlineCause(ctx, deadline.Add(-min(time.Until(deadline)/10, most)), ErrTime)
 }
 
-// all looks through the chunks beside each other. It fails when not one could
-// be searched.
-func (s *search) all(ctx context.Context) error {
+// searchAll searches the chunks in parallel. It fails if no chunk could be searched.
+func (s *search) searchAll(ctx context.Context) error {
 	textTokens, window, err := s.size(ctx)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *search) all(ctx context.Context) error {
 			break
 		}
 		s.total = chunk.Total
-		if !s.slot(ctx) {
+		if !s.acquire(ctx) {
 			break
 		}
 		group.Go(func() {
@@ -192,9 +192,8 @@ func (s *search) all(ctx context.Context) error {
 	return cmp.Or(errors.Join(s.failures...), context.Cause(ctx))
 }
 
-// slot waits for room for one more model call. It reports false when there is
-// to be none.
-func (s *search) slot(ctx context.Context) bool {
+// acquire waits for a slot for a model call. It returns false if the search is halted.
+func (s *search) acquire(ctx context.Context) bool {
 	select {
 	case s.Slots <- struct{}{}:
 	case <-ctx.Done():
@@ -210,7 +209,7 @@ func (s *search) slot(ctx context.Context) bool {
 	return true
 }
 
-// searchChunk asks for the passages of a chunk, and keeps those that are there.
+// searchChunk asks for the passages of a chunk, and adds those that are in it.
 func (s *search) searchChunk(ctx context.Context, chunk outputs.Chunk) error {
 	var claims outputs.Claims
 	err := s.ask(ctx, outputs.SearchPrompt(s.Text, chunk), func(answer string) (err error) {
@@ -221,24 +220,24 @@ func (s *search) searchChunk(ctx context.Context, chunk outputs.Chunk) error {
 		return err
 	}
 	found := searchedChunk{chunk.Index, claims.Confidence, outputs.Locate(chunk, claims.Texts)}
-	s.tellDropped(chunk, claims.Texts)
+	s.logDropped(chunk, claims.Texts)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.searched = append(s.searched, found)
 	return nil
 }
 
-// tellDropped logs how many passages that a model named are nowhere in the chunk.
-func (s *search) tellDropped(chunk outputs.Chunk, claims []string) {
+// logDropped logs the number of passages that are not in the chunk.
+func (s *search) logDropped(chunk outputs.Chunk, claims []string) {
 	dropped := slices.DeleteFunc(slices.Clone(claims), func(claim string) bool { return strings.Contains(chunk.Text, strings.TrimSpace(claim)) })
 	if len(dropped) > 0 {
-		s.Log.Info("passages that a model named are not in the text, and were dropped",
+		s.Log.Info("dropped passages that are not in the text",
 			zap.Int("chunk", chunk.Index), zap.Int("dropped", len(dropped)), zap.Int("named", len(claims)))
 	}
 }
 
-// fail notes that a chunk was not searched, and begins no more of them where that
-// is of no use.
+// fail records that a chunk was not searched. After giveUpAfter failures it halts the
+// search.
 func (s *search) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -248,7 +247,7 @@ func (s *search) fail(err error) {
 	}
 }
 
-// halt begins no more chunks.
+// halt stops the search from beginning more chunks.
 func (s *search) halt(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -257,9 +256,8 @@ func (s *search) halt(err error) {
 	}
 }
 
-// reduce makes one result of all chunks: snippets merged, and ranked by a model
-// where there was more than one chunk. An error means that they could not be
-// ranked, and are in the order of their chunks' confidence.
+// reduce merges the snippets of all chunks. If there was more than one chunk, a model ranks
+// them. On an error they are unranked, in the order of their chunks' confidence.
 func (s *search) reduce(ctx context.Context) (outputs.Extraction, error) {
 	slices.SortFunc(s.searched, func(a, b searchedChunk) int {
 		return cmp.Or(cmp.Compare(b.confidence, a.confidence), cmp.Compare(a.index, b.index))
@@ -285,10 +283,10 @@ func (s *search) reduce(ctx context.Context) (outputs.Extraction, error) {
 	return found, err
 }
 
-// rank has a model choose among the snippets, by their indices. Those that it
-// could not be shown come last.
+// rank asks a model to choose and order the snippets. Snippets that do not fit the prompt
+// come last.
 func (s *search) rank(ctx context.Context, found *outputs.Extraction) error {
-	if !s.slot(ctx) {
+	if !s.acquire(ctx) {
 		return s.halted
 	}
 	defer func() { <-s.Slots }()
@@ -313,7 +311,7 @@ func (s *search) rank(ctx context.Context, found *outputs.Extraction) error {
 	return nil
 }
 
-// key is what the extraction is kept under.
+// key returns the extraction's key in the cache.
 func (s *search) key() turnkeeper.ExtractionKey {
 	var names []string
 	for _, model := range s.models {
@@ -324,7 +322,7 @@ func (s *search) key() turnkeeper.ExtractionKey {
 	}
 }
 
-// ask has the models answer a prompt, until accept takes an answer.
+// ask asks the models, and halts the search after an error of Stop.
 func (s *search) ask(ctx context.Context, prompt outputs.Prompt, accept func(answer string) error) error {
 	err := s.Asker.Ask(ctx, prompt, accept)
 	if stop, ok := errors.AsType[*stopError](err); ok {
@@ -333,12 +331,11 @@ func (s *search) ask(ctx context.Context, prompt outputs.Prompt, accept func(ans
 	return err
 }
 
-// size returns how many tokens the text is taken to have, and the window that a chunk
-// fills half of: that of the model with the smallest, or less where its half and the
-// question do not fit.
+// size returns the estimated tokens of the text, and the window that a chunk fills half of:
+// the smallest window of the models, or less if half of it does not fit with the question.
 func (s *search) size(ctx context.Context) (textTokens, window int64, err error) {
-	// Half of the window must hold in any script: one byte in three is about a
-	// token in those where a character is one.
+	// The estimate must be high enough for any script. In those where a character is a
+	// token, it has about three bytes.
 	textTokens = max(s.Source.Tokens, s.Source.Bytes*10/32)
 	const sampleChars = 8000
 	sample, err := s.Source.Read(ctx, 0, sampleChars)
@@ -350,20 +347,20 @@ func (s *search) size(ctx context.Context) (textTokens, window int64, err error)
 	window = int64(s.models[0].Window)
 	for _, m := range s.models {
 		textTokens = max(textTokens, int64(m.Count(sample))*s.Source.Size/chars)
-		// What is counted before it is sent may be a little more than the share.
+		// The count of a whole request may be a little higher.
 		fits := m.Room(question) * 3 / 4
 		window = min(window, int64(m.Window), int64(2*fits))
 	}
-	const least = 100
-	if window < least {
+	const minWindow = 100
+	if window < minWindow {
 		return 0, 0, &inference.Error{Class: inference.ClassContextOverflow, NoRetry: true,
 			Detail: "the model's window leaves no room for a text to search"}
 	}
 	return textTokens, window, nil
 }
 
-// rankChars is how much of the snippets is shown to a model that ranks them:
-// half the smallest window.
+// rankChars returns the maximum number of characters of snippets in a ranking prompt: as
+// many as the smallest window has tokens, which is about a third of it.
 func (s *search) rankChars() int {
 	smallest := s.models[0].Window
 	for _, m := range s.models {

@@ -7,64 +7,65 @@ import (
 	"turnkeeper"
 )
 
-// How estimates are corrected by what providers report.
+// Parameters of the correction of estimates.
 const (
-	leastFactor, mostFactor = 0.5, 3.0
-	keptRatios              = 8
-	// enoughRatios is how many reports it takes to believe that estimates are
-	// too high; one is enough to believe that they are too low.
-	enoughRatios = 3
-	// leastMeasured is the estimate, in tokens, under which what a server adds of
-	// its own decides the ratio; lowRatio is what no honest count comes to.
-	leastMeasured = 256
-	lowRatio      = 0.4
+	minFactor, maxFactor = 0.5, 3.0
+	maxRatios            = 8
+	// minRatios is the number of reports needed to lower estimates. One report is
+	// enough to raise them.
+	minRatios = 3
+	// minMeasured is the smallest estimate, in tokens, that is compared: below it, text
+	// that a server adds decides the ratio. A smaller ratio than minRatio cannot be an
+	// honest count.
+	minMeasured = 256
+	minRatio    = 0.4
 )
 
-// A calibration corrects the estimates for one model. It keeps the newest
-// ratios of reported to estimated tokens, and goes by the largest of them: what
-// is estimated must fit. It is a value; the zero value corrects nothing.
+// A calibration corrects the estimates for one model. It holds the newest ratios of
+// reported to estimated tokens, and uses the largest, because a request must fit. The zero
+// value corrects nothing.
 type calibration struct{ ratios []float64 }
 
-// observe takes in what a provider reported of a request. A report that cannot
-// be the count of it changes nothing.
+// observe returns the calibration with the ratio of one request added. It ignores a report
+// that cannot be a count of the whole request.
 func (c calibration) observe(estimate int, reported int64) calibration {
 	ratio := float64(reported) / float64(max(estimate, 1))
-	if estimate < leastMeasured || ratio < lowRatio {
+	if estimate < minMeasured || ratio < minRatio {
 		return c
 	}
 	ratios := append(slices.Clone(c.ratios), ratio)
-	return calibration{ratios[max(0, len(ratios)-keptRatios):]}
+	return calibration{ratios[max(0, len(ratios)-maxRatios):]}
 }
 
-// factor is what estimates are to be multiplied with. prior is what is known
-// from other turns; it counts until there are enough reports.
+// factor returns the factor for estimates. prior is the factor from other turns, and counts
+// until there are enough reports.
 func (c calibration) factor(prior float64) float64 {
 	f := prior
-	if len(c.ratios) >= enoughRatios {
+	if len(c.ratios) >= minRatios {
 		f = 0
 	}
 	for _, ratio := range c.ratios {
 		f = max(f, ratio)
 	}
-	return min(max(f, leastFactor), mostFactor)
+	return min(max(f, minFactor), maxFactor)
 }
 
-// A modelKey tells models apart.
+// A modelKey identifies a model.
 type modelKey struct{ provider, model string }
 
-// Calibrations hold what a process has learned of its models. The zero value is empty. They are safe for
-// concurrent use.
+// Calibrations hold the calibrations of a process, by model. The zero value is empty. It is
+// safe for concurrent use.
 type Calibrations struct {
 	mu     sync.Mutex
-	models map[modelKey]learned
+	models map[modelKey]modelCalibration
 }
 
-type learned struct {
+type modelCalibration struct {
 	calibration
-	most int64 // input tokens that the model is known to have taken
+	largest int64 // largest number of input tokens that the model has reported
 }
 
-func (c *Calibrations) of(model modelKey) learned {
+func (c *Calibrations) of(model modelKey) modelCalibration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.models[model]
@@ -74,15 +75,15 @@ func (c *Calibrations) observe(model modelKey, w turnkeeper.Window) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.models == nil {
-		c.models = map[modelKey]learned{}
+		c.models = map[modelKey]modelCalibration{}
 	}
 	known := c.models[model]
 	known.calibration = known.observe(w.Estimate(), w.Reported)
-	known.most = max(known.most, w.Reported)
+	known.largest = max(known.largest, w.Reported)
 	c.models[model] = known
 }
 
-// recipesFor are those of the rounds that a model answered.
+// recipesFor returns the recipes of the rounds that a model answered.
 func recipesFor(rounds []turnkeeper.Round, model modelKey) (recipes []turnkeeper.Recipe) {
 	for _, round := range rounds {
 		if r := round.Recipe; r != nil && (modelKey{r.Provider, r.Model}) == model {

@@ -5,17 +5,17 @@ import (
 	"turnkeeper/inference"
 )
 
-// A scale counts the parts of a request for one model.
-type scale struct {
+// A sizer counts the tokens of the parts of a request for one model.
+type sizer struct {
 	*Counts
-	wording
-	provider string // that the request is for
+	messageWriter
+	provider string // of the model
 }
 
-func (s *scale) message(text string) int { return messageTokens + s.prose(text) }
+func (s *sizer) message(text string) int { return messageTokens + s.prose(text) }
 
-// past counts an earlier turn, whole and without its results.
-func (s *scale) past(past turnkeeper.Past) pastLoad {
+// past counts an earlier turn, with and without its results.
+func (s *sizer) past(past turnkeeper.Past) pastLoad {
 	count := func(lean bool) int {
 		n := s.message(past.Body)
 		for _, message := range s.pastAnswers(past, lean) {
@@ -34,18 +34,18 @@ func (s *scale) past(past turnkeeper.Past) pastLoad {
 	return l
 }
 
-func (s *scale) answer(m inference.Message) int {
+func (s *sizer) answer(m inference.Message) int {
 	n := messageTokens + s.content(m.Text)
 	for _, call := range m.Calls {
 		n += callTokens + s.prose(call.Name) + s.json(call.Arguments)
 	}
-	if m.Raw != nil && m.RawProvider == s.provider { // replayed, with reasoning, for the rest
+	if m.Raw != nil && m.RawProvider == s.provider { // sent instead of the rest, with reasoning
 		n = max(n, messageTokens+s.json(string(m.Raw)))
 	}
 	return n
 }
 
-func (s *scale) round(round turnkeeper.Round) roundLoad {
+func (s *sizer) round(round turnkeeper.Round) roundLoad {
 	l := roundLoad{answer: s.answer(answerOf(round))}
 	if len(round.Calls) == 0 {
 		l.answer += s.message(answerUnsent)

@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write the requests of testdata/window anew")
 
-// TestEviction holds what is sent against files: a journal above, the request
-// that was fitted into the window below.
+// TestEviction compares requests with files: each contains a journal, and below it the
+// request fitted into the window.
 func TestEviction(t *testing.T) {
 	files, err := filepath.Glob("testdata/window/*.txtar")
 	if err != nil || len(files) < 8 {
@@ -119,7 +119,7 @@ func definition(name string, chars int) inference.ToolDefinition {
 	return inference.ToolDefinition{Name: name, Parameters: json.RawMessage(`{"type":"object","description":"` + textOf(strconv.Itoa(max(chars-34, 1))) + `"}`)}
 }
 
-// addCall adds a call to the round, or to the earlier turn, that is being told.
+// addCall adds a call to the current round or earlier turn.
 func addCall(p *Input, page bool, id, rest string) {
 	result, output, _ := strings.Cut(rest, " ")
 	rounds := &p.rounds
@@ -149,7 +149,7 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
-// textOf is a text, or one of so many characters.
+// textOf returns a text, or a text of so many characters.
 func textOf(text string) string {
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -158,7 +158,7 @@ func textOf(text string) string {
 	return strings.Repeat("words ", n/6+1)[:n]
 }
 
-// tell is the request as a file has it: the budget, then a line a message.
+// tell formats a request: the budget, then one line per message.
 func tell(t *testing.T, p Input) string {
 	var b strings.Builder
 	d, ok := p.plan()
@@ -201,7 +201,7 @@ func shorten(text string) string {
 	return " " + text
 }
 
-// paired says which call stands without its result, or result without its call.
+// paired returns a call without a result, or a result without a call.
 func paired(messages []inference.Message) error {
 	var open []string
 	for _, m := range messages {

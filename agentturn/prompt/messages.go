@@ -9,25 +9,24 @@ import (
 	"turnkeeper/inference"
 )
 
-// A wording makes the messages of one request.
-type wording struct {
+// A messageWriter writes the messages of one request.
+type messageWriter struct {
 	ids map[string]bool // call ids in the request
 
-	// plain says that no tools are declared. Servers then refuse calls and
-	// their results, which are told in plain words instead.
+	// plain is set if the request declares no tools. Servers then refuse calls and
+	// results, which are written as text instead.
 	plain bool
-	// reread says that this turn's results can be read again where they are not
-	// shown.
+	// reread is set if the model can read this turn's dropped results again.
 	reread bool
-	// past says that the rounds are of an earlier turn.
+	// past is set for the rounds of an earlier turn.
 	past bool
 }
 
-// roundMessages are the answer of a round and the results of its calls, in call
-// order. Those that are dropped are replaced by a line.
-func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
+// roundMessages returns the answer of a round and the results of its calls, in call order.
+// A line replaces each dropped result.
+func (w *messageWriter) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
 	messages := []inference.Message{answerOf(round)}
-	if len(round.Calls) == 0 { // two answers must not follow each other
+	if len(round.Calls) == 0 { // some servers refuse two adjacent answers
 		return append(messages, inference.Message{Role: inference.RoleUser, Text: answerUnsent})
 	}
 	for _, call := range round.Calls {
@@ -43,7 +42,7 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 		})
 	}
 	if w.plain && len(round.Calls) > 0 {
-		return inWords(messages)
+		return asText(messages)
 	}
 	return messages
 }
@@ -51,19 +50,19 @@ func (w *wording) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.
 // answerUnsent follows an answer after which the model was asked once more.
 const answerUnsent = "# System Notice\n\nThis answer was not sent: a tool call that was still running has ended since."
 
-// inWords tells an answer that called tools, and the results, without calls. The results
-// are quoted: a user's message, as System Notices are, has them.
-func inWords(messages []inference.Message) []inference.Message {
+// asText returns an answer with calls and their results as messages without calls. The
+// results are quoted, because they are then in a user's message, as System Notices are.
+func asText(messages []inference.Message) []inference.Message {
 	asked := inference.Message{Role: inference.RoleAssistant, Text: messages[0].Text}
 	if strings.TrimSpace(asked.Text) == "" {
 		asked.Text = "(asked for tools)"
 	}
-	var told strings.Builder
-	told.WriteString("# Tool results\n\nEach line of a result begins with \"> \".")
+	var results strings.Builder
+	results.WriteString("# Tool results\n\nEach line of a result begins with \"> \".")
 	for _, result := range messages[1:] {
-		fmt.Fprintf(&told, "\n\n%s:\n%s", PlainName(result.Tool), quoteLines(result.Text))
+		fmt.Fprintf(&results, "\n\n%s:\n%s", PlainName(result.Tool), quoteLines(result.Text))
 	}
-	return []inference.Message{asked, {Role: inference.RoleUser, Text: told.String()}}
+	return []inference.Message{asked, {Role: inference.RoleUser, Text: results.String()}}
 }
 
 func answerOf(round turnkeeper.Round) inference.Message {
@@ -74,15 +73,15 @@ func answerOf(round turnkeeper.Round) inference.Message {
 	return m
 }
 
-// shownOf is never empty: some servers refuse an empty result.
+// shownOf returns the result as it is shown. It is never empty, because some servers refuse
+// an empty result.
 func shownOf(call turnkeeper.ToolCall) string {
 	return cmp.Or(call.Shown, "(no output)")
 }
 
-// droppedLine stands for a result that is not shown for want of room. It names
-// the handle by which the result can be read, where that is possible: pages of
-// other results cannot.
-func (w *wording) droppedLine(call turnkeeper.ToolCall) string {
+// droppedLine returns the line that replaces a dropped result. It names the handle if the
+// result can be read again, which results of paging calls cannot.
+func (w *messageWriter) droppedLine(call turnkeeper.ToolCall) string {
 	if w.past {
 		return leanLine(call)
 	}
@@ -101,20 +100,20 @@ func plainLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("[result of %s dropped to fit the context window]", call.Name)
 }
 
-// pastMessages are an earlier turn as the model is told of it; lean: with a line
-// for every result that is longer than the line.
-func (w *wording) pastMessages(past turnkeeper.Past, lean bool) []inference.Message {
+// pastMessages returns the messages of an earlier turn. If lean is set, a line replaces
+// every result that is longer than the line.
+func (w *messageWriter) pastMessages(past turnkeeper.Past, lean bool) []inference.Message {
 	answers := w.pastAnswers(past, lean)
 	w.renameCalls(past.TurnID, past.Rounds, answers)
 	return append([]inference.Message{{Role: inference.RoleUser, Text: past.Body}}, answers...)
 }
 
-// pastAnswers are the rounds of an earlier turn, and its reply, which as a rule
-// is what its last round said. Its results can no longer be read.
-func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Message {
+// pastAnswers returns the rounds of an earlier turn, and its reply, which usually is the
+// text of its last round. Its results can no longer be read.
+func (w *messageWriter) pastAnswers(past turnkeeper.Past, lean bool) []inference.Message {
 	rounds, reply := past.Rounds, past.Reply
 	if statementOn(past) != "" || past.Silent && len(rounds) > 0 {
-		reply = "" // the rounds have what was said, and endOf says the rest
+		reply = "" // the rounds contain the model's texts, and endOf adds the rest
 	}
 	final := inference.Message{Role: inference.RoleAssistant, Text: reply}
 	if n := len(rounds); n > 0 && len(rounds[n-1].Calls) == 0 {
@@ -123,7 +122,7 @@ func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Messa
 		}
 		rounds = rounds[:n-1]
 	}
-	earlier := wording{ids: w.ids, plain: w.plain, past: true}
+	earlier := messageWriter{ids: w.ids, plain: w.plain, past: true}
 	var messages []inference.Message
 	for _, round := range rounds {
 		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
@@ -133,16 +132,16 @@ func (w *wording) pastAnswers(past turnkeeper.Past, lean bool) []inference.Messa
 	return append(messages, endOf(past, final))
 }
 
-// reserveIDs takes the ids of this turn's calls, which are sent as they are.
-func (w *wording) reserveIDs(rounds []turnkeeper.Round) {
+// reserveIDs reserves the ids of this turn's calls, which are sent unchanged.
+func (w *messageWriter) reserveIDs(rounds []turnkeeper.Round) {
 	for _, call := range CallsOf(rounds) {
 		w.ids[call.WireID] = true
 	}
 }
 
-// renameCalls gives the calls of an earlier turn other ids where the request
-// has theirs already: providers repeat ids from one turn to the next.
-func (w *wording) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
+// renameCalls changes the ids of an earlier turn's calls that the request already contains.
+// Providers repeat ids from one turn to the next.
+func (w *messageWriter) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
 	names := map[string]string{}
 	for _, call := range CallsOf(rounds) {
 		id := call.WireID

@@ -10,55 +10,56 @@ import (
 	"turnkeeper/tools"
 )
 
-// An Offer holds the tools that a model may call, and on which terms.
+// An Offer holds the tools that a model may call, and the settings that apply to them.
 type Offer struct {
 	*tools.Registry
 	Bounds turnkeeper.Bounds
 	Stored bool // results are stored and can be read again
 }
 
-// Readers are the tools that read stored results. They are offered to every agent whose
-// turn has something that they could read, if its settings allow it.
+// Readers are the tools that read stored results. They are offered once a turn has
+// something to read, if the agent's settings allow it.
 var Readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
-// Pages reports whether the model can read on where a result was cut.
+// Pages reports whether the model can read the rest of a shortened result.
 func (o Offer) Pages() bool {
 	_, known := o.Get(turnkeeper.ToolGetContinuation)
 	return known && o.Bounds.Paging && o.Stored
 }
 
-// Retrieves reports whether the model can retrieve what it was given a handle for.
+// Retrieves reports whether the model can retrieve an output by its handle.
 func (o Offer) Retrieves() bool {
 	_, reads := o.Get(turnkeeper.ToolGetToolOutput)
 	_, waits := o.Get(turnkeeper.ToolWaitForToolOutput)
 	return reads && waits && o.Bounds.Async && o.Stored
 }
 
-// MayGoOn reports whether a call of the tool may go on in the background.
+// MayGoOn reports whether a call of the tool may continue in the background.
 func (o Offer) MayGoOn(tool string) bool {
 	spec, _ := o.Spec(tool)
 	return o.Retrieves() && o.Bounds.AsyncTimeout > 0 && spec.MayGoOn()
 }
 
-// Guarded reports whether a call is not to run directly after an equal one that
-// succeeded. The tool's current spec decides; a tool that is gone runs nothing.
+// Guarded reports whether a call must not run directly after an equal one that succeeded.
+// The tool's current spec decides.
 func (o Offer) Guarded(call turnkeeper.ToolCall) bool {
 	spec, known := o.Spec(call.Name)
 	return known && spec.Guarded()
 }
 
-// HasHandles reports whether arguments of the call may be handles.
+// HasHandles reports whether the arguments of a call may contain handles.
 func (o Offer) HasHandles(call *turnkeeper.ToolCall) bool {
 	return o.Bounds.OutputHandles && o.Stored && !call.Paging && strings.Contains(call.Arguments, `"output:`)
 }
 
-// MaxChars returns how much of a tool's result the model is shown at once.
+// MaxChars returns the maximum number of characters of a tool's result that the model is
+// shown at once.
 func (o Offer) MaxChars(tool string) int {
 	spec, _ := o.Spec(tool)
 	return cmp.Or(spec.MaxResultChars, o.Bounds.MaxToolResultChars)
 }
 
-// largestPage returns the most that a page of any tool's result has.
+// largestPage returns the largest MaxChars of all tools.
 func (o Offer) largestPage() int {
 	most := o.Bounds.MaxToolResultChars
 	for _, spec := range o.Specs() {
@@ -67,9 +68,8 @@ func (o Offer) largestPage() int {
 	return most
 }
 
-// Limits returns those of a call's result, to be stored under the id. A page has its
-// own: what it says of more comes on top. What reads an output is never answered with
-// a handle.
+// Limits returns the limits of a call's result, which would be stored under the id. A
+// paging call is never answered with a handle.
 func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs.Limits {
 	limits := outputs.Limits{MaxChars: o.MaxChars(call.Name)}
 	if o.Retrieves() && !call.Paging {
@@ -79,7 +79,7 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 	switch {
 	case call.Name == turnkeeper.ToolGetContinuation:
 		limits.MaxChars = o.largestPage() + outputs.PageMarkerChars
-	case readsRaw(call): // bounded by the threshold, and by nothing else
+	case readsRaw(call): // the tool applies the threshold itself
 		limits.MaxChars = turnkeeper.MaxOutputBytes
 	case o.Pages():
 		limits.CallID = call.WireID
@@ -87,8 +87,8 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 	return limits
 }
 
-// useful reports whether a reader has something to read: the model can be told of
-// outputs by a marker or by a handle.
+// useful reports whether a reader has something to read: an output that a marker or a
+// handle in a result names.
 func (o Offer) useful(reader string, calls []turnkeeper.ToolCall) bool {
 	any := func(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(calls, is) }
 	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }

@@ -10,10 +10,10 @@ import (
 	"turnkeeper/inference"
 )
 
-// toldHistory returns the record with only the part of the conversation that the turn's
-// requests include. It depends on the record and the definition alone, so that a request can
+// shownHistory returns the record with only the part of the conversation that the turn's
+// requests include. It depends only on the record and the definition, so that a request can
 // be rebuilt later.
-func toldHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Record {
+func shownHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Record {
 	if record.Message.Trigger != turnkeeper.TriggerSchedule {
 		return record
 	}
@@ -33,8 +33,8 @@ func toldHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Re
 	return record
 }
 
-// historyOf is what the runs of a schedule are told. One that the definition does
-// not have any more has the default.
+// historyOf returns the history setting of a schedule, or the default if the definition no
+// longer has that schedule.
 func historyOf(d *agentdef.Definition, schedule string) agentdef.History {
 	for _, s := range d.Schedules {
 		if s.Name == schedule && s.History != "" {
@@ -44,9 +44,9 @@ func historyOf(d *agentdef.Definition, schedule string) agentdef.History {
 	return agentdef.HistoryLast
 }
 
-// runBefore is a run of a schedule as the next one is told of it: its message, the
-// calls that had an effect, and what it said in the end. What it read is left out:
-// the next run reads for itself.
+// runBefore returns an earlier run of a schedule as the next run sees it: its message, the
+// calls with an effect, and its final text. Reads are left out, because the next run makes
+// its own.
 func runBefore(past turnkeeper.Past) turnkeeper.Past {
 	var rounds []turnkeeper.Round
 	for i, round := range past.Rounds {
@@ -56,7 +56,7 @@ func runBefore(past turnkeeper.Past) turnkeeper.Past {
 			continue
 		}
 		if len(effects) < len(round.Calls) {
-			round.Raw = nil // it has all the calls
+			round.Raw = nil // it contains all calls
 		}
 		round.Calls = effects
 		rounds = append(rounds, round)
@@ -65,14 +65,14 @@ func runBefore(past turnkeeper.Past) turnkeeper.Past {
 	return past
 }
 
-// hadEffect says that a call has changed something, or may have.
+// hadEffect reports whether a call may have changed something.
 func hadEffect(c turnkeeper.ToolCall) bool {
 	return c.Effect != turnkeeper.EffectNone && c.State.Executed()
 }
 
-// endOf is the last message of an earlier turn: what it said in the end, and what
-// is to be said of a turn that was not answered. It is never empty, so that the
-// messages of two turns do not stand side by side: some servers refuse that.
+// endOf returns the last message of an earlier turn: its final text, with a statement if the
+// turn was not answered. It is never empty, because some servers refuse two adjacent
+// messages of the user.
 func endOf(past turnkeeper.Past, said inference.Message) inference.Message {
 	statement := statementOn(past)
 	switch {
@@ -86,7 +86,8 @@ func endOf(past turnkeeper.Past, said inference.Message) inference.Message {
 	return inference.Message{Role: inference.RoleAssistant, Text: statement}
 }
 
-// statementOn says how a turn ended that was cancelled or failed; empty for any other.
+// statementOn returns a sentence about the end of a cancelled or failed turn, and an empty
+// text for other turns.
 func statementOn(past turnkeeper.Past) string {
 	var text string
 	switch past.State {
@@ -109,8 +110,8 @@ func statementOn(past turnkeeper.Past) string {
 	return "[" + text + "]"
 }
 
-// pastLine stands for a handle of an earlier turn, which is of no use any more, or
-// for the result of a call that went to the background.
+// pastLine returns the line that replaces a handle of an earlier turn, which the model can
+// no longer use.
 func pastLine(call turnkeeper.ToolCall) string {
 	if call.State != turnkeeper.CallSucceeded {
 		return fmt.Sprintf("[%s is %s: %s]", call.Name, call.State, call.Preview)
@@ -118,8 +119,8 @@ func pastLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("[the output of %s was kept for its own turn; it began: %s]", call.Name, call.Preview)
 }
 
-// leanLine stands for a result of an earlier turn where there is little room. It
-// keeps what became of a call that did not succeed.
+// leanLine returns the line that replaces a result of an earlier turn if room is short. It
+// includes the state of a call that did not succeed.
 func leanLine(call turnkeeper.ToolCall) string {
 	if call.State != turnkeeper.CallSucceeded {
 		return fmt.Sprintf("[%s is %s; its result is dropped to fit the context window]", call.Name, call.State)

@@ -10,33 +10,33 @@ import (
 	"turnkeeper/inference"
 )
 
-// recipeVersion is the version of recipes that this program writes: it grows
-// when material.request makes another request of the same recipe.
+// recipeVersion is the version of the recipes that this program writes. Increase it when
+// Input.request builds another request from the same recipe.
 const recipeVersion = 1
 
-// An Input is all that decides about a request: a turn as it is before a round, and the
-// model. A request that is made again needs the first five fields only.
+// An Input holds everything that a request depends on: the state of a turn before a round,
+// and the model. Rebuild needs the first five fields only.
 type Input struct {
 	turn    turnkeeper.TurnID
 	def     *agentdef.Definition
-	body    string            // the message
+	body    string            // of the message
 	history []turnkeeper.Past // oldest first
 	rounds  []turnkeeper.Round
 
-	older   int                // turns of the conversation before the history
+	older   int                // number of turns of the conversation before the history
 	summary turnkeeper.Summary // of the beginning of the conversation; zero: none
 	model   Model
-	window  turnkeeper.Window // its size and what no request may take of it
-	limit   int               // room that the provider left, when it had refused a request; 0: it did not
+	window  turnkeeper.Window // its size, and the reserves for answer and safety
+	limit   int               // room after a request was refused as too long; 0: none was
 	factor  float64           // corrects estimates
 	note    string            // follows the system prompt
 	tools   *toolset
-	readers *toolset // tools and those that read what is not shown; nil: there are none, or tools has them
+	readers *toolset // tools, and the tools to read dropped results; nil: there are none, or tools has them
 	final   bool
 	notice  string
 }
 
-// room is what the request may take, in corrected tokens.
+// room returns the maximum size of the request, in corrected tokens.
 func (in Input) room() int {
 	if in.limit > 0 {
 		return min(in.limit, in.window.Room())
@@ -44,23 +44,22 @@ func (in Input) room() int {
 	return in.window.Room()
 }
 
-// A Plan is a recipe with the texts that it names, and what they take.
+// A Plan is a recipe with the texts that it names, and the size of the request.
 type Plan struct {
 	turnkeeper.Recipe
 	note    string // follows the system prompt
 	tools   []inference.ToolDefinition
-	summary string // of what is not shown; empty: none
+	summary string // of the turns that are not shown; empty: none
 
 	tokens int // corrected estimate
 	parts  []turnkeeper.RequestPart
 }
 
-// full returns how many hundredths of the window the request takes.
+// full returns the share of the window that the request takes, in percent.
 func (p Plan) full() int { return min(100*p.tokens/max(p.Window.Size, 1), 100) }
 
-// plan fits the request into the window, and reports whether it fits. It is a function
-// of the input alone. Where results give way, the tools to read them again are offered,
-// if there is room for these.
+// plan fits the request into the window, and reports whether it fits. If results are
+// dropped, it offers the tools to read them again, provided that these fit too.
 func (in Input) plan() (Plan, bool) {
 	p, ok := in.fitted()
 	if !ok || p.Dropped == "" || in.final || in.readers == nil {
@@ -83,7 +82,7 @@ func (in Input) fitted() (Plan, bool) {
 	fitted, ok := fit(int(float64(in.room())/in.factor), load)
 	window.History, window.Turn = fitted.history, window.Turn+fitted.turn
 	p.Window, p.tokens = window, corrected(fitted.tokens, in.factor)
-	p.keep(in, fitted)
+	p.setFitting(in, fitted)
 	if in.tools.part.SHA256 != "" {
 		p.parts = append(p.parts, in.tools.part)
 	}
@@ -92,24 +91,24 @@ func (in Input) fitted() (Plan, bool) {
 
 func corrected(estimate int, factor float64) int { return int(math.Ceil(float64(estimate) * factor)) }
 
-// keep writes what was fitted into the recipe.
-func (p *Plan) keep(in Input, f fitting) {
+// setFitting sets the recipe's fields from a fitting.
+func (p *Plan) setFitting(in Input, f fitting) {
 	if f.firstPast < len(in.history) {
 		p.FirstPast = in.history[f.firstPast].TurnID
 	}
 	if f.firstWhole > f.firstPast {
 		p.LeanPast = in.history[f.firstWhole-1].TurnID
 	}
-	if f.told {
+	if f.noted {
 		p.Omitted = f.firstPast + in.older
 		p.summary, p.Summary = in.summary.Text, in.summary.UpTo
 	}
 	p.Dropped = formatNumbers(slices.Concat(f.dropped...))
 }
 
-// load counts what the request would hold.
+// load counts the tokens of everything that the request could contain.
 func (in Input) load(p Plan) (load, turnkeeper.Window) {
-	s := &scale{in.model.Tokens, wording{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools)}, in.model.Provider}
+	s := &sizer{in.model.Tokens, messageWriter{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools)}, in.model.Provider}
 	window := in.window
 	window.Factor, window.System, window.Turn = in.factor, s.message(in.system(p)), s.message(in.body)
 	window.Tools = in.tools.tokens(in.model.Tokens)
@@ -121,7 +120,7 @@ func (in Input) load(p Plan) (load, turnkeeper.Window) {
 		l.past = append(l.past, s.past(past))
 	}
 	if len(in.history)+in.older > 0 {
-		l.left = s.prose(leftOut(len(in.history)+in.older, in.summary.Text))
+		l.note = s.prose(omissionNote(len(in.history)+in.older, in.summary.Text))
 	}
 	for _, round := range in.rounds {
 		l.rounds = append(l.rounds, s.round(round))
@@ -129,7 +128,7 @@ func (in Input) load(p Plan) (load, turnkeeper.Window) {
 	return l, window
 }
 
-// tooLong returns why a request that does not fit is not sent.
+// tooLong returns the error of a request that does not fit.
 func (in Input) tooLong(p Plan) error {
 	return &inference.Error{
 		Class: inference.ClassContextOverflow, Provider: in.model.Provider, Model: in.model.Name, NoRetry: true,

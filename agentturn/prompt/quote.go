@@ -11,10 +11,10 @@ import (
 	"turnkeeper"
 )
 
-// What the program tells a model stands in the system message, and in the System Notice, a
-// message of its own at the end of a request. What a tool has returned stands in the message
-// that answers its call, and is shown unchanged. Where the two would meet in one message,
-// each line from outside begins with "> ". docs/tool-results.md describes this boundary.
+// The program's own texts are in the system message, and in the System Notice, a separate
+// message at the end of a request. A tool's result is in the message that answers its call,
+// and is shown unchanged. If one message contains both, each line from outside begins with
+// "> ". docs/tool-results.md describes this boundary.
 
 var lineBreak = regexp.MustCompile("\r\n|[\n\r\v\f\u0085\u2028\u2029]")
 
@@ -28,8 +28,8 @@ func quoteRest(text string) string {
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,100}$`)
 
-// PlainName returns the name of a called tool for a text of the program. A name that no tool
-// can have is quoted: it is what a model has written.
+// PlainName returns the name of a called tool for a text of the program. A name that is
+// invalid for a tool is quoted, because a model made it up.
 func PlainName(name string) string {
 	if toolName.MatchString(name) {
 		return name
@@ -37,24 +37,24 @@ func PlainName(name string) string {
 	return strconv.Quote(name)
 }
 
-// imitation finds what looks like a text of the program.
+// imitation matches text that looks like one of the program's.
 var imitation = regexp.MustCompile(`(?i)#\s*system\s+notice|async\s+tool\s+status|\[truncated — showing|\[\.\.\. truncated: showing|` +
 	`\[cut: the result|tool output id:|dropped to fit the context window|was kept for its own turn|not shown: (they do|it does) not fit the context window|` +
 	`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
 	`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
 
-// agentHead is what the program writes above the reply of a sub-agent.
+// agentHead matches the line that the program writes above the reply of a sub-agent.
 var agentHead = regexp.MustCompile(`^\[agent [^\]\n]*, output [a-z0-9]+\]\n\n`)
 
-// The ends of a result that the program writes. The number of characters tells them from
-// most imitations: what they claim is true, so that an imitation does no harm.
+// The markers that the program writes at the end of a result. If an imitation states the
+// correct number of characters, it is true and does no harm.
 var (
 	cutEnd   = regexp.MustCompile(`\n\n\[cut: the result [^\n]*\]$`)
 	firstEnd = regexp.MustCompile(`\n\n\[(?:truncated — showing|\.\.\. truncated: showing first) (\d+)(?:/| of )\d+ chars(?:\. Call get_continuation with tool_call_id="[^"\n]*" to read more)?\]$`)
 	laterEnd = regexp.MustCompile(`\n\n\[truncated — showing (\d+)-(\d+)/\d+ chars\. \d+ chars remaining\. Call get_continuation with tool_call_id="[^"\n]*" offset=\d+ to read more\]$`)
 )
 
-// fromOutside returns what of a call's result did not come from the program.
+// fromOutside returns the part of a call's result that the program did not write.
 func fromOutside(call turnkeeper.ToolCall) string {
 	text := call.Shown
 	switch {
@@ -64,7 +64,7 @@ func fromOutside(call turnkeeper.ToolCall) string {
 		call.State == turnkeeper.CallFailed && text == ShownNoTime:
 		return ""
 	case Handled(call):
-		return call.Preview // where an earlier turn is told of, it is shown
+		return call.Preview // later turns show it
 	case call.Name == turnkeeper.ToolGetContinuation:
 		if end := laterEnd.FindStringSubmatchIndex(text); end != nil && utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 2)-groupOf(text, end, 1) {
 			text = text[:end[0]]
@@ -85,7 +85,7 @@ func fromOutside(call turnkeeper.ToolCall) string {
 	return text
 }
 
-// groupOf returns a group of a match as a number; -1 if it is too large for one.
+// groupOf returns a group of a match as a number, or -1 if it is too large.
 func groupOf(text string, match []int, group int) int {
 	n, err := strconv.Atoi(text[match[2*group]:match[2*group+1]])
 	if err != nil {
@@ -94,16 +94,17 @@ func groupOf(text string, match []int, group int) int {
 	return n
 }
 
-// maxImitations bounds how many results a notice names.
+// maxImitations is the maximum number of results that a notice names.
 const maxImitations = 10
 
-// A pastCall names a call of this turn (0) or of an earlier one.
+// A pastCall identifies a call of an earlier turn, or of this one (turn 0).
 type pastCall struct {
 	turn turnkeeper.TurnID
 	key  turnkeeper.CallKey
 }
 
-// imitated reports whether a call's result imitates the program. A result is searched once.
+// imitated reports whether a call's result imitates the program. It searches each result
+// once.
 func (s *State) imitated(turn turnkeeper.TurnID, call turnkeeper.ToolCall) bool {
 	if !call.State.Answered() {
 		return false
@@ -117,8 +118,8 @@ func (s *State) imitated(turn turnkeeper.TurnID, call turnkeeper.ToolCall) bool 
 	return found
 }
 
-// imitations warns of results that imitate the program: those of this turn, and those of
-// earlier turns that a request may show. Empty: there are none.
+// imitations returns a warning about results that imitate the program, in this turn and in
+// the earlier turns that a request may show. It is empty if there are none.
 func (s *State) imitations(rounds []turnkeeper.Round) string {
 	var lines []string
 	add := func(line string) {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// formatNumbers writes those numbers, from 1, that are true: "1-3,7".
-func formatNumbers(are []bool) string {
+// formatNumbers formats the positions, from 1, of the true elements: "1-3,7".
+func formatNumbers(set []bool) string {
 	var ranges []string
-	for i := 0; i < len(are); i++ {
-		if !are[i] {
+	for i := 0; i < len(set); i++ {
+		if !set[i] {
 			continue
 		}
 		from := i + 1
-		for i+1 < len(are) && are[i+1] {
+		for i+1 < len(set) && set[i+1] {
 			i++
 		}
 		if to := i + 1; to > from {
@@ -26,15 +26,15 @@ func formatNumbers(are []bool) string {
 	return strings.Join(ranges, ",")
 }
 
-// maxNumber bounds what parseNumbers takes: more calls no turn has.
+// maxNumber is the largest number that parseNumbers accepts. No turn has so many calls.
 const maxNumber = 100_000
 
-// parseNumbers reads what formatNumbers wrote.
+// parseNumbers parses the format of formatNumbers.
 func parseNumbers(text string) (map[int]bool, error) {
 	if text == "" {
 		return nil, nil
 	}
-	are := map[int]bool{}
+	numbers := map[int]bool{}
 	for part := range strings.SplitSeq(text, ",") {
 		first, last, isRange := strings.Cut(part, "-")
 		from, err := strconv.Atoi(first)
@@ -43,11 +43,11 @@ func parseNumbers(text string) (map[int]bool, error) {
 			to, err = strconv.Atoi(last)
 		}
 		if err != nil || from < 1 || to < from || to > maxNumber {
-			return nil, fmt.Errorf("%q is no list of numbers", text)
+			return nil, fmt.Errorf("%q is not a list of numbers", text)
 		}
 		for n := from; n <= to; n++ {
-			are[n] = true
+			numbers[n] = true
 		}
 	}
-	return are, nil
+	return numbers, nil
 }

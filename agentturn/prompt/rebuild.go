@@ -11,30 +11,31 @@ import (
 	"turnkeeper/inference"
 )
 
-// A Rebuilt request is one that was sent, made again from the journal.
+// A Rebuilt is a request that was built again from the journal.
 type Rebuilt struct {
 	inference.Request
 	Recipe turnkeeper.Recipe
-	Form   string // how the provider wrote it: see inference.Sent; empty: Canonical counts as sent
+	Form   string // how the provider encoded it, see inference.Sent; empty: as Canonical does
 }
 
-// Why a request cannot be made again. Each comes with a plain sentence.
+// Errors of Rebuild.
 var (
 	ErrNoRound     = errors.New("there is no such round")
-	ErrOlderRecord = errors.New("the round was written by an older release, which did not keep how requests were made")
-	ErrNewerRecord = errors.New("the round was written by a newer release, which makes requests in a way that this one does not know")
+	ErrNoRecipe    = errors.New("the round has no recipe of its request")
+	ErrNewerRecord = errors.New("the round was written by a newer release, whose recipes this program cannot read")
 )
 
-// Rebuild makes the request of a round again, from the turn as its journal has
-// it now, with the Summary that the round's recipe names, and the parts that its recipe names, by hash. It is what was sent if
-// its hash is the recipe's: what is masked where it is stored cannot be known.
+// Rebuild builds the request of a round again. record is the turn as it is in the journal
+// now, with the Summary that the round's recipe names. parts holds the request parts that
+// the recipe names, by hash. If the request's hash differs from the recipe's, a stored text
+// has been masked, and the request is not exactly what was sent.
 func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
 	if number < 1 || number > len(record.Rounds) {
 		return Rebuilt{}, fmt.Errorf("%w: turn %d has %d", ErrNoRound, record.Turn.ID, len(record.Rounds))
 	}
 	recipe := record.Rounds[number-1].Recipe
 	if recipe == nil {
-		return Rebuilt{}, ErrOlderRecord
+		return Rebuilt{}, ErrNoRecipe
 	}
 	if recipe.Version > recipeVersion {
 		return Rebuilt{}, ErrNewerRecord
@@ -50,13 +51,13 @@ func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts
 		p.summary = record.Summary.Text
 	}
 	in := Input{
-		turn: record.Turn.ID, def: d, body: record.Message.Body, history: toldHistory(record, d).History, rounds: record.Rounds[:number-1],
+		turn: record.Turn.ID, def: d, body: record.Message.Body, rounds: record.Rounds[:number-1], history: shownHistory(record, d).History,
 	}
 	request, err := in.request(p)
 	return Rebuilt{Request: request, Recipe: *recipe, Form: form}, err
 }
 
-// PartsOf are the hashes that the recipe of a round names.
+// PartsOf returns the hashes of the request parts that a recipe names.
 func PartsOf(r turnkeeper.Recipe) []string {
 	hashes := []string{r.Frame}
 	if r.Tools != "" {
@@ -71,12 +72,12 @@ func planOf(r turnkeeper.Recipe, parts map[string]string) (p Plan, form string, 
 		case !ok:
 			return p, "", fmt.Errorf("a part of the request is not stored: %s", hash)
 		case turnkeeper.NewRequestPart(content).SHA256 != hash:
-			return p, "", fmt.Errorf("a part of the request is not stored as it was sent, as where a secret was masked: %s", hash)
+			return p, "", fmt.Errorf("a part of the request is not stored as it was sent, perhaps because a secret was masked: %s", hash)
 		}
 	}
 	var f frame
 	if err := json.Unmarshal([]byte(parts[r.Frame]), &f); err != nil {
-		return p, "", fmt.Errorf("the request's frame cannot be read: %w", err)
+		return p, "", fmt.Errorf("cannot read the request's frame: %w", err)
 	}
 	p = Plan{Recipe: r, note: f.Note}
 	if r.Tools != "" {
@@ -85,19 +86,19 @@ func planOf(r turnkeeper.Recipe, parts map[string]string) (p Plan, form string, 
 	return p, f.Form, err
 }
 
-// A frame is the RequestPart of what else a request is written with.
+// A frame is the content of the RequestPart that Recipe.Frame names.
 type frame struct {
 	Note string `json:"note"`           // follows the system prompt
-	Form string `json:"form,omitempty"` // how the provider wrote it: inference.Sent; empty: it does not say
+	Form string `json:"form,omitempty"` // how the provider encoded it, see inference.Sent; empty: unknown
 }
 
-// Canonical returns a value as JSON. Of a request, it is what counts as sent where a
-// provider does not say what it sent.
+// Canonical returns a value as JSON without HTML escaping. If a provider does not report
+// what it sent, a request counts as sent in this form.
 func Canonical(value any) []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil { // what requests are made of always encodes
+	if err := encoder.Encode(value); err != nil { // requests can always be encoded
 		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))

@@ -4,26 +4,26 @@ import (
 	"turnkeeper/inference"
 )
 
-// compactShare is the part of a refused request that another try may take where
-// the provider does not say how much it takes: three quarters.
+// compactShare: if the provider reports no limit, the next request is smaller than the
+// refused one by one part in compactShare.
 const compactShare = 4
 
-// A refusal is a request that a provider refused as too long. There is one a
-// turn: the next goes by the rules for failures.
+// A refusal is a provider's refusal of a request as too long. Only the first one of a turn
+// is handled; the next is a failure.
 type refusal struct {
 	modelKey
-	room int // what requests to it may take from then on
+	room int // maximum size of later requests to the model, in corrected tokens
 }
 
-// roomAfter is what a request may take, in corrected tokens, after one was
-// refused: what the provider's numbers leave, at most nine tenths of what it
-// refused; three quarters of it where there are no numbers.
+// roomAfter returns the maximum size of a request, in corrected tokens, after one was
+// refused: by the provider's limit, at most nine tenths of the refused request; without a
+// limit, three quarters of it.
 func roomAfter(failure inference.Error, refused Request) int {
 	if failure.Limit <= 0 {
 		return refused.Tokens - refused.Tokens/compactShare
 	}
 	room := Room(failure.Limit, refused.Recipe.Window.Answer)
-	if failure.Have > 0 { // its count of what was sent, by which ours can be held
+	if failure.Have > 0 { // the provider's count of the request calibrates ours
 		room = int(float64(room) * float64(refused.Tokens) / float64(failure.Have))
 	}
 	return max(1, min(room, refused.Tokens-refused.Tokens/10))

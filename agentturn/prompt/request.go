@@ -9,22 +9,21 @@ import (
 	"turnkeeper/inference"
 )
 
-// request makes the request of a plan. It is a function of both and nothing
-// else: what was sent, and what is rebuilt from the journal, come from
-// here.
+// request builds the request of a plan. The result depends only on in and p: Build and
+// Rebuild both use it.
 func (in Input) request(p Plan) (inference.Request, error) {
 	request := inference.Request{
 		Model: p.Model, Tools: p.tools, MaxOutputTokens: in.def.MaxOutputTokens, Temperature: in.def.Temperature,
 		User: fmt.Sprintf("turn-%d", in.turn),
 	}
-	if p.Final && request.Tools != nil { // a choice without tools is refused
+	if p.Final && request.Tools != nil { // providers refuse tool_choice without tools
 		request.ToolChoice = inference.ToolChoiceNone
 	}
 	dropped, err := parseNumbers(p.Dropped)
 	if err != nil {
 		return inference.Request{}, err
 	}
-	w := wording{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
+	w := messageWriter{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
 	w.reserveIDs(in.rounds)
 	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: in.system(p)}}
 	for _, past := range in.history {
@@ -46,22 +45,22 @@ func (in Input) request(p Plan) (inference.Request, error) {
 	return request, nil
 }
 
-// system is the system prompt, the standing note, and what is to be said of the
-// turns that are not shown.
+// system returns the system message: the system prompt, the standing note, and a note
+// about the turns that are not shown.
 func (in Input) system(p Plan) string {
 	parts := []string{p.note}
 	if in.def.Prompt != "" {
 		parts = []string{in.def.Prompt, p.note}
 	}
-	if left := leftOut(p.Omitted, p.summary); left != "" {
-		parts = append(parts, left)
+	if note := omissionNote(p.Omitted, p.summary); note != "" {
+		parts = append(parts, note)
 	}
 	return strings.Join(parts, "\n\n")
 }
 
-// leftOut says what the request does not show of the conversation; empty where
-// it shows all.
-func leftOut(turns int, summary string) string {
+// omissionNote returns the note about the turns that the request does not show, with their
+// summary if there is one. It is empty if the request shows all turns.
+func omissionNote(turns int, summary string) string {
 	if turns == 0 {
 		return ""
 	}
@@ -76,8 +75,7 @@ func leftOut(turns int, summary string) string {
 	return text
 }
 
-// reads says that results which are not shown can be read with the tools of a
-// request.
+// reads reports whether the tools of a request can read results that are not shown.
 func reads(final bool, tools []inference.ToolDefinition) bool {
 	return !final && slices.ContainsFunc(tools, func(d inference.ToolDefinition) bool {
 		return d.Name == turnkeeper.ToolGetContinuation

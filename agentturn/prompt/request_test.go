@@ -212,7 +212,7 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 			part := turnkeeper.NewRequestPart("{")
 			r.Frame, parts[part.SHA256] = part.SHA256, part.Content
 		}, nil, "the request's frame cannot be read"},
-		"no recipe": {1, nil, prompt.ErrOlderRecord, "older release"},
+		"no recipe": {1, nil, prompt.ErrNoRecipe, "older release"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recipe, parts := made.Recipe, maps.Clone(whole)

@@ -13,17 +13,17 @@ import (
 
 // Results that the program writes in place of a tool.
 const (
-	// ShownUnknown is the result of a call of effect once whose worker was lost.
+	// ShownUnknown is the result of a started call of effect once whose worker was lost.
 	ShownUnknown = "outcome unknown: the worker that ran this call was lost. It may or may not have happened. " +
 		"It is not run again; check before you rely on it."
-	// ShownNotRun is the result of a call that was never begun.
+	// ShownNotRun is the result of a call that was not started.
 	ShownNotRun = "cancelled: the turn ended before this call was run."
-	// ShownNoTime begins the result of a call for which too little is left of the lease.
+	// ShownNoTime is the prefix of the result of a call that the lease is too short for.
 	ShownNoTime = "denied: not enough time left in this turn"
 )
 
-// WentOn reports whether a call was, or is, in the background: the model was given a
-// handle for it before it had a result.
+// WentOn reports whether a call runs or ran in the background, or detached: the model was
+// given a handle before there was a result.
 func WentOn(call turnkeeper.ToolCall) bool {
 	return call.OutputID != "" && call.Shown == outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background()
 }
@@ -41,7 +41,7 @@ func readsRaw(call *turnkeeper.ToolCall) bool {
 	return call.Name == turnkeeper.ToolGetToolOutput && json.Unmarshal([]byte(call.Arguments), &args) == nil && args.Mode == "raw"
 }
 
-// CallsOf returns the calls of rounds in the order they were asked for.
+// CallsOf returns the calls of rounds in the order the model asked for them.
 func CallsOf(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	var calls []turnkeeper.ToolCall
 	for _, round := range rounds {
@@ -50,8 +50,9 @@ func CallsOf(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
 	return calls
 }
 
-// IndexOf returns the index of the call that an id means: first as the provider's client
-// knows it, then as the output's, then as the call's number in the turn; -1: none.
+// IndexOf returns the index of the call with an id, or -1. The id may be, in this order of
+// precedence, the id on the wire, the output's id or the call's key, or the call's number
+// in the turn.
 func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	if i := slices.IndexFunc(calls, func(c turnkeeper.ToolCall) bool { return c.WireID == id }); i >= 0 {
 		return i
@@ -67,12 +68,12 @@ func IndexOf(calls []turnkeeper.ToolCall, id string) int {
 	return -1
 }
 
-// RunningMark begins what a notice says of a call that runs.
+// RunningMark returns the text in a notice by which a running call is recognised.
 func RunningMark(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("(id: %s, running ", call.OutputID)
 }
 
-// Charged returns how many rounds count against max_rounds.
+// Charged returns the number of rounds that count against max_rounds.
 func Charged(rounds []turnkeeper.Round) int {
 	n := 0
 	for _, round := range rounds {

@@ -1,10 +1,10 @@
-// Package prompt builds the requests of a turn. An Input, which is a turn before a round,
-// is fitted into the window of a model: that gives a Plan, which is written down as a
-// Recipe, and the Request that is made of both. Rebuild makes a request again from the
-// journal and its recipe. Estimates are corrected by what providers report.
+// Package prompt builds the requests of a turn. An Input, the state of a turn before a
+// round, is fitted into the window of a model. The result is a Plan, which is stored as a
+// Recipe, and a Request. Rebuild builds a request again from the journal and its recipe.
+// Token estimates are corrected by the counts that providers report.
 //
-// It must not know contexts, clocks, journals or models: what it returns depends on what
-// it is given alone.
+// The package uses no context, clock, journal or model: its results depend only on its
+// arguments.
 package prompt
 
 import (
@@ -16,11 +16,10 @@ import (
 	"turnkeeper/inference"
 )
 
-// A State makes the requests of one execution of a turn, and keeps what they are made of
-// from one to the next. It belongs to one goroutine.
+// A State builds the requests of one execution of a turn. It belongs to one goroutine.
 type State struct {
 	Offer
-	// Sizes are those of stored outputs, in tokens. The owner adds to it.
+	// Sizes holds the sizes of stored outputs, in tokens. The owner adds to it.
 	Sizes map[turnkeeper.OutputID]int64
 
 	turn     turnkeeper.TurnID
@@ -30,18 +29,18 @@ type State struct {
 	older    int
 	summary  turnkeeper.Summary
 	learned  *Calibrations
-	imitates map[pastCall]bool // by call, of those whose results were searched
+	imitates map[pastCall]bool // whether a call's result imitates the program, if it was searched
 	toolsets map[string]*toolset
-	parts    map[string]bool // hashes of the request parts that are on record
-	refused  *refusal        // a request that was too long for its model; nil: none, or not looked for yet
+	parts    map[string]bool // hashes of the stored request parts
+	refused  *refusal        // of a request that was too long for its model; nil: none, or not read from the journal yet
 
 	summaryTried bool
-	newSummary   *turnkeeper.Summary // made in this execution and not written yet
+	newSummary   *turnkeeper.Summary // made in this execution, not written yet
 }
 
-// NewState makes the State of a turn that goes on from a record.
+// NewState returns the State of a turn that starts or continues from a record.
 func NewState(record turnkeeper.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
-	record = toldHistory(record, d)
+	record = shownHistory(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older, summary: record.Summary,
@@ -55,31 +54,31 @@ func NewState(record turnkeeper.Record, d *agentdef.Definition, offer Offer, lea
 	return s
 }
 
-// A Model is a model that a request is for.
+// A Model describes the model of a request.
 type Model struct {
 	Provider string // as configured
-	Name     string // the provider's own
+	Name     string // the provider's name for it
 	Window   int    // tokens
 	Tokens   *Counts
 }
 
 func (m Model) key() modelKey { return modelKey{m.Provider, m.Name} }
 
-// A Moment is a turn before a round.
+// A Moment is the state of a turn before a round.
 type Moment struct {
 	Rounds []turnkeeper.Round
-	Final  bool // the round is announced as the last one
+	Final  bool // announce the round as the last one
 	// Age returns how long a call has been in the background.
 	Age func(turnkeeper.ToolCall) time.Duration
 }
 
-// A Request fits the window of the model it is for.
+// A Request is a request that fits the window of its model.
 type Request struct {
 	inference.Request
 	Recipe turnkeeper.Recipe
-	Parts  []turnkeeper.RequestPart // that the recipe names
-	Tokens int                      // corrected estimate of its input
-	note   string                   // that the request was made with
+	Parts  []turnkeeper.RequestPart // named by the recipe
+	Tokens int                      // corrected estimate of the input
+	note   string                   // follows the system prompt
 }
 
 // Build builds the request of a round for one model: the system prompt, as much of the earlier
@@ -89,7 +88,7 @@ func (s *State) Build(m Model, at Moment) (Request, error) {
 	in := s.input(m, at, s.notice(at, 100))
 	p, ok := in.plan()
 	if in.notice != "" {
-		in.notice = s.notice(at, p.full()) // no longer than the one before it
+		in.notice = s.notice(at, p.full()) // not longer than with 100
 		p, ok = in.plan()
 	}
 	if !ok {
@@ -99,14 +98,14 @@ func (s *State) Build(m Model, at Moment) (Request, error) {
 	return Request{Request: request, Recipe: p.Recipe, Parts: p.parts, Tokens: p.tokens, note: p.note}, err
 }
 
-// input returns all that decides about a request to the model.
+// input returns the Input of a request to the model.
 func (s *State) input(m Model, at Moment, notice string) Input {
 	in := Input{
 		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, older: s.older, summary: s.summary,
 		model: m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds), factor: s.factor(m, at.Rounds),
 		note: s.standingNote(), tools: s.tools(at.Rounds, false), final: at.Final, notice: notice,
 	}
-	if n := len(in.history) - maxTold; n > 0 && s.Bounds.Summarise {
+	if n := len(in.history) - maxShownPast; n > 0 && s.Bounds.Summarise {
 		in.history, in.older = in.history[n:], in.older+n
 	}
 	if s.Pages() && !s.useful(turnkeeper.ToolGetContinuation, CallsOf(at.Rounds)) {
@@ -122,9 +121,9 @@ func (s *State) standingNote() string {
 	return standingNote
 }
 
-// factor corrects estimates for a model: by what it reported in this turn, as
-// the journal has it, and by what the process knew when the turn began with it.
-// A turn that is resumed by another worker goes on with the same.
+// factor returns the factor that corrects estimates for a model: from the counts that the
+// model reported in this turn, and the process's calibration when the turn first used it.
+// Both are in the journal, so another worker that resumes the turn uses the same factor.
 func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 	var own calibration
 	prior := 0.0
@@ -142,8 +141,8 @@ func (s *State) factor(m Model, rounds []turnkeeper.Round) float64 {
 	return own.factor(prior)
 }
 
-// limit returns the room that a refusal left; 0: none was. A turn that goes on
-// under another worker knows it from its journal.
+// limit returns the room that a refusal of the model left, or 0 if there was none. If
+// another worker was refused, the journal has it.
 func (s *State) limit(m Model, rounds []turnkeeper.Round) int {
 	if s.refused == nil {
 		for _, round := range rounds {
@@ -158,8 +157,8 @@ func (s *State) limit(m Model, rounds []turnkeeper.Round) int {
 	return s.refused.room
 }
 
-// Refuse takes in why a request was refused. It reports whether that was for its length,
-// and a smaller one may be tried: that is done once a turn.
+// Refuse records the error of a request. It reports whether the provider refused the
+// request as too long and a smaller one may be tried, which is done once per turn.
 func (s *State) Refuse(m Model, at Moment, refused Request, err error) bool {
 	failure, isOne := errors.AsType[*inference.Error](err)
 	if !isOne || failure.Class != inference.ClassContextOverflow || s.limit(m, at.Rounds) > 0 || s.refused != nil {
@@ -169,11 +168,11 @@ func (s *State) Refuse(m Model, at Moment, refused Request, err error) bool {
 	return true
 }
 
-// Room returns what requests may take since one was refused.
+// Room returns the maximum size of a request, in tokens, after Refuse has returned true.
 func (s *State) Room() int { return s.refused.room }
 
-// Answered completes the recipe of a request that was answered, and the parts that it
-// names. It learns from what the provider reported of it.
+// Answered returns an answered request with its recipe and parts completed, and calibrates
+// later estimates by the reported usage.
 func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, res inference.Response) Request {
 	sent := res.Sent
 	if sent.SHA256 == "" {
@@ -193,22 +192,22 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 }
 
 func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, used turnkeeper.Usage) report {
-	seen := report{
+	rep := report{
 		estimate: corrected(r.Window.Estimate(), r.Window.Factor), reported: used.InputTokens, cached: used.CachedTokens,
-		fine: Exact(m.Tokens.Counter), most: s.learned.of(m.key()).most,
+		exact: Exact(m.Tokens.Counter), largest: s.learned.of(m.key()).largest,
 	}
 	for _, past := range s.history {
-		seen.most = max(seen.most, mostOf(recipesFor(past.Rounds, m.key())))
+		rep.largest = max(rep.largest, largestOf(recipesFor(past.Rounds, m.key())))
 	}
 	earlier := recipesFor(rounds, m.key())
-	seen.most = max(seen.most, mostOf(earlier))
+	rep.largest = max(rep.largest, largestOf(earlier))
 	if n := len(earlier); n > 0 && !earlier[n-1].Cut {
-		seen.grown = max(0, seen.estimate-corrected(earlier[n-1].Window.Estimate(), r.Window.Factor))
+		rep.grown = max(0, rep.estimate-corrected(earlier[n-1].Window.Estimate(), r.Window.Factor))
 	}
-	return seen
+	return rep
 }
 
-// Unwritten returns those of the parts that no earlier round of the turn has stored.
+// Unwritten returns the parts that no earlier round of the turn has stored.
 func (s *State) Unwritten(parts []turnkeeper.RequestPart) (unwritten []turnkeeper.RequestPart) {
 	for _, part := range parts {
 		if !s.parts[part.SHA256] {
@@ -219,9 +218,10 @@ func (s *State) Unwritten(parts []turnkeeper.RequestPart) (unwritten []turnkeepe
 	return unwritten
 }
 
-// ToSummarise returns the earlier turns that the newest summary is to be extended by;
-// none where it covers all that the request leaves out. So that not every turn needs a
-// summary, all are taken but those that fill half of the room.
+// ToSummarise returns the earlier turns to add to the summary, or none if the summary
+// covers everything that the request leaves out. It returns all turns but the newest,
+// which fill half of the room: later turns of the conversation then need no new summary
+// for a while.
 func (s *State) ToSummarise(m Model, at Moment, request Request) []turnkeeper.Past {
 	history, covered := s.history, s.summary.UpTo
 	omitted := len(history)
@@ -236,13 +236,13 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnkeeper.Pa
 	at.Final = false
 	in := s.input(m, at, "")
 	in.history = history
-	if in.room() < leastRoom {
+	if in.room() < minSummaryRoom {
 		return nil
 	}
 	load, window := in.load(Plan{note: in.note, tools: in.tools.definitions})
 	half := (int(float64(in.room())/in.factor) - window.Estimate()) / 2
 	last := len(history)
-	for kept := 0; last > omitted && len(history)-last < maxKept && kept+load.past[last-1].whole <= half; last-- {
+	for kept := 0; last > omitted && len(history)-last < maxUnsummarised && kept+load.past[last-1].whole <= half; last-- {
 		kept += load.past[last-1].whole
 	}
 	first := 0
@@ -252,18 +252,17 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnkeeper.Pa
 	return history[first:last]
 }
 
-// SummaryRequest asks for a summary of the turns, and of the summary of those before
-// them. Long texts are told by their beginning and end, shorter and shorter until the
-// request fits.
+// SummaryRequest returns a request for a summary of the turns and of the present summary.
+// It shortens long texts until the request fits.
 func (s *State) SummaryRequest(m Model, at Moment, turns []turnkeeper.Past) Request {
 	s.summaryTried = true
 	return summaryRequest(m, s.factor(m, at.Rounds), s.turn, s.def.Temperature, s.summary.Text, turns)
 }
 
-// SetSummary sets the summary that stands for what requests leave out.
+// SetSummary sets the summary of the turns that requests leave out.
 func (s *State) SetSummary(made turnkeeper.Summary) { s.summary, s.newSummary = made, &made }
 
-// TakeSummary returns a summary that was made and is not written yet; nil: none.
+// TakeSummary returns the summary that is not written yet, once, or nil.
 func (s *State) TakeSummary() *turnkeeper.Summary {
 	made := s.newSummary
 	s.newSummary = nil

@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// Bounds of a Cache: a text below leastCached is counted as soon as it is
-// looked up.
+// Bounds of a Cache. Counting a text shorter than minCachedBytes is as fast as hashing it.
 const (
-	leastCached = 256 // bytes
-	mostCached  = 20_000
+	minCachedBytes = 256
+	maxCached      = 20_000 // entries
 )
 
-// A Cache keeps the counts of tokenizers for all turns of a process: a
-// conversation is counted once, and not in each of its turns. It keeps hashes
-// and no text. It is safe for concurrent use.
+// A Cache holds the counts of tokenizers for all turns of a process, so that a conversation
+// is not counted again in each turn. It holds hashes of texts, not the texts. It is safe
+// for concurrent use.
 type Cache struct {
 	mu     sync.Mutex
 	counts map[cacheKey]int
@@ -26,9 +25,9 @@ type cacheKey struct {
 	sum   [sha256.Size]byte
 }
 
-// count is the count of a text, by f where it is not known.
+// count returns the cached count of a text, or calls f and caches its result.
 func (c *Cache) count(model string, key memoKey, f func() int) int {
-	if c == nil || len(key.text) < leastCached {
+	if c == nil || len(key.text) < minCachedBytes {
 		return f()
 	}
 	cached := cacheKey{model, key.json, sha256.Sum256([]byte(key.text))}
@@ -41,7 +40,7 @@ func (c *Cache) count(model string, key memoKey, f func() int) int {
 	n = f()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.counts == nil || len(c.counts) >= mostCached {
+	if c.counts == nil || len(c.counts) >= maxCached {
 		c.counts = map[cacheKey]int{}
 	}
 	c.counts[cached] = n

@@ -7,15 +7,15 @@ import (
 	"turnkeeper/inference"
 )
 
-// A TokenCounter says what text costs a model. Implementations are safe for
+// A TokenCounter counts the tokens of a text for a model. Implementations are safe for
 // concurrent use.
 type TokenCounter interface {
 	CountText(text string) int // prose, code, or anything but JSON
 	CountJSON(text string) int
 }
 
-// HeuristicTokens counts by characters: 2.8 a token for JSON, 3.2 for all
-// else, rounded up.
+// HeuristicTokens estimates tokens from characters: 2.8 characters per token for JSON, 3.2
+// for other text, rounded up.
 type HeuristicTokens struct{}
 
 // CountText counts prose.
@@ -24,19 +24,19 @@ func (HeuristicTokens) CountText(text string) int { return (utf8.RuneCountInStri
 // CountJSON counts JSON.
 func (HeuristicTokens) CountJSON(text string) int { return (utf8.RuneCountInString(text)*10 + 27) / 28 }
 
-// Costs beside the content, in tokens.
+// Overhead, in tokens.
 const (
 	messageTokens = 4 // of a message
-	callTokens    = 8 // of a tool call: its id and frame
+	callTokens    = 8 // of a tool call: its id and framing
 )
 
-// Counts count each text once: a turn's requests repeat what was there
-// before. It belongs to one goroutine.
+// Counts remembers the token counts of texts, because the requests of a turn repeat them.
+// It belongs to one goroutine.
 type Counts struct {
 	Counter TokenCounter
 	counts  map[memoKey]int
 	model   string
-	cache   *Cache // of all turns, for a counter that takes its time; nil: none
+	cache   *Cache // of the process, for a slow counter; nil: none
 }
 
 type memoKey struct {
@@ -44,8 +44,9 @@ type memoKey struct {
 	json bool
 }
 
-// NewCounts returns counts by a counter. Those of a model's own tokenizer, which takes
-// its time, are kept in the cache under the model's name; nil: in none.
+// NewCounts returns empty Counts for a counter. If the counter is the model's own
+// tokenizer, which is slow, the counts are also kept in the cache under the model's name.
+// cache may be nil.
 func NewCounts(counter TokenCounter, model string, cache *Cache) *Counts {
 	m := &Counts{Counter: counter, counts: map[memoKey]int{}}
 	if Exact(counter) {
@@ -54,7 +55,7 @@ func NewCounts(counter TokenCounter, model string, cache *Cache) *Counts {
 	return m
 }
 
-// Answer returns what an answer takes of which the provider reported nothing.
+// Answer returns the estimated tokens of an answer.
 func (m *Counts) Answer(res inference.Response) int {
 	n := m.prose(res.Text) + m.prose(res.Reasoning)
 	for _, call := range res.Calls {
@@ -63,7 +64,7 @@ func (m *Counts) Answer(res inference.Response) int {
 	return n
 }
 
-// Count returns what messages take. It may be called by several goroutines.
+// Count returns the tokens of messages with these texts. It is safe for concurrent use.
 func Count(c TokenCounter, texts ...string) int {
 	n := 0
 	for _, text := range texts {
@@ -75,7 +76,7 @@ func Count(c TokenCounter, texts ...string) int {
 func (m *Counts) prose(text string) int { return m.count(memoKey{text, false}) }
 func (m *Counts) json(text string) int  { return m.count(memoKey{text, true}) }
 
-// content counts text that may be either, as tool results are.
+// content counts a text that may be prose or JSON, as tool results are.
 func (m *Counts) content(text string) int {
 	start := strings.TrimLeft(text, " \t\r\n")
 	return m.count(memoKey{text, strings.HasPrefix(start, "{") || strings.HasPrefix(start, "[")})

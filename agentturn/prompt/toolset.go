@@ -9,16 +9,15 @@ import (
 	"turnkeeper/inference"
 )
 
-// A toolset is what a request declares, as it is stored, sent and counted.
+// A toolset holds the tool definitions of a request.
 type toolset struct {
 	definitions []inference.ToolDefinition // nil: none
-	part        turnkeeper.RequestPart     // zero for none
-	count       map[*Counts]int            // tokens, by who counts
+	part        turnkeeper.RequestPart     // as stored; zero if there are no definitions
+	count       map[*Counts]int            // tokens
 }
 
-// tools returns the agent's tools, and those of the readers that have something to
-// read; where rereading is true, also those that read results again which are not
-// shown. Each set is made once.
+// tools returns the agent's tools, and the readers that have something to read. With
+// rereading, it includes the readers of results that are not shown. Sets are reused.
 func (s *State) tools(rounds []turnkeeper.Round, rereading bool) *toolset {
 	calls := CallsOf(rounds)
 	var useful []string
@@ -41,19 +40,19 @@ func newToolset(definitions []inference.ToolDefinition) *toolset {
 		return set
 	}
 	set.part = turnkeeper.NewRequestPart(string(Canonical(definitions)))
-	set.definitions, _ = toolsOf(set.part.Content) // what was just written
+	set.definitions, _ = toolsOf(set.part.Content) // cannot fail: it was just encoded
 	return set
 }
 
-// toolsOf reads the part that a toolset is stored as. What is sent is what was
-// read from it, so that nothing is lost on the way.
+// toolsOf decodes the stored part of a toolset. newToolset uses it too, so that a request
+// and its rebuilt copy have the same definitions.
 func toolsOf(content string) (definitions []inference.ToolDefinition, err error) {
 	err = json.Unmarshal([]byte(content), &definitions)
 	return definitions, err
 }
 
-// definitions declares the agent's tools, and the readers that are of use; nil
-// when there are none.
+// definitions returns the definitions of the agent's tools and of the useful readers, or
+// nil if there are none.
 func (o Offer) definitions(useful []string) []inference.ToolDefinition {
 	var definitions []inference.ToolDefinition
 	for _, spec := range o.Specs() {
@@ -67,7 +66,7 @@ func (o Offer) definitions(useful []string) []inference.ToolDefinition {
 	return definitions
 }
 
-// tokens is what declaring the tools takes, as they are offered.
+// tokens returns the size of the definitions.
 func (s *toolset) tokens(m *Counts) int {
 	n, known := s.count[m]
 	if known {

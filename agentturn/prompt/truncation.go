@@ -6,38 +6,38 @@ import (
 	"turnkeeper"
 )
 
-// When a provider counts as having cut a request silently.
+// A request counts as cut by the provider if the reported count is below a share of the
+// estimate.
 const (
-	leastCut     = 2000 // estimated tokens: a smaller request fits everywhere
-	cutShare     = 0.5  // of an estimate by characters
-	cutShareFine = 0.7  // of a count by the model's own tokenizer
+	minCut        = 2000 // estimated tokens: a smaller request fits every window
+	cutShare      = 0.5  // of an estimate by characters
+	cutShareExact = 0.7  // of a count by the model's own tokenizer
 )
 
-// A report is a provider's count of a request, beside what else is known. All
-// are input tokens.
+// A report is a provider's count of a request, with what is known from other requests. All
+// numbers are input tokens.
 type report struct {
-	estimate int   // as corrected by other requests
-	reported int64 // 0: nothing was
-	cached   int64 // read from a cache; some providers count these as reported too, some do not
-	fine     bool  // the model's own tokenizer made the estimate
-	most     int64 // the largest other count of the model; 0: not known
-	grown    int   // by what the estimate is above that of the request before, to the same model; 0: not known
+	estimate int   // corrected by other requests
+	reported int64 // 0: nothing was reported
+	cached   int64 // read from a cache; included in reported by some providers only
+	exact    bool  // the model's own tokenizer made the estimate
+	largest  int64 // largest other count of the model; 0: unknown
+	grown    int   // growth of the estimate since the previous request to the model; 0: unknown
 }
 
-// cut says that so little was reported that a part of the request was left out
-// without a word, as by a server with a smaller window. It is no sign of that
-// when the count leaves out what was cached: when more was counted before, or
-// when just what is new was counted.
+// cut reports whether the provider must have left out a part of the request silently, as a
+// server with a smaller window does. It returns false if the count may just omit cached
+// tokens: if an earlier count was larger, or if the count is about the growth since then.
 func (r report) cut() bool {
 	share := cutShare
-	if r.fine {
-		share = cutShareFine
+	if r.exact {
+		share = cutShareExact
 	}
 	counted := r.reported + r.cached
 	switch {
-	case r.reported <= 0, r.estimate < leastCut, float64(counted) >= share*float64(r.estimate):
+	case r.reported <= 0, r.estimate < minCut, float64(counted) >= share*float64(r.estimate):
 		return false
-	case r.most > counted+counted/4:
+	case r.largest > counted+counted/4:
 		return false
 	case r.grown > 0 && counted >= int64(r.grown)/2 && counted <= int64(r.grown)+int64(r.grown)/2:
 		return false
@@ -45,8 +45,8 @@ func (r report) cut() bool {
 	return true
 }
 
-// reportedTokens returns what a provider counted of a request. Where more was cached than
-// counted, what was cached was not counted.
+// reportedTokens returns the provider's count of a request, or 0 if it gave none. If more
+// tokens were cached than counted, the count does not include the cached ones.
 func reportedTokens(u turnkeeper.Usage) int64 {
 	switch {
 	case u.Estimated:
@@ -58,18 +58,18 @@ func reportedTokens(u turnkeeper.Usage) int64 {
 	}
 }
 
-// mostOf is the largest count among requests that were not cut.
-func mostOf(recipes []turnkeeper.Recipe) (most int64) {
+// largestOf returns the largest count among requests that were not cut.
+func largestOf(recipes []turnkeeper.Recipe) (largest int64) {
 	for _, r := range recipes {
 		if !r.Cut {
-			most = max(most, r.Window.Reported)
+			largest = max(largest, r.Window.Reported)
 		}
 	}
-	return most
+	return largest
 }
 
-// withCut adds to a notice that the request before was cut, if it was.
-func withCut(notice string, rounds []turnkeeper.Round) string {
+// withCutWarning adds to a notice that the previous request was cut, if it was.
+func withCutWarning(notice string, rounds []turnkeeper.Round) string {
 	n := len(rounds)
 	if n == 0 || rounds[n-1].Recipe == nil || !rounds[n-1].Recipe.Cut {
 		return notice

@@ -7,16 +7,15 @@ import (
 
 // Defaults of the context window, in tokens.
 const (
-	// DefaultWindow is the context window of a model of which nothing is known.
+	// DefaultWindow is the context window of an unknown model.
 	DefaultWindow = 32768
 	defaultAnswer = agentdef.DefaultOutputTokens
-	// safetyShare is the part of a window that is left free, since counts are
-	// estimates: one in twenty.
+	// One part in safetyShare of a window stays free, because counts are estimates.
 	safetyShare = 20
 )
 
-// splitWindow splits a model's window when so many tokens are reserved for its
-// answer. 0: the default of either. An answer is never given more than half.
+// splitWindow reserves tokens of a model's window for its answer, at most half of it, and
+// for safety. 0 means the default, for window and answer.
 func splitWindow(window, answer int) turnkeeper.Window {
 	if window <= 0 {
 		window = DefaultWindow
@@ -27,48 +26,46 @@ func splitWindow(window, answer int) turnkeeper.Window {
 	return turnkeeper.Window{Size: window, Answer: min(answer, window/2), Safety: window / safetyShare}
 }
 
-// Room returns how many tokens of a window are left to a request when so many are
-// reserved for its answer. 0: the default of either.
+// Room returns the number of tokens of a window that a request may take if so many are
+// reserved for the answer. 0 means the default, for window and answer.
 func Room(window, answer int) int { return splitWindow(window, answer).Room() }
 
-// A load is what a request would hold, in tokens.
+// A load holds the sizes of the parts of a request, in tokens.
 type load struct {
-	fixed  int         // what is always sent: system prompt, tools, message, notice
+	fixed  int         // parts that are always sent: system prompt, tools, message, notice
 	past   []pastLoad  // earlier turns, oldest first
-	left   int         // what it takes to say that earlier turns are not shown; 0: it is not said
-	older  bool        // there are more earlier turns than past
+	note   int         // of the note that earlier turns are not shown; 0: there is no note
+	older  bool        // there are earlier turns that are not in past
 	rounds []roundLoad // of this turn, oldest first
 }
 
-// A pastLoad is an earlier turn: whole, and with lines in the place of its
-// results.
+// A pastLoad is the size of an earlier turn: whole, and with lines in place of its results.
 type pastLoad struct{ whole, lean int }
 
-// A roundLoad is a round's answer with its calls, and a result a call.
+// A roundLoad is the size of a round's answer with its calls, and of their results.
 type roundLoad struct {
 	answer  int
 	results []resultLoad
 }
 
-// A resultLoad is a tool result: whole, and as the line that may stand for it.
+// A resultLoad is the size of a tool result: whole, and of the line that may replace it.
 type resultLoad struct{ whole, line int }
 
-// A fitting says how a load goes into a window.
+// A fitting says which parts of a load are sent.
 type fitting struct {
-	firstPast  int      // earlier turns before this one are left out
-	firstWhole int      // those before this one are told without their results
-	told       bool     // that turns are left out
-	dropped    [][]bool // of this turn, by round and call: the line stands for the result
+	firstPast  int      // earlier turns before this index are left out
+	firstWhole int      // earlier turns before this index are sent without their results
+	noted      bool     // a note says that turns are left out
+	dropped    [][]bool // by round and call of this turn: a line replaces the result
 	history    int      // tokens of the earlier turns
 	turn       int      // tokens of this turn's rounds
-	tokens     int      // what the request takes
+	tokens     int      // tokens of the request
 }
 
-// fit makes a load fit into the room, and says whether it does. This turn goes
-// first: where it alone is too much, its results give way to their lines, the
-// oldest first. What is left is for the earlier turns: the oldest lose their
-// results first; where that is not enough the oldest are left out, without a
-// gap. A call never goes without its result, or a result without its call.
+// fit fits a load into the room, and reports whether it fits. This turn has priority: if
+// it is too large, lines replace its results, the oldest first. The earlier turns share the
+// rest: lines replace the results of the oldest ones first, then the oldest turns are left
+// out. A call and its result are never separated.
 func fit(room int, l load) (fitting, bool) {
 	f := fitting{dropped: make([][]bool, len(l.rounds))}
 	f.fitTurn(room-l.fixed, l.rounds)
@@ -78,10 +75,10 @@ func fit(room int, l load) (fitting, bool) {
 		return f, false
 	}
 	f.fitPast(room-f.tokens, l.past)
-	if (f.firstPast > 0 || l.older) && l.left > 0 && f.tokens+l.left <= room {
-		f.told = true
-		f.fitPast(room-f.tokens-l.left, l.past)
-		f.history += l.left
+	if (f.firstPast > 0 || l.older) && l.note > 0 && f.tokens+l.note <= room {
+		f.noted = true
+		f.fitPast(room-f.tokens-l.note, l.past)
+		f.history += l.note
 	}
 	f.tokens += f.history
 	return f, true
@@ -116,7 +113,7 @@ func (f *fitting) fitPast(room int, past []pastLoad) {
 	for ; f.history > room; f.firstPast++ {
 		f.history -= past[f.firstPast].lean
 	}
-	// What an old long turn leaves when it goes may be enough for results again.
+	// Leaving out a long turn may have made room for results of later turns.
 	for f.firstWhole > f.firstPast && f.history+past[f.firstWhole-1].whole-past[f.firstWhole-1].lean <= room {
 		f.firstWhole--
 		f.history += past[f.firstWhole].whole - past[f.firstWhole].lean

@@ -60,14 +60,14 @@ func TestFit(t *testing.T) {
 			fitting{firstWhole: 2, tokens: 50, history: 10, dropped: none}, true},
 		{"an old turn that goes gives room to results", 99, load{fixed: 40, past: []pastLoad{{60, 60}, {30, 5}, {20, 5}}},
 			fitting{firstPast: 1, firstWhole: 1, tokens: 90, history: 50, dropped: none}, true},
-		{"what is left out is told", 99, load{fixed: 40, left: 4, past: whole(10, 20, 30)},
-			fitting{firstPast: 1, firstWhole: 1, told: true, tokens: 94, history: 54, dropped: none}, true},
-		{"for that another turn goes", 92, load{fixed: 40, left: 4, past: whole(10, 20, 30)},
-			fitting{firstPast: 2, firstWhole: 2, told: true, tokens: 74, history: 34, dropped: none}, true},
-		{"unless there is no room for it", 42, load{fixed: 40, left: 4, past: whole(10, 20, 30)},
+		{"a note on what is left out", 99, load{fixed: 40, note: 4, past: whole(10, 20, 30)},
+			fitting{firstPast: 1, firstWhole: 1, noted: true, tokens: 94, history: 54, dropped: none}, true},
+		{"for that another turn goes", 92, load{fixed: 40, note: 4, past: whole(10, 20, 30)},
+			fitting{firstPast: 2, firstWhole: 2, noted: true, tokens: 74, history: 34, dropped: none}, true},
+		{"unless there is no room for it", 42, load{fixed: 40, note: 4, past: whole(10, 20, 30)},
 			fitting{firstPast: 3, firstWhole: 3, tokens: 40, dropped: none}, true},
-		{"turns that were not even read are told of", 100, load{fixed: 40, left: 4, older: true, past: whole(10)},
-			fitting{told: true, tokens: 54, history: 14, dropped: none}, true},
+		{"a note on turns that were not even read", 100, load{fixed: 40, note: 4, older: true, past: whole(10)},
+			fitting{noted: true, tokens: 54, history: 14, dropped: none}, true},
 		{"this turn before the past", 100, load{fixed: 40, past: whole(10), rounds: []roundLoad{{10, results(45)}}},
 			fitting{firstPast: 1, firstWhole: 1, turn: 55, tokens: 95, dropped: [][]bool{{false}}}, true},
 		{"oldest results first", 99, load{fixed: 40, rounds: []roundLoad{{5, results(20, 20)}, {5, results(20, 20)}}},
@@ -92,8 +92,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// Whatever the load: what fits takes what it says, and no more than the room;
-// what gives way is the oldest; nothing gives way that has room.
+// For any load: the size of what fits is correct and at most the room, the oldest parts are
+// dropped, and nothing is dropped that has room.
 func TestFitKeepsItsRules(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {
@@ -139,13 +139,13 @@ func TestFitKeepsItsRules(t *testing.T) {
 				sum += past.whole
 			}
 		}
-		if f.told {
-			sum += l.left
+		if f.noted {
+			sum += l.note
 		}
 		if sum != f.tokens || sum > room || f.firstWhole < f.firstPast {
 			t.Fatalf("it takes %d of %d: %+v of %+v", sum, room, f, l)
 		}
-		if whole <= room && (f.firstWhole > 0 || f.firstPast > 0) && (!l.older || !f.told) {
+		if whole <= room && (f.firstWhole > 0 || f.firstPast > 0) && (!l.older || !f.noted) {
 			t.Fatalf("earlier turns gave way where all had room: %+v of %+v", f, l)
 		}
 	}
@@ -158,7 +158,7 @@ func randomLoad(random *rand.Rand) load {
 		l.past = append(l.past, pastLoad{whole, 1 + random.IntN(whole)})
 	}
 	if len(l.past) > 0 || l.older {
-		l.left = random.IntN(20)
+		l.note = random.IntN(20)
 	}
 	for range random.IntN(4) {
 		round := roundLoad{answer: random.IntN(20)}

@@ -12,24 +12,24 @@ import (
 	"turnkeeper/tools"
 )
 
-// Drafts is a Journal that takes large results while they come. A result that
-// was written so is recorded by an Output that is Drafted. Several goroutines may
-// call it at once. A Journal without it is given every result whole.
+// Drafts is implemented by a Journal that can store a large result in parts while the tool
+// still sends it. The result is recorded with Output.Drafted set. Other journals get every
+// result whole. Implementations are safe for concurrent use.
 type Drafts interface {
-	// WriteDraft writes a part of a result. Parts come in order. Nobody sees them
-	// before the journal names the result; of one that it never does they are
-	// removed some time after the dispatch. It waits for a database that is away.
+	// WriteDraft writes a part of a result. Parts must be written in order. They are
+	// invisible until the journal records the result; otherwise they are removed some
+	// time after the dispatch. While the database is unavailable, it retries until ctx
+	// ends.
 	WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error
 	// DropDraft removes the parts of a result that will not be recorded.
 	DropDraft(ctx context.Context, id turnkeeper.OutputID) error
 }
 
-// draftBytes is how much of a result is held, at most, before it is written, and
-// less than which is not written while it comes.
+// draftBytes is the size of a part. Smaller results are not drafted.
 const draftBytes = 4 * turnkeeper.OutputChunkBytes
 
-// Collect returns how the result of a call is collected: what is large is written to
-// drafts, under the id, while it comes.
+// Collect returns a function for tools.ExecuteOptions.Collect that writes large results to
+// drafts, under the id.
 func Collect(drafts Drafts, limits outputs.Limits, id turnkeeper.OutputID, log *zap.Logger) func(context.Context, tools.Result) (tools.Result, error) {
 	return func(ctx context.Context, r tools.Result) (tools.Result, error) {
 		if r.Body == nil {
@@ -44,34 +44,34 @@ func Collect(drafts Drafts, limits outputs.Limits, id turnkeeper.OutputID, log *
 	}
 }
 
-// A collection is a Body on its way to the store.
+// A collection reads a Body and writes it to drafts if it is large.
 type collection struct {
 	drafts Drafts
 	stream *outputs.Stream
 	binary bool
-	at     turnkeeper.OutputPart // where the next one begins
-	held   []byte                // taken and not yet written
-	hold   int                   // how much may be held
-	taken  int64                 // bytes of the Body
+	next   turnkeeper.OutputPart // position of the next part
+	buffer []byte                // not written yet
+	limit  int                   // size at which the buffer is written
+	size   int64                 // bytes read from the Body
 }
 
 func newCollection(drafts Drafts, r tools.Result, limits outputs.Limits, id turnkeeper.OutputID) *collection {
 	raw := outputs.Raw{MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes}
 	binary := !tools.IsText(r.MediaType)
 	return &collection{
-		drafts: drafts, binary: binary, stream: outputs.NewStream(raw, binary, limits), at: turnkeeper.OutputPart{Output: id},
-		// What may be shown whole is not stored, and so is not written early.
-		hold: max(draftBytes, 4*limits.MaxChars),
+		drafts: drafts, binary: binary, stream: outputs.NewStream(raw, binary, limits), next: turnkeeper.OutputPart{Output: id},
+		// A text that may be shown whole is not stored.
+		limit: max(draftBytes, 4*limits.MaxChars),
 	}
 }
 
-// collect reads a Body. A small result is given back as it is; of a large one,
-// what is left to be said of it.
+// collect reads a Body. It returns a small result with its content, and a large one with
+// the properties of its draft.
 func (c *collection) collect(ctx context.Context, r tools.Result) (tools.Result, error) {
 	more, err := tools.ReadBody(ctx, r.Body, func(piece []byte) error {
-		c.taken += int64(len(piece))
-		c.held = c.stream.Append(c.held, piece)
-		if len(c.held) < c.hold {
+		c.size += int64(len(piece))
+		c.buffer = c.stream.Append(c.buffer, piece)
+		if len(c.buffer) < c.limit {
 			return nil
 		}
 		return c.write(ctx)
@@ -80,62 +80,63 @@ func (c *collection) collect(ctx context.Context, r tools.Result) (tools.Result,
 		return tools.Result{}, err
 	}
 	var taken outputs.Taken
-	c.held, taken = c.stream.End(c.held, more)
+	c.buffer, taken = c.stream.End(c.buffer, more)
 	r.Body = nil
-	if !c.begun() {
+	if !c.drafted() {
 		return c.small(r, more), nil
 	}
 	if err := c.write(ctx); err != nil {
 		return tools.Result{}, err
 	}
-	taken.Output.ID, taken.Output.Drafted = c.at.Output, true
+	taken.Output.ID, taken.Output.Drafted = c.next.Output, true
 	return tools.Result{IsError: r.IsError, MediaType: r.MediaType, ShowAs: r.ShowAs, Kept: taken}, nil
 }
 
-// begun says that something is written.
-func (c *collection) begun() bool { return c.at.FirstByte > 0 }
+// drafted reports whether a part has been written.
+func (c *collection) drafted() bool { return c.next.FirstByte > 0 }
 
+// small returns a result that was not drafted. more reports whether the Body was cut.
 func (c *collection) small(r tools.Result, more bool) tools.Result {
 	r.Incomplete = r.Incomplete || more
 	if !more {
-		r.RawBytes = max(r.RawBytes, c.taken)
+		r.RawBytes = max(r.RawBytes, c.size)
 	}
 	if c.binary {
-		r.Text, r.Bytes = "", append([]byte{}, c.held...)
+		r.Text, r.Bytes = "", append([]byte{}, c.buffer...)
 	} else {
-		r.Text, r.Bytes = string(c.held), nil
+		r.Text, r.Bytes = string(c.buffer), nil
 	}
 	return r
 }
 
-// write writes what is held. What was held to be shown whole, perhaps, is then
-// known to be too large for that.
+// write writes the buffer as a part. Later parts have draftBytes, because the result is
+// then too large to be shown whole.
 func (c *collection) write(ctx context.Context) error {
-	part := c.at
+	part := c.next
 	if c.binary {
-		part.Bytes = c.held
-		c.at.FirstChar += int64(len(c.held))
+		part.Bytes = c.buffer
+		c.next.FirstChar += int64(len(c.buffer))
 	} else {
-		part.Text = string(c.held)
-		c.at.FirstChar += int64(utf8.RuneCountInString(part.Text))
+		part.Text = string(c.buffer)
+		c.next.FirstChar += int64(utf8.RuneCountInString(part.Text))
 	}
-	c.at.FirstByte += int64(len(c.held))
-	c.held, c.hold = c.held[:0], draftBytes
+	c.next.FirstByte += int64(len(c.buffer))
+	c.buffer, c.limit = c.buffer[:0], draftBytes
 	return c.drafts.WriteDraft(ctx, part)
 }
 
-// drop removes what was written of a result that came to nothing. Where that
-// fails it is swept up later.
+// drop removes the parts of a result that will not be recorded. If that fails, a sweep
+// removes them later.
 func (c *collection) drop(ctx context.Context, log *zap.Logger) {
-	if !c.begun() {
+	if !c.drafted() {
 		return
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), dropTime)
 	defer stop()
-	if err := c.drafts.DropDraft(ctx, c.at.Output); err != nil {
-		log.Info("parts of a result that came to nothing are left to be swept", zap.Error(err))
+	if err := c.drafts.DropDraft(ctx, c.next.Output); err != nil {
+		log.Info("cannot remove the parts of an abandoned result; a sweep will remove them", zap.Error(err))
 	}
 }
 
-// dropTime bounds the removal of parts, which outlives the call.
+// dropTime is the timeout for removing parts, which outlives the call's context.
 const dropTime = 500 * time.Millisecond

@@ -6,14 +6,14 @@ import (
 	"turnkeeper"
 )
 
-// A Meter adds up what the model calls made for one tool call take. It may be
-// used by several goroutines.
+// A Meter adds up the usage of the model calls of one tool call. It is safe for concurrent
+// use.
 type Meter struct {
 	mu   sync.Mutex
 	used turnkeeper.Usage
 }
 
-// Add adds what a call took.
+// Add adds the usage of a model call.
 func (m *Meter) Add(u turnkeeper.Usage) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

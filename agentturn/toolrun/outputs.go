@@ -5,41 +5,42 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"turnkeeper/agentturn/prompt"
 	"unicode/utf8"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/agentturn/prompt"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
-// Outputs reads the stored results of a turn. Implementations are safe for
-// concurrent use.
+// Outputs reads the stored results of a turn. Unknown outputs, and those of other turns,
+// are turnkeeper.ErrNotFound. Implementations are safe for concurrent use.
 type Outputs interface {
-	// DescribeOutput is an output of the turn without its content.
+	// DescribeOutput returns an output of the turn without its content.
 	DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) (turnkeeper.Output, error)
-	// ReadOutput returns the characters of an output of the turn from one position
-	// up to another; of binary content, those of its description.
+	// ReadOutput returns the characters [from, to) of an output of the turn. For binary
+	// content it reads the description.
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
-	// NoteRetrieved counts that something of it was read.
+	// NoteRetrieved increments the output's count of retrievals.
 	NoteRetrieved(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) error
 }
 
-// An OutputStore is what a tool may read: the results of the calls there were when it
-// was called. It may be used by several goroutines.
+// An OutputStore gives a tool access to the results of the calls before it. It is safe for
+// concurrent use.
 type OutputStore struct {
 	Turn      turnkeeper.TurnID
 	Stored    Outputs
 	Calls     []turnkeeper.ToolCall
 	Runs      []*Run                // in the background, in the order of their calls
-	MaxChars  int                   // of what reads an output
+	MaxChars  int                   // maximum result of a tool that reads an output
 	PageOf    func(tool string) int // characters of a page of a tool's result
 	MaxTokens int64
 	Search    func(ctx context.Context, from extract.Source, query string) (tools.Result, error)
 }
 
-// Find returns the result of a call by any of its names.
+// Find returns the result of a call by an id that prompt.IndexOf accepts, or an attached
+// output by its id.
 func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, found bool, err error) {
 	i := prompt.IndexOf(s.Calls, id)
 	if i < 0 {
@@ -59,7 +60,7 @@ func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, foun
 		return o, true, nil
 	}
 	stored, err := s.Stored.DescribeOutput(ctx, s.Turn, call.OutputID)
-	if errors.Is(err, turnkeeper.ErrNotFound) && prompt.WentOn(call) { // its worker was lost, and only told of it
+	if errors.Is(err, turnkeeper.ErrNotFound) && prompt.WentOn(call) { // its worker was lost and could store only a preview
 		if o.Failure = call.Preview; call.State == turnkeeper.CallSucceeded {
 			o.Failure = ""
 			shownWhole(&o, call.Preview)
@@ -77,7 +78,7 @@ func (s *OutputStore) Find(ctx context.Context, id string) (o tools.Output, foun
 	return o, true, err
 }
 
-// attached is an output that came with the result of a call, by its own id.
+// attached returns an output that was attached to the result of a call, by the output's id.
 func (s *OutputStore) attached(ctx context.Context, id string) (o tools.Output, found bool, err error) {
 	stored, err := s.Stored.DescribeOutput(ctx, s.Turn, turnkeeper.OutputID(id))
 	if errors.Is(err, turnkeeper.ErrNotFound) {
@@ -91,7 +92,7 @@ func (s *OutputStore) attached(ctx context.Context, id string) (o tools.Output, 
 	return o, true, nil
 }
 
-// extractable lets an output be searched by a model.
+// extractable sets the output's Extract, unless it is binary.
 func (s *OutputStore) extractable(o *tools.Output, sha256 string) {
 	if o.Binary {
 		return
@@ -102,13 +103,14 @@ func (s *OutputStore) extractable(o *tools.Output, sha256 string) {
 	o.Extract = func(ctx context.Context, query string) (tools.Result, error) { return s.Search(ctx, from, query) }
 }
 
-// shownWhole is a result that was shown whole and is kept as that.
+// shownWhole sets the fields of a result that was shown whole and is not stored separately.
 func shownWhole(o *tools.Output, text string) {
 	source := outputs.Text(text)
 	o.Chars, o.Bytes, o.Unseen, o.Read = source.Chars(), int64(len(text)), source.Chars(), source.Read
 	o.Retrieved = func(context.Context) error { return nil }
 }
 
+// stored sets the fields of a result that is stored as out.
 func (s *OutputStore) stored(o *tools.Output, call turnkeeper.ToolCall, out turnkeeper.Output) {
 	o.Chars, o.Bytes, o.Tokens, o.Binary = out.Chars, out.SizeBytes, out.Tokens, out.Description != ""
 	o.Cut = out.Incomplete
@@ -122,8 +124,8 @@ func (s *OutputStore) stored(o *tools.Output, call turnkeeper.ToolCall, out turn
 	o.Retrieved = func(ctx context.Context) error { return s.Stored.NoteRetrieved(ctx, s.Turn, call.OutputID) }
 }
 
-// firstUnseen returns the first character of a result that the model has not been shown:
-// after the first page, and after every later one that went on from there.
+// firstUnseen returns the position of the first character of a result that the model has
+// not been shown. Pages count if they continue what was shown before.
 func (s *OutputStore) firstUnseen(call turnkeeper.ToolCall, chars int64) int64 {
 	seen := min(outputs.FirstPageChars(call.Shown), chars)
 	page := int64(s.PageOf(call.Name))
@@ -149,15 +151,16 @@ func (s *OutputStore) firstUnseen(call turnkeeper.ToolCall, chars int64) int64 {
 	return seen
 }
 
-// Wait returns what wait_for_tool_output tells: the calls that are done, and that no
-// earlier wait has told of. Where there is none yet it waits for the first.
+// Wait returns the calls that are done and that no earlier wait_for_tool_output has
+// reported. If there are none, it waits for the first background run. anyRuns is false if
+// nothing runs and nothing is unreported.
 func (s *OutputStore) Wait(ctx context.Context) (done []tools.Finished, anyRuns bool, err error) {
 	done, err = s.unreported(ctx)
 	if err != nil || len(done) == 0 && len(s.Runs) == 0 {
 		return nil, false, err
 	}
 	if len(done) == 0 {
-		if err := firstOver(ctx, s.Runs); err != nil {
+		if err := awaitFirst(ctx, s.Runs); err != nil {
 			return nil, true, err
 		}
 	}
@@ -169,7 +172,7 @@ func (s *OutputStore) Wait(ctx context.Context) (done []tools.Finished, anyRuns 
 	return done, true, nil
 }
 
-// sizeOf is how many bytes of a result are kept.
+// sizeOf returns the stored size of a result, in bytes.
 func sizeOf(r tools.Result) int64 {
 	if taken, drafted := r.Kept.(outputs.Taken); drafted {
 		return taken.Output.SizeBytes
@@ -177,14 +180,15 @@ func sizeOf(r tools.Result) int64 {
 	return int64(len(r.Text) + len(r.Bytes))
 }
 
-// Unreported returns whether a call in the background has ended that no wait has told of.
+// Unreported reports whether a background call has ended that no wait has reported.
 func (s *OutputStore) Unreported() bool {
 	return slices.ContainsFunc(s.Calls, func(c turnkeeper.ToolCall) bool {
 		return prompt.WentOn(c) && c.State.Answered() && !s.reported(c.OutputID)
 	})
 }
 
-// unreported returns the calls that were done in the background when the OutputStore was made.
+// unreported returns the background calls that had ended when the OutputStore was made, and
+// that no wait has reported.
 func (s *OutputStore) unreported(ctx context.Context) (done []tools.Finished, err error) {
 	for _, call := range s.Calls {
 		if !prompt.WentOn(call) || !call.State.Answered() || s.reported(call.OutputID) {
@@ -199,7 +203,7 @@ func (s *OutputStore) unreported(ctx context.Context) (done []tools.Finished, er
 	return done, nil
 }
 
-// reported reports whether a wait has told of the output.
+// reported reports whether a wait has reported the output.
 func (s *OutputStore) reported(id turnkeeper.OutputID) bool {
 	return slices.ContainsFunc(s.Calls, func(c turnkeeper.ToolCall) bool {
 		return c.Name == turnkeeper.ToolWaitForToolOutput && strings.Contains(c.Shown, "(id: "+string(id)+",")

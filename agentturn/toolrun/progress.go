@@ -8,7 +8,7 @@ import (
 	"turnkeeper/outputs"
 )
 
-// Bounds of what one call may tell of its progress.
+// Bounds of the progress reports of one call.
 const (
 	maxNotes     = 200
 	maxNoteChars = 300
@@ -20,10 +20,10 @@ type Progress struct {
 	bell chan struct{}
 
 	mu     sync.Mutex
-	kept   []Note // not replaced by later ones
+	kept   []Note // never replaced
 	order  []turnkeeper.CallKey
 	latest map[turnkeeper.CallKey]Note
-	count  map[turnkeeper.CallKey]int // of the notes of a call
+	count  map[turnkeeper.CallKey]int // notes of a call
 }
 
 // A Note is one progress report of a call.
@@ -40,7 +40,8 @@ func NewProgress() *Progress {
 // Bell returns a channel that receives a value when a report is waiting.
 func (p *Progress) Bell() <-chan struct{} { return p.bell }
 
-// Of returns the function that a call reports its progress with.
+// Of returns the function by which a call reports its progress. It is safe for concurrent
+// use.
 func (p *Progress) Of(key turnkeeper.CallKey, name string) func(string) {
 	return func(text string) {
 		p.mu.Lock()
@@ -48,7 +49,7 @@ func (p *Progress) Of(key turnkeeper.CallKey, name string) func(string) {
 		if p.count[key] >= maxNotes {
 			return
 		}
-		if _, waits := p.latest[key]; !waits {
+		if _, waiting := p.latest[key]; !waiting {
 			p.count[key]++
 			p.order = append(p.order, key)
 		}
@@ -84,7 +85,7 @@ func noteOf(key turnkeeper.CallKey, name, text string) Note {
 	return Note{key, transcript.NoticeData{Text: name + ": " + text, Call: key.String()}}
 }
 
-// Take returns what was told since the last Take.
+// Take returns the notes since the last Take.
 func (p *Progress) Take() (notes []Note) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package toolrun runs tool calls: each on its own goroutine, where it may go on in the
-// background; what they tell of their progress; how a large result is written while it
-// comes; and what a tool may read of earlier results. It decides nothing about a turn.
+// Package toolrun runs tool calls, each in its own goroutine, where it may continue in the
+// background. It buffers their progress, stores large results while they arrive, and gives
+// tools access to earlier results. It makes no decisions about a turn.
 package toolrun
 
 import (
@@ -13,30 +13,29 @@ import (
 	"turnkeeper/tools"
 )
 
-// A Run is one run of a tool. A call that takes longer than the turn wants to stand still
-// for goes on in the background: its run is then in the turn's Set.
+// A Run is one run of a tool. If the call takes longer than async_timeout, the run
+// continues in the background and is added to the turn's Set.
 type Run struct {
 	Call   turnkeeper.ToolCall // as it was when the run began
-	ID     turnkeeper.OutputID // of its output, should it be stored
+	ID     turnkeeper.OutputID // of its output, if that is stored
 	Since  time.Time
-	Result Result // once the run is over
+	Result Result // valid once the run is over
 
-	Nonce  string // in the background: of its start
-	Unread bool   // likewise: nobody wants the result any more
+	Nonce  string // of its start; set if in the background
+	Unread bool   // nobody will read the result; set if in the background
 
-	over   context.Context // ends when the run did
+	over   context.Context // ends with the run
 	cancel context.CancelCauseFunc
 }
 
-// A Result is what a run of a tool ended with.
+// A Result is the result of a run.
 type Result struct {
 	tools.Ending
 	Took time.Duration
-	Used turnkeeper.Usage // of model calls made for it
+	Used turnkeeper.Usage // by the model calls of the tool
 }
 
-// Launch begins a run of a call. Several may be launched at once, and by several
-// goroutines.
+// Launch starts a run of a call. It is safe for concurrent use.
 func Launch(ctx context.Context, call turnkeeper.ToolCall, id turnkeeper.OutputID, execute func(context.Context) Result) *Run {
 	ctx, cancel := context.WithCancelCause(ctx)
 	over, ended := context.WithCancel(context.Background())
@@ -55,18 +54,18 @@ func (r *Run) IsOver() bool { return r.over.Err() != nil }
 // Over returns a channel that is closed when the run has ended.
 func (r *Run) Over() <-chan struct{} { return r.over.Done() }
 
-// OverOrAfter returns a channel that is closed when the run has ended or has taken so
-// long.
+// OverOrAfter returns a channel that is closed when the run has ended, or limit after its
+// begin.
 func (r *Run) OverOrAfter(limit time.Duration) <-chan struct{} {
 	waiting, stop := context.WithDeadline(r.over, r.Since.Add(limit))
 	context.AfterFunc(waiting, stop)
 	return waiting.Done()
 }
 
-// Cancel ends the run's context.
+// Cancel cancels the run's context.
 func (r *Run) Cancel(cause error) { r.cancel(cause) }
 
-// A Set holds the runs of a turn that go on in the background.
+// A Set holds the background runs of a turn.
 type Set map[turnkeeper.CallKey]*Run
 
 // Sorted returns the runs in the order of their calls.
@@ -89,7 +88,7 @@ func (s Set) Collect() (ended []*Run) {
 	return ended
 }
 
-// Age returns how long a call has been in the background, or has been detached.
+// Age returns the time since a background or detached call began, or 0 if unknown.
 func (s Set) Age(call turnkeeper.ToolCall) time.Duration {
 	if r := s[call.Key]; r != nil {
 		return time.Since(r.Since)
@@ -100,10 +99,10 @@ func (s Set) Age(call turnkeeper.ToolCall) time.Duration {
 	return 0
 }
 
-// Await waits until one of the runs is over.
-func (s Set) Await(ctx context.Context) error { return firstOver(ctx, slices.Collect(maps.Values(s))) }
+// Await waits until a run is over. If ctx ends first, it returns its cause.
+func (s Set) Await(ctx context.Context) error { return awaitFirst(ctx, slices.Collect(maps.Values(s))) }
 
-// Stop ends all runs, and waits until they are over.
+// Stop cancels all runs, and waits until they are over.
 func (s Set) Stop(cause error) {
 	for _, r := range s {
 		r.Cancel(cause)
@@ -113,8 +112,8 @@ func (s Set) Stop(cause error) {
 	}
 }
 
-// firstOver returns when one of the runs is over.
-func firstOver(ctx context.Context, runs []*Run) error {
+// awaitFirst returns when one of the runs is over.
+func awaitFirst(ctx context.Context, runs []*Run) error {
 	first := make(chan struct{}, 1)
 	for _, r := range runs {
 		stop := context.AfterFunc(r.over, func() {

@@ -1,6 +1,6 @@
-// Package transcript makes the events of a turn, which watchers read while it runs: blocks
-// and deltas of the model's answer, calls and their results, the end. It knows no journal:
-// its owner writes what is Unwritten.
+// Package transcript builds the events of a turn, which clients follow while it runs: blocks
+// and deltas of the model's answer, calls and their results, the end. It does not write
+// them: its owner writes the Unwritten ones.
 package transcript
 
 import (
@@ -10,8 +10,7 @@ import (
 	"turnkeeper"
 )
 
-// What the events of a turn carry as data. Fields that are empty are left out.
-// Round and block are fields of the event itself.
+// Data of the events of a turn. Round and block are fields of the event itself.
 type (
 	// TurnStartData is the data of turn_start.
 	TurnStartData struct {
@@ -22,14 +21,14 @@ type (
 		Parent  *ParentData          `json:"parent,omitempty"`
 	}
 
-	// TurnResumedData is the data of turn_resumed: the turn goes on under
-	// another grant, or after its journal was read again.
+	// TurnResumedData is the data of turn_resumed: the turn continues under another
+	// grant, or after its journal was loaded again.
 	TurnResumedData struct {
 		Dispatch int `json:"dispatch"`
 	}
 
-	// TurnWaitingData is the data of turn_waiting: the turn goes on when one of
-	// these detached calls has ended.
+	// TurnWaitingData is the data of turn_waiting: the turn waits until one of these
+	// detached calls has ended.
 	TurnWaitingData struct {
 		Calls []string `json:"calls"` // round-R-tool-I
 	}
@@ -46,7 +45,7 @@ type (
 		Tool string `json:"tool,omitempty"` // of tool_use
 	}
 
-	// BlockDeltaData is the data of block_delta: what the block goes on with.
+	// BlockDeltaData is the data of block_delta: the next part of the block.
 	BlockDeltaData struct {
 		Text string `json:"text"`
 	}
@@ -63,8 +62,8 @@ type (
 		SubAgent *SubAgentData `json:"sub_agent,omitempty"` // of spawn_agent
 	}
 
-	// SubAgentData says of a call that gave work to an agent where that is done. The
-	// turn and its outcome are there with the result.
+	// SubAgentData describes the sub-agent of a call. Turn and Outcome are set in the
+	// event of the result.
 	SubAgentData struct {
 		Agent        string               `json:"agent"`
 		Conversation string               `json:"conversation"`
@@ -73,11 +72,11 @@ type (
 		Outcome      turnkeeper.TurnState `json:"outcome,omitempty"`
 	}
 
-	// ParentData is the call that a sub-agent's turn works for.
+	// ParentData identifies the call that a sub-agent's turn works for.
 	ParentData struct {
 		Turn turnkeeper.TurnID `json:"turn_id"`
 		Call string            `json:"call"`
-		Root turnkeeper.TurnID `json:"root_turn_id"` // that the tree began with
+		Root turnkeeper.TurnID `json:"root_turn_id"` // of the tree
 	}
 
 	// RoundStopData is the data of round_stop: every call of the round is
@@ -89,14 +88,14 @@ type (
 		Usage        turnkeeper.Usage `json:"usage"`
 	}
 
-	// RollbackData is the data of round_rollback: everything since the round's
-	// round_start is void, and the round will start again or be given up.
+	// RollbackData is the data of round_rollback: all events since the round's
+	// round_start are void. The round starts again or is given up.
 	RollbackData struct {
 		Reason string `json:"reason"`
 	}
 
-	// NoticeData is the data of notice: what the model is told beside the
-	// conversation, or, with a call, how far that is.
+	// NoticeData is the data of notice: a message about the turn or, with a call, the
+	// call's progress.
 	NoticeData struct {
 		Text string `json:"text"`
 		Call string `json:"call,omitempty"`
@@ -113,31 +112,31 @@ type (
 	}
 )
 
-// A Transcript makes the events of one execution of a turn, and keeps them until they are
+// A Transcript builds the events of one execution of a turn, and keeps them until they are
 // written. It belongs to one goroutine.
 type Transcript struct {
 	turn      turnkeeper.TurnID
-	block     int // the next block's number
+	block     int // number of the next block
 	unwritten []turnkeeper.Event
-	mark      int // how many were unwritten when Mark was called
+	mark      int // len(unwritten) when Mark was called
 }
 
-// New makes a Transcript of a turn whose next block has a number.
+// New returns a Transcript of a turn. block is the number of its next block.
 func New(turn turnkeeper.TurnID, block int) *Transcript {
 	return &Transcript{turn: turn, block: max(1, block)}
 }
 
-// Event adds an event. data nil: it has none.
+// Event adds an event. data may be nil.
 func (t *Transcript) Event(kind turnkeeper.EventType, round, block int, data any) {
 	t.unwritten = append(t.unwritten, NewEvent(t.turn, kind, round, block, data))
 }
 
-// NewEvent makes an event of a turn.
+// NewEvent returns an event of a turn. data may be nil.
 func NewEvent(turn turnkeeper.TurnID, kind turnkeeper.EventType, round, block int, data any) turnkeeper.Event {
 	return turnkeeper.Event{TurnID: turn, Type: kind, Round: round, Block: block, Data: encode(data)}
 }
 
-// Block takes the next block number.
+// Block returns the next block number, and increments it.
 func (t *Transcript) Block() int {
 	n := t.block
 	t.block++
@@ -147,13 +146,13 @@ func (t *Transcript) Block() int {
 // Unwritten returns the events that are not written yet.
 func (t *Transcript) Unwritten() []turnkeeper.Event { return t.unwritten }
 
-// Written forgets the events: they are written.
+// Written removes the events, which have been written.
 func (t *Transcript) Written() { t.unwritten = nil }
 
-// Mark notes where the events of a start begin, for Rewind.
+// Mark marks the position that Rewind returns to.
 func (t *Transcript) Mark() { t.mark = len(t.unwritten) }
 
-// Rewind removes what was added since Mark.
+// Rewind removes the events that were added since Mark.
 func (t *Transcript) Rewind() { t.unwritten = t.unwritten[:t.mark] }
 
 func encode(data any) json.RawMessage {
@@ -163,7 +162,7 @@ func encode(data any) json.RawMessage {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(data); err != nil { // the types above always encode
+	if err := encoder.Encode(data); err != nil { // the types above can always be encoded
 		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))

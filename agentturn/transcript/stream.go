@@ -10,47 +10,46 @@ import (
 	"turnkeeper/outputs"
 )
 
-// How long, and how much, streamed text waits for more before it is written.
+// Streamed text is written when it is this old or this long.
 const (
 	flushAfter = 250 * time.Millisecond
 	flushBytes = 1024
 )
 
-// A Stream turns the deltas of a round's model call into events. They are written with
-// the answer, or, when it takes long, before it.
+// A Stream turns the deltas of a round's model call into events. They are written with the
+// answer, or before it if it takes long.
 type Stream struct {
 	*Transcript
 	round int
 	start RoundStartData
 
-	started bool            // round_start is out for this attempt
+	started bool            // this attempt has a round_start event
 	text    strings.Builder // text blocks of this attempt
 
-	kind    inference.DeltaKind // of the open block; empty: none
+	kind    inference.DeltaKind // of the open block; empty: none is open
 	index   int
 	number  int             // of the open block
-	pending strings.Builder // of the open block, not yet an event
-	waiting int             // bytes since the last write
-	since   time.Time       // of the oldest of them
+	pending strings.Builder // text of the open block that has no event yet
+	waiting int             // bytes since the last flush
+	since   time.Time       // when the oldest of them came
 }
 
-// NewStream makes the stream of a round, which start describes.
+// NewStream returns the stream of a round. start is the data of its round_start event.
 func (t *Transcript) NewStream(round int, start RoundStartData) *Stream {
 	return &Stream{Transcript: t, round: round, start: start}
 }
 
-// Started reports whether a piece of this attempt's answer has come.
+// Started reports whether this attempt has had a delta.
 func (s *Stream) Started() bool { return s.started }
 
-// Delta takes in a piece of the answer. It reports whether so much has come that it is to
-// be flushed and written.
+// Delta adds a delta. It reports whether the text should be flushed and written now.
 func (s *Stream) Delta(d inference.Delta) (due bool) {
-	s.piece(d)
+	s.add(d)
 	return s.waiting >= flushBytes || s.waiting > 0 && time.Since(s.since) >= flushAfter
 }
 
-// Overdue returns a channel that fires when the oldest text that waits has waited long
-// enough; nil: none waits.
+// Overdue returns a channel that fires when buffered text is due. It is nil if there is
+// none.
 func (s *Stream) Overdue() <-chan time.Time {
 	if s.waiting == 0 {
 		return nil
@@ -58,13 +57,13 @@ func (s *Stream) Overdue() <-chan time.Time {
 	return time.After(time.Until(s.since.Add(flushAfter)))
 }
 
-// Flush makes an event of what waits, to be written now.
+// Flush adds an event with the buffered text. The owner should write it now.
 func (s *Stream) Flush() {
 	s.emit()
 	s.waiting = 0
 }
 
-func (s *Stream) piece(d inference.Delta) {
+func (s *Stream) add(d inference.Delta) {
 	s.open()
 	if s.kind != d.Kind || s.index != d.Index {
 		s.closeBlock()
@@ -94,7 +93,7 @@ func (s *Stream) open() {
 	s.Event(turnkeeper.EventRoundStart, s.round, 0, s.start)
 }
 
-// emit makes an event of what is pending.
+// emit adds an event with the pending text.
 func (s *Stream) emit() {
 	if s.pending.Len() == 0 {
 		return
@@ -112,8 +111,8 @@ func (s *Stream) closeBlock() {
 	s.kind, s.index = "", 0
 }
 
-// Complete ends the stream of an answer, so that the text of its blocks is the answer's:
-// one that did not stream, or streamed something else, is streamed from the answer.
+// Complete ends the stream. If the answer was not streamed, or differs from the streamed
+// text, Complete adds the answer's blocks, so that the events always contain the answer.
 func (s *Stream) Complete(res inference.Response) {
 	if s.started && s.text.String() != res.Text {
 		s.Rollback("the answer differs from what was streamed")
@@ -127,17 +126,17 @@ func (s *Stream) Complete(res inference.Response) {
 func (s *Stream) replay(res inference.Response) {
 	s.open()
 	if res.Reasoning != "" {
-		s.piece(inference.Delta{Kind: inference.DeltaThinking, Text: res.Reasoning})
+		s.add(inference.Delta{Kind: inference.DeltaThinking, Text: res.Reasoning})
 	}
 	if res.Text != "" {
-		s.piece(inference.Delta{Kind: inference.DeltaText, Text: res.Text})
+		s.add(inference.Delta{Kind: inference.DeltaText, Text: res.Text})
 	}
 	for i, call := range res.Calls {
-		s.piece(inference.Delta{Kind: inference.DeltaTool, Index: i, Name: call.Name, Text: call.Arguments})
+		s.add(inference.Delta{Kind: inference.DeltaTool, Index: i, Name: call.Name, Text: call.Arguments})
 	}
 }
 
-// Rollback voids what this attempt has streamed.
+// Rollback voids the events of this attempt.
 func (s *Stream) Rollback(reason string) {
 	if !s.started {
 		return
@@ -148,9 +147,9 @@ func (s *Stream) Rollback(reason string) {
 	s.text.Reset()
 }
 
-const maxToolName = 100 // characters; no tool has a longer name
+const maxToolName = 100 // characters; the maximum for a tool
 
-// CleanName returns a tool's name as a model wrote it, made fit to be stored and quoted.
+// CleanName returns a model's name of a tool, cleaned and shortened for storing.
 func CleanName(name string) string {
 	name = outputs.Clean(name)
 	if utf8.RuneCountInString(name) > maxToolName {

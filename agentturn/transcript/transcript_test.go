@@ -20,7 +20,7 @@ func types(events []turnkeeper.Event) (types []string) {
 	return types
 }
 
-// An answer that differs from what was streamed is streamed again, in blocks of its own.
+// An answer that differs from the streamed text is streamed again, in new blocks.
 func TestAnAnswerThatDiffers(t *testing.T) {
 	events := transcript.New(7, 3)
 	s := events.NewStream(1, transcript.RoundStartData{Of: 12})
@@ -39,7 +39,7 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 	}
 }
 
-// Text is due when there is much of it or when it has waited long.
+// Text is due when there is much of it, or after some time.
 func TestWhenTextIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := transcript.New(7, 1).NewStream(1, transcript.RoundStartData{})
@@ -61,7 +61,7 @@ func TestWhenTextIsDue(t *testing.T) {
 	})
 }
 
-// The events of a start that could not be written go with it.
+// Rewind removes the events of a start that could not be written.
 func TestRewind(t *testing.T) {
 	events := transcript.New(7, 0)
 	events.Event(turnkeeper.EventTurnStart, 0, 0, nil)

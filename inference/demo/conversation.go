@@ -12,14 +12,14 @@ import (
 	"turnkeeper/inference"
 )
 
-// A conversation is what a request says, as far as the script looks.
+// A conversation is the part of a request that scripts use.
 type conversation struct {
 	system  string
-	message string    // the last of the user's
-	notice  string    // what the turn says beside it; empty: nothing
-	rounds  int       // answers since then
-	played  int       // newest step of a file's script that asked for a call since then; 0: none
-	results []result  // of the calls since then
+	message string    // the user's last message
+	notice  string    // the notice after it; empty: none
+	rounds  int       // answers since the message
+	played  int       // newest step of a file's script that asked for a call since the message; 0: none
+	results []result  // of the calls since the message
 	tools   toolNames // that may be called now
 }
 
@@ -29,7 +29,7 @@ type result struct {
 
 type toolNames map[string]bool
 
-// noticeHead begins what a turn says at the end of a request, beside the message.
+// noticeHead is the beginning of a turn's notice at the end of a request.
 const noticeHead = "# System Notice"
 
 func read(req inference.Request) conversation {
@@ -69,8 +69,8 @@ func read(req inference.Request) conversation {
 	return c
 }
 
-// orAnswer is the step without calls where none may be made, and the usual
-// answer where that leaves nothing to say.
+// orAnswer removes the calls of a step if none may be made. If the step is then empty, it
+// becomes the default answer.
 func (c conversation) orAnswer(next step) step {
 	if len(c.tools) == 0 {
 		next.Calls = nil
@@ -81,7 +81,7 @@ func (c conversation) orAnswer(next step) step {
 	return next
 }
 
-// planned is the next step of a script of one's own, or of the usual one.
+// planned returns the next step of a fenced script, or of the built-in one.
 func (c conversation) planned() (step, error) {
 	steps, found, err := fenced(c.system)
 	if !found && err == nil {
@@ -100,7 +100,7 @@ func (c conversation) planned() (step, error) {
 
 var fence = regexp.MustCompile("(?s)```demo[ \t]*\r?\n(.*?)```")
 
-// fenced reads the steps of a fenced block in text.
+// fenced parses the steps of a fenced block in text.
 func fenced(text string) (steps []step, found bool, err error) {
 	block := fence.FindStringSubmatch(text)
 	if block == nil {
@@ -139,7 +139,7 @@ var (
 	recall   = regexp.MustCompile(`(?i)\b(notes?|recall|remembered|remember what)\b`)
 )
 
-// calls are the calls that the usual script makes next; none: it answers.
+// calls returns the next calls of the built-in script. If there are none, it answers.
 func (c conversation) calls() []call {
 	switch c.rounds {
 	case 0:
@@ -150,7 +150,7 @@ func (c conversation) calls() []call {
 	return nil
 }
 
-// firstCalls asks for every declared tool that fits the message.
+// firstCalls returns a call of every declared tool that fits the message.
 func (c conversation) firstCalls() []call {
 	var calls []call
 	add := func(name string, arguments map[string]string) {
@@ -176,7 +176,7 @@ func (c conversation) firstCalls() []call {
 	return calls
 }
 
-// lookInside reads the first file that was listed, once.
+// lookInside returns a call that reads the first listed file.
 func (c conversation) lookInside() []call {
 	if !c.tools["read_file"] {
 		return nil
@@ -198,7 +198,7 @@ func (c conversation) lookInside() []call {
 const howTo = "For real answers set OPENAI_API_KEY (or configure any OpenAI-compatible endpoint under providers) " +
 	"and name its model in the agent's file, such as `model: openai/gpt-5-mini`."
 
-// answer tells what was asked and what the tools gave.
+// answer returns the default answer, which quotes the message and the tools' results.
 func (c conversation) answer() string {
 	var b strings.Builder
 	b.WriteString("This answer comes from Turnkeeper's demo script, not from a language model.\n\n")
@@ -218,7 +218,7 @@ func (c conversation) answer() string {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// shorten cuts text to at most n characters.
+// shorten cuts a text to n characters.
 func shorten(s string, n int) string {
 	if utf8.RuneCountInString(s) <= n {
 		return s

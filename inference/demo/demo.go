@@ -1,27 +1,24 @@
-// Package demo is a Provider that needs no key and no network: a script in
-// place of a language model. It asks for the tools that fit the message,
-// answers from their results, and says in every answer that it is a script.
-// The same request always gets the same answer. Asked to search a stored tool
-// result, it names the lines that hold the query's words.
+// Package demo is a Provider that needs no key and no network: a script instead of a language
+// model. It calls the tools that fit the message, answers from their results, and says in every
+// answer that it is a script. The same request always gets the same answer. To search a stored
+// tool result, it returns the lines that contain words of the query.
 //
-// # Scripts of one's own
+// # Custom scripts
 //
-// Beside the built-in script, demo/script, there are those of the agents
-// folder: the model demo/NAME plays the file NAME.demo.yaml (ParseScript, Load).
-// Its steps are chosen and worded by what the conversation holds, by templates.
-// docs/demo-scripts.md says how they are written.
+// In addition to the built-in script, demo/script, there are the scripts of the agents folder:
+// the model demo/NAME plays the file NAME.demo.yaml (ParseScript, Load). Templates over the
+// conversation select and fill its steps. docs/demo-scripts.md describes the format.
 //
-// With demo/script a system prompt, or failing that the message, may hold a fenced block named
-// demo with a JSON array of steps:
+// With demo/script, the system prompt or else the message may contain a fenced block named demo
+// with a JSON array of steps:
 //
 //	```demo
 //	[{"calls": [{"name": "clock", "arguments": {"timezone": "UTC"}}]}, {"text": "Done."}]
 //	```
 //
-// The first model call after a message plays the first step, the next call the
-// second, and so on. A step has text, calls, or both. Steps without calls, and
-// calls where the request allows none, end with the usual answer when they
-// have no text; so does everything after the last step.
+// The first model call after a message plays the first step, the next call the second, and so
+// on. A step has text, calls, or both. If the request allows no calls, they are dropped. An
+// empty step, and every call after the last step, gives the default answer.
 package demo
 
 import (
@@ -35,24 +32,24 @@ import (
 	"turnkeeper/inference/tokens"
 )
 
-// Name is the provider's name, and Model that of its built-in script. Every
-// other model is a script of a file.
+// Name is the provider's name, and Model that of its built-in script. Every other model is a
+// script from a file.
 const (
 	Name  = "demo"
 	Model = "script"
 )
 
-// Provider is the demo provider. It keeps nothing between calls. The zero value
-// has the built-in script only.
+// A Provider is the demo provider. It has no state between calls. The zero value has only the
+// built-in script.
 type Provider struct {
-	// Script finds a script by name, at each call. nil: there are none.
+	// Script returns a script by name. It is called for each request. nil: there are none.
 	Script func(name string) (*Script, bool)
 }
 
 var _ inference.Provider = Provider{}
 
-// Generate plays the script. It fails only with ClassInvalid, for a script
-// that does not exist or cannot be played, and with the cause of ctx.
+// Generate plays the script. Its errors are ClassInvalid, for a script that does not exist or
+// cannot be played, and the cause of ctx.
 func (p Provider) Generate(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	if ctx.Err() != nil {
 		return inference.Response{}, context.Cause(ctx)
@@ -80,7 +77,7 @@ func (p Provider) Generate(ctx context.Context, req inference.Request, onDelta f
 	return res, nil
 }
 
-// step is the answer to a request.
+// step returns the answer to a request.
 func (p Provider) step(req inference.Request) (step, error) {
 	if answer, ok := Extraction(req); ok {
 		return step{Text: answer}, nil
@@ -110,10 +107,10 @@ func (p Provider) find(name string) (*Script, error) {
 			return script, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no demo script %q: it would be the file %s%s in the agents folder", name, name, Extension)
+	return nil, fmt.Errorf("there is no demo script %q: create the file %s%s in the agents folder", name, name, Extension)
 }
 
-// signed is an answer that says whose it is.
+// signed returns an answer with a note that a script made it.
 func (s *Script) signed(text string) string {
 	between := " "
 	if strings.Contains(text, "\n") {
@@ -122,7 +119,7 @@ func (s *Script) signed(text string) string {
 	return fmt.Sprintf("%s%s[by the demo script %s, not by a language model]", text, between, s.name)
 }
 
-// usage is what a model that counts as package tokens does would report.
+// usage returns the usage as counted by package tokens.
 func usage(req inference.Request, res inference.Response) turnkeeper.Usage {
 	counter := tokens.For(req.Model)
 	in := counter.CountTools(req.Tools)
@@ -158,8 +155,8 @@ type step struct {
 	Text  string `json:"text"`
 	Calls []call `json:"calls"`
 
-	number   int  // of the script's file, from 1; 0: it is of none
-	unsigned bool // the text stands as it is
+	number   int  // in the script's file, from 1; 0: not from a file
+	unsigned bool // no note is added to the text
 }
 
 type call struct {

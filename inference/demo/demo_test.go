@@ -27,8 +27,8 @@ func user(text string) inference.Message {
 	return inference.Message{Role: inference.RoleUser, Text: text}
 }
 
-// play answers every call with what results holds for its tool, until the
-// script answers in words; it gives the calls of each round and the words.
+// play answers every call with the result for its tool until the script answers with a text.
+// It returns the calls of each round and the text.
 func play(t *testing.T, req inference.Request, results map[string]string) (rounds [][]string, text string) {
 	t.Helper()
 	for range 10 {

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/outputs"
 )
 
-// Extraction answers a question about a stored tool result: by the lines that
-// hold words of the query. ok is false for a request that asks something else.
+// Extraction answers a prompt for an extraction with the lines that contain words of the query.
+// ok is false for any other request.
 func Extraction(req inference.Request) (answer string, ok bool) {
 	if len(req.Messages) != 2 {
 		return "", false
@@ -26,16 +26,16 @@ func Extraction(req inference.Request) (answer string, ok bool) {
 	return "", false
 }
 
-// maxFound is how many lines are named at most.
+// maxFound is the maximum number of lines in an answer.
 const maxFound = 20
 
-// found names the lines that hold the most words of the query.
+// found returns the lines that contain the most words of the query.
 func found(query, text string) string {
 	words := wordsOf(query)
 	lines, most := []string{}, 1
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
-		n := held(words, line)
+		n := count(words, line)
 		if n > most {
 			lines, most = lines[:0], n
 		}
@@ -50,8 +50,8 @@ func found(query, text string) string {
 	return encode(map[string]any{"snippets": lines, "confidence": confidence})
 }
 
-// held is how many of the words a line holds.
-func held(words []string, line string) (n int) {
+// count returns the number of words that a line contains.
+func count(words []string, line string) (n int) {
 	line = strings.ToLower(line)
 	for _, word := range words {
 		if strings.Contains(line, word) {
@@ -61,7 +61,7 @@ func held(words []string, line string) (n int) {
 	return n
 }
 
-// wordsOf are the words of a query that may tell one line from another.
+// wordsOf returns the words of a query, without very short ones.
 func wordsOf(query string) (words []string) {
 	const short = 3
 	for _, word := range strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
@@ -72,7 +72,7 @@ func wordsOf(query string) (words []string) {
 	return words
 }
 
-// inOrder picks all passages as they stand.
+// inOrder picks all passages in their order.
 func inOrder(passages int) string {
 	picks := []any{}
 	for i := range passages {

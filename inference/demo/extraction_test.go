@@ -10,8 +10,8 @@ import (
 	"turnkeeper/outputs"
 )
 
-// Asked to search a stored result the script names lines that are there, and
-// ranks what was found, whatever scripts the result holds.
+// For an extraction the script returns lines of the result, and ranks them, even if the
+// result contains scripts.
 func TestASearchOfAStoredResult(t *testing.T) {
 	ask := func(p outputs.Prompt) string {
 		t.Helper()

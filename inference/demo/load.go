@@ -14,19 +14,19 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// Scripts are the scripts of a folder by name. They never change; a reload
-// makes new ones. Nil are none.
+// Scripts holds the scripts of a folder by name. It is immutable; a reload makes a new one.
+// Nil is empty.
 type Scripts map[string]*Script
 
-// Load reads every script of a folder: files NAME.demo.yaml, links followed,
-// hidden files and folders left out. A folder that does not exist has none.
+// Load reads all scripts of a folder: the files NAME.demo.yaml. It follows links, and ignores
+// hidden files and subfolders. If the folder does not exist, there are none.
 //
-// The error joins every fault of every file. A script with a fault is in the
-// result as nil: its name is not unknown.
+// The error joins all faults of all files. A script with a fault is nil in the result, because
+// its name is known.
 func Load(dir string) (Scripts, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("the demo scripts of the folder %s cannot be read: %w", dir, err)
+		return nil, fmt.Errorf("cannot read the demo scripts of the folder %s: %w", dir, err)
 	}
 	scripts, errs := Scripts{}, []error(nil)
 	for _, entry := range entries {
@@ -58,23 +58,23 @@ func load(path string) (*Script, error) {
 		return nil, unreadable(err)
 	}
 	defer func() { _ = file.Close() }()
-	source, err := io.ReadAll(io.LimitReader(file, strictyaml.MaxBytes+4)) // more than is accepted, whatever it begins with
+	source, err := io.ReadAll(io.LimitReader(file, strictyaml.MaxBytes+4)) // more than is accepted, even with a byte order mark
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	return ParseScript(path, source)
 }
 
-// Check says why no script answers for a model of this provider, or nil. dir
-// is the folder of the scripts, for the message.
+// Check returns an error if there is no script for a model of this provider. dir is the folder
+// of the scripts, for the message.
 func (s Scripts) Check(model, dir string) error {
 	if _, known := s[model]; known || model == Model {
 		return nil
 	}
 	if !nameForm.MatchString(model) {
-		return fmt.Errorf("the model %q is no demo script's: a script's name is at most 63 of a-z, 0-9, _ and -", Name+"/"+model)
+		return fmt.Errorf("the model %q does not name a demo script: a script's name is at most 63 of a-z, 0-9, _ and -", Name+"/"+model)
 	}
-	there := strings.Join(append([]string{Model}, slices.Sorted(maps.Keys(s))...), ", ")
+	existing := strings.Join(append([]string{Model}, slices.Sorted(maps.Keys(s))...), ", ")
 	return fmt.Errorf("the model %q wants the demo script %s, which does not exist; there are: %s",
-		Name+"/"+model, filepath.Join(dir, cmp.Or(model, "NAME")+Extension), there)
+		Name+"/"+model, filepath.Join(dir, cmp.Or(model, "NAME")+Extension), existing)
 }

@@ -10,20 +10,19 @@ import (
 	"strings"
 )
 
-// play gives the next answer: that of the first step after the one played last
-// which is to be given now. A step of nothing: there is none left.
+// play returns the next answer: the first step after the last played one whose condition is
+// true. If there is none, the step is empty.
 //
-// Which step was played last is read in the conversation, from the ids of the
-// calls that were asked for.
+// The ids of the calls in the conversation tell which step was played last.
 func (s *Script) play(c conversation) (step, error) {
 	for i := c.played; i < len(s.steps); i++ {
 		from := s.steps[i]
 		if from.asks {
-			holds, err := from.when.holds(c)
+			due, err := from.when.isTrue(c)
 			if err != nil {
 				return step{}, s.fault(i, "when", err)
 			}
-			if !holds {
+			if !due {
 				continue
 			}
 		}
@@ -32,7 +31,7 @@ func (s *Script) play(c conversation) (step, error) {
 	return step{}, nil
 }
 
-// fault names the script, the step and the cause.
+// fault returns an error with the script, the step and the cause.
 func (s *Script) fault(i int, what string, err error) error {
 	return fmt.Errorf("the demo script %s cannot be played: steps.%d.%s: %w", s.name, i+1, what, err)
 }
@@ -54,7 +53,7 @@ func (s *Script) answer(i int, c conversation) (step, error) {
 	return next, nil
 }
 
-// render makes the arguments of a call.
+// render returns the arguments of a call.
 func (v value) render(c conversation, left *int) (json.RawMessage, error) {
 	if v.whole {
 		text, err := v.text.render(c, left)
@@ -70,11 +69,11 @@ func (v value) render(c conversation, left *int) (json.RawMessage, error) {
 	return json.Marshal(plain)
 }
 
-// object is a JSON object on one line.
+// object returns a JSON object on one line.
 func object(text string) (json.RawMessage, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &fields); err != nil || fields == nil {
-		return nil, errors.New("what it renders is no JSON object: write texts within it by json")
+		return nil, errors.New("the result is not a JSON object: use the function json for texts in it")
 	}
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, []byte(text)); err != nil {
@@ -83,7 +82,7 @@ func object(text string) (json.RawMessage, error) {
 	return compact.Bytes(), nil
 }
 
-// plain is the value as encoding/json takes it.
+// plain returns the value in the form that encoding/json encodes.
 func (v value) plain(c conversation, left *int) (any, error) {
 	switch {
 	case v.literal != nil:
@@ -110,8 +109,8 @@ func (v value) plain(c conversation, left *int) (any, error) {
 	return v.text.render(c, left)
 }
 
-// callID tells, beside being unique in a turn, which step of a script asked.
-// messages are those of the request.
+// callID returns an id that is unique in a turn and contains the step that asks for the call.
+// messages is the number of the request's messages.
 func callID(messages, ordinal, step int) string {
 	id := fmt.Sprintf("demo_%d_%d", messages, ordinal)
 	if step > 0 {
@@ -122,7 +121,7 @@ func callID(messages, ordinal, step int) string {
 
 var stepID = regexp.MustCompile(`^demo_\d+_\d+_step_(\d{1,3})$`)
 
-// stepOfCall is the step that asked for a call; 0: none of a script's.
+// stepOfCall returns the step that asked for a call, or 0 if it was not a script's step.
 func stepOfCall(id string) int {
 	found := stepID.FindStringSubmatch(id)
 	if found == nil {

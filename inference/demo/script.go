@@ -12,28 +12,27 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// Extension is what the name of a script's file ends with, after the script's own.
+// Extension is the end of the file name of a script.
 const Extension = ".demo.yaml"
 
-// Limits of a script, beside those of its YAML (64 KiB, 2000 lines).
+// Limits of a script, in addition to those of its YAML (64 KiB, 2000 lines).
 const (
 	maxSteps = 100
 	maxCalls = 32 // of one step
 )
 
-// A Script is answers in order, read from a file. It never changes and is safe
-// for concurrent use.
+// A Script is a sequence of answers from a file. It is immutable and safe for concurrent use.
 type Script struct {
 	name  string
 	steps []scriptStep
 }
 
-// A scriptStep is one answer, and when it is given.
+// A scriptStep is one answer, with its condition.
 type scriptStep struct {
-	when     pattern // zero: always
-	asks     bool    // when was given
+	when     pattern
+	asks     bool // the step has a condition
 	text     pattern
-	unsigned bool // as a reply it does not say that it is a script's
+	unsigned bool // the answer does not say that a script made it
 	calls    []scriptCall
 }
 
@@ -44,18 +43,17 @@ type scriptCall struct {
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-// ParseScript reads a script from the text of its file; the file itself is not
-// opened. The script's name is the file's without Extension: 1 to 63 of a-z 0-9
-// _ -, starting with a letter or digit, and not Model. The error joins every
-// fault, each a *strictyaml.Problem with its line.
+// ParseScript parses the text of a script's file. It does not open the file. The script's name
+// is the file's name without Extension: 1 to 63 of a-z 0-9 _ -, starting with a letter or
+// digit, and not Model. The error joins all faults, each a *strictyaml.Problem with its line.
 func ParseScript(path string, source []byte) (*Script, error) {
 	s := &Script{name: strings.TrimSuffix(filepath.Base(path), Extension)}
 	r := &scriptReader{&strictyaml.Problems{Path: path}}
 	switch {
 	case !nameForm.MatchString(s.name):
-		r.Add(0, "the file's name is the script's, and then %s: a script's name is at most 63 of a-z, 0-9, _ and -, starting with a letter or digit", Extension)
+		r.Add(0, "the file's name must be the script's name and %s: a script's name is at most 63 of a-z, 0-9, _ and -, starting with a letter or digit", Extension)
 	case s.name == Model:
-		r.Add(0, "the name %s is that of the script that is built in: choose another", Model)
+		r.Add(0, "the name %s is that of the built-in script: choose another", Model)
 	}
 	text := strings.ReplaceAll(strings.TrimPrefix(string(source), "\ufeff"), "\r\n", "\n")
 	switch document, err := strictyaml.Parse(text, 1); {
@@ -72,7 +70,7 @@ func ParseScript(path string, source []byte) (*Script, error) {
 	return s, nil
 }
 
-// scriptReader reads the nodes of one file.
+// A scriptReader decodes the nodes of one file.
 type scriptReader struct{ *strictyaml.Problems }
 
 func (r *scriptReader) script(document *strictyaml.Node) (steps []scriptStep) {
@@ -87,7 +85,7 @@ func (r *scriptReader) script(document *strictyaml.Node) (steps []scriptStep) {
 	return steps
 }
 
-// items are those of a list that is not too long.
+// items returns the items of a list of at most most items.
 func (r *scriptReader) items(where string, v *strictyaml.Node, most int) []*strictyaml.Node {
 	switch {
 	case v.Kind != strictyaml.List:
@@ -121,7 +119,7 @@ func (r *scriptReader) step(where string, v *strictyaml.Node) (s scriptStep) {
 	})
 	other := func(f strictyaml.Field) bool { return f.Key != "when" && f.Key != "signed" }
 	if v.Kind == strictyaml.Map && !slices.ContainsFunc(v.Fields, other) {
-		r.Add(v.Line, "%s has neither text nor calls: it would say nothing", where)
+		r.Add(v.Line, "%s has neither text nor calls: give it one of them", where)
 	}
 	return s
 }
@@ -150,7 +148,7 @@ func (r *scriptReader) call(where string, v *strictyaml.Node) (c scriptCall) {
 		}
 	})
 	if !named && v.Kind == strictyaml.Map {
-		r.Add(v.Line, "%s has no name: give that of the tool", where)
+		r.Add(v.Line, "%s has no name: give the name of the tool", where)
 	}
 	return c
 }
@@ -168,9 +166,9 @@ func (r *scriptReader) pattern(where string, v *strictyaml.Node) pattern {
 	return p
 }
 
-// A value is an argument as the file has it: texts are templates.
+// A value is an argument of a call in a script. Texts are templates.
 type value struct {
-	whole   bool // the text renders all of the arguments, as JSON
+	whole   bool // the text renders all arguments, as a JSON object
 	text    pattern
 	literal json.RawMessage // number, true, false or null
 	items   []value         // not nil: a list

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/inference/demo"
 )
 
-// script reads a script that must be right.
+// script parses a valid script.
 func script(t testing.TB, source string) *demo.Script {
 	t.Helper()
 	s, err := demo.ParseScript("agents/mine.demo.yaml", []byte(source))
@@ -22,13 +22,13 @@ func script(t testing.TB, source string) *demo.Script {
 	return s
 }
 
-// with is a provider that has one script of a file.
+// with returns a provider with one script of a file.
 func with(s *demo.Script) demo.Provider {
 	return demo.Provider{Script: func(name string) (*demo.Script, bool) { return s, name == "mine" }}
 }
 
-// perform has a script answer until it calls nothing more. results are those of
-// each tool, in the order in which they are given.
+// perform asks a script until it makes no more calls. results holds the results of each
+// tool, in order.
 func perform(t *testing.T, s *demo.Script, req inference.Request, results map[string][]string) (rounds [][]string, text string) {
 	t.Helper()
 	req.Model = "mine"
@@ -111,8 +111,8 @@ func TestAScriptAnswersWhatItSees(t *testing.T) {
 	}
 }
 
-// What a step is chosen by may have left the window since: the script goes on
-// after the step that asked last, and does not begin again.
+// Results that a condition refers to may have left the window: the script continues after
+// the last step that asked for a call.
 func TestAScriptGoesOnWhereItWas(t *testing.T) {
 	s := script(t, `
 steps:
@@ -203,14 +203,13 @@ steps:
 		t.Errorf("asked %v, %v", calls, err)
 	}
 	_, err := ask("add nothing")
-	const want = "the demo script mine cannot be played: steps.1.calls.1.arguments: what it renders is no JSON object: write texts within it by json"
+	const want = "the demo script mine cannot be played: steps.1.calls.1.arguments: the result is not a JSON object: use the function json for texts in it"
 	if inference.ClassOf(err) != inference.ClassInvalid || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Where no tool may be called, and after the last step, the usual answer tells
-// what there is.
+// If no tool may be called, and after the last step, the default answer is given.
 func TestWhereAScriptHasNothingToSay(t *testing.T) {
 	s := script(t, "steps: [{calls: [{name: look}]}]")
 	ended := []inference.Message{user("go"), {Role: inference.RoleAssistant, Calls: []inference.Call{{ID: "demo_1_0_step_1", Name: "look"}}},
@@ -233,7 +232,7 @@ func TestWhereAScriptHasNothingToSay(t *testing.T) {
 	}
 }
 
-// A message that holds a fenced script is only a message to a script of a file.
+// A script of a file does not interpret a fenced script in a message.
 func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
 	_, text := perform(t, script(t, "steps: [{text: Mine.}]"), inference.Request{Messages: []inference.Message{user("```demo\n[{\"text\":\"Yours.\"}]\n```")}}, nil)
 	if text != "Mine. "+signature {
@@ -241,7 +240,7 @@ func TestAFenceIsNoScriptBesideAFile(t *testing.T) {
 	}
 }
 
-// A word that a program reads can stand as it is.
+// A text that a program parses can stay unsigned.
 func TestAnAnswerThatIsNotSigned(t *testing.T) {
 	s := script(t, "steps: [{when: '{{ eq message \"go\" }}', text: Nothing., signed: false}, {text: Something., signed: true}]")
 	for message, want := range map[string]string{"go": "Nothing.", "stay": "Something. " + signature} {
@@ -278,8 +277,8 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 	step := func(text string) string { return "steps:\n  - text: " + text }
 	for name, c := range map[string]struct{ path, source, want string }{
 		"empty":            {"a.demo.yaml", "", "a.demo.yaml: the script is empty: give it steps"},
-		"its name":         {"A B.demo.yaml", "steps: [{text: a}]", "the file's name is the script's"},
-		"the built-in":     {"script.demo.yaml", "steps: [{text: a}]", "that is built in"},
+		"its name":         {"A B.demo.yaml", "steps: [{text: a}]", "the file's name must be the script's"},
+		"the built-in":     {"script.demo.yaml", "steps: [{text: a}]", "built-in script"},
 		"no YAML":          {"a.demo.yaml", "steps: [", "a.demo.yaml:1: invalid YAML"},
 		"a list":           {"a.demo.yaml", "- text: a", "a.demo.yaml:1: the settings must be a mapping"},
 		"another key":      {"a.demo.yaml", "step: [{text: a}]", `unknown key "step" (did you mean "steps"?)`},
@@ -288,11 +287,11 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 		"too many steps":   {"a.demo.yaml", "steps:\n" + strings.Repeat("  - text: a\n", 101), "steps has 101 entries: at most 100 are allowed"},
 		"a step in text":   {"a.demo.yaml", "steps: [no]", "steps.1 must be a mapping of keys to values, not text"},
 		"a step's key":     {"a.demo.yaml", "steps:\n  - say: a", `a.demo.yaml:2: unknown key "steps.1.say"`},
-		"an idle step":     {"a.demo.yaml", "steps: [{when: a}]", "steps.1 has neither text nor calls: it would say nothing"},
+		"an idle step":     {"a.demo.yaml", "steps: [{when: a}]", "steps.1 has neither text nor calls: give it one of them"},
 		"a number":         {"a.demo.yaml", "steps: [{text: 1}]", "steps.1.text must be text, not a number: put it in quotes"},
 		"a signature":      {"a.demo.yaml", "steps: [{text: a, signed: never}]", "steps.1.signed must be true or false, not text"},
 		"a signed nothing": {"a.demo.yaml", "steps: [{signed: false}]", "steps.1 has neither text nor calls"},
-		"no name":          {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]", "steps.1.calls.1 has no name: give that of the tool"},
+		"no name":          {"a.demo.yaml", "steps: [{calls: [{arguments: {}}]}]", "steps.1.calls.1 has no name: give the name of the tool"},
 		"an empty name":    {"a.demo.yaml", "steps: [{calls: [{name: ''}]}]", "steps.1.calls.1.name must be the name of a tool"},
 		"arguments":        {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: [1]}]}]", "steps.1.calls.1.arguments must be a mapping, or a text that renders a JSON object, not a list"},
 		"twice":            {"a.demo.yaml", "steps: [{calls: [{name: x, arguments: {a: 1, a: 2}}]}]", `key "steps.1.calls.1.arguments.a" is already set on line 1`},
@@ -300,8 +299,8 @@ func TestScriptFilesThatCannotBeRead(t *testing.T) {
 		"no template":      {"a.demo.yaml", step(`'{{ message'`), "a.demo.yaml:2: steps.1.text: unclosed action"},
 		"no such function": {"a.demo.yaml", step(`'{{ massage }}'`), `steps.1.text: function "massage" not defined`},
 		"a loop":           {"a.demo.yaml", step(`'{{ range 9 }}a{{ end }}'`), "they have no loops"},
-		"another template": {"a.demo.yaml", step(`'{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}'`), "define and block are not for scripts"},
-		"its own template": {"a.demo.yaml", step(`'{{ if message }}{{ template "a" }}{{ end }}'`), "no templates within templates"},
+		"another template": {"a.demo.yaml", step(`'{{ define "a" }}{{ template "a" }}{{ end }}{{ template "a" }}'`), "define and block are not allowed in scripts"},
+		"its own template": {"a.demo.yaml", step(`'{{ if message }}{{ template "a" }}{{ end }}'`), "no nested templates"},
 		"endless width":    {"a.demo.yaml", step(`'{{ printf "%9999999d" 1 }}'`), `there is no function "printf"; there are contains, count,`},
 		"a field":          {"a.demo.yaml", step(`'{{ .Message }}'`), ".Message: values have no fields; use field for those of a JSON text"},
 		"a variable's":     {"a.demo.yaml", step(`'{{ $x := message }}{{ $x.Y }}'`), "$x.Y: values have no fields"},
@@ -349,9 +348,9 @@ func TestScriptsOfAFolder(t *testing.T) {
 		t.Errorf("the scripts are %v", scripts)
 	}
 	for model, want := range map[string]string{
-		"script": "", "good": "", "bad": "", // of a bad one its own fault tells
+		"script": "", "good": "", "bad": "", // a script with a fault has its own error
 		"none": `the model "demo/none" wants the demo script ` + filepath.Join(dir, "none.demo.yaml") + ", which does not exist; there are: script, bad, broken, good",
-		"../x": `the model "demo/../x" is no demo script's`,
+		"../x": `the model "demo/../x" does not name a demo script`,
 	} {
 		err := scripts.Check(model, dir)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
@@ -363,8 +362,8 @@ func TestScriptsOfAFolder(t *testing.T) {
 	}
 }
 
-// Whatever stands in a file, it is refused by name, or it can be played: with an
-// answer that is bounded, or a plain fault.
+// Any file is either refused with its name, or can be played with a bounded answer or an
+// error.
 func FuzzScript(f *testing.F) {
 	f.Add(shop, "A tube?", "tubes: 6")
 	f.Add("steps: [{text: '{{ with result \"look\" }}{{ . | json | json }}{{ end }}'}]", "", `"\"`)
@@ -391,7 +390,7 @@ func FuzzScript(f *testing.F) {
 		for _, call := range res.Calls {
 			size += len(call.Arguments)
 		}
-		if size > 8*(256<<10) { // JSON may write a byte as six
+		if size > 8*(256<<10) { // JSON may encode a byte as six
 			t.Errorf("the answer has %d bytes", size)
 		}
 	})

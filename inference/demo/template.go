@@ -14,34 +14,32 @@ import (
 	"unicode/utf8"
 )
 
-// maxRendered is how much one answer of a script may hold, and any value within
-// it, in bytes.
+// maxRendered is the maximum size of an answer of a script, and of any value in it, in bytes.
 const maxRendered = 256 << 10
 
-// A pattern is a text of a script: a template over a conversation, without
-// loops and without templates of its own, so that it ends and its result is
-// bounded.
+// A pattern is a text of a script: a template over a conversation. Loops and nested templates
+// are not allowed, which bounds its time and its result.
 type pattern struct {
 	source string
-	tree   *parse.Tree // nil: the source holds no action
+	tree   *parse.Tree // nil: the source has no action
 }
 
-// operators are the functions of text/template that scripts may use. refused are the
-// rest, which make texts of any size.
+// operators are the functions of text/template that scripts may use. refused are the others,
+// which can make texts of any size.
 var (
 	operators = []string{"and", "or", "not", "eq", "ne", "lt", "le", "gt", "ge"}
 	refused   = []string{"call", "html", "index", "js", "len", "print", "printf", "println", "slice", "urlquery"}
 )
 
-// A function is what a template may call: the kinds of its arguments, of which a
-// variadic function takes the last any number of times, and the call.
+// A function can be called by a template. A variadic function takes its last kind of argument
+// any number of times.
 type function struct {
 	takes    []kind
 	variadic bool
 	call     func(args []any) (any, error)
 }
 
-// A kind is a type of arguments.
+// A kind is the type of an argument.
 type kind string
 
 const (
@@ -49,8 +47,8 @@ const (
 	wholeNumber kind = "int"
 )
 
-// functions are what a template asks of a conversation, and what it does with
-// texts. None fails for what a conversation holds, but by size.
+// functions returns the functions of templates. For the texts of a conversation they fail only
+// if a result is too large.
 func functions(c conversation) map[string]function {
 	none := func(f func() string) function {
 		return function{call: func([]any) (any, error) { return f(), nil }}
@@ -85,7 +83,7 @@ func functions(c conversation) map[string]function {
 	}
 }
 
-// of are the results of a tool since the message, in the order of the calls.
+// of returns the results of a tool since the message, in the order of the calls.
 func (c conversation) of(tool string) (texts []string) {
 	for _, r := range c.results {
 		if r.name == tool {
@@ -95,8 +93,8 @@ func (c conversation) of(tool string) (texts []string) {
 	return texts
 }
 
-// result is the newest result of a tool, or the nth, counted from 1. Empty:
-// there is none.
+// result returns the newest result of a tool, or the nth, counted from 1. It is empty if there
+// is none.
 func (c conversation) result(tool string, nth ...int) (string, error) {
 	texts := c.of(tool)
 	switch {
@@ -112,8 +110,8 @@ func (c conversation) result(tool string, nth ...int) (string, error) {
 	return texts[len(texts)-1], nil
 }
 
-// field is the value at a path such as items.0.name of a JSON text: a string as
-// it is, anything else as JSON. Empty: there is none, or the text is no JSON.
+// field returns the value at a path such as items.0.name of a JSON text: a string unchanged,
+// other values as JSON. It is empty if there is none, or if the text is not JSON.
 func field(path, text string) string {
 	decoder := json.NewDecoder(strings.NewReader(text))
 	decoder.UseNumber()
@@ -144,16 +142,16 @@ func field(path, text string) string {
 	return encode(value)
 }
 
-// match is the first group of an expression's first match, or the whole match
-// where it has no groups. Empty: it does not match. The error does not repeat
-// the expression, which may come from a message.
+// match returns the first group of an expression's first match, or the whole match if there
+// are no groups. It is empty if there is no match. Errors do not quote the expression, which
+// may come from a message.
 func match(expression, text string) (string, error) {
 	compiled, err := regexp.Compile(expression)
 	if wrong, ok := errors.AsType[*syntax.Error](err); ok {
-		return "", fmt.Errorf("the expression cannot be read: %s", wrong.Code)
+		return "", fmt.Errorf("invalid expression: %s", wrong.Code)
 	}
 	if err != nil {
-		return "", errors.New("the expression cannot be read")
+		return "", errors.New("invalid expression")
 	}
 	groups := compiled.FindStringSubmatch(text)
 	switch {
@@ -165,8 +163,8 @@ func match(expression, text string) (string, error) {
 	return groups[0], nil
 }
 
-// lines are the lines of a text that hold a part, whatever its case. Of an
-// empty part there are none.
+// lines returns the lines of a text that contain a part, ignoring case. For an empty part it
+// returns none.
 func lines(part, text string) string {
 	var found []string
 	for line := range strings.Lines(text) {
@@ -184,7 +182,7 @@ func first(n int, text string) (string, error) {
 	return shorten(text, n), nil
 }
 
-// quoted is a text as JSON writes it. It may grow by that, again and again.
+// quoted returns a text as JSON. Repeated quoting makes it longer each time.
 func quoted(text string) (string, error) {
 	if text = encode(text); len(text) > maxRendered {
 		return "", errTooLong
@@ -194,8 +192,8 @@ func quoted(text string) (string, error) {
 
 var errTooLong = fmt.Errorf("it grows beyond %d KiB", maxRendered>>10)
 
-// compile reads a template and plays it once with nothing said, so that what is
-// wrong with it is found before it is needed.
+// compile parses a template and renders it once with an empty conversation, which finds most
+// faults before it is used.
 func compile(source string) (pattern, error) {
 	if !strings.Contains(source, "{{") {
 		return pattern{source: source}, nil
@@ -209,7 +207,7 @@ func compile(source string) (pattern, error) {
 		return pattern{}, templateFault(err)
 	}
 	if len(trees) > 1 {
-		return pattern{}, errors.New("define and block are not for scripts")
+		return pattern{}, errors.New("define and block are not allowed in scripts")
 	}
 	t := trees[""]
 	if err := check(t.Root); err != nil {
@@ -221,7 +219,7 @@ func compile(source string) (pattern, error) {
 	return p, err
 }
 
-// check refuses what a script's template may not hold.
+// check returns an error if a template contains something that is not allowed.
 func check(node parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -248,7 +246,7 @@ func check(node parse.Node) error {
 	case *parse.FieldNode, *parse.ChainNode:
 		return fmt.Errorf("%s: values have no fields; use field for those of a JSON text", node)
 	}
-	return fmt.Errorf("%s is not for scripts: they have no loops and no templates within templates", firstWords(node.String()))
+	return fmt.Errorf("%s is not allowed in scripts: they have no loops and no nested templates", firstWords(node.String()))
 }
 
 func checkAll[N parse.Node](nodes []N) error {
@@ -268,8 +266,7 @@ func checkBranch(n parse.BranchNode) error {
 	return err
 }
 
-// checkCommand also reads the expressions that are written out: a trial may not
-// come by them.
+// checkCommand also checks literal expressions, because rendering once may not evaluate them.
 func checkCommand(n *parse.CommandNode) error {
 	if err := checkAll(n.Args); err != nil {
 		return err
@@ -294,14 +291,13 @@ func checkFunction(name string) error {
 		strings.Join(append(slices.Sorted(maps.Keys(own)), operators...), ", "))
 }
 
-// firstWords is the beginning of a template, for messages.
+// firstWords returns the beginning of a template, for messages.
 func firstWords(source string) string {
 	const enough = 40
 	return shorten(oneLine(source), enough)
 }
 
-// render plays a template. left is what all that is rendered together may still
-// hold, in bytes.
+// render renders a template. left is the number of bytes that the answer may still grow by.
 func (p pattern) render(c conversation, left *int) (string, error) {
 	var b strings.Builder
 	to := &bounded{to: &b, left: left}
@@ -315,15 +311,15 @@ func (p pattern) render(c conversation, left *int) (string, error) {
 	return b.String(), nil
 }
 
-// holds says that a template renders to something other than nothing, false and 0.
-func (p pattern) holds(c conversation) (bool, error) {
+// isTrue reports whether a template renders to anything but an empty text, false or 0.
+func (p pattern) isTrue(c conversation) (bool, error) {
 	left := maxRendered
 	text, err := p.render(c, &left)
 	text = strings.TrimSpace(text)
 	return text != "" && text != "false" && text != "0", err
 }
 
-// bounded writes no more than what is left.
+// bounded fails after left bytes.
 type bounded struct {
 	to   *strings.Builder
 	left *int
@@ -338,8 +334,8 @@ func (w *bounded) Write(b []byte) (int, error) {
 
 var templatePlace = regexp.MustCompile(`^template: :(\d+)(?::\d+)?: `)
 
-// templateFault is an error of a template without its own words for the
-// place, but for the line of a template that has several.
+// templateFault returns an error of text/template without its description of the place, except
+// for the line in a template of several lines.
 func templateFault(err error) error {
 	if errors.Is(err, errTooLong) {
 		return errTooLong

@@ -1,6 +1,5 @@
-// Package inferencetest tests what talks to language models: a scripted
-// Provider for unit tests of callers (Script), a scripted HTTP server that can
-// send any bytes, status, delay or cut (Server), a checker that refuses what
-// strict providers refuse (Strict), and the suite that a Provider of an
-// OpenAI-compatible wire passes (RunProviderSuite).
+// Package inferencetest helps to test users and implementations of inference.Provider: a
+// scripted Provider (Script), a scripted HTTP server that can send any bytes, status, delay or
+// cut (Server), a check of what strict providers refuse (Strict, Violations), and a test suite
+// for Providers of OpenAI-compatible endpoints (RunProviderSuite).
 package inferencetest

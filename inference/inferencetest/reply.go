@@ -12,19 +12,19 @@ type Reply func(x *Exchange)
 
 // A Call is a tool call of a reply.
 type Call struct {
-	ID        string // empty: call_N_I, N the request's number and I the call's ordinal from 0
+	ID        string // empty: call_N_I, with the request's number N and the call's index I from 0
 	Name      string
 	Arguments string // as JSON; empty: {}
 }
 
-// Text is a whole answer in words, streamed when the request asks for that.
+// Text returns a complete answer with a text, streamed if the request asks for that.
 func Text(text string) Reply { return Message(text) }
 
-// Calls is a whole answer of tool calls.
+// Calls returns a complete answer with tool calls.
 func Calls(calls ...Call) Reply { return Message("", calls...) }
 
-// Message is a whole answer of words and tool calls. Its finish reason is stop
-// or tool_calls; its usage is a quarter of the bytes.
+// Message returns a complete answer with a text and tool calls. Its finish reason is stop or
+// tool_calls; its usage is a quarter of the bytes.
 func Message(text string, calls ...Call) Reply {
 	return func(x *Exchange) {
 		named := make([]Call, len(calls))
@@ -45,7 +45,7 @@ func Message(text string, calls ...Call) Reply {
 	}
 }
 
-// JSON sends a status and a value as JSON; a string is sent as it is.
+// JSON sends a status and a value as JSON. A string is sent unchanged.
 func JSON(status int, v any) Reply {
 	return func(x *Exchange) { Raw(status, "application/json", encode(v))(x) }
 }
@@ -55,7 +55,7 @@ func Status(status int, body string, headers ...string) Reply {
 	return Raw(status, "application/json", body, headers...)
 }
 
-// Fault sends a status with an error as OpenAI writes it.
+// Fault sends a status and an error object in OpenAI's form.
 func Fault(status int, code, message string, headers ...string) Reply {
 	return Status(status, encode(map[string]any{"error": map[string]any{
 		"message": message, "type": code, "code": code, "param": nil,
@@ -82,7 +82,7 @@ func headerOf(contentType string, headers []string) http.Header {
 	return h
 }
 
-// SSE streams each chunk as an event's data, each at once, then [DONE].
+// SSE streams each chunk as the data of an event, then [DONE].
 func SSE(chunks ...string) Reply {
 	return func(x *Exchange) {
 		OpenSSE(chunks...)(x)
@@ -90,7 +90,7 @@ func SSE(chunks ...string) Reply {
 	}
 }
 
-// OpenSSE streams each chunk as an event's data and ends without [DONE].
+// OpenSSE streams each chunk as the data of an event, and ends without [DONE].
 func OpenSSE(chunks ...string) Reply {
 	return func(x *Exchange) {
 		x.Start(http.StatusOK, headerOf("text/event-stream; charset=utf-8", nil))
@@ -100,11 +100,11 @@ func OpenSSE(chunks ...string) Reply {
 	}
 }
 
-// Hang takes the request and never answers.
+// Hang never answers.
 func Hang() Reply { return (*Exchange).Hang }
 
-// HangAfter answers like reply and then keeps the answer open. reply must not
-// declare its length, which no reply of this package does.
+// HangAfter answers like reply and then keeps the answer open. reply must not set
+// Content-Length, which no reply of this package does.
 func HangAfter(reply Reply) Reply {
 	return func(x *Exchange) {
 		reply(x)
@@ -115,8 +115,7 @@ func HangAfter(reply Reply) Reply {
 // Reset breaks the connection without an answer.
 func Reset() Reply { return (*Exchange).Reset }
 
-// ResetAfter answers like reply and breaks the connection in place of the
-// answer's end.
+// ResetAfter answers like reply, and breaks the connection instead of ending the answer.
 func ResetAfter(reply Reply) Reply {
 	return func(x *Exchange) {
 		reply(x)
@@ -133,7 +132,7 @@ func WaitFor(event <-chan struct{}, reply Reply) Reply {
 	}
 }
 
-// By answers with what f makes of the request.
+// By answers with the reply that f returns for the request.
 func By(f func(req Recorded) Reply) Reply {
 	return func(x *Exchange) { f(x.Recorded)(x) }
 }

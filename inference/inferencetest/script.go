@@ -12,8 +12,8 @@ import (
 // A Step is one model call of a Script.
 type Step func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error)
 
-// Answer is a step that streams the response as deltas (reasoning, then text,
-// then calls) and returns it.
+// Answer returns a step that streams the response as deltas (reasoning, text, calls) and
+// returns it.
 func Answer(res inference.Response) Step {
 	return func(_ context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 		emit(res, onDelta)
@@ -21,15 +21,14 @@ func Answer(res inference.Response) Step {
 	}
 }
 
-// Fail is a step that returns the error, without a delta.
+// Fail returns a step that returns the error, without a delta.
 func Fail(err error) Step {
 	return func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 		return inference.Response{}, err
 	}
 }
 
-// FailAfter is a step that streams the response and then fails, as a provider
-// whose stream is cut.
+// FailAfter returns a step that streams the response and then fails, like a cut stream.
 func FailAfter(res inference.Response, err error) Step {
 	return func(_ context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 		emit(res, onDelta)
@@ -37,7 +36,7 @@ func FailAfter(res inference.Response, err error) Step {
 	}
 }
 
-// Block is a step that waits until ctx ends and returns its cause.
+// Block returns a step that waits until ctx ends and returns its cause.
 func Block() Step {
 	return func(ctx context.Context, _ inference.Request, _ func(inference.Delta)) (inference.Response, error) {
 		<-ctx.Done()
@@ -45,15 +44,13 @@ func Block() Step {
 	}
 }
 
-// Func is a step that does what f does. f may be called by several goroutines
-// at once; onDelta is never nil.
+// Func returns f as a step. f may be called concurrently; onDelta is never nil.
 func Func(f func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error)) Step {
 	return f
 }
 
-// A Script is a Provider whose every answer was written down. Each call takes
-// the next step; after the last one calls fail with ClassInvalid, unless Then
-// gave a step for them. It is safe for concurrent use.
+// A Script is a Provider that plays steps. Each call takes the next step. After the last one,
+// calls take the step of Then, or fail with ClassInvalid. It is safe for concurrent use.
 type Script struct {
 	mu       sync.Mutex
 	steps    []Step
@@ -63,7 +60,7 @@ type Script struct {
 
 var _ inference.Provider = (*Script)(nil)
 
-// NewScript makes a script of steps.
+// NewScript returns a Script of steps.
 func NewScript(steps ...Step) *Script { return &Script{steps: steps} }
 
 // Add queues more steps.
@@ -81,14 +78,14 @@ func (s *Script) Then(step Step) *Script {
 	return s
 }
 
-// Requests are the requests so far, in the order they came.
+// Requests returns the requests so far, in the order of their arrival.
 func (s *Script) Requests() []inference.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Left is the number of queued steps that no call has taken.
+// Left returns the number of queued steps that no call has taken.
 func (s *Script) Left() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +126,7 @@ func (s *Script) next(ctx context.Context, req inference.Request) Step {
 	return step
 }
 
-// cloneRequest keeps a request as it was, whatever its sender does to the
-// slices later.
+// cloneRequest copies the slices of a request, which its sender may change later.
 func cloneRequest(req inference.Request) inference.Request {
 	req.Messages = slices.Clone(req.Messages)
 	for i := range req.Messages {
@@ -155,7 +151,7 @@ func emit(res inference.Response, onDelta func(inference.Delta)) {
 	}
 }
 
-// halves cuts text between characters, into at most two pieces, none empty.
+// halves splits a text between characters into at most two pieces, none of them empty.
 func halves(text string) []string {
 	if text == "" {
 		return nil

@@ -13,19 +13,19 @@ import (
 	"testing"
 )
 
-// A Recorded is one request that a Server got.
+// A Recorded is a request that a Server received.
 type Recorded struct {
-	N      int // from 1, in the order of arrival, chat completions only
+	N      int // number of the chat completion, from 1, in the order of arrival
 	Method string
 	Path   string // with the query
 	Header http.Header
 	Body   []byte
 }
 
-// Chat is the request's body, read as far as it is a chat completion.
+// Chat returns the decoded body. Members that cannot be decoded are zero.
 func (r Recorded) Chat() Chat {
 	var c Chat
-	_ = json.Unmarshal(r.Body, &c) // what cannot be read stays zero; Strict complains
+	_ = json.Unmarshal(r.Body, &c) // Strict reports faults
 	return c
 }
 
@@ -46,7 +46,7 @@ type ChatMessage struct {
 	ToolCalls  []ChatCall      `json:"tool_calls"`
 }
 
-// Text is the content, where that is a string.
+// Text returns the content if it is a string, else an empty text.
 func (m ChatMessage) Text() string {
 	var s string
 	_ = json.Unmarshal(m.Content, &s) // parts and null have no text
@@ -63,14 +63,13 @@ type ChatCall struct {
 	} `json:"function"`
 }
 
-// A Server is an OpenAI-compatible endpoint whose every answer was written
-// down: each chat completion takes the next Reply; after the last one requests
-// are refused with status 400, unless Then gave a function for them. It is an
-// http.Handler, so that it runs in a process of its own as well as in a test.
-// It answers GET .../models too. Any other path is not found.
+// A Server is an OpenAI-compatible endpoint that plays replies. Each chat completion takes the
+// next Reply. After the last one, it uses the function of Then, or answers with status 400. It
+// also answers GET .../models; other paths are not found. It is an http.Handler, so it can also
+// run in a separate process.
 //
-// All methods are safe for concurrent use. It needs no Close: a reply that
-// hangs ends when the client leaves, or with Release.
+// All methods are safe for concurrent use. It needs no Close: a reply that hangs ends when the
+// client disconnects, or with Release.
 type Server struct {
 	mu        sync.Mutex
 	replies   []Reply
@@ -85,7 +84,7 @@ type Server struct {
 	releasing sync.Once
 }
 
-// NewServer makes a server that gives these replies.
+// NewServer returns a Server with these replies.
 func NewServer(replies ...Reply) *Server {
 	return &Server{replies: replies, arrived: make(chan struct{}), released: make(chan struct{})}
 }
@@ -97,8 +96,8 @@ func (s *Server) Add(replies ...Reply) {
 	s.replies = append(s.replies, replies...)
 }
 
-// Then sets what answers every request after the queued replies, and returns
-// s. reply may be called by several goroutines at once.
+// Then sets the function that answers every request after the queued replies, and returns s.
+// reply may be called concurrently.
 func (s *Server) Then(reply func(Recorded) Reply) *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,8 +105,8 @@ func (s *Server) Then(reply func(Recorded) Reply) *Server {
 	return s
 }
 
-// Strict makes the server refuse, with status 400, what Violations(body)
-// complains of, and returns s. A refused request takes no reply.
+// Strict makes the server answer requests with Violations with status 400, and returns s. Such
+// a request takes no reply.
 func (s *Server) Strict() *Server {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,28 +130,28 @@ func (s *Server) Start(tb testing.TB) string {
 // Release ends all replies that hang, now and later.
 func (s *Server) Release() { s.releasing.Do(func() { close(s.released) }) }
 
-// Requests are the chat completions asked for so far, in order of arrival.
+// Requests returns the requests for chat completions so far, in the order of their arrival.
 func (s *Server) Requests() []Recorded {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Violations are all complaints of a strict server so far.
+// Violations returns all violations that a strict server has found so far.
 func (s *Server) Violations() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.faults)
 }
 
-// MaxInFlight is the largest number of requests that were open at once.
+// MaxInFlight returns the largest number of requests that were open at once.
 func (s *Server) MaxInFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.most
 }
 
-// Await returns when n requests have arrived, or the cause of ctx.
+// Await waits until n requests have arrived. If ctx ends first, it returns its cause.
 func (s *Server) Await(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
@@ -185,7 +184,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) complete(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client left
+		return // the client disconnected
 	}
 	recorded, reply := s.take(r, body)
 	defer s.leave()
@@ -227,7 +226,7 @@ func (s *Server) leave() {
 	s.inFlight--
 }
 
-// An Exchange is one request while it is answered.
+// An Exchange is a request that is being answered.
 type Exchange struct {
 	Recorded
 
@@ -237,7 +236,7 @@ type Exchange struct {
 	released <-chan struct{}
 }
 
-// Start sends the status and headers, the first time.
+// Start sends the status and headers. Later calls have no effect.
 func (x *Exchange) Start(status int, header http.Header) {
 	if x.started {
 		return
@@ -250,17 +249,17 @@ func (x *Exchange) Start(status int, header http.Header) {
 	x.flush()
 }
 
-// Send sends bytes at once. Before Start it sends status 200 as well.
+// Send sends bytes immediately. If Start was not called, it sends status 200 first.
 func (x *Exchange) Send(bytes string) {
 	x.started = true
-	_, _ = io.WriteString(x.w, bytes) // a client that left needs nothing more
+	_, _ = io.WriteString(x.w, bytes) // the client may have disconnected
 	x.flush()
 }
 
 func (x *Exchange) flush() { _ = http.NewResponseController(x.w).Flush() }
 
-// Wait returns when event happens, and reports false when the client left or
-// the server was released first.
+// Wait waits for event. It returns false if the client disconnects or the server is released
+// first.
 func (x *Exchange) Wait(event <-chan struct{}) bool {
 	select {
 	case <-event:
@@ -274,8 +273,8 @@ func (x *Exchange) Wait(event <-chan struct{}) bool {
 // Hang keeps the connection open and sends nothing more.
 func (x *Exchange) Hang() { x.Wait(nil) }
 
-// Reset breaks the connection: the client sees it reset, or cut before the
-// end of the answer. Nothing can be sent after it.
+// Reset breaks the connection: the client sees a reset, or a cut answer. Nothing can be sent
+// after it.
 func (x *Exchange) Reset() {
 	conn, _, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {

@@ -29,7 +29,7 @@ func TestViolations(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		body string
-		want string // part of the only complaint; empty: none
+		want string // part of the only violation; empty: none
 	}{
 		"words only":             {`{"messages":[` + user + `]}`, ""},
 		"a call and its result":  {with(user, asks(call("a", "{}")), result("a")), ""},

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// Violations says what strict providers would refuse in the body of a chat
-// completion request: calls without a result or with two, results without a
-// call, ids used twice, calls or results without declared tools, arguments
-// that are no object, empty lists and null entries. None: nil.
+// Violations returns what strict providers would refuse in the body of a request for a chat
+// completion: calls without exactly one result, results without a call, repeated ids, calls or
+// results without declared tools, arguments that are not an object, empty lists and null
+// entries.
 func Violations(body []byte) []string {
 	var shape struct {
 		Messages json.RawMessage `json:"messages"`
@@ -41,9 +41,9 @@ func Violations(body []byte) []string {
 
 type violations struct {
 	found []string
-	tools bool            // some are declared
+	tools bool            // tools are declared
 	ids   map[string]bool // of all calls
-	open  []string        // calls whose results must come next
+	open  []string        // ids of calls whose results must come next
 }
 
 func (v *violations) add(fault string) {
@@ -95,7 +95,7 @@ func (v *violations) result(where, id string) {
 	v.add(fmt.Sprintf("%s answers the call %q, which is not open", where, id))
 }
 
-// answered complains of calls that are still open at a message.
+// answered adds a violation for each call that is still open at a message.
 func (v *violations) answered(where string) {
 	for _, id := range v.open {
 		v.add(fmt.Sprintf("the call %q is not answered before %s", id, where))
@@ -125,7 +125,7 @@ func (v *violations) calls(where string, raw json.RawMessage) {
 			v.add(fmt.Sprintf("%s has a call with the id %q, which is empty or used before", where, c.ID))
 		}
 		if c.Type != "function" || c.Function.Name == "" {
-			v.add(fmt.Sprintf("the call %q has no name or is no function", c.ID))
+			v.add(fmt.Sprintf("the call %q has no name or is not a function", c.ID))
 		}
 		var arguments map[string]json.RawMessage
 		if json.Unmarshal([]byte(c.Function.Arguments), &arguments) != nil || arguments == nil {
@@ -136,7 +136,7 @@ func (v *violations) calls(where string, raw json.RawMessage) {
 	}
 }
 
-// entries are the objects of a list; fault says that it holds anything else.
+// entries returns the objects of a list. fault is not empty if the list has other entries.
 func entries(name string, raw json.RawMessage) (objects []json.RawMessage, fault string) {
 	var all []json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil || all == nil {

@@ -14,23 +14,22 @@ import (
 	"turnkeeper/inference"
 )
 
-// A Target is the endpoint that the suite wants a Provider for.
+// A Target is the endpoint of a Provider under test.
 type Target struct {
-	Name     string // the provider's
+	Name     string // of the provider
 	BaseURL  string
 	APIKey   string
 	Header   map[string]string
 	IDs9     bool // tool-call ids must be exactly 9 letters and digits
 	NoStream bool
-	Idle     time.Duration // longest time without a byte
+	Idle     time.Duration // maximum time without a byte
 }
 
-// A Factory makes the Provider under test for a target.
+// A Factory returns the Provider under test for a target.
 type Factory func(t *testing.T, target Target) inference.Provider
 
-// RunProviderSuite runs the cases that every Provider of an OpenAI-compatible
-// wire passes: a named case for everything that providers are known to do
-// wrong on that wire.
+// RunProviderSuite tests a Provider of an OpenAI-compatible endpoint. It has a named case for
+// every known deviation of providers from the protocol.
 func RunProviderSuite(t *testing.T, factory Factory) {
 	s := suite{factory}
 	t.Run("answers", s.answers)
@@ -51,7 +50,7 @@ const (
 
 type suite struct{ factory Factory }
 
-// provider makes a Provider for a server that runs until the test ends.
+// provider returns a Provider for a server that runs until the test ends.
 func (s suite) provider(t *testing.T, server *Server, change ...func(*Target)) inference.Provider {
 	t.Helper()
 	target := Target{Name: suiteProvider, BaseURL: server.Start(t), APIKey: suiteKey, Idle: suiteIdle}
@@ -63,8 +62,8 @@ func (s suite) provider(t *testing.T, server *Server, change ...func(*Target)) i
 
 func wholeAnswers(t *Target) { t.NoStream = true }
 
-// asked is the plainest request with a tool.
-func asked() inference.Request {
+// plainRequest returns a simple request with tools.
+func plainRequest() inference.Request {
 	return inference.Request{
 		Model:    "m",
 		Messages: []inference.Message{{Role: inference.RoleUser, Text: "hello"}},
@@ -75,7 +74,7 @@ func asked() inference.Request {
 	}
 }
 
-// An outcome is what the suite compares of a Generate.
+// An outcome holds the results of a Generate that the suite compares.
 type outcome struct {
 	Text, Reasoning, Refusal, Finish, Cost string
 
@@ -85,8 +84,8 @@ type outcome struct {
 	Code  string
 }
 
-// generate makes one call, and checks on the way what holds for all: a Class
-// for each error, one request each, and deltas that add up to the answer.
+// generate makes one call, and checks what all calls have in common: one request, an *Error for
+// each failure, and deltas that add up to the answer.
 func (s suite) generate(t *testing.T, server *Server, p inference.Provider, req inference.Request) outcome {
 	t.Helper()
 	before := len(server.Requests())
@@ -96,7 +95,7 @@ func (s suite) generate(t *testing.T, server *Server, p inference.Provider, req 
 		t.Errorf("one Generate made %d requests", made)
 	}
 	if err != nil {
-		failure, ok := err.(*inference.Error) //nolint:errorlint // the error itself must be one
+		failure, ok := err.(*inference.Error) //nolint:errorlint // not a wrapped one
 		if !ok {
 			t.Fatalf("the error is a %T: %v", err, err)
 		}
@@ -122,7 +121,7 @@ func compare(t *testing.T, want, got outcome) {
 	}
 }
 
-// streamed adds up deltas.
+// streamed accumulates deltas.
 type streamed struct {
 	text, reasoning strings.Builder
 	names           []string
@@ -165,20 +164,20 @@ func (s *streamed) check(t *testing.T, res inference.Response) {
 	}
 }
 
-// delta is a chunk of a stream with this delta, as JSON.
+// delta returns the JSON of a chunk with a delta.
 func delta(members string) string {
 	return `{"id":"x","model":"m","choices":[{"index":0,"delta":` + members + `,"finish_reason":null}]}`
 }
 
-// toolDelta is a chunk with this piece of one tool call, as JSON.
+// toolDelta returns the JSON of a chunk with a piece of a tool call.
 func toolDelta(members string) string { return delta(`{"tool_calls":[` + members + `]}`) }
 
-// finish is the chunk that ends an answer.
+// finish returns the JSON of the chunk that ends an answer.
 func finish(reason string) string {
 	return `{"id":"x","model":"m","choices":[{"index":0,"delta":{},"finish_reason":"` + reason + `"}]}`
 }
 
-// message is a whole completion.
+// message returns a completion that is not streamed.
 func message(members, reason string) Reply {
 	return Status(http.StatusOK, `{"id":"x","model":"m","choices":[{"index":0,"message":`+members+`,"finish_reason":"`+reason+`"}]}`)
 }
@@ -192,7 +191,7 @@ func cut(c inference.Call) inference.Call {
 	return c
 }
 
-// within is the time in which what should happen at once must have happened.
+// within returns a context with a generous timeout for something that should happen at once.
 func within(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -15,10 +15,10 @@ type answerCase struct {
 	expect outcome
 }
 
-// said is the outcome of an answer in words.
+// said returns the outcome of an answer with a text.
 func said(text string) outcome { return outcome{Text: text, Finish: "stop"} }
 
-// asks is the outcome of an answer that calls tools.
+// asks returns the outcome of an answer that calls tools.
 func asks(calls ...inference.Call) outcome { return outcome{Calls: calls, Finish: "tool_calls"} }
 
 func failed(class inference.Class) outcome { return outcome{Class: class} }
@@ -32,7 +32,7 @@ func (s suite) answers(t *testing.T) {
 				if tc.whole {
 					change = append(change, wholeAnswers)
 				}
-				req := asked()
+				req := plainRequest()
 				req.MaxOutputTokens = tc.max
 				compare(t, tc.expect, s.generate(t, server, s.provider(t, server, change...), req))
 			})

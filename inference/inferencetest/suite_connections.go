@@ -14,7 +14,7 @@ import (
 	"turnkeeper/inference"
 )
 
-// connections: what happens to a request on its way.
+// connections tests failures of connections.
 func (s suite) connections(t *testing.T) {
 	t.Run("1.3 connection refused", s.connectionRefused)
 	t.Run("1.3 no byte at all", s.noByte)
@@ -34,7 +34,7 @@ func (s suite) connectionRefused(t *testing.T) {
 	}
 	target := Target{Name: suiteProvider, BaseURL: "http://" + listener.Addr().String(), Idle: suiteIdle}
 	_ = listener.Close()
-	_, err = s.factory(t, target).Generate(within(t), asked(), nil)
+	_, err = s.factory(t, target).Generate(within(t), plainRequest(), nil)
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
 	}
@@ -42,7 +42,7 @@ func (s suite) connectionRefused(t *testing.T) {
 
 func (s suite) noByte(t *testing.T) {
 	server := NewServer(Hang())
-	_, err := s.provider(t, server, soonIdle).Generate(within(t), asked(), nil)
+	_, err := s.provider(t, server, soonIdle).Generate(within(t), plainRequest(), nil)
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
 	}
@@ -50,7 +50,7 @@ func (s suite) noByte(t *testing.T) {
 
 func (s suite) noByteAnyMore(t *testing.T) {
 	server := NewServer(HangAfter(OpenSSE(delta(`{"content":"hel"}`))))
-	_, err := s.provider(t, server, soonIdle).Generate(within(t), asked(), nil)
+	_, err := s.provider(t, server, soonIdle).Generate(within(t), plainRequest(), nil)
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
 	}
@@ -59,17 +59,17 @@ func (s suite) noByteAnyMore(t *testing.T) {
 func (s suite) commentsAreBytes(t *testing.T) {
 	var res inference.Response
 	var err error
-	// On a busy machine a comment may come too late: then they may come more slowly.
+	// On a busy machine a comment may come too late. Then the test tries longer intervals.
 	for _, idle := range []time.Duration{100 * time.Millisecond, time.Second, 10 * time.Second} {
 		server := NewServer(func(x *Exchange) {
 			x.Start(http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
-			for range 12 { // three times the idle time in all
+			for range 12 { // in total three times the idle time
 				x.Wait(after(idle / 4))
 				x.Send(": OPENROUTER PROCESSING\n\n")
 			}
 			SSE(delta(`{"content":"hello"}`), finish("stop"))(x)
 		})
-		res, err = s.provider(t, server, func(target *Target) { target.Idle = idle }).Generate(within(t), asked(), nil)
+		res, err = s.provider(t, server, func(target *Target) { target.Idle = idle }).Generate(within(t), plainRequest(), nil)
 		if err == nil {
 			break
 		}
@@ -83,8 +83,8 @@ func (s suite) callersEnd(t *testing.T) {
 	cause := errors.New("the lease was lost")
 	ctx, cancel := context.WithCancelCause(within(t))
 	server := NewServer(HangAfter(OpenSSE(delta(`{"content":"hel"}`))))
-	_, err := s.provider(t, server).Generate(ctx, asked(), func(inference.Delta) { cancel(cause) })
-	if err != cause { //nolint:errorlint // the cause itself is promised
+	_, err := s.provider(t, server).Generate(ctx, plainRequest(), func(inference.Delta) { cancel(cause) })
+	if err != cause { //nolint:errorlint // not a wrapped one
 		t.Errorf("got %v", err)
 	}
 }
@@ -98,7 +98,7 @@ func (s suite) deltasComeEarly(t *testing.T) {
 			x.Send("data: " + delta(`{"content":"lo"}`) + "\n\ndata: " + finish("stop") + "\n\n")
 		}
 	})
-	res, err := s.provider(t, server).Generate(within(t), asked(), func(d inference.Delta) {
+	res, err := s.provider(t, server).Generate(within(t), plainRequest(), func(d inference.Delta) {
 		if d.Text == "hel" {
 			close(seen)
 		}
@@ -125,7 +125,7 @@ func (s suite) endlessAnswer(t *testing.T) {
 		x.Hang()
 	})
 	ctx := within(t)
-	_, err := s.provider(t, server).Generate(ctx, asked(), nil)
+	_, err := s.provider(t, server).Generate(ctx, plainRequest(), nil)
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
 	}
@@ -148,7 +148,7 @@ func (s suite) manyAtOnce(t *testing.T) {
 	errs := make(chan error, 8)
 	for i := range 8 {
 		go func() {
-			req := asked()
+			req := plainRequest()
 			req.Messages[0].Text = strconv.Itoa(i)
 			res, err := p.Generate(within(t), req, nil)
 			if err == nil && res.Text != fmt.Sprint("for ", i) {
@@ -169,7 +169,7 @@ func (s suite) manyAtOnce(t *testing.T) {
 
 func soonIdle(target *Target) { target.Idle = 100 * time.Millisecond }
 
-// after is closed when d is over.
+// after returns a channel that is closed after d.
 func after(d time.Duration) <-chan struct{} {
 	over := make(chan struct{})
 	time.AfterFunc(d, func() { close(over) })
@@ -181,7 +181,7 @@ func (s suite) redirects(t *testing.T) {
 	elsewhere := other.Start(t)
 	for _, status := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
 		server := NewServer(Status(status, "", "Location", elsewhere+"/chat/completions"))
-		_, err := s.provider(t, server).Generate(within(t), asked(), nil)
+		_, err := s.provider(t, server).Generate(within(t), plainRequest(), nil)
 		if err == nil || inference.ClassOf(err).Transient() {
 			t.Errorf("status %d: got %v", status, err)
 		}
@@ -191,8 +191,8 @@ func (s suite) redirects(t *testing.T) {
 	}
 }
 
-// secrets: what is configured goes to the endpoint and nowhere else, and what
-// is in the environment goes nowhere.
+// secrets tests that the configuration's secrets are sent only to the endpoint, and those of the
+// environment nowhere.
 func (s suite) secrets(t *testing.T) {
 	t.Run("1.3 nothing of the environment is sent", s.environment)
 	t.Run("1.3 no error shows a secret", s.errorsShowNoSecret)
@@ -210,7 +210,7 @@ func (s suite) environment(t *testing.T) {
 	for _, key := range []string{suiteKey, ""} {
 		server := NewServer(Text("ok"))
 		p := s.provider(t, server, func(target *Target) { target.APIKey = key })
-		if _, err := p.Generate(t.Context(), asked(), nil); err != nil {
+		if _, err := p.Generate(t.Context(), plainRequest(), nil); err != nil {
 			t.Fatal(err)
 		}
 		got := server.Requests()[0]
@@ -228,14 +228,14 @@ func (s suite) environment(t *testing.T) {
 	}
 }
 
-// What the suite configures and no error may show, beside the key.
+// Secrets of the suite's configuration, in addition to the key.
 const (
 	headerSecret = "header-secret-123"
 	password     = "pass-word-456"
 	parameter    = "query-secret-789"
 )
 
-// echo sends back every secret of the request in an error.
+// echo answers with an error that contains every secret of the request.
 func echo(status int, contentType string) Reply {
 	return By(func(r Recorded) Reply {
 		said := fmt.Sprintf("Incorrect key %s; %s; %s; %s; Bearer abcdefghijklmnop; sk-other-0123456789abcdef; https://u:%s@h/p?k=%s; https://someone:else-word@other/",
@@ -263,8 +263,8 @@ func (s suite) errorShowsNoSecret(t *testing.T, reply Reply) {
 		target.BaseURL = strings.Replace(target.BaseURL, "http://", "http://user-name-1:"+password+"@", 1) + "?key=" + parameter
 		target.Header = map[string]string{"X-Secret": headerSecret}
 	})
-	_, err := p.Generate(t.Context(), asked(), nil)
-	failure, ok := err.(*inference.Error) //nolint:errorlint // the error itself must be one
+	_, err := p.Generate(t.Context(), plainRequest(), nil)
+	failure, ok := err.(*inference.Error) //nolint:errorlint // not a wrapped one
 	if !ok {
 		t.Fatalf("got %v", err)
 	}

@@ -16,13 +16,13 @@ type errorCase struct {
 	code  string
 }
 
-// refusals are error answers: by their status, or by an error in a 200.
+// refusals tests error responses: by status, or an error in a 200.
 func (s suite) refusals(t *testing.T) {
 	for _, group := range [][]errorCase{statusCases(), shapeCases(), embeddedCases(), overflowCases(), outputCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
-				got := s.generate(t, server, s.provider(t, server), asked())
+				got := s.generate(t, server, s.provider(t, server), plainRequest())
 				compare(t, outcome{Class: tc.class, Code: tc.code}, got)
 			})
 		}
@@ -129,7 +129,7 @@ func outputCases() []errorCase {
 	}
 }
 
-// broken are answers that look like success and are none.
+// broken tests unusable answers with status 200.
 func (s suite) broken(t *testing.T) {
 	whole := `{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}`
 	const half = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{"}}`
@@ -157,12 +157,12 @@ func (s suite) broken(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			server := NewServer(tc.reply)
 			p := s.provider(t, server, func(target *Target) { target.NoStream = tc.noStream })
-			compare(t, failed(inference.ClassTransport), s.generate(t, server, p, asked()))
+			compare(t, failed(inference.ClassTransport), s.generate(t, server, p, plainRequest()))
 		})
 	}
 }
 
-// retryHints are the headers by which providers say when, and whether.
+// retryHints tests the headers that say whether and when to retry.
 func (s suite) retryHints(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -188,8 +188,8 @@ func (s suite) retryHints(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			server := NewServer(Status(tc.status, tc.body, tc.headers...))
-			_, err := s.provider(t, server).Generate(t.Context(), asked(), nil)
-			failure, ok := err.(*inference.Error) //nolint:errorlint // the error itself must be one
+			_, err := s.provider(t, server).Generate(t.Context(), plainRequest(), nil)
+			failure, ok := err.(*inference.Error) //nolint:errorlint // not a wrapped one
 			if !ok {
 				t.Fatalf("got %v", err)
 			}

@@ -11,8 +11,7 @@ import (
 	"turnkeeper/inference"
 )
 
-// body is what a Provider sends for a request, to a server that refuses what
-// strict servers refuse.
+// body returns the body that a Provider sends for a request, to a strict server.
 func (s suite) body(t *testing.T, req inference.Request, change ...func(*Target)) (map[string]any, Chat) {
 	t.Helper()
 	server := NewServer(Text("ok")).Strict()
@@ -46,7 +45,7 @@ func (s suite) requests(t *testing.T) {
 }
 
 func (s suite) plainRequest(t *testing.T) {
-	req := asked()
+	req := plainRequest()
 	req.Messages = append([]inference.Message{{Role: inference.RoleSystem, Text: "Be <brief> & kind."}}, req.Messages...)
 	sent, _ := s.body(t, req)
 	want := map[string]any{
@@ -66,7 +65,7 @@ func (s suite) plainRequest(t *testing.T) {
 }
 
 func (s suite) wholeAnswerRequest(t *testing.T) {
-	sent, _ := s.body(t, asked(), wholeAnswers)
+	sent, _ := s.body(t, plainRequest(), wholeAnswers)
 	if sent["stream"] == true || sent["stream_options"] != nil {
 		t.Errorf("sent %v", sent)
 	}
@@ -74,7 +73,7 @@ func (s suite) wholeAnswerRequest(t *testing.T) {
 
 func (s suite) noTools(t *testing.T) {
 	for _, tools := range [][]inference.ToolDefinition{nil, {}} {
-		req := asked()
+		req := plainRequest()
 		req.Tools = tools
 		sent, _ := s.body(t, req)
 		for _, name := range []string{"tools", "tool_choice"} {
@@ -86,7 +85,7 @@ func (s suite) noTools(t *testing.T) {
 }
 
 func (s suite) noParameters(t *testing.T) {
-	req := asked()
+	req := plainRequest()
 	req.Tools = []inference.ToolDefinition{{Name: "a"}, {Name: "b", Parameters: json.RawMessage(`null`)}, {Name: "c", Parameters: json.RawMessage(`{"type":"object"}`)}}
 	sent, _ := s.body(t, req)
 	for _, tool := range sent["tools"].([]any) {
@@ -98,7 +97,7 @@ func (s suite) noParameters(t *testing.T) {
 }
 
 func (s suite) toolChoiceNone(t *testing.T) {
-	req := asked()
+	req := plainRequest()
 	req.ToolChoice = inference.ToolChoiceNone
 	sent, chat := s.body(t, req)
 	if sent["tool_choice"] != "none" || len(chat.Tools) != 2 {
@@ -107,7 +106,7 @@ func (s suite) toolChoiceNone(t *testing.T) {
 }
 
 func (s suite) formerTools(t *testing.T) {
-	req := asked()
+	req := plainRequest()
 	req.Tools = nil
 	req.Messages = append(req.Messages, answered(called("a", "clock", "{}")), result("a", "noon"))
 	sent, chat := s.body(t, req)
@@ -118,7 +117,7 @@ func (s suite) formerTools(t *testing.T) {
 
 func (s suite) limits(t *testing.T) {
 	temperature := 0.5
-	req := asked()
+	req := plainRequest()
 	req.MaxOutputTokens, req.Temperature, req.User = 100, &temperature, "turn-7"
 	sent, _ := s.body(t, req)
 	if sent["max_tokens"] != 100.0 && sent["max_completion_tokens"] != 100.0 || sent["temperature"] != 0.5 || sent["user"] != "turn-7" {
@@ -145,7 +144,7 @@ func exchanges(chat Chat) []exchange {
 	return all
 }
 
-// replay are histories that servers would refuse, and what is sent for them.
+// replay tests histories that servers would refuse unchanged.
 func (s suite) replay(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
@@ -189,7 +188,7 @@ func (s suite) replay(t *testing.T) {
 		{name: "2 an answer of nothing", history: []inference.Message{answered()}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			req := asked()
+			req := plainRequest()
 			req.Messages = append(req.Messages, tc.history...)
 			_, chat := s.body(t, req)
 			got := exchanges(chat)
@@ -209,7 +208,7 @@ func (s suite) replay(t *testing.T) {
 }
 
 func (s suite) nineCharacterIDs(t *testing.T) {
-	req := asked()
+	req := plainRequest()
 	req.Messages = append(req.Messages, answered(called("call_abc", "clock", "{}"), called("", "clock", "{}"), called("abcdefgh1", "clock", "{}")))
 	_, chat := s.body(t, req, func(target *Target) { target.IDs9 = true })
 	nine := regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
@@ -225,7 +224,7 @@ func (s suite) nineCharacterIDs(t *testing.T) {
 }
 
 func (s suite) stableHistory(t *testing.T) {
-	req := asked()
+	req := plainRequest()
 	req.Messages = append(req.Messages, answered(called("", "clock", "{}"), called("", "clock", "{}")))
 	_, once := s.body(t, req)
 	req.Messages = append(req.Messages, inference.Message{Role: inference.RoleUser, Text: "go on"})
@@ -239,10 +238,10 @@ type rawCase struct {
 	name  string
 	reply Reply
 	want  map[string]any // members of the assistant message that is sent back
-	call  map[string]any // members of its call, beside those of every call
+	call  map[string]any // members of its call, in addition to those of every call
 }
 
-// raw: what a provider sent is what it gets back, and nobody else.
+// raw tests that a provider's own message is sent back to that provider only.
 func (s suite) raw(t *testing.T) {
 	for _, tc := range []rawCase{
 		{"2 reasoning_content (DeepSeek)",
@@ -276,7 +275,7 @@ func (s suite) raw(t *testing.T) {
 
 func (s suite) rawCase(t *testing.T, tc rawCase) {
 	server := NewServer(tc.reply)
-	res, err := s.provider(t, server).Generate(t.Context(), asked(), nil)
+	res, err := s.provider(t, server).Generate(t.Context(), plainRequest(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -305,13 +304,13 @@ func (s suite) rawCase(t *testing.T, tc rawCase) {
 	}
 }
 
-// sendBack puts an answer of a provider into the history, with another id and
-// other arguments, and gives the message and the call that are sent for it.
+// sendBack puts an answer of a provider into the history, with another id and other arguments,
+// and returns the message and the call that are sent for it.
 func (s suite) sendBack(t *testing.T, res inference.Response, provider string) (message, call map[string]any) {
 	t.Helper()
 	mended := res.Calls[0]
 	mended.ID, mended.Arguments = "wire_1", `{"mended":true}`
-	req := asked()
+	req := plainRequest()
 	req.Messages = append(req.Messages, inference.Message{
 		Role: inference.RoleAssistant, Text: res.Text, Calls: []inference.Call{mended}, Raw: res.Raw, RawProvider: provider,
 	}, result("wire_1", "noon"))
@@ -322,13 +321,13 @@ func (s suite) sendBack(t *testing.T, res inference.Response, provider string) (
 
 func (s suite) plainAnswersNeedNoReplay(t *testing.T) {
 	server := NewServer(Calls(Call{Name: "clock"}))
-	res, err := s.provider(t, server).Generate(t.Context(), asked(), nil)
+	res, err := s.provider(t, server).Generate(t.Context(), plainRequest(), nil)
 	if err != nil || res.Raw != nil {
 		t.Errorf("got raw %s, %v", res.Raw, err)
 	}
 }
 
-// pick is the part of got that has the names of want; nil for none.
+// pick returns the members of got that have the names of want, or nil if there are none.
 func pick(got, want map[string]any) map[string]any {
 	if want == nil {
 		return nil

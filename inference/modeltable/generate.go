@@ -32,8 +32,8 @@ var providers = []string{
 	"anthropic", "azure", "cerebras", "deepseek", "gemini", "groq", "minimax", "moonshot", "openai", "openrouter", "xai", "zai",
 }
 
-// also adds a provider's models under the name of another that lacks them: OpenAI's own
-// models are the same at Azure and at OpenRouter.
+// also adds a provider's models to another provider that lacks them: OpenAI's models are the
+// same at Azure and at OpenRouter.
 var also = []struct {
 	from, to, prefix string
 	skip             *regexp.Regexp
@@ -43,10 +43,9 @@ var also = []struct {
 	{"openrouter", "gemini", "google/gemini-", regexp.MustCompile(`image|banana|:`)},
 }
 
-// questionOnly replaces the windows that the list gives for OpenAI's reasoning models. Those are
-// the longest question and answer together, but OpenAI refuses a question that is longer than this,
-// whatever the answer.
-var questionOnly = map[int]int{400_000: 272_000, 1_050_000: 922_000}
+// inputLimits replaces the windows that the list gives for OpenAI's reasoning models. Those are
+// for input and output together, but OpenAI also refuses an input that is longer than this.
+var inputLimits = map[int]int{400_000: 272_000, 1_050_000: 922_000}
 
 func main() {
 	version := "latest"
@@ -95,8 +94,8 @@ func generate(version string) error {
 	return os.WriteFile("table.txt", b.Bytes(), 0o644)
 }
 
-// download fetches a release. A release that wants a newer Go is an error to the go command, but
-// it is fetched all the same, and only its data is used.
+// download fetches a release. If the release requires a newer Go, the go command reports an error
+// but still fetches it, which is enough, because only its data is used.
 func download(version string) (r release, err error) {
 	out, err := exec.Command("go", "mod", "download", "-json", module+"@"+version).Output()
 	if failed := json.Unmarshal(out, &r); failed != nil {
@@ -154,7 +153,7 @@ func read(archive *zip.Reader) (windows map[string]int, license []byte, err erro
 			}
 		}
 	}
-	// Azure's models are OpenAI's: a lookup takes one section for both.
+	// Azure's models are OpenAI's, and lookups use OpenAI's section for both.
 	maps.DeleteFunc(windows, func(name string, _ int) bool { return strings.HasPrefix(name, "azure/") })
 	if len(license) == 0 {
 		return nil, nil, errors.New("the release has no LICENSE")
@@ -164,10 +163,10 @@ func read(archive *zip.Reader) (windows map[string]int, license []byte, err erro
 
 func add(windows map[string]int, provider string, m model) {
 	name := provider + "/" + m.ID
-	if _, there := windows[name]; there || m.Window < 1024 || strings.ContainsAny(m.ID, " \t\n#") {
+	if _, exists := windows[name]; exists || m.Window < 1024 || strings.ContainsAny(m.ID, " \t\n#") {
 		return
 	}
-	if less, ok := questionOnly[m.Window]; ok && (provider == "openai" || provider == "azure" || strings.HasPrefix(name, "openrouter/openai/")) {
+	if less, ok := inputLimits[m.Window]; ok && (provider == "openai" || provider == "azure" || strings.HasPrefix(name, "openrouter/openai/")) {
 		m.Window = less
 	}
 	windows[name] = m.Window

@@ -1,11 +1,11 @@
 // Package modeltable looks up the context windows of models by name, in a public list that is
 // built in (table.txt, which `make models-table` writes).
 //
-// A wrong window is worse than none: one that is too large makes providers refuse requests, or cut
-// them silently. So a name must match as it is written, or without parts that say nothing about
-// the window: a date, `-latest`, a routing suffix, the prefix of a path. Sizes and variants are
-// never removed. Servers that people run themselves are not in the table, because they are started
-// with windows of their own.
+// A wrong window is worse than none: with one that is too large, providers refuse requests or cut
+// them silently. A name must therefore match exactly, or without parts that do not affect the
+// window: a date, `-latest`, a routing suffix, the prefix of a path. Sizes and variants are never
+// removed. The table is not used for servers that people run themselves, because their windows are
+// configured.
 package modeltable
 
 import (
@@ -54,10 +54,10 @@ var hosts = map[string]string{
 // not imply OpenAI: servers of other models are given it as well.
 var profiles = map[string]string{"azure": "openai", "anthropic": "anthropic", "gemini": "gemini", "openrouter": "openrouter"}
 
-// own lists the profiles of servers that are started with windows of their own.
-var own = []string{"llamacpp", "ollama", "vllm"}
+// selfHosted lists the profiles of servers whose windows are configured.
+var selfHosted = []string{"llamacpp", "ollama", "vllm"}
 
-// vendors maps the sections of vendors that alone have their models to the prefixes that
+// vendors maps the sections of vendors whose models no other vendor has to the prefixes that
 // gateways put before the models' names.
 var vendors = map[string][]string{
 	"openai": {"", "openai/"}, "anthropic": {"", "anthropic/"}, "gemini": {"", "gemini/", "google/"},
@@ -66,14 +66,14 @@ var vendors = map[string][]string{
 // Lookup returns the context window of a model, in tokens. profile and baseURL are those of the
 // endpoint that serves the model. ok is false if the table does not know the model.
 func Lookup(profile, baseURL, model string) (tokens int, ok bool) {
-	if slices.Contains(own, profile) {
+	if slices.Contains(selfHosted, profile) {
 		return 0, false
 	}
 	host := hostOf(baseURL)
 	if section := sectionOf(profile, host); section != "" {
 		return find(section, model)
 	}
-	if isNear(host) {
+	if isPrivate(host) {
 		return 0, false
 	}
 	for _, section := range slices.Sorted(maps.Keys(vendors)) {
@@ -105,9 +105,9 @@ func sectionOf(profile, host string) string {
 	return profiles[profile]
 }
 
-// isNear reports whether an endpoint is on this machine or in a private network. Servers of open
-// models run there, and some give them the names of OpenAI's.
-func isNear(host string) bool {
+// isPrivate reports whether an endpoint is on this machine or in a private network. Servers of
+// open models run there, and some give their models the names of OpenAI's.
+func isPrivate(host string) bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return addr.IsLoopback() || addr.IsPrivate() || addr.IsLinkLocalUnicast() || addr.IsUnspecified()
 	}
@@ -120,9 +120,9 @@ var (
 	routing = regexp.MustCompile(`:(nitro|floor|online|exacto)$`) // of OpenRouter: the model is the same
 )
 
-// find looks a model up in a section: first as the name is written, then without the parts
-// that say nothing about the window. A name without a date also matches dated names, if these
-// have the same window.
+// find looks a model up in a section: first by its exact name, then without the parts that do
+// not affect the window. A name without a date also matches dated names, if these all have the
+// same window.
 func find(section, model string) (int, bool) {
 	names := []string{model}
 	switch section {

@@ -10,12 +10,11 @@ import (
 	"turnkeeper/inference"
 )
 
-// Classify says what kind of failure an error answer is. status is the HTTP
-// status; one below 300 means that the error stood in the body of an answer.
-// Structured codes come before text, and text that speaks of rate limits
-// before text that seems to speak of the context's length.
+// Classify returns the error of an error response. status is the HTTP status; below 300, the
+// error was in the body of an answer. Codes have precedence over text, and text about rate
+// limits over text about the length of the context.
 func Classify(status int, h http.Header, body []byte) *inference.Error {
-	c := readComplaint(body)
+	c := readErrorBody(body)
 	e := &inference.Error{
 		Status: status, Code: cmp.Or(c.code, c.kind), Detail: c.message, RetryAfter: retryAfter(h),
 	}
@@ -42,7 +41,7 @@ func Classify(status int, h http.Header, body []byte) *inference.Error {
 	return e
 }
 
-func classOf(status int, c complaint, e *inference.Error) inference.Class {
+func classOf(status int, c errorBody, e *inference.Error) inference.Class {
 	if status == http.StatusPaymentRequired {
 		if e.RetryAfter > 0 {
 			return inference.ClassRateLimited
@@ -68,10 +67,10 @@ func classOf(status int, c complaint, e *inference.Error) inference.Class {
 			return class
 		}
 	}
-	return inference.ClassOverloaded // an answer of nothing but an unknown error: it may pass
+	return inference.ClassOverloaded // an unknown error without a status may be transient
 }
 
-// certain are codes and types that say more than the status they come with.
+// certain maps codes and types that have precedence over the status.
 var certain = map[string]inference.Class{
 	"insufficient_quota":         inference.ClassQuota,
 	"insufficient_balance":       inference.ClassQuota,
@@ -103,7 +102,7 @@ var certain = map[string]inference.Class{
 	"slow_down":                    inference.ClassOverloaded,
 }
 
-// likely are codes and types that decide only where there is no status.
+// likely maps codes and types that are used only if there is no status.
 var likely = map[string]inference.Class{
 	"requests":              inference.ClassRateLimited,
 	"tokens":                inference.ClassRateLimited,
@@ -145,7 +144,7 @@ func byStatus(status int) inference.Class {
 }
 
 var (
-	// Throttling that talks of tokens is not an overflow.
+	// A rate limit of tokens is not an overflow.
 	throttled = regexp.MustCompile(`(?i)throttl|rate.?limit|too many requests|tokens? per (minute|day|hour)|\b[tr]p[md]\b|quota|service unavailable|overloaded`)
 
 	overflow = regexp.MustCompile(`(?i)` + strings.Join([]string{
@@ -169,7 +168,7 @@ var (
 		`token limit exceeded`,
 	}, "|"))
 
-	// The model's own output, which its server could not read.
+	// Errors of servers that could not parse their model's output.
 	unreadable = regexp.MustCompile(`(?i)` + strings.Join([]string{
 		`error parsing tool call`,
 		`does not match the expected peg`,
@@ -185,7 +184,7 @@ var (
 	outOfFunds = regexp.MustCompile(`(?i)insufficient (balance|credits|funds)|credit balance is too low`)
 )
 
-// byText looks at what the provider says, where the status leaves it open.
+// byText classifies an error by its message, if the status is ambiguous.
 func byText(status int, message string) (inference.Class, bool) {
 	if status == http.StatusUnauthorized || status == http.StatusForbidden ||
 		status == http.StatusTooManyRequests || status == http.StatusNotFound {

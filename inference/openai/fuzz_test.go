@@ -15,7 +15,7 @@ import (
 	"turnkeeper/inference/openai/completions"
 )
 
-// A wire answers requests without a network, and keeps the last body.
+// A wire answers requests without a network, and records the last body.
 type wire struct {
 	contentType string
 	answer      []byte
@@ -42,8 +42,8 @@ func wired(tb testing.TB, w *wire, profile openai.Profile) *openai.Client {
 	return c
 }
 
-// FuzzAnswer: whatever a provider sends is an error with a class, or an answer
-// that says or calls something, was streamed as it is, and can be replayed.
+// FuzzAnswer checks that any response is an error with a class, or an answer that has
+// content, was streamed unchanged, and can be replayed.
 func FuzzAnswer(f *testing.F) {
 	for _, seed := range []string{
 		"data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n",
@@ -94,7 +94,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// replayable says that strict servers take what is sent for a request.
+// replayable fails the test unless strict servers accept what is sent for a request.
 func replayable(t *testing.T, w *wire, c *openai.Client, req inference.Request) {
 	t.Helper()
 	w.sent = nil
@@ -107,7 +107,7 @@ func replayable(t *testing.T, w *wire, c *openai.Client, req inference.Request) 
 	}
 }
 
-// FuzzRequest: whatever a request holds, what is sent can be replayed.
+// FuzzRequest checks that strict servers accept what is sent for any request.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		`[{"Role":"user","Text":"hi"},{"Role":"assistant","Calls":[{"ID":"a","Name":"f","Arguments":"{}"},{"ID":"a","Name":"","Arguments":"["}]},{"Role":"tool","CallID":"a"},{"Role":"tool","CallID":"b"}]`,

@@ -13,16 +13,16 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// noResult answers a call whose result the history does not hold.
+// noResult is the result of a call that has none in the request.
 const noResult = "error: there is no record of this call's result"
 
-// A history writes messages so that any server can replay them.
+// A history writes messages in a form that any server accepts.
 type history struct {
 	provider string
 	profile  Profile
 	ids      wireIDs
 	in       []inference.Message
-	used     map[int]bool // results that were written, by their place in in
+	used     map[int]bool // indices in in of the results that are written
 	out      []object
 }
 
@@ -48,7 +48,7 @@ func (h *history) text(role, text string) {
 	}
 }
 
-// assistant writes an answer, and the result of each of its calls after it.
+// assistant writes an answer, and after it the results of its calls.
 func (h *history) assistant(at int, m inference.Message) {
 	if m.Text == "" && len(m.Calls) == 0 {
 		return
@@ -77,7 +77,7 @@ func (h *history) assistant(at int, m inference.Message) {
 	message["tool_calls"] = calls
 }
 
-// raw is the message as its provider sent it, for that provider alone.
+// raw returns the message as its provider sent it, or nil for another provider.
 func (h *history) raw(m inference.Message) map[string]json.RawMessage {
 	var raw map[string]json.RawMessage
 	if m.RawProvider == "" || m.RawProvider != h.provider || json.Unmarshal(m.Raw, &raw) != nil {
@@ -86,8 +86,8 @@ func (h *history) raw(m inference.Message) map[string]json.RawMessage {
 	return raw
 }
 
-// replayed is what the provider gets back of its own answer beside calls: its
-// reasoning, and its content where that came in parts and still says text.
+// replayed returns the members, without calls, of a provider's answer that are sent back to
+// it: its reasoning, and its content if that came in parts whose text is unchanged.
 func (h *history) replayed(raw map[string]json.RawMessage, text string) object {
 	message := object{}
 	if value := raw["extra_content"]; loose.IsObject(value) {
@@ -131,8 +131,8 @@ func (h *history) content(message object, text string) {
 	}
 }
 
-// result finds the result of the call with this id of the message at a place:
-// the first that nobody took, before another message reuses the id.
+// result returns the result of the call with this id in the message at index at: the first
+// unused one before another message reuses the id.
 func (h *history) result(at int, id string) string {
 	for i := at + 1; i < len(h.in); i++ {
 		m := h.in[i]
@@ -156,8 +156,8 @@ func calls(m inference.Message, id string) bool {
 	return false
 }
 
-// renderCall writes a call over what the wire carried with it, such as the
-// signatures of its reasoning.
+// renderCall returns a call with the extra members of its raw form, such as signatures of
+// reasoning.
 func renderCall(id string, c inference.Call, raw json.RawMessage) object {
 	call, fn := object{}, object{}
 	var carried, carriedFn map[string]json.RawMessage
@@ -178,8 +178,8 @@ func renderCall(id string, c inference.Call, raw json.RawMessage) object {
 	return call
 }
 
-// objectText is arguments as a JSON object: as they are where they are one,
-// else an object that quotes the beginning of what stood there.
+// objectText returns arguments if they are a JSON object, else an object that quotes their
+// beginning.
 func objectText(arguments string) string {
 	trimmed := strings.TrimSpace(arguments)
 	if loose.IsObject([]byte(trimmed)) {
@@ -193,11 +193,11 @@ func objectText(arguments string) string {
 	return string(quoted)
 }
 
-// wordID is what Anthropic's models take for the id of a call.
+// wordID matches the call ids that Anthropic's models accept.
 var wordID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// wireIDs gives each call an id that fits the server and no other call has.
-// The same ids come out for the same history, so that prompt caches hold.
+// wireIDs returns unique call ids that the server accepts. The same history gives the same
+// ids, which keeps prompt caches valid.
 type wireIDs struct {
 	format IDFormat
 	taken  map[string]bool
@@ -222,8 +222,8 @@ func (w wireIDs) fits(id string) bool {
 	return id != "" && len(id) <= 64 && strings.IndexFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// shortID is the nth id made from id: 9 letters and digits, which every server
-// takes.
+// shortID returns the nth replacement of an id: 9 letters and digits, which every server
+// accepts.
 func shortID(id string, n int) string {
 	sum := sha256.Sum256(bytes.Join([][]byte{[]byte(id), []byte(strconv.Itoa(n))}, []byte{0}))
 	s := new(big.Int).SetBytes(sum[:]).Text(36)

@@ -15,18 +15,18 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// A Model is what a server tells of one of its models.
+// A Model is an entry of a server's list of models.
 type Model struct {
 	Name   string
-	Window int // context window in tokens; 0: the server does not tell
+	Window int // context window in tokens; 0: unknown
 }
 
-// maxListBytes bounds a list of models.
+// maxListBytes is the maximum size of a list of models.
 const maxListBytes = 16 << 20
 
-// Models asks for the list of models, which shows as well that the endpoint is there and takes the
-// key. known is false for an endpoint without such a list, or with one that does not hold what
-// requests name. Errors are those of Generate.
+// Models returns the server's list of models. This also checks the address and the key. known is
+// false if the endpoint has no such list, or one with other names than requests use. Errors are
+// those of Generate.
 func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error) {
 	body, failure := c.ask(ctx, http.MethodGet, "models", nil, c.listing)
 	switch {
@@ -38,10 +38,10 @@ func (c *Client) Models(ctx context.Context) (all []Model, known bool, err error
 	case failure.Class == inference.ClassNotFound && failure.Status >= 400:
 		return nil, false, nil
 	}
-	return nil, false, c.own(failure, "")
+	return nil, false, c.complete(failure, "")
 }
 
-// listing makes a request one that the server's list of models takes.
+// listing changes a request to one that the server's list of models accepts.
 func (c *Client) listing(r *http.Request) {
 	if c.profile.Listing != listingAnthropic {
 		return
@@ -56,8 +56,8 @@ func (c *Client) listing(r *http.Request) {
 	}
 }
 
-// Window asks what the server knows of a model's context window; 0: it does not tell, or not yet,
-// as Ollama does of a model that is not loaded. Errors are those of Generate.
+// Window returns the context window of a model as the server reports it, or 0 if it does not, or
+// not yet: Ollama does not report that of a model that is not loaded. Errors are those of Generate.
 func (c *Client) Window(ctx context.Context, model string) (int, error) {
 	switch c.profile.Listing {
 	case listingNone:
@@ -80,14 +80,14 @@ func (c *Client) Window(ctx context.Context, model string) (int, error) {
 			Window loose.Count `json:"n_ctx"`
 		} `json:"default_generation_settings"`
 	}
-	err = c.tell(ctx, http.MethodGet, "../props", nil, &props)
+	err = c.query(ctx, http.MethodGet, "../props", nil, &props)
 	return plausible(float64(props.Settings.Window)), err
 }
 
 var numCtx = regexp.MustCompile(`(?m)^num_ctx\s+"?(\d+)`)
 
-// ollamaWindow is the window that a loaded model has, else the one that its Modelfile sets. What a
-// model could take is no answer: Ollama gives it less unless it is told otherwise.
+// ollamaWindow returns the window of a loaded model, else the one that its Modelfile sets. It does
+// not use the model's maximum, because Ollama uses a smaller window by default.
 func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 	var running struct {
 		Models []struct {
@@ -95,7 +95,7 @@ func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 			Window loose.Count `json:"context_length"`
 		} `json:"models"`
 	}
-	if err := c.tell(ctx, http.MethodGet, "../api/ps", nil, &running); err != nil {
+	if err := c.query(ctx, http.MethodGet, "../api/ps", nil, &running); err != nil {
 		return 0, err
 	}
 	for _, m := range running.Models {
@@ -110,7 +110,7 @@ func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 	var shown struct {
 		Parameters loose.Text `json:"parameters"`
 	}
-	if err := c.tell(ctx, http.MethodPost, "../api/show", body, &shown); err != nil {
+	if err := c.query(ctx, http.MethodPost, "../api/show", body, &shown); err != nil {
 		return 0, err
 	}
 	if m := numCtx.FindStringSubmatch(string(shown.Parameters)); m != nil {
@@ -120,19 +120,20 @@ func (c *Client) ollamaWindow(ctx context.Context, model string) (int, error) {
 	return 0, nil
 }
 
-// tell reads an answer of the server's own API. A server without it tells nothing.
-func (c *Client) tell(ctx context.Context, method, path string, body []byte, into any) error {
+// query calls the server's own API and decodes the answer. If the server has no such API, into
+// stays unchanged.
+func (c *Client) query(ctx context.Context, method, path string, body []byte, into any) error {
 	answer, failure := c.ask(ctx, method, path, body)
 	switch {
 	case failure == nil:
-		_ = json.Unmarshal(answer, into) // what is not there stays empty
+		_ = json.Unmarshal(answer, into) // missing members stay empty
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case failure.Class == inference.ClassNotFound:
 		return nil
 	}
-	return c.own(failure, "")
+	return c.complete(failure, "")
 }
 
 // ask makes a request and reads the whole answer.
@@ -149,8 +150,8 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, chan
 	return answer, nil
 }
 
-// readModels reads a list of models: OpenAI's object, or a bare array. Servers tell of windows by
-// many names.
+// readModels parses a list of models: OpenAI's object, or an array. Servers have different names
+// for the window.
 func readModels(body []byte) (all []Model) {
 	var object struct {
 		Data loose.List `json:"data"`
@@ -170,7 +171,7 @@ func readModels(body []byte) (all []Model) {
 			Others loose.Count `json:"max_context_length"`
 			Claude loose.Count `json:"max_input_tokens"`
 			Meta   struct {
-				LlamaCPP loose.Count `json:"n_ctx"` // n_ctx_train is what the model could take
+				LlamaCPP loose.Count `json:"n_ctx"` // not n_ctx_train, which is the model's maximum
 			} `json:"meta"`
 		}
 		_ = json.Unmarshal(entry, &m) // members of another type stay empty
@@ -182,18 +183,18 @@ func readModels(body []byte) (all []Model) {
 	return all
 }
 
-// plainName is a name without what servers add in their lists: Gemini's folder, Ollama's tag.
+// plainName returns a name without what servers add in their lists: Gemini's folder, Ollama's tag.
 func plainName(name string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(name, "models/"), ":latest")
 }
 
 var (
 	nameDate    = regexp.MustCompile(`-(20\d{2}-?[01]\d-?[0-3]\d|latest)$`)
-	nameRouting = regexp.MustCompile(`:[a-z]+$`) // OpenRouter's ways to serve a model
+	nameRouting = regexp.MustCompile(`:[a-z]+$`) // of OpenRouter
 )
 
-// Lists says whether a model may be one of the list. Lists lack other names of the same model, and
-// a name that is taken for listed costs less than a false alarm: so dates and routing do not count.
+// Lists reports whether a list may contain a model. It ignores dates and routing suffixes, because
+// lists lack aliases of models, and a false warning would be worse than a missing one.
 func Lists(all []Model, name string) bool {
 	core := func(name string) string {
 		return strings.ToLower(nameDate.ReplaceAllString(nameRouting.ReplaceAllString(plainName(name), ""), ""))

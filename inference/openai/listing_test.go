@@ -11,7 +11,7 @@ import (
 	"turnkeeper/inference/openai"
 )
 
-// answering serves one answer at each path, and 404 elsewhere.
+// answering serves one answer at each path, and 404 at others.
 func answering(t *testing.T, answers map[string]string) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +84,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// What the endpoints that are compatible with OpenAI's say in their own shapes.
+// The errors of OpenAI-compatible endpoints, in their various forms.
 func TestErrorsOfCompatibleEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -1,15 +1,17 @@
-// Package openai speaks to every endpoint of OpenAI's Chat Completions: it renders
-// requests, sends them, classifies errors and lists models. Answers are read by a
-// ReadAnswer, which inference/openai/completions has: it links openai-go, which a
-// program that asks no model does without.
+// Package openai is a Provider for every endpoint with OpenAI's Chat Completions API. It
+// renders requests, sends them, classifies errors and lists models. It streams by default.
+// Answers are parsed by a ReadAnswer: the package completions has one, and imports openai-go,
+// which turnctl must not link because of its size.
 //
-// Requests are written here rather than by openai-go. What a provider sent goes
-// back to it with fields that the library's messages lack, as the cases
-// "replay/raw" of inferencetest want it; and sdk.Error knows the error object of
-// OpenAI only, and loses the status with any other body ("refusals").
+// This package does not use openai-go where the library fails a case of inferencetest:
 //
-// The client never retries, reads nothing from the environment, follows no
-// redirect, and sends the key to the configured address alone.
+//   - Requests. Messages are written as JSON objects, because a provider's own messages are
+//     sent back with fields that the library's types lack (the cases under "replay/raw").
+//   - Errors. sdk.Error decodes only OpenAI's error object, and loses the status of
+//     responses with other bodies ("refusals").
+//
+// The client never retries, reads no environment variables, follows no redirects, and sends
+// the key only to the configured address.
 package openai
 
 import (
@@ -40,21 +42,21 @@ const (
 	maxErrorBytes = 256 << 10
 )
 
-// A Config says where and how to reach an endpoint.
+// A Config describes an endpoint.
 type Config struct {
 	Name    string // of the provider; required
-	BaseURL string // up to and without /chat/completions; empty: defaultBaseURL
-	APIKey  Secret // empty: none is sent
+	BaseURL string // the part before /chat/completions; empty: defaultBaseURL
+	APIKey  Secret // empty: no key is sent
 	Headers map[string]Secret
-	Query   map[string]Secret // parameters of each request's address
+	Query   map[string]Secret // query parameters of each request
 	Profile Profile
 
-	// IdleTimeout ends a call without a byte for so long; 0: 20 s. Where
-	// answers do not stream it counts from the first byte of the answer.
+	// IdleTimeout is the maximum time without a byte; 0: 20 s. If answers do not stream, it
+	// applies from the first byte of the answer.
 	IdleTimeout time.Duration
 
-	// HTTPClient carries the requests; nil: one of its own. Its Timeout must
-	// be 0, and it is never made to follow redirects.
+	// HTTPClient sends the requests; nil: a new one. Its Timeout must be 0. Redirects are
+	// not followed.
 	HTTPClient *http.Client
 	Logger     *zap.Logger // nil: none
 	Read       ReadAnswer  // nil: Generate fails
@@ -73,25 +75,25 @@ type Client struct {
 	log     *zap.Logger
 	http    *http.Client
 	base    *url.URL
-	query   url.Values
+	params  url.Values
 	header  http.Header
 	read    ReadAnswer
 	mask    mask
 	form    string // of inference.Sent
 	key     Secret
-	paths   bool // the model is named in the path
+	paths   bool // the path contains the model
 }
 
 var _ inference.Provider = (*Client)(nil)
 
-// New makes a client. It sends nothing.
+// New returns a Client. It sends no request.
 func New(cfg Config) (*Client, error) {
 	if cfg.Name == "" {
 		return nil, errors.New("a provider needs a name")
 	}
 	base, err := url.Parse(cmp.Or(cfg.BaseURL, defaultBaseURL))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		// The address may hold a password, and url.Parse quotes it.
+		// The address may contain a password, and errors of url.Parse quote it.
 		return nil, fmt.Errorf("the base URL of provider %q is not an http or https address", cfg.Name)
 	}
 	c := &Client{
@@ -101,11 +103,11 @@ func New(cfg Config) (*Client, error) {
 		http: httpClient(cfg.HTTPClient),
 		mask: newMask(secrets(cfg, base)...),
 		form: formOf(cfg.Name, cfg.Profile), key: cfg.APIKey,
-		paths: cfg.Profile.Deployments && strings.HasSuffix(strings.TrimRight(base.Path, "/"), "/openai"),
-		query: base.Query(), header: headers(cfg), read: cfg.Read,
+		paths:  cfg.Profile.Deployments && strings.HasSuffix(strings.TrimRight(base.Path, "/"), "/openai"),
+		params: base.Query(), header: headers(cfg), read: cfg.Read,
 	}
 	for name, value := range cfg.Query {
-		c.query.Set(name, string(value))
+		c.params.Set(name, string(value))
 	}
 	c.base = folder(*base)
 	return c, nil
@@ -150,13 +152,13 @@ func httpClient(given *http.Client) *http.Client {
 	return &own
 }
 
-// Streams says that answers are asked for piece by piece.
+// Streams reports whether the client asks for streamed answers.
 func (c *Client) Streams() bool { return !c.profile.NoStream }
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Format prints the client's name, whatever the verb: its fields hold keys.
+// Format prints only the client's name for every verb, because its fields contain keys.
 func (c *Client) Format(f fmt.State, _ rune) { _, _ = fmt.Fprintf(f, "provider %q", c.name) }
 
 // Generate makes one attempt.
@@ -175,11 +177,11 @@ func (c *Client) Generate(ctx context.Context, req inference.Request, onDelta fu
 	if ctx.Err() != nil {
 		return inference.Response{}, context.Cause(ctx)
 	}
-	return inference.Response{}, c.own(failure, req.Model)
+	return inference.Response{}, c.complete(failure, req.Model)
 }
 
-// own completes a failure, and takes secrets out of it.
-func (c *Client) own(failure *inference.Error, model string) *inference.Error {
+// complete sets the provider and model of a failure, and removes secrets.
+func (c *Client) complete(failure *inference.Error, model string) *inference.Error {
 	failure.Provider, failure.Model = c.name, model
 	failure.Code = c.mask.detail(failure.Code)
 	failure.Detail = c.mask.detail(failure.Detail)
@@ -199,10 +201,10 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	dog := newWatchdog(c.idle, cancel)
-	defer dog.stop()
+	watchdog := newWatchdog(c.idle, cancel)
+	defer watchdog.stop()
 	if c.profile.NoStream {
-		dog.stop()
+		watchdog.stop()
 	}
 	path := "chat/completions"
 	if c.paths {
@@ -213,8 +215,8 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 		return inference.Response{}, failure
 	}
 	defer func() { _ = res.Body.Close() }()
-	dog.feed()
-	response, failure := c.read(ctx, res, &watched{res.Body, dog, maxAnswerBytes}, req, onDelta)
+	watchdog.reset()
+	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, maxAnswerBytes}, req, onDelta)
 	if failure != nil {
 		return inference.Response{}, failure
 	}
@@ -222,8 +224,8 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	return response, nil
 }
 
-// send makes a request, which change may alter. A nil error means a status below
-// 300, with its body open.
+// send makes a request, which change may modify. If it returns no error, the status is below
+// 300, and the caller must close the body.
 func (c *Client) send(ctx context.Context, method, path string, body []byte, change ...func(*http.Request)) (*http.Response, *inference.Error) {
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
@@ -246,13 +248,13 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, cha
 	return res, nil
 }
 
-// request makes a request for a path relative to the base URL.
+// request returns a request for a path relative to the base URL.
 func (c *Client) request(ctx context.Context, method, path string, body []byte) (*http.Request, error) {
 	to, err := c.base.Parse(path)
 	if err != nil {
 		return nil, err
 	}
-	to.RawQuery = c.query.Encode()
+	to.RawQuery = c.params.Encode()
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -267,9 +269,9 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte) 
 	return r, nil
 }
 
-// refused reads an answer that is an error, and closes it.
+// refused reads and closes an error response.
 func refused(res *http.Response) *inference.Error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // what came is what there is to tell
+	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // a part of the body is better than nothing
 	_ = res.Body.Close()
 	failure := Classify(res.StatusCode, res.Header, body)
 	if to := res.Header.Get("Location"); res.StatusCode < 400 && to != "" {
@@ -279,18 +281,18 @@ func refused(res *http.Response) *inference.Error {
 	return failure
 }
 
-// TransportError is a request or an answer that did not come through.
+// TransportError returns the error of a failed transmission.
 func TransportError(ctx context.Context, err error) *inference.Error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // the rest of it is the address, which may hold secrets
+		err = wrapped.Err // without the address, which may contain secrets
 	}
 	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err}
 }
 
-// secrets are all texts of the configuration that no error may show.
+// secrets returns all texts of the configuration that errors must not contain.
 func secrets(cfg Config, base *url.URL) []string {
 	found := []string{string(cfg.APIKey)}
 	for name, value := range cfg.Headers {
@@ -308,7 +310,7 @@ func secrets(cfg Config, base *url.URL) []string {
 		found = append(found, values...)
 	}
 	for name, value := range cfg.Query {
-		if !strings.EqualFold(name, "api-version") { // errors tell of it
+		if !strings.EqualFold(name, "api-version") { // not a secret, and useful in errors
 			found = append(found, string(value))
 		}
 	}

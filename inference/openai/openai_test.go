@@ -162,7 +162,7 @@ func TestSignaturesGoToTheirOwnCalls(t *testing.T) {
 	}
 }
 
-// A silent body never gives a byte; it ends when it is closed.
+// A silent body returns no byte until it is closed.
 type silent struct{ ended <-chan struct{} }
 
 func (s silent) Read([]byte) (int, error) { <-s.ended; return 0, io.ErrClosedPipe }

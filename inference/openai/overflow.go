@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// What servers say of a request that is too long, in tokens. The first pattern
-// that is found counts.
+// Patterns for the numbers of tokens in servers' messages about a request that is too long.
+// The first pattern that matches is used.
 var (
 	overflowHave = compiled(
 		`\((?:about )?([\d,]+) (?:in|of) (?:the |your )?(?:messages|text input|prompt|input)`,
@@ -35,17 +35,17 @@ func compiled(patterns ...string) (all []*regexp.Regexp) {
 	return all
 }
 
-// overflowNumbers are how many tokens a server counted of a request that is too
-// long for it, and how many its window has; 0: it does not say.
+// overflowNumbers returns the server's count of a request that is too long, and its limit, in
+// tokens. 0: not reported.
 func overflowNumbers(body []byte, message string) (have, limit int) {
-	var told struct {
+	var reported struct {
 		Error struct {
 			Have  float64 `json:"n_prompt_tokens"`
 			Limit float64 `json:"n_ctx"`
 		} `json:"error"`
 	}
-	_ = json.Unmarshal(body, &told) // llama.cpp's server; others tell in words
-	have, limit = plausible(told.Error.Have), plausible(told.Error.Limit)
+	_ = json.Unmarshal(body, &reported) // by llama.cpp's server; other servers use text
+	have, limit = plausible(reported.Error.Have), plausible(reported.Error.Limit)
 	if have == 0 {
 		have = firstNumber(overflowHave, message)
 	}
@@ -55,7 +55,7 @@ func overflowNumbers(body []byte, message string) (have, limit int) {
 	return have, limit
 }
 
-// maxWindow is above every window there is.
+// maxWindow is larger than any context window.
 const maxWindow = 1 << 30
 
 func plausible(n float64) int {

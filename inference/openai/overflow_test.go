@@ -13,7 +13,7 @@ import (
 	"turnkeeper/inference/openai/completions"
 )
 
-// The numbers of a refused request are read where a server gives them.
+// The numbers of tokens are read from a server's refusal.
 func TestNumbersOfAnOverflow(t *testing.T) {
 	for name, c := range map[string]struct {
 		status      int
@@ -46,8 +46,7 @@ func TestNumbersOfAnOverflow(t *testing.T) {
 	}
 }
 
-// What a client says that it sent is what the endpoint got, and what Render
-// writes again.
+// Response.Sent describes the body that the endpoint received, and Render encodes it again.
 func TestWhatWasSent(t *testing.T) {
 	server := inferencetest.NewServer(inferencetest.Text("hello"), inferencetest.Text("hello"))
 	address := server.Start(t)

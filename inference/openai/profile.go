@@ -6,73 +6,72 @@ import (
 	"slices"
 )
 
-// A Profile is what an endpoint wants that the others do not. The zero value
-// suits most servers that call themselves OpenAI-compatible.
+// A Profile describes how an endpoint differs from others. The zero value suits most
+// OpenAI-compatible servers.
 type Profile struct {
-	NoStream      bool // ask for whole answers; default: they stream
-	NoStreamUsage bool // leave out stream_options, which the server refuses
-	NoToolChoice  bool // leave out tool_choice, which the server refuses
-	NoUser        bool // leave out user, which the server refuses
+	NoStream      bool // do not stream answers
+	NoStreamUsage bool // omit stream_options, which the server refuses
+	NoToolChoice  bool // omit tool_choice, which the server refuses
+	NoUser        bool // omit user, which the server refuses
 
-	// Deployments names the model in the path as well, as Azure's API by
-	// deployments wants it: .../deployments/MODEL/chat/completions, where the
-	// base URL ends in /openai.
+	// Deployments adds the model to the path if the base URL ends in /openai, as Azure's
+	// API by deployments requires: .../deployments/MODEL/chat/completions.
 	Deployments bool `json:"-"`
-	// KeyHeader carries the key; empty: Authorization, as a bearer token.
+	// KeyHeader is the header of the key; empty: Authorization, as a bearer token.
 	KeyHeader string `json:"-"`
-	// Listing is how the server is asked for its models and their windows.
+	// Listing selects how to list the server's models and their windows.
 	Listing Listing `json:"-"`
 
-	TokenField   string          // the limit of the answer's length; empty: max_tokens
-	EmptyContent EmptyContent    // of an assistant message that holds only calls
+	TokenField   string          // field for the limit of the answer; empty: max_tokens
+	EmptyContent EmptyContent    // content of an assistant message with only calls
 	IDs          IDFormat        // of tool calls
 	Reasoning    ReasoningReplay // of earlier answers of the same provider
 
-	// Extra are more fields of the request's body, as JSON. They cannot
-	// replace a field that the client itself sets.
+	// Extra holds more fields of the request's body, as JSON. It cannot replace a field
+	// that the client sets.
 	Extra map[string]json.RawMessage
 }
 
-// EmptyContent says how a message without text is written.
+// An EmptyContent is the content of a message without text.
 type EmptyContent string
 
-// The ways to write no text. The zero value is ContentNull.
+// The values of EmptyContent. The zero value means ContentNull.
 const (
 	ContentNull   EmptyContent = "null"
 	ContentString EmptyContent = "string" // ""
 	ContentOmit   EmptyContent = "omit"
 )
 
-// IDFormat says which ids of tool calls the server takes.
+// An IDFormat is the format of tool call ids that a server accepts. Other ids are replaced.
 type IDFormat string
 
-// The id formats. The zero value is IDAny. An id that does not fit is replaced.
+// The id formats. The zero value means IDAny.
 const (
 	IDAny  IDFormat = "any"  // 1 to 64 visible ASCII characters
 	IDNine IDFormat = "nine" // exactly 9 letters and digits
 	IDWord IDFormat = "word" // 1 to 64 letters, digits, _ and -
 )
 
-// Listing selects the request that lists a server's models.
+// A Listing selects the requests that list a server's models.
 type Listing string
 
 // The ways to list models. The zero value is listingOpenAI.
 const (
 	listingOpenAI    Listing = ""          // GET models
-	listingAnthropic Listing = "anthropic" // the same in Anthropic's own API: another header for the key, and pages
+	listingAnthropic Listing = "anthropic" // GET models of Anthropic's own API, with pages and another header for the key
 	listingOllama    Listing = "ollama"    // GET models; context windows come from Ollama's own API
 	listingLlamaCPP  Listing = "llamacpp"  // GET models; the context window comes from GET props
-	listingNone      Listing = "none"      // the server cannot list the names that requests use
+	listingNone      Listing = "none"      // the server does not list the names that requests use
 )
 
-// ReasoningReplay says what the server gets back of its own reasoning.
+// A ReasoningReplay selects the reasoning that is sent back to the server.
 type ReasoningReplay string
 
-// The ways to replay reasoning. The zero value is ReasoningSame.
+// The ways to replay reasoning. The zero value means ReasoningSame.
 const (
-	ReasoningSame    ReasoningReplay = "same"    // as it came
-	ReasoningNever   ReasoningReplay = "never"   // nothing; signatures of calls stay
-	ReasoningRequire ReasoningReplay = "require" // as ReasoningSame, and reasoning_content is never absent
+	ReasoningSame    ReasoningReplay = "same"    // unchanged
+	ReasoningNever   ReasoningReplay = "never"   // none, except for signatures of calls
+	ReasoningRequire ReasoningReplay = "require" // as ReasoningSame, and reasoning_content is always present
 )
 
 var profiles = map[string]Profile{
@@ -89,11 +88,11 @@ var profiles = map[string]Profile{
 	"generic":    {},
 }
 
-// ProfileNamed is the profile of a kind of server, and whether there is one.
+// ProfileNamed returns the profile with a name, and whether there is one.
 func ProfileNamed(name string) (Profile, bool) {
 	p, ok := profiles[name]
 	return p, ok
 }
 
-// ProfileNames lists the names of ProfileNamed, in order.
+// ProfileNames returns the names of all profiles, sorted.
 func ProfileNames() []string { return slices.Sorted(maps.Keys(profiles)) }

@@ -12,7 +12,7 @@ import (
 	"turnkeeper/inference/openai"
 )
 
-// one picks one of a few values, so that what must not meet does meet.
+// one returns one of a few values, which makes collisions likely.
 func one[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
 
 func randomHistory(r *rand.Rand) []inference.Message {
@@ -53,8 +53,8 @@ func TestAnyHistoryIsReplayable(t *testing.T) {
 	}
 }
 
-// TestParallelCallsInAnyPieces streams calls whole, cut and interleaved in
-// every way that tells them apart, and gets them back.
+// TestParallelCallsInAnyPieces streams calls whole, cut and interleaved in every unambiguous
+// way, and expects them back.
 func TestParallelCallsInAnyPieces(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -121,8 +121,8 @@ func cutUp(r *rand.Rand, call inference.Call, index int, indexed bool) []string 
 	return pieces
 }
 
-// TestLongAnswersTakeLinearMemory: four times the chunks must not allocate
-// sixteen times the memory, as joining the whole anew at each chunk would.
+// TestLongAnswersTakeLinearMemory checks that four times the chunks do not take sixteen
+// times the memory.
 func TestLongAnswersTakeLinearMemory(t *testing.T) {
 	for name, chunk := range map[string]string{
 		"text":              `{"content":"word "}`,
@@ -140,7 +140,7 @@ func TestLongAnswersTakeLinearMemory(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes reading an answer of n chunks allocates.
+// allocated returns the number of bytes that reading an answer of n chunks allocates.
 func allocated(t *testing.T, chunk string, n int) uint64 {
 	t.Helper()
 	events := strings.Repeat(`data: {"choices":[{"delta":`+chunk+`}]}`+"\n\n", n)

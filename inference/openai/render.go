@@ -19,10 +19,9 @@ type object map[string]any
 
 var errNoMessage = errors.New("the request has no message; it needs at least one")
 
-// render gives the body of a request. Whatever the request holds, the body is
-// one that strict servers take: every call has an object for arguments and an
-// id of its own, and is followed by its one result; there is no result without
-// a call, no empty list of tools, no null message.
+// render returns the body of a request. Strict servers accept it for any request: every call
+// has an object as arguments, a unique id and exactly one result after it; there is no result
+// without a call, no empty list of tools, and no null message.
 func render(provider string, p Profile, req inference.Request) ([]byte, error) {
 	messages := renderMessages(provider, p, req.Messages)
 	if len(messages) == 0 {
@@ -68,7 +67,7 @@ func encode(v any) ([]byte, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("the request cannot be written as JSON: %w", err)
+		return nil, fmt.Errorf("cannot encode the request as JSON: %w", err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
@@ -85,7 +84,7 @@ func renderTools(req inference.Request) []object {
 	return tools
 }
 
-// formerTools declares the tools of earlier calls.
+// formerTools returns declarations of the tools of earlier calls.
 func formerTools(messages []inference.Message) []object {
 	names := map[string]bool{}
 	for _, m := range messages {
@@ -110,7 +109,7 @@ func function(name, description string, parameters json.RawMessage) object {
 	return object{"type": "function", "function": f}
 }
 
-// schema is parameters with the two members that some servers insist on.
+// schema returns parameters with the two members that some servers require.
 func schema(parameters json.RawMessage) object {
 	s := object{"type": "object", "properties": object{}}
 	var given map[string]json.RawMessage
@@ -125,8 +124,8 @@ func schema(parameters json.RawMessage) object {
 	return s
 }
 
-// toolName is name as servers accept it in a history: models call tools that
-// do not exist by names that could not.
+// toolName returns a name that servers accept in a history. Models call tools by names that
+// are not valid.
 func toolName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if isAlnum(r) || r == '_' || r == '-' {

@@ -14,28 +14,28 @@ import (
 
 const redacted = "[redacted]"
 
-// A Secret is text that no formatting shows.
+// A Secret is a text that formatting replaces by [redacted].
 type Secret string
 
-// Format prints [redacted], whatever the verb; nothing for an empty secret.
+// Format prints [redacted] for every verb, and nothing for an empty secret.
 func (s Secret) Format(f fmt.State, _ rune) {
 	if s != "" {
 		_, _ = f.Write([]byte(redacted))
 	}
 }
 
-// MarshalText gives [redacted], for every encoder.
+// MarshalText returns [redacted], which encoders use.
 func (s Secret) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%v", s), nil }
 
-// A mask takes known secrets, and what looks like one, out of text.
+// A mask removes known secrets, and texts that look like secrets.
 type mask struct{ known *strings.Replacer }
 
-// minSecret is the length in bytes below which a key ("x", "EMPTY") is a
-// placeholder: masking it would only make errors unreadable.
+// minSecret is the minimum length of a secret, in bytes. A shorter key ("x", "EMPTY") is a
+// placeholder, and masking it would make errors unreadable.
 const minSecret = 6
 
-// newMask knows each secret as it is and as URLs, JSON and basic
-// authentication would carry it.
+// newMask returns a mask of the secrets, also as encoded in URLs, JSON and basic
+// authentication.
 func newMask(secrets ...string) mask {
 	var forms []string
 	for _, s := range secrets {
@@ -46,8 +46,8 @@ func newMask(secrets ...string) mask {
 		forms = append(forms, s, url.QueryEscape(s), url.PathEscape(s), strings.Trim(string(quoted), `"`),
 			base64.StdEncoding.EncodeToString([]byte(s)))
 	}
-	// The replacer takes the first that matches: longer ones first, or a key
-	// that begins another would leave the other's end.
+	// The replacer uses the first match. Longer forms come first, because a key may be the
+	// beginning of another.
 	slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 	var pairs []string
 	for _, form := range slices.Compact(forms) {
@@ -71,14 +71,14 @@ func (m mask) text(s string) string {
 	return query.ReplaceAllString(s, "$1?"+redacted)
 }
 
-// Limits of what is kept of an error, in bytes.
+// Limits of an error's text, in bytes.
 const (
 	maxDetailSource = 64 << 10
 	maxDetail       = 2 << 10
 )
 
-// detail is text from outside as an error may show it: masked, on one line,
-// valid UTF-8, at most maxDetail bytes.
+// detail returns a text from outside for an error: masked, on one line, valid UTF-8, and at
+// most maxDetail bytes.
 func (m mask) detail(s string) string {
 	if len(s) > maxDetailSource {
 		s = s[:maxDetailSource]
@@ -95,10 +95,10 @@ func (m mask) detail(s string) string {
 	return s[:cut] + "…"
 }
 
-// public are headers whose values are no secrets.
+// public holds the headers whose values are not secret.
 var public = map[string]bool{"Http-Referer": true, "X-Title": true, "User-Agent": true, "Accept": true}
 
-// headerSecrets are the value and, where it begins with a scheme, the rest.
+// headerSecrets returns the value and, if it begins with a scheme, the rest of it.
 func headerSecrets(value string) []string {
 	found := []string{value}
 	if _, rest, ok := strings.Cut(value, " "); ok {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// A watchdog ends a call that has sent no byte for a while. Any byte feeds it,
-// comments of a stream included.
+// A watchdog cancels a call that has received no byte for a while. Comments of a stream count.
 type watchdog struct {
 	idle  time.Duration
 	timer *time.Timer
@@ -23,15 +22,15 @@ func newWatchdog(idle time.Duration, cancel context.CancelCauseFunc) *watchdog {
 
 var errIdle = errors.New("the provider sent nothing")
 
-func (w *watchdog) feed() { w.timer.Reset(w.idle) }
+func (w *watchdog) reset() { w.timer.Reset(w.idle) }
 
 func (w *watchdog) stop() { w.timer.Stop() }
 
-// A watched reader feeds a watchdog, and gives at most a number of bytes.
+// A watched reader resets a watchdog, and returns at most left bytes.
 type watched struct {
 	io.Reader
-	dog  *watchdog
-	left int64
+	watchdog *watchdog
+	left     int64
 }
 
 var errTooLarge = errors.New("the answer is larger than the client accepts")
@@ -42,7 +41,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	}
 	n, err := w.Reader.Read(p[:min(int64(len(p)), w.left)])
 	if n > 0 {
-		w.dog.feed()
+		w.watchdog.reset()
 		w.left -= int64(n)
 	}
 	return n, err

@@ -1,6 +1,5 @@
-// Package tokens counts what text costs a model, without a network: exactly
-// for models of the OpenAI family, by characters for all others. It is the only
-// importer of the tokenizer.
+// Package tokens counts the tokens of texts, without a network: exactly for OpenAI's models,
+// and by characters for all others. Only this package imports the tokenizer.
 package tokens
 
 import (
@@ -15,15 +14,15 @@ import (
 	"turnkeeper/inference"
 )
 
-// PerMessage is what a message costs beside its content, in tokens.
+// PerMessage is the overhead of a message, in tokens.
 const PerMessage = 4
 
 const (
 	charsPerJSONToken  = 2.8
 	charsPerProseToken = 3.2
 
-	// maxExact bounds what is tokenized, in bytes: the tokenizer takes about
-	// half a millisecond a kilobyte at worst.
+	// maxExact is the maximum size of a text that is tokenized, in bytes. The tokenizer
+	// takes up to half a millisecond per kilobyte.
 	maxExact = 64 << 10
 )
 
@@ -31,7 +30,7 @@ const (
 // It is safe for concurrent use.
 type Counter struct{ exact bool }
 
-// For is the counter of a model, named with its provider or without.
+// For returns the counter of a model, named with or without its provider.
 func For(model string) Counter {
 	name := strings.ToLower(model)
 	name = name[strings.LastIndexByte(name, '/')+1:]
@@ -43,16 +42,16 @@ func For(model string) Counter {
 	return Counter{}
 }
 
-// Exact says that the model's own tokenizer counts, for texts up to 64 KB.
+// Exact reports whether the model's own tokenizer counts, which it does for texts up to 64 KB.
 func (c Counter) Exact() bool { return c.exact }
 
-// CountText is the number of tokens of prose, code, or anything but JSON.
+// CountText returns the number of tokens of prose, code, or anything but JSON.
 func (c Counter) CountText(s string) int { return c.count(s, charsPerProseToken) }
 
-// CountJSON is the number of tokens of JSON.
+// CountJSON returns the number of tokens of JSON.
 func (c Counter) CountJSON(s string) int { return c.count(s, charsPerJSONToken) }
 
-// CountMessage is the number of tokens of a whole message of a request.
+// CountMessage returns the number of tokens of a message of a request.
 func (c Counter) CountMessage(m inference.Message) int {
 	n := PerMessage + c.CountText(m.Text) + c.CountText(m.CallID)
 	for _, call := range m.Calls {
@@ -61,7 +60,7 @@ func (c Counter) CountMessage(m inference.Message) int {
 	return n
 }
 
-// CountTools is the number of tokens that declaring tools costs.
+// CountTools returns the number of tokens of tool definitions.
 func (c Counter) CountTools(tools []inference.ToolDefinition) int {
 	n := 0
 	for _, tool := range tools {
@@ -75,7 +74,7 @@ func (c Counter) CountTools(tools []inference.ToolDefinition) int {
 	return n
 }
 
-// o200k is loaded at the first use: it takes about 80 ms and 6 MB.
+// o200k is loaded on first use, because that takes about 80 ms and 6 MB.
 var o200k = sync.OnceValue(codec.NewO200kBase)
 
 func (c Counter) count(s string, charsPerToken float64) int {

@@ -176,7 +176,7 @@ var targets = []Target{
 	},
 	{
 		Name:  "tick",
-		Go:    []Code{{"scheduler/tick.go", []string{"Scheduler.pass", "Scheduler.bringBack", "Scheduler.spawned", "Scheduler.slots", "Scheduler.grant"}}},
+		Go:    []Code{{"scheduler/tick.go", []string{"Scheduler.pass", "Scheduler.reclaim", "Scheduler.spawned", "Scheduler.slots", "Scheduler.grant"}}},
 		Tests: []string{"./scheduler"},
 	},
 }

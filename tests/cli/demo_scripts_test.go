@@ -42,7 +42,7 @@ func TestAnInvalidDemoScript(t *testing.T) {
 	e.StartWorker("--max-attempts", "1")
 	turn := e.TurnOf(e.Enqueue("clerk", "not JSON"))
 	e.WantEnd(turn, "failed", "inference_error", 0)
-	const want = "the demo script clerk cannot be played: steps.1.calls.1.arguments: what it renders is no JSON object"
+	const want = "the demo script clerk cannot be played: steps.1.calls.1.arguments: the result is not a JSON object"
 	if !strings.Contains(turn.Error, want) || turn.ErrorClass != "invalid" {
 		t.Errorf("the turn failed with %s: %s", turn.ErrorClass, turn.Error)
 	}

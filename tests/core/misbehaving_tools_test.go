@@ -227,8 +227,8 @@ func TestGoToolsThatMisbehave(t *testing.T) {
 		}
 		t.Run(c.how, func(t *testing.T) { runMisbehaviour(envOf(t, e), processOf(t, w), c, limit) })
 	}
-	w.Await("a tool did not return in its time and was left behind")
-	w.Await("a tool that was left behind has returned")
+	w.Await("a tool did not return at its timeout and still runs")
+	w.Await("a tool returned after its timeout")
 	if code := w.Terminate(); code != 0 {
 		t.Errorf("the worker ended with %d", code)
 	}

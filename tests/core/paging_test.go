@@ -60,7 +60,7 @@ func TestIDsThatAreRepeated(t *testing.T) {
 		"stored": `{"error":"Unknown tool ID: `,
 		"handle": "invalid arguments: output:",
 	} {
-		if !strings.HasPrefix(other[id].Result, want) || id == "handle" && !strings.Contains(other[id].Result, ": no earlier call of this turn has that id") {
+		if !strings.HasPrefix(other[id].Result, want) || id == "handle" && !strings.Contains(other[id].Result, ": no earlier call or result of this turn has that id") {
 			t.Errorf("%s is answered %q", id, other[id].Result)
 		}
 	}

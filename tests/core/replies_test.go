@@ -359,7 +359,7 @@ func TestADegradedSubAgentWithoutWords(t *testing.T) {
 	}))
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("boss", "Get it done."))
-	for _, want := range []string{"[The agent scout could not finish as asked (inference_error), and says nothing of it. What it did:]", "- mark_once: succeeded"} {
+	for _, want := range []string{"[The agent scout could not finish as asked (inference_error), and gave no text. Its calls:]", "- mark_once: succeeded"} {
 		if turn.Reply == nil || !strings.Contains(turn.Reply.Body, want) {
 			t.Errorf("the parent got %+v, without %q", turn.Reply, want)
 		}

@@ -73,7 +73,7 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 			t.Errorf("turn %d is shown without %q:\n%s", turn, says, page)
 		}
 	}
-	w.Await("the provider refused the request as too long; it is cut down and sent once more")
+	w.Await("the provider refused the request as too long; sending a smaller one")
 	w.Await("the provider seems to have cut the request")
 	for _, turn := range []int64{second.ID, third.ID} {
 		sent := e.Model.Requests()[turn].Body // the first took one request, the second two

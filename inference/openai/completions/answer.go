@@ -14,22 +14,21 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// An answer is what a provider said, put together from the chunks of a stream
-// or taken from one whole completion, before anybody judged it.
+// An answer collects the chunks of a stream, or one completion.
 type answer struct {
 	id, model string
 	text      loose.Growing
 	refusal   loose.Growing
 	reasoning loose.Growing
 	calls     []*callParts // in the order in which they run
-	arrived   []*callParts // the same in the order in which they began
+	arrived   []*callParts // the same calls in the order in which they began
 	finish    string
 	usage     turnkeeper.Usage
-	reported  bool // usage was
+	reported  bool // usage was reported
 	cost      string
-	choices   int // chunks that had a choice
+	choices   int // number of chunks with a choice
 
-	content []json.RawMessage         // parts, when the content came as such
+	content []json.RawMessage         // parts, if the content came as parts
 	replay  map[string]*loose.Growing // reasoning text by the name of its field
 	details []*detail                 // reasoning_details
 	extra   map[string]json.RawMessage
@@ -38,15 +37,15 @@ type answer struct {
 	onDelta  func(inference.Delta)
 }
 
-// callParts is one tool call as it grows.
+// callParts collects the pieces of one tool call.
 type callParts struct {
 	id, name  string
 	index     index
 	arguments loose.Growing
-	sent      int                        // bytes of arguments passed on
-	announced bool                       // its name was passed on
-	object    map[string]json.RawMessage // members of the call beside id, type, index and function
-	function  map[string]json.RawMessage // of its function beside name and arguments
+	sent      int                        // bytes of arguments that were sent as deltas
+	announced bool                       // the name was sent as a delta
+	object    map[string]json.RawMessage // members other than id, type, index and function
+	function  map[string]json.RawMessage // members of function other than name and arguments
 }
 
 func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) *answer {
@@ -60,9 +59,9 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	return a
 }
 
-// add takes in one chunk, or a whole completion, by the library's type of chunks.
-// embedded is the error object that stands in its place or in its choice; the
-// chunk is then not an answer.
+// add adds a chunk, or a whole completion, which it decodes as a chunk. embedded is the error
+// object that the chunk or its choice contains instead of an answer. ok is false if data is
+// not a chunk.
 func (a *answer) add(data []byte) (embedded []byte, ok bool) {
 	var chunk sdk.ChatCompletionChunk
 	if len(data) == 0 || data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
@@ -91,7 +90,7 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool) {
 	return nil, true
 }
 
-// extra is a field that the library's type lacks, as JSON.
+// extra returns the JSON of a field that the library's type lacks.
 func extra(fields map[string]respjson.Field, name string) json.RawMessage {
 	return json.RawMessage(fields[name].Raw())
 }
@@ -109,7 +108,7 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	if !loose.IsObject([]byte(c.JSON.Delta.Raw())) {
 		data := extra(c.JSON.ExtraFields, "message")
 		if a.text.Len() > 0 || len(a.calls) > 0 || !loose.IsObject(data) || json.Unmarshal(data, &m) != nil {
-			return // also a stream that ends with the whole message once more
+			return // some streams repeat the whole message at their end
 		}
 		whole = true
 	}
@@ -117,22 +116,23 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
 	a.refusal.Add(loose.FragmentOf([]byte(m.JSON.Refusal.Raw())))
 	if value := extra(m.JSON.ExtraFields, "extra_content"); loose.IsObject(value) {
-		a.keep("extra_content", value)
+		a.addExtra("extra_content", value)
 	}
 	for _, call := range m.ToolCalls {
 		a.addCall(readPiece(call), whole)
 	}
 }
 
-func (a *answer) keep(name string, value json.RawMessage) {
+// addExtra stores a member of the message for replay.
+func (a *answer) addExtra(name string, value json.RawMessage) {
 	if a.extra == nil {
 		a.extra = map[string]json.RawMessage{}
 	}
 	a.extra[name] = bytes.Clone(value)
 }
 
-// addReasoning keeps every field for replay, and shows one of them: servers
-// that send both send the same text twice.
+// addReasoning stores all reasoning fields for replay, and passes on one of them: servers
+// that send two fields send the same text in both.
 func (a *answer) addReasoning(fields map[string]respjson.Field) {
 	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")), loose.FragmentOf(extra(fields, "reasoning"))
 	a.remember("reasoning_content", content)
@@ -165,7 +165,7 @@ func (a *answer) pass(kind inference.DeltaKind, text string) {
 	}
 }
 
-// end takes in what texts held back for a fragment that did not come.
+// end adds what texts held back for a fragment that did not come.
 func (a *answer) end() {
 	a.pass(inference.DeltaThinking, a.reasoning.End())
 	a.pass(inference.DeltaText, a.text.End())
@@ -183,8 +183,8 @@ func (a *answer) end() {
 	}
 }
 
-// addContent takes text, or parts: text parts are the text, thinking parts
-// the reasoning, and the parts themselves are kept for replay.
+// addContent adds content: a text, or parts with text and reasoning. The parts are stored for
+// replay.
 func (a *answer) addContent(content json.RawMessage) {
 	content = bytes.TrimSpace(content)
 	if len(content) == 0 || content[0] != '[' {
@@ -232,7 +232,7 @@ func (a *answer) addUsage(u sdk.CompletionUsage) {
 	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
 }
 
-// tokens is a count that makes sense, or 0.
+// tokens returns a plausible count, or 0.
 func tokens(n int64) int64 {
 	if n < 0 || n >= 1<<53 {
 		return 0
@@ -240,8 +240,8 @@ func tokens(n int64) int64 {
 	return n
 }
 
-// raw is the assistant message as the provider needs it back, or nil when it
-// held nothing but text and plain calls.
+// raw returns the assistant message as it must be replayed to the provider, or nil if it has
+// only text and plain calls.
 func (a *answer) raw() json.RawMessage {
 	m := map[string]any{}
 	for name, value := range a.replay {
@@ -256,7 +256,7 @@ func (a *answer) raw() json.RawMessage {
 	if len(a.content) > 0 && a.reasoning.Len() > 0 {
 		m["content"] = a.content
 	}
-	if calls, worth := a.rawCalls(); worth {
+	if calls, needed := a.rawCalls(); needed {
 		m["tool_calls"] = calls
 	}
 	if len(m) == 0 {
@@ -270,9 +270,8 @@ func (a *answer) raw() json.RawMessage {
 	return data
 }
 
-// rawCalls are the calls with what the wire carried beside the usual, and
-// whether there was anything.
-func (a *answer) rawCalls() (calls []map[string]any, worth bool) {
+// rawCalls returns the calls with their extra members. needed is false if there are none.
+func (a *answer) rawCalls() (calls []map[string]any, needed bool) {
 	for _, c := range a.calls {
 		function := map[string]any{"name": c.name, "arguments": c.arguments.String()}
 		for name, value := range c.function {
@@ -282,12 +281,13 @@ func (a *answer) rawCalls() (calls []map[string]any, worth bool) {
 		for name, value := range c.object {
 			call[name] = value
 		}
-		worth = worth || len(c.object) > 0 || len(c.function) > 0
+		needed = needed || len(c.object) > 0 || len(c.function) > 0
 		calls = append(calls, call)
 	}
-	return calls, worth
+	return calls, needed
 }
 
+// merge adds the members of from that are not null.
 func merge(into *map[string]json.RawMessage, from map[string]json.RawMessage) {
 	for name, value := range from {
 		if loose.IsNull(value) {

@@ -13,13 +13,13 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// An index is the place of a call, if the provider gives one.
+// An index is the index of a call, if the provider sends one.
 type index struct {
 	n  int
 	ok bool
 }
 
-// A piece is what one chunk says of one tool call.
+// A piece is the part of a tool call in one chunk.
 type piece struct {
 	index    index
 	id, name string
@@ -36,7 +36,7 @@ func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
 	}
 }
 
-// argumentText is arguments as text: a string as it is, an object as its JSON.
+// argumentText returns arguments as text: a string unchanged, other values as JSON.
 func argumentText(data json.RawMessage) loose.Fragment {
 	if loose.IsNull(data) {
 		return ""
@@ -51,8 +51,8 @@ func argumentText(data json.RawMessage) loose.Fragment {
 	return loose.Fragment(compact.String())
 }
 
-// addCall takes in a piece of a call. In a whole message every entry is a call
-// of its own; in a stream it may continue one.
+// addCall adds a piece of a call. In a whole message every entry is a new call; in a stream
+// it may continue one.
 func (a *answer) addCall(p piece, whole bool) {
 	var call *callParts
 	if !whole {
@@ -73,8 +73,8 @@ func (a *answer) addCall(p piece, whole bool) {
 	a.passOn()
 }
 
-// begin gives a new call its place. In a stream that is before the calls of a greater index
-// that nobody was told of yet.
+// begin inserts a new call. In a stream, this is before the calls with a greater index that
+// are not announced yet.
 func (a *answer) begin(call *callParts, whole bool) {
 	at := len(a.calls)
 	for at > 0 && !whole && call.before(a.calls[at-1]) {
@@ -88,23 +88,22 @@ func (c *callParts) before(other *callParts) bool {
 	return c.index.ok && other.index.ok && c.index.n < other.index.n && !other.announced
 }
 
-// addName takes the first name; the same one again is a repetition, any other
-// the rest of a name that came in pieces.
+// addName adds a name. The same name again is a repetition; any other is the rest of a name
+// that came in pieces.
 func (c *callParts) addName(name string) {
 	if name != c.name {
 		c.name += name
 	}
 }
 
-// whole says that the arguments are a JSON object.
+// whole reports whether the arguments are a JSON object.
 func (c *callParts) whole() bool {
 	s := c.arguments.String()
 	return strings.HasSuffix(s, "}") && loose.IsObject([]byte(s))
 }
 
-// continued finds the call that a piece belongs to; nil: a new one. Pieces
-// of parallel calls are told apart by index where that differs, else by id,
-// else by a name that comes after arguments that are whole.
+// continued returns the call that a piece continues, or nil for a new call. It distinguishes
+// parallel calls by index, else by id, else by a name after complete arguments.
 func (a *answer) continued(p piece) *callParts {
 	call := a.addressed(p)
 	switch {
@@ -116,22 +115,22 @@ func (a *answer) continued(p piece) *callParts {
 		return call
 	case call.whole():
 		if p.name == call.name && p.args == "" {
-			return call // a last piece that only repeats the name
+			return call // the last piece repeats the name
 		}
 		return nil
 	case call.name == p.name:
 		return call
 	}
-	// Another name while the arguments are not whole: either the name comes
-	// in pieces, or a call without arguments is followed by the next one.
+	// Another name before the arguments are complete: either the name comes in pieces, or
+	// the next call follows a call without arguments.
 	if call.arguments.Len() == 0 && !a.declared[p.name] && a.declared[call.name+p.name] {
 		return call
 	}
 	return nil
 }
 
-// addressed finds the newest call with the piece's index; without one, the
-// newest with its id; without either, the newest.
+// addressed returns the newest call with the piece's index or, without an index, with its id
+// or, without either, the newest call.
 func (a *answer) addressed(p piece) *callParts {
 	for _, call := range slices.Backward(a.arrived) {
 		switch {
@@ -150,11 +149,11 @@ func (a *answer) addressed(p piece) *callParts {
 	return nil
 }
 
-// passOn sends what is new of calls as deltas, up to the first call that must wait. Until
-// its arguments come its name may not be whole; and while an index is missing before its
-// own, a call of that index may still come.
+// passOn sends the new parts of calls as deltas, up to the first call that must wait. A call
+// must wait until it has arguments, because its name may be incomplete, and while a smaller
+// index is missing, because a call with that index may still come.
 func (a *answer) passOn() {
-	latest := -1 // call that has begun and has arguments or was told of
+	latest := -1 // last call that has arguments or is announced
 	for i, c := range a.calls {
 		if c.announced || c.arguments.Len() > 0 {
 			latest = i
@@ -170,7 +169,7 @@ func (a *answer) passOn() {
 	}
 }
 
-// announceAll sends what is left, once the answer is whole.
+// announceAll sends the remaining parts of all calls, once the answer is complete.
 func (a *answer) announceAll() {
 	for i, c := range a.calls {
 		a.announce(i, c)

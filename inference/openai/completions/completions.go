@@ -1,15 +1,14 @@
-// Package completions reads the answers of OpenAI's Chat Completions, streamed or
-// whole. It is the only importer of openai-go, of which come the decoder of streams
-// and the types of chunks. Own code stands where a case of inferencetest fails with
-// the library's:
+// Package completions parses the answers of OpenAI's Chat Completions, streamed or not. Only
+// this package imports openai-go. It uses the library's stream decoder and chunk types, and its
+// own code where the library fails a case of inferencetest:
 //
-//   - Putting chunks together. The library's accumulator fails "1.4 chunk ids
-//     differ", "1.4 two parallel calls with the same index", "1.4 two parallel
-//     calls without index" and "1.4 the name is repeated in each delta".
-//   - Text. Its strings fail "1.4 content is an array of parts" and "1.4 a
-//     surrogate pair of arguments split over two chunks", so texts are read from
-//     the chunk's raw JSON.
-//   - The end of a stream: it takes one that was cut for whole ("broken answers").
+//   - Accumulating chunks. The library's accumulator fails "1.4 chunk ids differ", "1.4 two
+//     parallel calls with the same index", "1.4 two parallel calls without index" and "1.4
+//     the name is repeated in each delta".
+//   - Text. The library's strings fail "1.4 content is an array of parts" and "1.4 a
+//     surrogate pair of arguments split over two chunks". Texts are therefore read from the
+//     chunk's raw JSON.
+//   - The end of a stream. The library accepts a stream that was cut ("broken answers").
 package completions
 
 import (
@@ -25,7 +24,7 @@ import (
 
 var _ openai.ReadAnswer = Read
 
-// Read is an openai.ReadAnswer. It passes on each delta as it comes; onDelta may be nil.
+// Read is an openai.ReadAnswer. It calls onDelta, unless nil, with each delta at once.
 func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
 	a := newAnswer(req.Tools, onDelta)
 	if failure := take(ctx, res, body, a); failure != nil {

@@ -7,18 +7,17 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// A detail is one entry of reasoning_details as it grows. Those entries must
-// go back to OpenRouter whole and in order.
+// A detail collects one entry of reasoning_details. The entries must be sent back to
+// OpenRouter complete and in order.
 type detail struct {
 	members map[string]json.RawMessage
 	grown   map[string]*loose.Growing // members that come in pieces
 }
 
-// grows says which members of an entry come in pieces.
+// grows holds the members of an entry that come in pieces.
 var grows = map[string]bool{"text": true, "summary": true, "data": true}
 
-// addDetail takes in a piece: it continues the last entry where type and index
-// are the same, and else begins one.
+// addDetail adds a piece to the last entry if type and index are the same, else to a new one.
 func (a *answer) addDetail(piece json.RawMessage) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(piece, &members) != nil {

@@ -10,13 +10,13 @@ import (
 	"github.com/openai/openai-go/v3/packages/ssestream"
 )
 
-// newDecoder reads server-sent events with the library's decoder. It needs the
-// stream rewritten: by itself it fails the cases "1.4 the last event has no blank
-// line" and "1.4 other line endings and no space after the colon" of inferencetest.
+// newDecoder returns the library's decoder of server-sent events. It rewrites the stream,
+// because the decoder alone fails the cases "1.4 the last event has no blank line" and "1.4
+// other line endings and no space after the colon" of inferencetest.
 func newDecoder(body io.Reader) ssestream.Decoder {
 	in := bufio.NewReader(body)
 	if head, _ := in.Peek(len(byteOrderMark)); string(head) == byteOrderMark {
-		_, _ = in.Discard(len(byteOrderMark)) // they were just seen
+		_, _ = in.Discard(len(byteOrderMark)) // cannot fail after Peek
 	}
 	ended := io.MultiReader(&lineFeeds{r: in}, strings.NewReader("\n\n"))
 	return ssestream.NewDecoder(&http.Response{Body: io.NopCloser(ended)})
@@ -24,7 +24,7 @@ func newDecoder(body io.Reader) ssestream.Decoder {
 
 const byteOrderMark = "\uFEFF"
 
-// lineFeeds makes every CR LF and CR an LF.
+// lineFeeds replaces every CR LF and CR by LF.
 type lineFeeds struct {
 	r  io.Reader
 	cr bool // the last byte was a CR

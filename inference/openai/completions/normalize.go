@@ -2,16 +2,15 @@ package completions
 
 import "turnkeeper/inference"
 
-// Finish reasons that mean more than that the answer is over.
+// Finish reasons of answers that were cut.
 const (
 	finishLength   = "length"
 	finishOverflow = "model_context_window_exceeded"
 )
 
-// normalize judges an answer: it is a Response, or an error that says what it
-// is instead. What was called decides, not the finish reason: calls count
-// after "stop", and "tool_calls" without any is an empty answer. maxTokens is
-// what the request allowed; 0: nothing was set.
+// normalize returns an answer as a Response, or an error if it is unusable. The content
+// decides, not the finish reason: calls count even after "stop", and "tool_calls" without
+// calls is an empty answer. maxTokens is the limit of the request; 0: none.
 func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) {
 	res := inference.Response{
 		ID: a.id, Model: a.model,
@@ -35,8 +34,8 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 	return res, a.empty(res)
 }
 
-// cut says that the last call may lack its end, and with it every call: what
-// the model would still have said is unknown.
+// cut reports whether the answer may be incomplete. Then no call of it may run: the last one
+// may lack its end, and the model might have added more.
 func (a *answer) cut(maxTokens int) bool {
 	if a.finish == finishLength || a.finish == finishOverflow || inference.Filtered(a.finish) {
 		return true
@@ -44,7 +43,7 @@ func (a *answer) cut(maxTokens int) bool {
 	return maxTokens > 0 && a.usage.OutputTokens >= int64(maxTokens)
 }
 
-// empty says what an answer without text and calls is.
+// empty returns the error of an answer without text and calls.
 func (a *answer) empty(res inference.Response) *inference.Error {
 	switch {
 	case res.Refusal != "":

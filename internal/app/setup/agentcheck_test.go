@@ -50,7 +50,7 @@ func TestDemoScriptsAreChecked(t *testing.T) {
 		"the default's":    {"", "demo/other", "steps: [{text: Hello.}]", []string{`a.md: the model "demo/other" wants the demo script`}},
 		"a fault":          {"demo/mine", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
 		"nobody's fault":   {"demo/script", "demo/script", "steps: [{say: Hello.}]", []string{`mine.demo.yaml:1: unknown key "steps.1.say"`}},
-		"out of the place": {"demo/../agents/mine", "demo/script", "steps: [{text: Hello.}]", []string{"is no demo script's"}},
+		"out of the place": {"demo/../agents/mine", "demo/script", "steps: [{text: Hello.}]", []string{"does not name a demo script"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// A Fragment is a piece of a streaming text. JSON writes a character above U+FFFF as two
-// escapes, a surrogate pair, and a provider may send each half in a chunk of its own.
-// encoding/json replaces a half by U+FFFD; a Fragment keeps it, as the three bytes that
-// UTF-8 would have for it, until a Growing text joins it with the other half.
+// A Fragment is a piece of a streamed text. JSON may write a character above U+FFFF as two
+// escapes, a surrogate pair, and a provider may send the halves in two chunks. encoding/json
+// replaces a half by U+FFFD. A Fragment contains it instead, as the three bytes that UTF-8
+// would have for it, until a Growing text joins the halves.
 type Fragment string
 
 // UnmarshalJSON never fails.
@@ -22,7 +22,7 @@ func (f *Fragment) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// FragmentOf reads what Scalar reads.
+// FragmentOf decodes the same values as Scalar.
 func FragmentOf(data []byte) Fragment {
 	if len(data) < 2 || data[0] != '"' || !bytes.Contains(data, []byte(`\u`)) {
 		return Fragment(Scalar(data))
@@ -58,7 +58,7 @@ func FragmentOf(data []byte) Fragment {
 
 const escapeBytes = len(`\u0000`)
 
-// escapedUnit reads the \uXXXX that data begins with, if it does.
+// escapedUnit decodes an escape \uXXXX at the beginning of data. ok is false if there is none.
 func escapedUnit(data []byte) (rune, bool) {
 	if len(data) < escapeBytes || data[0] != '\\' || data[1] != 'u' {
 		return 0, false
@@ -71,15 +71,15 @@ func unescape(body []byte) string {
 	return Scalar(append(append([]byte{'"'}, body...), '"'))
 }
 
-// A Growing text is put together from fragments. Its String is valid UTF-8.
+// A Growing text joins fragments. Its String is valid UTF-8.
 type Growing struct {
 	strings.Builder
 
-	half  string                 // the first half of a pair, which the last fragment ended with
-	Alone func(half rune) string // writes a half that no other half follows; nil: U+FFFD
+	half  string                 // the first half of a pair at the end of the last fragment
+	Alone func(half rune) string // returns the text of a half without the other; nil: U+FFFD
 }
 
-// Add appends a fragment, and returns the text that this adds.
+// Add appends a fragment, and returns the text that was added.
 func (g *Growing) Add(f Fragment) string {
 	if f == "" {
 		return ""
@@ -92,7 +92,7 @@ func (g *Growing) Add(f Fragment) string {
 	return g.write(text)
 }
 
-// End appends what was held back for another half, and returns it.
+// End appends a half that was held back, and returns the text that was added.
 func (g *Growing) End() string {
 	text := g.half
 	g.half = ""
@@ -128,7 +128,7 @@ const halfBytes = 3
 
 func isHalf(text string) bool { return len(text) >= halfBytes && text[0] == 0xED && text[1] >= 0xA0 }
 
-// nextHalf returns where the next half is, or the length of the text.
+// nextHalf returns the position of the next half, or the length of the text.
 func nextHalf(text string) int {
 	for at := 0; ; at++ {
 		i := strings.IndexByte(text[at:], 0xED)
@@ -145,11 +145,11 @@ func halfRune(text string) rune {
 	return rune(text[0]&0x0F)<<12 | rune(text[1]&0x3F)<<6 | rune(text[2]&0x3F)
 }
 
-// Escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments then
-// finds it and refuses the call.
+// Escaped returns half a surrogate pair as a JSON escape. The check of a call's arguments
+// refuses it.
 func Escaped(half rune) string { return fmt.Sprintf(`\u%04x`, half) }
 
-// Flatten gives the text of a part, and what of it is reasoning.
+// Flatten returns the text and the reasoning of a part.
 func Flatten(part json.RawMessage) (said, thought Fragment) {
 	if !IsObject(part) {
 		return FragmentOf(part), ""

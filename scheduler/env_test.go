@@ -13,23 +13,23 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A world is a scheduler.Store in memory. It belongs to one synctest bubble. Its
-// database's clock is the bubble's clock, made wrong by drift and skew.
-type world struct {
+// A testEnv is a scheduler.Store in memory, in one synctest bubble. Its database's clock is
+// the bubble's clock, changed by drift and steps.
+type testEnv struct {
 	state
 	skew            time.Duration
 	step, stepAfter time.Duration // after stepAfter, the clock is set by step
-	drift           float64       // seconds a second
-	locked          bool          // another scheduler is at work
+	drift           float64       // seconds per second
+	locked          bool          // another scheduler holds the lock
 	fail            error         // returned by every tick
 	failFor         time.Duration // how long fail lasts; 0: for ever
-	stall           time.Duration // between the database's reading of its clock and the answer
+	stall           time.Duration // time from reading the database's clock to the answer
 	nextDue         func(then time.Time) (time.Duration, error)
-	looks           []time.Duration // times of the looks, since the world began
+	looks           []time.Duration // times of the ticks, since the beginning
 	began           time.Time
 }
 
-// state is what a tick changes, and what a failed tick leaves as it was.
+// A state is what a tick changes, and a failed tick does not.
 type state struct {
 	sit       turnkeeper.Situation
 	lost      []turnkeeper.LostGrant
@@ -39,30 +39,30 @@ type state struct {
 	overdue   []turnkeeper.Ready
 	turns     []turnkeeper.Ready
 	messages  []turnkeeper.Ready
-	wakes     []turnkeeper.Ready // turns that go on when a call or a sub-agent has ended
-	spawns    int                // sub-agents that are settled at once; 0: 1
+	wakes     []turnkeeper.Ready // turns that continue when a call or a sub-agent has ended
+	spawns    int                // sub-agents settled in a tick; 0: 1
 
 	granted     [][]turnkeeper.Ready
 	requeued    []turnkeeper.TurnID
 	closed      []turnkeeper.TurnID
 	slots       []turnkeeper.SlotDecision
-	slotsAt     []time.Duration         // when they were made, since the world began
+	slotsAt     []time.Duration         // when they were made, since the beginning
 	upcoming    turnkeeper.SlotDecision // the newest decision
 	ranAgain    []string                // calls, by name
 	endedCalls  []string
-	spawned     []bool // looks at sub-agents: whether time was trusted
+	spawned     []bool // calls of SettleSpawned: the argument timely
 	holds       []string
 	silenceFrom []time.Time // calls of CountSilence
 	notes       int
 }
 
-func newWorld() *world {
-	w := &world{began: time.Now()}
+func newEnv() *testEnv {
+	w := &testEnv{began: time.Now()}
 	w.sit = turnkeeper.Situation{Timeline: "00000001", Room: 1000}
 	return w
 }
 
-func (w *world) now() time.Time {
+func (w *testEnv) now() time.Time {
 	lived := time.Since(w.began)
 	drifted := time.Duration(w.drift * float64(lived))
 	if w.stepAfter > 0 && lived >= w.stepAfter {
@@ -71,7 +71,7 @@ func (w *world) now() time.Time {
 	return time.Now().Add(w.skew + drifted)
 }
 
-func (w *world) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
+func (w *testEnv) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 	w.looks = append(w.looks, time.Since(w.began))
 	if w.fail != nil && (w.failFor == 0 || time.Since(w.began) < w.failFor) {
 		return w.fail
@@ -86,7 +86,7 @@ func (w *world) InTick(ctx context.Context, f func(scheduler.Tick) error) error 
 	return nil
 }
 
-func (w *world) NextDue(_ context.Context, then time.Time) (time.Duration, error) {
+func (w *testEnv) NextDue(_ context.Context, then time.Time) (time.Duration, error) {
 	if w.nextDue == nil {
 		return time.Hour, nil
 	}
@@ -94,7 +94,7 @@ func (w *world) NextDue(_ context.Context, then time.Time) (time.Duration, error
 }
 
 type tick struct {
-	world *world
+	world *testEnv
 	state
 }
 
@@ -218,13 +218,13 @@ func (t *tick) Dispatch(_ context.Context, ready []turnkeeper.Ready) error {
 }
 
 // inBubble runs a test with fake time.
-func inBubble(t *testing.T, f func(t *testing.T, w *world)) {
+func inBubble(t *testing.T, f func(t *testing.T, w *testEnv)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, newWorld()) })
+	synctest.Test(t, func(t *testing.T) { f(t, newEnv()) })
 }
 
-// runFor runs a scheduler for a while.
-func (w *world) runFor(t *testing.T, d time.Duration, c scheduler.Config) {
+// runFor runs a scheduler for some time.
+func (w *testEnv) runFor(t *testing.T, d time.Duration, c scheduler.Config) {
 	t.Helper()
 	c.Store = w
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -232,8 +232,8 @@ func (w *world) runFor(t *testing.T, d time.Duration, c scheduler.Config) {
 	scheduler.New(c).Run(ctx)
 }
 
-// tick does one pass of a scheduler.
-func (w *world) tick(t *testing.T, s *scheduler.Scheduler) scheduler.Report {
+// tick runs one tick.
+func (w *testEnv) tick(t *testing.T, s *scheduler.Scheduler) scheduler.Report {
 	t.Helper()
 	report, err := s.Tick(t.Context())
 	if err != nil {
@@ -242,11 +242,11 @@ func (w *world) tick(t *testing.T, s *scheduler.Scheduler) scheduler.Report {
 	return report
 }
 
-func (w *world) scheduler() *scheduler.Scheduler {
+func (w *testEnv) scheduler() *scheduler.Scheduler {
 	return scheduler.New(scheduler.Config{Store: w, Log: zap.NewNop()})
 }
 
-// inLanes makes n waiting messages, each in its own lane.
+// inLanes returns n waiting messages, each in its own lane.
 func inLanes(n int) []turnkeeper.Ready {
 	var ready []turnkeeper.Ready
 	for i := range n {

@@ -15,23 +15,21 @@ import (
 	"turnkeeper/inference/openai/internal/loose"
 )
 
-// ErrorMessage returns the message of an error body, in whatever shape it comes; empty:
-// there is none.
-func ErrorMessage(body []byte) string { return readComplaint(body).message }
+// ErrorMessage returns the message of an error body of any known form, or "".
+func ErrorMessage(body []byte) string { return readErrorBody(body).message }
 
-// A complaint is what an error body says, whichever shape it has: OpenAI's
-// error object, an error string, the flat objects of vLLM and FastAPI,
-// Gemini's array, HTML, or plain text.
-type complaint struct {
+// An errorBody is a decoded error body of any known form: OpenAI's error object, an error
+// string, the flat objects of vLLM and FastAPI, Gemini's array, HTML, or plain text.
+type errorBody struct {
 	code    string // the provider's code; may be empty
 	kind    string // its type, or Gemini's status
 	message string
-	status  int           // an HTTP status within the body; 0: none
-	retry   time.Duration // a delay within the body; 0: none
-	flagged bool          // the input was held back by moderation
+	status  int           // HTTP status in the body; 0: none
+	retry   time.Duration // delay in the body; 0: none
+	flagged bool          // moderation refused the input
 }
 
-func readComplaint(body []byte) complaint {
+func readErrorBody(body []byte) errorBody {
 	body = bytes.TrimSpace(body)
 	var array []json.RawMessage
 	if json.Unmarshal(body, &array) == nil && len(array) > 0 {
@@ -39,13 +37,13 @@ func readComplaint(body []byte) complaint {
 	}
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
-		return complaint{message: plain(body)}
+		return errorBody{message: plain(body)}
 	}
 	c := readObject(object)
 	if inner := object["error"]; loose.IsObject(inner) {
 		var members map[string]json.RawMessage
 		_ = json.Unmarshal(inner, &members)
-		c = c.orElse(readObject(members))
+		c = c.merged(readObject(members))
 	} else if s := loose.Scalar(inner); s != "" && s != "true" {
 		c.message = s
 	}
@@ -55,9 +53,9 @@ func readComplaint(body []byte) complaint {
 	return c
 }
 
-// readObject reads the members of an error object, nested or flat.
-func readObject(o map[string]json.RawMessage) complaint {
-	c := complaint{
+// readObject decodes the members of an error object, nested or flat.
+func readObject(o map[string]json.RawMessage) errorBody {
+	c := errorBody{
 		code: loose.Scalar(o["code"]), kind: cmp.Or(loose.Scalar(o["type"]), loose.Scalar(o["status"])),
 		message: cmp.Or(loose.Scalar(o["message"]), detailText(o["detail"])),
 	}
@@ -89,8 +87,8 @@ func readObject(o map[string]json.RawMessage) complaint {
 	return c
 }
 
-// orElse prefers what the inner object says.
-func (c complaint) orElse(inner complaint) complaint {
+// merged returns the inner object, with missing members from the outer one.
+func (c errorBody) merged(inner errorBody) errorBody {
 	inner.code = cmp.Or(inner.code, c.code)
 	inner.kind = cmp.Or(inner.kind, c.kind)
 	inner.message = cmp.Or(inner.message, c.message)
@@ -100,7 +98,7 @@ func (c complaint) orElse(inner complaint) complaint {
 	return inner
 }
 
-// detailText is FastAPI's detail: text, or a list of validation errors.
+// detailText returns FastAPI's detail: a text, or a list of validation errors.
 func detailText(data json.RawMessage) string {
 	if s := loose.Scalar(data); s != "" {
 		return s
@@ -111,11 +109,11 @@ func detailText(data json.RawMessage) string {
 	if json.Unmarshal(data, &items) != nil {
 		return ""
 	}
-	var said []string
+	var messages []string
 	for _, item := range items {
-		said = append(said, string(item.Message))
+		messages = append(messages, string(item.Message))
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(messages, "; ")
 }
 
 var (
@@ -124,7 +122,7 @@ var (
 	htmlTag    = regexp.MustCompile(`(?s)<[^>]*>`)
 )
 
-// plain is the readable text of a body that is not JSON.
+// plain returns the readable text of a body that is not JSON.
 func plain(body []byte) string {
 	if len(body) > maxDetailSource {
 		body = body[:maxDetailSource]
@@ -140,11 +138,11 @@ func plain(body []byte) string {
 	return "an HTML page: " + strings.TrimSpace(html.UnescapeString(s))
 }
 
-// maxRetryAfter bounds what is believed of a Retry-After.
+// maxRetryAfter is the maximum that retryAfter returns.
 const maxRetryAfter = 7 * 24 * time.Hour
 
-// retryAfter is what the headers ask for: milliseconds, seconds or a date;
-// 0 when they ask for nothing or for the past.
+// retryAfter returns the delay that the headers ask for, in milliseconds, seconds or as a
+// date; 0 if there is none, or if it is in the past.
 func retryAfter(h http.Header) time.Duration {
 	for _, form := range []struct {
 		header string

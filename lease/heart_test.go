@@ -15,7 +15,8 @@ import (
 
 var errAway = errors.New("no database")
 
-// TestHowOftenAHeartBeats shows five beats in a promised silence, and one in five seconds at least.
+// TestHowOftenAHeartBeats shows five beats in the takeover time, and at least one in five
+// seconds.
 func TestHowOftenAHeartBeats(t *testing.T) {
 	for _, c := range []struct{ silence, every time.Duration }{
 		{0, 5 * time.Second}, {15 * time.Second, 3 * time.Second}, {500 * time.Millisecond, 100 * time.Millisecond}, {time.Minute, 5 * time.Second},
@@ -48,7 +49,7 @@ func TestHowOftenAHeartBeats(t *testing.T) {
 	}
 }
 
-// TestAnOldBeatArrivesLate answers a beat after the one that was sent after it: the newer one counts.
+// TestAnOldBeatArrivesLate answers a beat after a later one: the later one counts.
 func TestAnOldBeatArrivesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer, old := make(chan struct{}), true
@@ -76,8 +77,9 @@ func TestAnOldBeatArrivesLate(t *testing.T) {
 	})
 }
 
-// TestASilenceIsToldOnce lets a heart fall silent twice: each silence is told once, and at the first beat
-// that fails after two thirds of it. A beat that fails at once is a race with that time: hence many runs.
+// TestASilenceIsToldOnce lets a heart fall silent twice. Each silence is reported once, at
+// the first beat that fails after two thirds of the takeover time. A beat that fails at that
+// moment is a race, hence many runs.
 func TestASilenceIsToldOnce(t *testing.T) {
 	const silence = 15 * time.Second
 	for range 50 {
@@ -98,7 +100,7 @@ func TestASilenceIsToldOnce(t *testing.T) {
 			var lost []time.Duration
 			heart.Run(ctx, func() { lost = append(lost, at()) })
 			synctest.Wait()
-			// Beats arrive until 9 s, and from 60 s to 69 s; beats go out every 3 s.
+			// Beats succeed until 9 s, and from 60 s to 69 s. They are sent every 3 s.
 			if len(lost) != 2 || lost[0] != 21*time.Second || lost[1] != 81*time.Second {
 				t.Fatalf("told at %v, want at 21s and 81s", lost)
 			}
@@ -106,7 +108,7 @@ func TestASilenceIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestWhatAHeartLogs shows that a beat that fails is logged, but not one that ends with the process.
+// TestWhatAHeartLogs shows that a failed beat is logged, except at the end of the process.
 func TestWhatAHeartLogs(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends bool

@@ -9,8 +9,8 @@ import (
 	"turnkeeper/outputs"
 )
 
-// clusters are what a reader takes for one character, of several code points and
-// bytes: none of them may be split within a code point, wherever a page ends.
+// clusters are single characters to a reader, of several code points and bytes. A page may
+// end in a cluster, but not in a code point.
 var clusters = map[string]string{
 	"letters":         "x",
 	"two bytes":       "é",
@@ -25,8 +25,7 @@ var clusters = map[string]string{
 	"bidi controls":   "\u202eab\u202c",
 }
 
-// The texts of spec section 7, byte for byte, at every boundary that a cap can
-// fall on within a cluster.
+// The exact texts of the contract, at every limit within a cluster.
 func TestExactFirstPages(t *testing.T) {
 	for name, cluster := range clusters {
 		width := utf8.RuneCountInString(cluster)
@@ -82,7 +81,7 @@ func TestExactTextsOfTheContract(t *testing.T) {
 	}
 }
 
-// Offsets as models write them.
+// Offsets in the forms that models write.
 func TestParseContinuation(t *testing.T) {
 	const notWhole = "offset must be a whole number of characters, 0 or more"
 	for arguments, c := range map[string]struct {
