@@ -1,8 +1,6 @@
 package turnkeeper
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"math"
 )
 
@@ -64,23 +62,3 @@ func (w Window) Corrected() int { return int(math.Ceil(float64(w.Estimate()) * w
 
 // Room is what the window leaves to a request.
 func (w Window) Room() int { return w.Size - w.Answer - w.Safety }
-
-// A RequestPart is text that many requests share. It is stored once, under its
-// hash.
-type RequestPart struct {
-	SHA256  string // hex
-	Content string
-}
-
-// NewRequestPart is the part with this content.
-func NewRequestPart(content string) RequestPart {
-	sum := sha256.Sum256([]byte(content))
-	return RequestPart{SHA256: hex.EncodeToString(sum[:]), Content: content}
-}
-
-// A Summary stands for the beginning of a conversation, up to and with a turn.
-// It never changes.
-type Summary struct {
-	UpTo TurnID
-	Text string
-}

@@ -35,23 +35,6 @@ type ReplyCall struct {
 	Problem  string        // empty: there is none
 }
 
-// ReplyCalls are the calls of a turn as its reply tells of them.
-func ReplyCalls(rounds []Round) []ReplyCall {
-	calls := []ReplyCall{}
-	for _, round := range rounds {
-		for _, c := range round.Calls {
-			r := ReplyCall{
-				Key: c.Key, Ordinal: len(calls) + 1, Name: c.Name, Effect: c.Effect, State: c.State, Duration: c.Duration, Problem: c.Problem(),
-			}
-			if c.Duration <= 0 && c.State != CallSucceeded && c.State != CallFailed {
-				r.Duration = -1
-			}
-			calls = append(calls, r)
-		}
-	}
-	return calls
-}
-
 // The problems of calls that do not depend on what was said of them. The function
 // turnkeeper.call_problem of the database has the same.
 const (

@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 var (
@@ -38,8 +39,8 @@ func (r *reader) read(front *strictyaml.Node) {
 		"model":       form(modelForm.MatchString, " is %q: it must be PROVIDER/MODEL, such as openai/gpt-5-mini"),
 		"tool":        form(toolForm.MatchString, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -"),
 		"sub-agent":   r.checkSubAgent,
-		"mcp server":  func(name string) string { return holds(turnkeeper.CheckMCPServerName(name)) },
-		"mcp tool":    func(name string) string { return holds(turnkeeper.CheckMCPToolName(name)) },
+		"mcp server":  func(name string) string { return holds(mcpdef.CheckServerName(name)) },
+		"mcp tool":    func(name string) string { return holds(mcpdef.CheckToolName(name)) },
 		"quiet reply": checkQuietReply, "on_degraded": checkOnDegraded, "on_failed": checkOnFailed,
 		"schedule name": form(scheduleForm.MatchString, " is %q: it must be 1 to 64 of a-z A-Z 0-9 . _ -"),
 		"time zone":     form(isTimeZone, " is %q: it must be an IANA time zone such as UTC or Europe/Berlin"),
@@ -114,7 +115,7 @@ func (r *reader) mcpServers(at strictyaml.Place, v *strictyaml.Node, _ any) {
 			r.Add(v.Line, "%s names no tool: list those the agent may call, or remove the line", at.Where)
 		}
 		for i, tool := range tools {
-			if full := turnkeeper.MCPToolName(at.Key, tool); known[full] || slices.Contains(r.def.Tools, full) {
+			if full := mcpdef.ToolName(at.Key, tool); known[full] || slices.Contains(r.def.Tools, full) {
 				r.Add(v.Items[i].Line, "%s holds %q, which the agent has already", at.Where, tool)
 			} else {
 				known[full] = true

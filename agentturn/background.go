@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -34,7 +35,7 @@ func (e *execution) toBackground(call *turnkeeper.ToolCall, run *toolrun.Run) {
 	run.Nonce = call.Nonce
 	e.background[call.Key] = run
 	shown := outputs.Placeholder{ID: run.ID, Tool: call.Name}.Background()
-	e.answer(call, turnkeeper.CallResult{
+	e.answer(call, turnlog.CallResult{
 		Key: call.Key, Nonce: run.Nonce, State: turnkeeper.CallRunning, Shown: shown, Preview: outputs.Preview(shown), OutputID: run.ID,
 	})
 	e.log.Info("tool call continues in the background", zap.Stringer("call", call.Key), zap.String("tool", call.Name),
@@ -54,7 +55,7 @@ func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec t
 	e.events.Mark()
 	start := newStart(call)
 	e.pending.Starts = append(e.pending.Starts, start)
-	e.pending.Results = append(e.pending.Results, turnkeeper.CallResult{
+	e.pending.Results = append(e.pending.Results, turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,
 	})
 	e.startEvent(call)
@@ -88,7 +89,7 @@ func (e *execution) collect() {
 
 // keepHandle returns the result, changed so that a background call keeps its handle as
 // Shown. The text becomes the preview.
-func keepHandle(call turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+func keepHandle(call turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
 	if prompt.WentOn(call) {
 		result.Preview, result.Shown = outputs.Preview(result.Shown), call.Shown
 	}

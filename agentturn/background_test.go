@@ -17,6 +17,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -455,11 +456,11 @@ func TestAHandleOfAnEarlierTurn(t *testing.T) {
 		b := asyncBench(t, asks("fetcher"), says("It is done."))
 		b.with(lasting("fetcher", turnkeeper.EffectNone, 12*time.Second))
 		b.run(t.Context())
-		past := turnkeeper.Past{TurnID: 6, Body: "before", Rounds: b.store.rounds(), Reply: "It is done."}
+		past := turnlog.Past{TurnID: 6, Body: "before", Rounds: b.store.rounds(), Reply: "It is done."}
 
 		next := newBench(t, says("Hello again."))
 		next.with(read("fetcher"))
-		next.store.history = []turnkeeper.Past{past}
+		next.store.history = []turnlog.Past{past}
 		next.run(t.Context())
 		want := []string{"[the output of fetcher was kept for its own turn; it began: fetcher found it]"}
 		if diff := cmp.Diff(want, results(next.requests()[0])); diff != "" {

@@ -18,6 +18,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -341,26 +342,26 @@ func TestRepeatsAndTheCap(t *testing.T) {
 	}
 }
 
-type pastCalls []turnkeeper.PastCall
+type pastCalls []turnlog.PastCall
 
-func (p pastCalls) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnkeeper.PastCall, error) {
+func (p pastCalls) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnlog.PastCall, error) {
 	return p, nil
 }
 
 type noPast struct{}
 
-func (noPast) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnkeeper.PastCall, error) {
+func (noPast) RecentCalls(context.Context, string, string, string, time.Duration) ([]turnlog.PastCall, error) {
 	return nil, errors.New("the database is away")
 }
 
 func TestScheduledCalls(t *testing.T) {
 	failed := func(ago ...time.Duration) (p pastCalls) {
 		for _, d := range ago {
-			p = append(p, turnkeeper.PastCall{Ago: d})
+			p = append(p, turnlog.PastCall{Ago: d})
 		}
 		return p
 	}
-	ok := func(ago time.Duration) turnkeeper.PastCall { return turnkeeper.PastCall{Succeeded: true, Ago: ago} }
+	ok := func(ago time.Duration) turnlog.PastCall { return turnlog.PastCall{Succeeded: true, Ago: ago} }
 	const cool = "skipped due to failure cool-down: 3 failures within 1800 second window, last 5 seconds ago, cool-down of 1800 seconds"
 	tests := []struct {
 		name    string
@@ -377,7 +378,7 @@ func TestScheduledCalls(t *testing.T) {
 		{"three failures", failed(5*time.Second, 10*time.Second, 1800*time.Second), "schedule", cool},
 		{"three failures far apart", failed(5*time.Second, 10*time.Second, 1900*time.Second), "schedule", ""},
 		{"three failures long ago", failed(1800*time.Second, 1801*time.Second, 1802*time.Second), "schedule", ""},
-		{"a success among the failures", append(failed(5*time.Second, 10*time.Second), ok(700*time.Second), turnkeeper.PastCall{Ago: 800 * time.Second}), "schedule", ""},
+		{"a success among the failures", append(failed(5*time.Second, 10*time.Second), ok(700*time.Second), turnlog.PastCall{Ago: 800 * time.Second}), "schedule", ""},
 		{"nothing known", noPast{}, "schedule", ""},
 	}
 	for _, test := range tests {

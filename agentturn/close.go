@@ -7,6 +7,8 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 )
 
 // Results of calls that are open when a turn is closed without a worker.
@@ -23,14 +25,14 @@ const ShownPerhaps = "cancelled: the worker of this call was lost. The call may 
 // to be run again. rounds are its journal, with every call answered. open is the number of
 // a round that has begun to stream and has no answer, and is rolled back (0: none).
 // definition is the agent's file as recorded with the turn.
-func Lost(lost turnkeeper.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round, open int) (turnkeeper.Outcome, []turnkeeper.Event) {
+func Lost(lost granting.LostGrant, agent string, definition []byte, rounds []turnkeeper.Round, open int) (turnlog.Outcome, []turnkeeper.Event) {
 	turn, losses := lost.TurnID, lost.Losses+1
 	def, err := agentdef.ParseRecorded(agent, definition)
 	if err != nil { // no worker could run this definition: use the defaults
 		def = &agentdef.Definition{}
 	}
 	r := degradedReply(rounds, turnkeeper.StopWorkerLost, def.Replies)
-	outcome := turnkeeper.Outcome{
+	outcome := turnlog.Outcome{
 		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost,
 		ErrorClass: string(turnkeeper.StopWorkerLost),
 		Error:      fmt.Sprintf("the turn lost its worker %s; it was answered without being run again", times(losses)),

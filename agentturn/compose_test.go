@@ -12,12 +12,13 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
 // past is an earlier turn with one call, and then a text.
-func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnkeeper.Past {
-	p := turnkeeper.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{{
+func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnlog.Past {
+	p := turnlog.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{{
 		Number: 1, Provider: "main", Text: "hm", Calls: []turnkeeper.ToolCall{{
 			Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: wireID, Name: "look", Arguments: `{}`,
 			State: turnkeeper.CallSucceeded, Shown: "seen " + body,
@@ -35,7 +36,7 @@ func TestWindowOfARequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("look", `look {"n":2}`), asks(`look {"n":3}`), says("done")).with(read("look").does(say))
 		b.def.ContextWindow, b.def.MaxOutputTokens = 5000, 500
-		b.store.history = []turnkeeper.Past{{TurnID: 1, Body: "old", Reply: long}, {TurnID: 2, Body: "new", Reply: "short"}}
+		b.store.history = []turnlog.Past{{TurnID: 1, Body: "old", Reply: long}, {TurnID: 2, Body: "new", Reply: "short"}}
 		if got := b.run(t.Context()); got.State != turnkeeper.TurnSucceeded {
 			t.Fatalf("%+v", got)
 		}

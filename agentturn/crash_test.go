@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -124,7 +125,7 @@ func (p *plot) sound(where string) {
 	if len(keys) > 1 {
 		p.t.Errorf("%s: keys %v", where, keys)
 	}
-	var ends []turnkeeper.Outcome
+	var ends []turnlog.Outcome
 	for _, o := range p.store.outcomes() {
 		if o.State.Terminal() {
 			ends = append(ends, o)
@@ -137,7 +138,7 @@ func (p *plot) sound(where string) {
 	p.soundEnd(where, ends[0])
 }
 
-func (p *plot) soundEnd(where string, end turnkeeper.Outcome) {
+func (p *plot) soundEnd(where string, end turnlog.Outcome) {
 	p.t.Helper()
 	want, inDoubt := turnkeeper.TurnSucceeded, ""
 	for _, call := range p.store.calls() {
@@ -328,7 +329,7 @@ func TestFaultPoints(t *testing.T) {
 		p.run(t.Context())
 		detached := newBench(t).with(far("remote", turnkeeper.EffectNone))
 		detached.fault = hook
-		claimed := turnkeeper.ClaimedCall{Limit: time.Hour, Left: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
+		claimed := turnlog.ClaimedCall{Limit: time.Hour, Left: time.Hour, Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: "{}"}}
 		if _, err := detached.runner().RunDetached(t.Context(), claimed, &callBox{}); err != nil {
 			t.Error(err)
 		}

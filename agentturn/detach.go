@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/pause"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -31,7 +32,7 @@ func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 	start := newStart(call)
 	start.Detached = spec.Timeout
 	id := cmp.Or(call.OutputID, outputs.NewID())
-	handle := turnkeeper.CallResult{
+	handle := turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
 	}
 	e.pending.Starts = append(e.pending.Starts, start)
@@ -74,7 +75,7 @@ func (e *execution) takeCompleted(ctx context.Context) error {
 
 // arrivedResult returns the result to record for a detached call, reconciled if it is unknown.
 // The model is still shown the handle.
-func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
 	if result.State == turnkeeper.CallUnknown {
 		if found, known := e.reconcile(ctx, call); known {
 			found.Nonce = result.Nonce
@@ -136,7 +137,7 @@ func (e *execution) closeDetached(ctx context.Context) {
 		e.log.Warn("cannot read the results of detached calls; cancelling the open ones", zap.Error(err))
 	}
 	for _, call := range e.rounds.detached() {
-		result := turnkeeper.CallResult{
+		result := turnlog.CallResult{
 			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallCancelled, Shown: call.Shown, Preview: PreviewEnded(call.Effect),
 		}
 		if isSpawn(*call) {

@@ -15,6 +15,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -268,7 +269,7 @@ func TestADetachedStartThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("remote")).with(far("remote", turnkeeper.EffectOnce))
 		ctx, stop := context.WithCancelCause(t.Context())
-		b.before = func(e turnkeeper.Entry) error {
+		b.before = func(e turnlog.Entry) error {
 			if len(e.Starts) > 0 {
 				stop(agentturn.ErrCancelled)
 				return context.Canceled
@@ -288,16 +289,16 @@ func TestADetachedStartThatIsNotWritten(t *testing.T) {
 
 // A callBox keeps what comes into it.
 type callBox struct {
-	arrived  []turnkeeper.CallResult
+	arrived  []turnlog.CallResult
 	handedOn bool
 }
 
-func (b *callBox) Arrive(_ context.Context, _ turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+func (b *callBox) Arrive(_ context.Context, _ turnlog.ClaimedCall, r turnlog.CallResult) error {
 	b.arrived = append(b.arrived, r)
 	return nil
 }
 
-func (b *callBox) HandOn(context.Context, turnkeeper.ClaimedCall) error {
+func (b *callBox) HandOn(context.Context, turnlog.ClaimedCall) error {
 	b.handedOn = true
 	return nil
 }
@@ -346,7 +347,7 @@ func TestRunDetached(t *testing.T) {
 					time.AfterFunc(time.Minute, func() { stop(c.cut) })
 				}
 				box := &callBox{}
-				state, err := b.runner().RunDetached(ctx, turnkeeper.ClaimedCall{
+				state, err := b.runner().RunDetached(ctx, turnlog.ClaimedCall{
 					Turn: turnkeeper.Turn{ID: 7, Agent: "clerk", CreatedAt: time.UnixMicro(0)}, Limit: time.Hour, Left: time.Hour,
 					Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: c.effect},
 				}, box)
@@ -375,7 +376,7 @@ func TestAttachmentsOfADetachedCall(t *testing.T) {
 				}}, nil
 			}))
 			box := &callBox{}
-			_, err := b.runner().RunDetached(t.Context(), turnkeeper.ClaimedCall{
+			_, err := b.runner().RunDetached(t.Context(), turnlog.ClaimedCall{
 				Turn: turnkeeper.Turn{ID: 7, Agent: "clerk"}, Limit: time.Hour, Left: time.Hour,
 				Call: turnkeeper.ToolCall{Key: farKey, Name: "remote", Arguments: `{"n":1}`, OutputID: "abc", Effect: turnkeeper.EffectOnce},
 			}, box)

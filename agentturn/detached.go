@@ -11,6 +11,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -21,10 +23,10 @@ type CallBox interface {
 	// Arrive delivers the result of a claimed call, and resumes its turn if the turn
 	// waits. It returns turnkeeper.ErrFenced if the claim is void; the result is then
 	// stored beside the call's own result.
-	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
+	Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error
 	// HandOn gives a claimed call back, to be run again from its beginning. It returns
 	// turnkeeper.ErrFenced if the claim is void.
-	HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error
+	HandOn(ctx context.Context, c turnlog.ClaimedCall) error
 }
 
 // The timeouts for writing the end of a run: the usual one, which allows for an
@@ -39,7 +41,7 @@ const (
 // ends as cancelled. If the cause is turnkeeper.ErrFenced, the claim is void and
 // nothing is written. RunDetached returns the state that was written; on an error, none
 // was.
-func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
+func (r *Runner) RunDetached(ctx context.Context, c turnlog.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
 	r.at(ctx, pointDetachedClaimed)
 	result, cut := r.runDetached(ctx, c)
 	r.at(ctx, pointDetachedRan)
@@ -69,7 +71,7 @@ func (r *Runner) RunDetached(ctx context.Context, c turnkeeper.ClaimedCall, box 
 }
 
 // runDetached runs a claimed call. cut reports whether the run ended because ctx did.
-func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (result turnkeeper.CallResult, cut bool) {
+func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result turnlog.CallResult, cut bool) {
 	log := r.cfg.Log.With(append(TurnFields(c.Turn, c.TraceParent), zap.String("tool", c.Call.Name), zap.Stringer("call", c.Call.Key))...)
 	tool, ok := r.cfg.Tools.Get(c.Call.Name)
 	if !ok { // should not happen: calls are claimed by name
@@ -113,19 +115,19 @@ func (r *Runner) runDetached(ctx context.Context, c turnkeeper.ClaimedCall) (res
 }
 
 // detachedResult returns the bounded and cleaned result of a detached call.
-func detachedResult(c turnkeeper.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnkeeper.CallResult {
+func detachedResult(c turnlog.ClaimedCall, raw tools.Result, state turnkeeper.CallState) turnlog.CallResult {
 	raw, attached := attach(c.Turn.ID, c.Call.Key, raw, turnkeeper.DefaultBounds().MaxToolResultChars)
 	taken := outputs.Take(
 		outputs.Raw{Text: raw.Text, Bytes: raw.Bytes, MediaType: raw.MediaType, Incomplete: raw.Incomplete, Size: raw.RawBytes},
 		outputs.Limits{},
 	)
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = c.Call.OutputID, c.Turn.ID, c.Call.Key
-	return turnkeeper.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
+	return turnlog.CallResult{Key: c.Call.Key, State: state, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
 // cutDetached returns the result of a call of effect once whose run was cut short by
 // the end of its worker. The call is not run again.
-func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallResult {
+func cutDetached(c turnlog.ClaimedCall, took time.Duration) turnlog.CallResult {
 	text := "cancelled: the worker that ran this call had to stop" + shownMaybe
 	result := detachedResult(c, tools.Result{Text: text}, turnkeeper.CallCancelled)
 	result.Duration, result.Ran = took, true
@@ -133,19 +135,19 @@ func cutDetached(c turnkeeper.ClaimedCall, took time.Duration) turnkeeper.CallRe
 }
 
 // LostCall returns the result of a detached call that will have no other.
-func LostCall(c turnkeeper.LostCall) turnkeeper.CallResult {
+func LostCall(c granting.LostCall) turnlog.CallResult {
 	text := ""
 	switch {
-	case c.Trouble == turnkeeper.CallOverdue:
+	case c.Trouble == granting.CallOverdue:
 		text = fmt.Sprintf("tool error: '%s' timed out after %s s", c.Name, strconv.FormatFloat(c.Limit.Seconds(), 'f', -1, 64))
-	case c.Trouble == turnkeeper.CallUnwanted:
+	case c.Trouble == granting.CallUnclaimed:
 		text = fmt.Sprintf("tool error: '%s' did not start within %s: no worker had the tool and a free slot", c.Name, turnkeeper.MaxDetachedWait)
 	case c.Effect.Repeatable():
 		text = fmt.Sprintf("tool error: '%s' lost its worker %d times; it is not run again", c.Name, c.Losses+1)
 	default: // the tool may reconcile the call, so no output is stored
-		return turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
+		return turnlog.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Preview: outputs.Preview(prompt.ShownUnknown), OutputID: c.OutputID}
 	}
-	return detachedResult(turnkeeper.ClaimedCall{
+	return detachedResult(turnlog.ClaimedCall{
 		Turn: turnkeeper.Turn{ID: c.Ref.TurnID}, Call: turnkeeper.ToolCall{Key: c.Ref.Key, OutputID: c.OutputID},
 	}, tools.Result{Text: text}, turnkeeper.CallFailed)
 }

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -41,8 +42,8 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	return err
 }
 
-func newStart(call *turnkeeper.ToolCall) turnkeeper.CallStart {
-	return turnkeeper.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
+func newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
+	return turnlog.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
 }
 
 // runTransactional runs a call inside the transaction that records it.
@@ -58,7 +59,7 @@ func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 	}
 	e.at(ctx, pointTransactEnter)
 	start := newStart(call)
-	result, err := e.journal.Transact(ctx, start, e.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnkeeper.CallResult {
+	result, err := e.journal.Transact(ctx, start, e.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnlog.CallResult {
 		execute, id := e.prepare(call)
 		done := execute(ctx)
 		result := e.callResult(call, done.Result, id)

@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -52,7 +53,7 @@ func (t *endings) stopped(cause error) *ending {
 	case errors.Is(cause, ErrCancelled):
 		return &ending{state: turnkeeper.TurnCancelled, stop: turnkeeper.StopCancelled, reply: fixedReply(replyCancelled)}
 	default:
-		return &ending{state: turnkeeper.TurnQueued, outcome: turnkeeper.Outcome{Error: cause.Error()}}
+		return &ending{state: turnkeeper.TurnQueued, outcome: turnlog.Outcome{Error: cause.Error()}}
 	}
 }
 
@@ -61,7 +62,7 @@ func (t *endings) stopped(cause error) *ending {
 func (t *endings) failed(err error) *ending {
 	class := classOf(err)
 	f := t.failure(faultIn(err))
-	o := turnkeeper.Outcome{ErrorClass: class, Error: err.Error()}
+	o := turnlog.Outcome{ErrorClass: class, Error: err.Error()}
 	if service, ok := errors.AsType[*serviceError](err); ok {
 		f.Pause, o.WaitsFor = service.pause, service.waitsFor
 	}
@@ -78,7 +79,7 @@ func (t *endings) failure(fault Fault) Failure {
 }
 
 // byVerdict returns the ending that the verdict on a failure gives.
-func (t *endings) byVerdict(f Failure, stop turnkeeper.StopReason, o turnkeeper.Outcome) *ending {
+func (t *endings) byVerdict(f Failure, stop turnkeeper.StopReason, o turnlog.Outcome) *ending {
 	v := f.Verdict()
 	if v.Degraded {
 		t.log.Warn("turn degraded by an error", zap.String("class", o.ErrorClass), zap.String("error", o.Error))
@@ -105,7 +106,7 @@ func (t *endings) outOfTime() *ending {
 		return t.capped(turnkeeper.StopMaxDuration)
 	}
 	t.logCap("max turn duration reached, completing turn")
-	return t.byVerdict(t.failure(FaultTime), turnkeeper.StopMaxDuration, turnkeeper.Outcome{
+	return t.byVerdict(t.failure(FaultTime), turnkeeper.StopMaxDuration, turnlog.Outcome{
 		ErrorClass: string(turnkeeper.StopMaxDuration), Error: "max_duration was over before the model answered",
 	})
 }
@@ -150,7 +151,7 @@ func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is u
 // blocked returns the ending of a turn whose model call the budget did not allow. The turn
 // is deferred if the next day's budget allows the call.
 func (t *endings) blocked(b *blockedError) *ending {
-	o := turnkeeper.Outcome{ErrorClass: classBudget, Error: b.Error()}
+	o := turnlog.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
 	if b.Scope != "day" || b.Never || t.executed {
 		return t.byVerdict(t.failure(FaultBound), turnkeeper.StopBudget, o)
@@ -266,7 +267,7 @@ type ending struct {
 	state   turnkeeper.TurnState
 	stop    turnkeeper.StopReason
 	reply   func([]turnkeeper.Round) reply // called when every call is answered; nil: no reply
-	outcome turnkeeper.Outcome             // error, retry and back-off
+	outcome turnlog.Outcome                // error, retry and back-off
 }
 
 // Texts for calls and turns that were stopped, and the limit of an error text.
@@ -278,7 +279,7 @@ const (
 )
 
 // logEnd logs the written outcome of this dispatch.
-func (t *endings) logEnd(o turnkeeper.Outcome) {
+func (t *endings) logEnd(o turnlog.Outcome) {
 	switch {
 	case o.State == turnkeeper.TurnWaiting:
 		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
@@ -316,7 +317,7 @@ func endEvent(s turnkeeper.TurnState) turnkeeper.EventType {
 // outcome returns the outcome of an ending. The reply of a scheduled turn contains only the
 // model's answer, and is empty if that is the agent's phrase for nothing to report. The
 // model's other texts go into the inner dialogue.
-func (t *endings) outcome(e ending) turnkeeper.Outcome {
+func (t *endings) outcome(e ending) turnlog.Outcome {
 	o := e.outcome
 	o.State, o.StopReason = e.state, e.stop
 	var r reply

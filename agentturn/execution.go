@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -69,7 +70,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	e := &execution{
 		ledger: &ledger{
 			task: given, progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
-			interrupted: map[turnkeeper.CallKey]turnkeeper.CallResult{},
+			interrupted: map[turnkeeper.CallKey]turnlog.CallResult{},
 			subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
 			dirty:       dirtyIn(a.Record.Rounds),
 		},
@@ -336,7 +337,7 @@ func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (st
 
 // finish writes the outcome together with everything not yet written. A panic becomes an
 // error.
-func (e *execution) finish(ctx context.Context, end ending) (outcome turnkeeper.Outcome, err error) {
+func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Outcome, err error) {
 	defer e.catchPanic(&err)
 	if e.pending.dropStarts() { // before the events of the end are added
 		e.events.Rewind()
@@ -365,7 +366,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnkeeper.
 	e.pending.Outcome = &outcome
 	if err := e.commit(ctx); err != nil {
 		e.pending.Outcome = nil
-		return turnkeeper.Outcome{}, err
+		return turnlog.Outcome{}, err
 	}
 	e.endings().logEnd(outcome)
 	return outcome, nil

@@ -19,6 +19,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -342,21 +343,21 @@ func TestTheBudgetEndsInTheMiddle(t *testing.T) {
 // A memoCache is an ExtractionCache.
 type memoCache struct {
 	mu   sync.Mutex
-	kept map[turnkeeper.ExtractionKey][]byte
+	kept map[turnlog.ExtractionKey][]byte
 }
 
-func (c *memoCache) FindExtraction(_ context.Context, key turnkeeper.ExtractionKey) ([]byte, bool, error) {
+func (c *memoCache) FindExtraction(_ context.Context, key turnlog.ExtractionKey) ([]byte, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	value, found := c.kept[key]
 	return value, found, nil
 }
 
-func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error {
+func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.kept == nil {
-		c.kept = map[turnkeeper.ExtractionKey][]byte{}
+		c.kept = map[turnlog.ExtractionKey][]byte{}
 	}
 	c.kept[key] = value
 	return nil

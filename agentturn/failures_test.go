@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 )
 
 func TestModelFailsBeforeAnyTool(t *testing.T) {
@@ -24,25 +25,25 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 		faults int           // attempts that counted before
 		waited time.Duration // since the message was accepted
 		denied bool          // a round with a call that did not run came before
-		want   turnkeeper.Outcome
+		want   turnlog.Outcome
 	}{
 		{"bad key", inference.ClassAuth, 9, 0, false,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
 				Retry: true, WaitsFor: []string{"main/model"}, Backoff: 2 * time.Second}},
 		{"refused after a call that was denied", inference.ClassInvalid, 0, 0, true,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Counted: true,
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "invalid", Counted: true,
 				Reply: "This message could not be answered: the model does not take it as it is; the operator was told."}},
 		{"unusable answers", inference.ClassBadOutput, 1, 0, false,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output",
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output",
 				Retry: true, Counted: true, Backoff: 4 * time.Second}},
 		{"unusable answers for the third time", inference.ClassBadOutput, 2, 0, false,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output", Counted: true,
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "bad_output", Counted: true,
 				Reply: "This message could not be answered: the model gave no usable answer; please send it again."}},
 		{"given up", inference.ClassTransport, 0, 24 * time.Hour, false,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "transport",
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "transport",
 				Reply: "This message could not be answered: the model could not be reached; please send it again later."}},
 		{"given up, bad key", inference.ClassAuth, 0, 24 * time.Hour, false,
-			turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
+			turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth",
 				Reply: "This message could not be answered: the model is not available at present; the operator was told."}},
 	}
 	for _, test := range tests {
@@ -284,23 +285,23 @@ func TestBudget(t *testing.T) {
 	tests := []struct {
 		name   string
 		budget till
-		want   turnkeeper.Outcome
+		want   turnlog.Outcome
 	}{
-		{"the day's, before any tool", till{block: day}, turnkeeper.Outcome{
+		{"the day's, before any tool", till{block: day}, turnlog.Outcome{
 			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
-		{"the day's, after a tool", till{n: 1, block: day}, turnkeeper.Outcome{
+		{"the day's, after a tool", till{n: 1, block: day}, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
 			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded", Error: "the day is spent"}},
 		{"the day's, in which there is never room", till{block: agentturn.Reservation{
-			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnkeeper.Outcome{
+			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
 			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "no day has room"}},
-		{"the turn's, before any tool", till{block: turn}, turnkeeper.Outcome{
+		{"the turn's, before any tool", till{block: turn}, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,
 			Reply: "This message could not be answered: the budget for it is used up; the operator was told.", Error: "the turn is spent"}},
-		{"that cannot be asked", till{err: errors.New("no connection")}, turnkeeper.Outcome{
+		{"that cannot be asked", till{err: errors.New("no connection")}, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "internal", Retry: true, Counted: true, Backoff: 2 * time.Second, Error: "no connection"}},
-		{"that suffices", till{n: 9}, turnkeeper.Outcome{
+		{"that suffices", till{n: 9}, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done"}},
 	}
 	for _, test := range tests {

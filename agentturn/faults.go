@@ -3,8 +3,8 @@ package agentturn
 import (
 	"context"
 
-	"turnkeeper"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/turnlog"
 )
 
 // Points of a turn at which a fault.Hook is called. The point after a write is reached only
@@ -44,7 +44,7 @@ const (
 
 // writesOf returns the names of an entry's parts. Each name has a point before and a point
 // after the write.
-func writesOf(e turnkeeper.Entry) []string {
+func writesOf(e turnlog.Entry) []string {
 	var writes []string
 	for _, part := range []struct {
 		name    string

@@ -24,6 +24,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -45,7 +46,7 @@ type bench struct {
 	lease     time.Duration // from the start of a run; 0: the record's
 	wall      time.Duration // likewise
 	log       *observer.ObservedLogs
-	before    func(turnkeeper.Entry) error // of each dispatch's journal
+	before    func(turnlog.Entry) error // of each dispatch's journal
 }
 
 func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
@@ -96,13 +97,13 @@ func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 }
 
 // dispatch runs one dispatch.
-func (b *bench) dispatch(ctx context.Context) (turnkeeper.Outcome, error) {
+func (b *bench) dispatch(ctx context.Context) (turnlog.Outcome, error) {
 	record, journal := b.store.dispatch()
 	journal.before = b.before
 	return b.resume(ctx, record, journal)
 }
 
-func (b *bench) resume(ctx context.Context, record turnkeeper.Record, journal agentturn.Journal) (turnkeeper.Outcome, error) {
+func (b *bench) resume(ctx context.Context, record turnlog.Record, journal agentturn.Journal) (turnlog.Outcome, error) {
 	a := agentturn.Assignment{Record: record, Definition: b.def}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
@@ -114,7 +115,7 @@ func (b *bench) resume(ctx context.Context, record turnkeeper.Record, journal ag
 }
 
 // run runs a dispatch that must write an outcome, and checks the journal.
-func (b *bench) run(ctx context.Context) turnkeeper.Outcome {
+func (b *bench) run(ctx context.Context) turnlog.Outcome {
 	b.t.Helper()
 	outcome, err := b.dispatch(ctx)
 	b.check()
@@ -137,7 +138,7 @@ func (b *bench) check() {
 // fails the test where one is not what was sent.
 func (b *bench) checkRequests() {
 	b.t.Helper()
-	parts, summaries := map[string]string{}, []turnkeeper.Summary{b.store.summary}
+	parts, summaries := map[string]string{}, []turnlog.Summary{b.store.summary}
 	for _, e := range b.store.entries {
 		for _, part := range e.Parts {
 			parts[part.SHA256] = part.Content

@@ -12,17 +12,19 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 // modelHealth holds what a turn knows about the health of models. Only the turn's goroutine uses it.
 type modelHealth struct {
 	grant turnkeeper.GrantID
-	known map[string]turnkeeper.ModelHealth // models that are down, by name
-	asked map[string]bool                   // models that got a request in the current call
+	known map[string]modelhealth.Health // models that are down, by name
+	asked map[string]bool               // models that got a request in the current call
 }
 
-func newModelHealth(record turnkeeper.Record) modelHealth {
-	h := modelHealth{grant: record.Turn.GrantID, known: map[string]turnkeeper.ModelHealth{}, asked: map[string]bool{}}
+func newModelHealth(record turnlog.Record) modelHealth {
+	h := modelHealth{grant: record.Turn.GrantID, known: map[string]modelhealth.Health{}, asked: map[string]bool{}}
 	for _, m := range record.Down {
 		h.known[m.Model] = m
 	}
@@ -42,9 +44,9 @@ func (h *modelHealth) probed(name string) bool {
 }
 
 // failed records a fault of the service and returns the failure to write.
-func (h *modelHealth) failed(name string, err *inference.Error) turnkeeper.ModelFailure {
+func (h *modelHealth) failed(name string, err *inference.Error) modelhealth.Failure {
 	m := h.known[name]
-	f := turnkeeper.ModelFailure{
+	f := modelhealth.Failure{
 		Model: name, Seen: m.Failures, ErrorClass: string(err.Class), Error: firstChars(err.Error(), maxHealthError), RetryAfter: err.RetryAfter,
 	}
 	m.Model, m.ErrorClass, m.Error, m.Probe = name, f.ErrorClass, f.Error, ""
@@ -115,7 +117,7 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 		switch {
 		case failure != nil && failure.Class.OfService():
 			fault.class = cmp.Or(fault.class, string(failure.Class))
-			pause := max(turnkeeper.Backoff(m.health.known[c.ref].Failures+1), failure.RetryAfter)
+			pause := max(modelhealth.Backoff(m.health.known[c.ref].Failures+1), failure.RetryAfter)
 			if fault.pause == 0 || pause < fault.pause {
 				fault.pause, fault.after = pause, failure.RetryAfter
 			}
@@ -133,7 +135,7 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 		// This includes the case that all models are known to be down. The grant waits for
 		// them too, but it goes by the models that the newest worker has registered, which
 		// may differ from those of this definition.
-		fault.pause = turnkeeper.Backoff(m.record.Failures + 1)
+		fault.pause = modelhealth.Backoff(m.record.Failures + 1)
 	}
 	return fault
 }
@@ -142,7 +144,7 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 // worker that knows them may come, or the settings may be corrected. The error says
 // nothing about the models.
 func (t *task) unconfigured(names []string, err *inference.Error) error {
-	return &serviceError{err: err, class: string(err.Class), waitsFor: names, pause: turnkeeper.Backoff(t.record.Failures + 1)}
+	return &serviceError{err: err, class: string(err.Class), waitsFor: names, pause: modelhealth.Backoff(t.record.Failures + 1)}
 }
 
 // allDown returns the error of a call that is not made because every model is down and

@@ -10,17 +10,19 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 // What the models of a chain fail by decides together, and each is told of with the write that ends the turn.
 func TestFaultsOfAChain(t *testing.T) {
 	const up = inference.Class("")
-	down := func(model string, probe turnkeeper.GrantID) turnkeeper.ModelHealth {
-		return turnkeeper.ModelHealth{Model: model, DownSince: time.Now(), Failures: 2, ErrorClass: "quota", Error: "no credit", Probe: probe}
+	down := func(model string, probe turnkeeper.GrantID) modelhealth.Health {
+		return modelhealth.Health{Model: model, DownSince: time.Now(), Failures: 2, ErrorClass: "quota", Error: "no credit", Probe: probe}
 	}
 	cases := map[string]struct {
 		main, other inference.Class // of their failures; up: it answers
-		down        []turnkeeper.ModelHealth
+		down        []modelhealth.Health
 		asked       [2]int
 
 		state    turnkeeper.TurnState
@@ -51,15 +53,15 @@ func TestFaultsOfAChain(t *testing.T) {
 			failed: []string{"other/big"}, answered: []string{"main/model"},
 		},
 		"one that is down is not asked": {
-			main: up, other: up, down: []turnkeeper.ModelHealth{down("main/model", "")}, asked: [2]int{0, 1},
+			main: up, other: up, down: []modelhealth.Health{down("main/model", "")}, asked: [2]int{0, 1},
 			state: turnkeeper.TurnSucceeded, answered: []string{"other/big"},
 		},
 		"one that is down is tried once": {
-			main: inference.ClassOverloaded, other: up, down: []turnkeeper.ModelHealth{down("main/model", "own")}, asked: [2]int{1, 1},
+			main: inference.ClassOverloaded, other: up, down: []modelhealth.Health{down("main/model", "own")}, asked: [2]int{1, 1},
 			state: turnkeeper.TurnSucceeded, failed: []string{"main/model"}, answered: []string{"other/big"},
 		},
 		"nobody is asked where all are down": {
-			main: up, other: up, down: []turnkeeper.ModelHealth{down("main/model", "another"), down("other/big", "")}, asked: [2]int{0, 0},
+			main: up, other: up, down: []modelhealth.Health{down("main/model", "another"), down("other/big", "")}, asked: [2]int{0, 0},
 			state: turnkeeper.TurnFailed, class: "quota", retry: true, waitsFor: []string{"main/model", "other/big"},
 		},
 	}
@@ -85,7 +87,7 @@ func TestFaultsOfAChain(t *testing.T) {
 					}
 					record.Down = append(record.Down, h)
 				}
-				journal.before = func(e turnkeeper.Entry) error {
+				journal.before = func(e turnlog.Entry) error {
 					for _, f := range e.ModelFailures {
 						failed = append(failed, f.Model)
 						if f.Seen != len(c.down)*2 {

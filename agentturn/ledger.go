@@ -11,6 +11,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -28,19 +29,19 @@ type ledger struct {
 
 	// interrupted holds calls that were stopped while they ran, with the results to
 	// record if the turn ends.
-	interrupted map[turnkeeper.CallKey]turnkeeper.CallResult
+	interrupted map[turnkeeper.CallKey]turnlog.CallResult
 	dirty       bool                                            // a call has ended that no request has reported
 	subAgents   map[turnkeeper.CallKey]*transcript.SubAgentData // sub-agents that have ended, for events
 }
 
 // answer records a call's result in memory and in the next write.
-func (l *ledger) answer(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+func (l *ledger) answer(call *turnkeeper.ToolCall, result turnlog.CallResult) {
 	l.apply(call, result)
 	l.pending.answer(result)
 }
 
 // apply records a call's result in memory and adds its events.
-func (l *ledger) apply(call *turnkeeper.ToolCall, result turnkeeper.CallResult) {
+func (l *ledger) apply(call *turnkeeper.ToolCall, result turnlog.CallResult) {
 	l.progressEvents()
 	l.releaseArguments(call)
 	inBackground := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // its round may have stopped already
@@ -86,8 +87,8 @@ func (l *ledger) resultEvent(call turnkeeper.ToolCall) {
 }
 
 // textResult returns the result of a call that has no output of its tool.
-func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string) turnkeeper.CallResult {
-	return turnkeeper.CallResult{
+func textResult(call *turnkeeper.ToolCall, state turnkeeper.CallState, text string) turnlog.CallResult {
+	return turnlog.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: state, Shown: text, Preview: outputs.Preview(text),
 	}
 }
@@ -120,7 +121,7 @@ func (l *ledger) handBack() {
 }
 
 // withDoubt adds to the result of an interrupted effect that it may or may not have happened.
-func (l *ledger) withDoubt(call *turnkeeper.ToolCall, result turnkeeper.CallResult) turnkeeper.CallResult {
+func (l *ledger) withDoubt(call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
 	switch {
 	case !result.Ran || call.Effect == turnkeeper.EffectNone:
 	case prompt.WentOn(*call):
@@ -134,7 +135,7 @@ func (l *ledger) withDoubt(call *turnkeeper.ToolCall, result turnkeeper.CallResu
 
 // markUnknown records that the outcome of a started call is unknown.
 func (l *ledger) markUnknown(call *turnkeeper.ToolCall) {
-	verdict := keepHandle(*call, turnkeeper.CallResult{
+	verdict := keepHandle(*call, turnlog.CallResult{
 		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
 		Shown: prompt.ShownUnknown, Preview: outputs.Preview(prompt.ShownUnknown), Ran: !call.Paging,
 	})
@@ -208,7 +209,7 @@ func (l *ledger) progressEvents() {
 
 // inline replaces the handle in a late result by the text, because a late result is stored
 // without its output. Binary content becomes an attached output, which the text names.
-func (l *ledger) inline(r *turnkeeper.CallResult) {
+func (l *ledger) inline(r *turnlog.CallResult) {
 	o := r.Output
 	switch {
 	case o == nil:
@@ -226,7 +227,7 @@ func (l *ledger) inline(r *turnkeeper.CallResult) {
 
 // backgroundResult prepares the result of a background call. The text is shown only if the model
 // can no longer retrieve it by its handle.
-func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) turnkeeper.CallResult {
+func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) turnlog.CallResult {
 	if !l.offered.Retrieves() {
 		return l.callResult(call, raw, call.OutputID)
 	}
@@ -234,7 +235,7 @@ func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) t
 	taken, _ := l.prepareOutput(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, l.record.Turn.ID, call.Key
 	l.sizes[call.OutputID] = taken.Output.Tokens
-	return turnkeeper.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
 }
 
 // recordRun records the result of a run. If the end of the turn's context cut the run short,

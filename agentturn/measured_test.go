@@ -16,6 +16,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -91,7 +92,7 @@ func TestReportsCorrectEstimates(t *testing.T) {
 		written := b.store.entries
 		b.store = newStore()
 		_, journal := b.store.dispatch()
-		for _, e := range written[:slices.IndexFunc(written, func(e turnkeeper.Entry) bool { return e.Round != nil && e.Round.Number == len(recipes) })] {
+		for _, e := range written[:slices.IndexFunc(written, func(e turnlog.Entry) bool { return e.Round != nil && e.Round.Number == len(recipes) })] {
 			if err := journal.Append(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +181,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newBench(t, overflows(0, 0), says("done"))
 			for id := range turnkeeper.TurnID(3) {
-				b.store.history = append(b.store.history, turnkeeper.Past{TurnID: id + 1, Body: "old", Reply: long})
+				b.store.history = append(b.store.history, turnlog.Past{TurnID: id + 1, Body: "old", Reply: long})
 			}
 			got := b.run(t.Context())
 			requests := b.requests()
@@ -285,7 +286,7 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 		long := strings.Repeat("long ago ", 100)
 		for n := range 3 {
 			b.store = newStore()
-			b.store.history = []turnkeeper.Past{{TurnID: 1, Body: "old", Reply: long}}
+			b.store.history = []turnlog.Past{{TurnID: 1, Body: "old", Reply: long}}
 			b.store.body = fmt.Sprint(n, strings.Repeat(" words", 100))
 			record, journal := b.store.dispatch()
 			if _, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {

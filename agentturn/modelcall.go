@@ -16,6 +16,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/internal/pause"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -394,7 +395,7 @@ func (a *attempt) failed(err error, partial *partialAnswer, used turnkeeper.Usag
 		class = string(failure.Class)
 	}
 	text, reasoning := partial.stored()
-	a.exec.pending.Failed = append(a.exec.pending.Failed, turnkeeper.FailedAttempt{
+	a.exec.pending.Failed = append(a.exec.pending.Failed, turnlog.FailedAttempt{
 		Round: a.number, Attempt: a.sends, Provider: outputs.Clean(a.model.Provider), Model: outputs.Clean(a.model.Name), Class: class,
 		Error: firstChars(outputs.Clean(err.Error()), maxOperatorErrors), Text: text, Reasoning: reasoning, Latency: took, Usage: used,
 	})
@@ -406,7 +407,7 @@ func (m *models) writeSideUsage(next *pending, round int) {
 	if m.sideUsage == (turnkeeper.Usage{}) {
 		return
 	}
-	next.Failed = append(next.Failed, turnkeeper.FailedAttempt{
+	next.Failed = append(next.Failed, turnlog.FailedAttempt{
 		Round: round, Class: "interrupted", Error: "older turns were summarised for a round that has no answer", Usage: m.sideUsage,
 	})
 	m.sideUsage = turnkeeper.Usage{}

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -33,13 +34,13 @@ type Observer interface {
 
 // A DispatchBegin describes the beginning of a dispatch.
 type DispatchBegin struct {
-	Record turnkeeper.Record
+	Record turnlog.Record
 	Before turnkeeper.Dispatch // the dispatch before this one; zero: none, or unknown
 }
 
 // A DispatchEnd describes the end of a dispatch.
 type DispatchEnd struct {
-	Outcome turnkeeper.Outcome // as written; zero if Err is set
+	Outcome turnlog.Outcome    // as written; zero if Err is set
 	Err     error              // why no outcome was written
 	Rounds  []turnkeeper.Round // all rounds of the turn so far, with their calls
 	// Continued is the time since the model's first answer in this turn, in any
@@ -103,7 +104,7 @@ type ToolEnd struct {
 }
 
 // A SubAgentEnd describes a call of a sub-agent that has ended. Its span has the id of
-// turnkeeper.CallSpan.
+// traceparent.CallSpan.
 type SubAgentEnd struct {
 	Call        turnkeeper.ToolCall
 	Turn        turnkeeper.Turn   // of the caller
@@ -184,7 +185,7 @@ func (r *openRound) within(ctx context.Context) context.Context {
 }
 
 // ended returns the DispatchEnd of an execution.
-func ended(outcome turnkeeper.Outcome, err error, rounds []turnkeeper.Round) DispatchEnd {
+func ended(outcome turnlog.Outcome, err error, rounds []turnkeeper.Round) DispatchEnd {
 	end := DispatchEnd{Outcome: outcome, Err: err, Rounds: rounds}
 	if len(rounds) > 0 {
 		end.Continued = max(0, time.Since(rounds[0].EndedAt))

@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 // A pending is the journal entry that is not written yet.
-type pending struct{ turnkeeper.Entry }
+type pending struct{ turnlog.Entry }
 
 // empty reports whether there is nothing to write.
 func (p *pending) empty() bool {
@@ -18,22 +19,22 @@ func (p *pending) empty() bool {
 
 // answer adds the result of a call. It takes the place of one that says that the call
 // went to the background, which need not be written any more.
-func (p *pending) answer(result turnkeeper.CallResult) {
-	p.Results = slices.DeleteFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Key == result.Key })
+func (p *pending) answer(result turnlog.CallResult) {
+	p.Results = slices.DeleteFunc(p.Results, func(r turnlog.CallResult) bool { return r.Key == result.Key })
 	p.Results = append(p.Results, result)
 }
 
 // dropResult removes the result of a start that could not be written.
 func (p *pending) dropResult(nonce string) {
-	p.Results = slices.DeleteFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Nonce == nonce })
+	p.Results = slices.DeleteFunc(p.Results, func(r turnlog.CallResult) bool { return r.Nonce == nonce })
 }
 
 // dropStarts removes starts that could not be written: their calls did not run, and
 // must not look as if they had. The start of a call that has run anyway, because it
 // only reads, stays. It reports whether there were any.
 func (p *pending) dropStarts() bool {
-	kept := slices.DeleteFunc(slices.Clone(p.Starts), func(s turnkeeper.CallStart) bool {
-		return !slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Key == s.Key })
+	kept := slices.DeleteFunc(slices.Clone(p.Starts), func(s turnlog.CallStart) bool {
+		return !slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Key == s.Key })
 	})
 	dropped := len(kept) < len(p.Starts)
 	if dropped {
@@ -44,17 +45,17 @@ func (p *pending) dropStarts() bool {
 
 // hasOutput reports whether an output waits to be written, which a call may read.
 func (p *pending) hasOutput() bool {
-	return slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Output != nil })
+	return slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Output != nil })
 }
 
 // hasEffect reports whether a result of an effect waits to be written.
 func (p *pending) hasEffect() bool {
-	return slices.ContainsFunc(p.Results, func(r turnkeeper.CallResult) bool { return r.Nonce != "" })
+	return slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Nonce != "" })
 }
 
 // answered records that a model has answered.
 func (p *pending) answered(model string) {
-	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(f turnkeeper.ModelFailure) bool { return f.Model == model })
+	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(f modelhealth.Failure) bool { return f.Model == model })
 	if !slices.Contains(p.Answered, model) {
 		p.Answered = append(p.Answered, model)
 		slices.Sort(p.Answered)
@@ -62,9 +63,9 @@ func (p *pending) answered(model string) {
 }
 
 // failed records that a model is unavailable.
-func (p *pending) failed(f turnkeeper.ModelFailure) {
+func (p *pending) failed(f modelhealth.Failure) {
 	p.Answered = slices.DeleteFunc(p.Answered, func(n string) bool { return n == f.Model })
-	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known turnkeeper.ModelFailure) bool { return known.Model == f.Model })
+	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known modelhealth.Failure) bool { return known.Model == f.Model })
 	p.ModelFailures = append(p.ModelFailures, f)
-	slices.SortFunc(p.ModelFailures, func(a, b turnkeeper.ModelFailure) int { return cmp.Compare(a.Model, b.Model) })
+	slices.SortFunc(p.ModelFailures, func(a, b modelhealth.Failure) int { return cmp.Compare(a.Model, b.Model) })
 }

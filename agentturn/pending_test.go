@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 func key(round, ordinal int) turnkeeper.CallKey {
@@ -14,12 +16,12 @@ func key(round, ordinal int) turnkeeper.CallKey {
 
 func TestStartsThatWereNotWritten(t *testing.T) {
 	var p pending
-	p.Starts = []turnkeeper.CallStart{{Key: key(1, 1), Nonce: "a"}, {Key: key(1, 2), Nonce: "b"}}
-	p.answer(turnkeeper.CallResult{Key: key(1, 2), Nonce: "b", State: turnkeeper.CallRunning})
+	p.Starts = []turnlog.CallStart{{Key: key(1, 1), Nonce: "a"}, {Key: key(1, 2), Nonce: "b"}}
+	p.answer(turnlog.CallResult{Key: key(1, 2), Nonce: "b", State: turnkeeper.CallRunning})
 	if !p.dropStarts() {
 		t.Error("no start was dropped")
 	}
-	if diff := cmp.Diff([]turnkeeper.CallStart{{Key: key(1, 2), Nonce: "b"}}, p.Starts); diff != "" {
+	if diff := cmp.Diff([]turnlog.CallStart{{Key: key(1, 2), Nonce: "b"}}, p.Starts); diff != "" {
 		t.Error(diff)
 	}
 	if p.dropStarts() {
@@ -37,8 +39,8 @@ func TestAResultTakesThePlaceOfTheFirst(t *testing.T) {
 	if !p.empty() {
 		t.Error("a new entry is not empty")
 	}
-	p.answer(turnkeeper.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallRunning})
-	p.answer(turnkeeper.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{}})
+	p.answer(turnlog.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallRunning})
+	p.answer(turnlog.CallResult{Key: key(1, 1), Nonce: "a", State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{}})
 	if len(p.Results) != 1 || p.Results[0].State != turnkeeper.CallSucceeded || !p.hasOutput() || !p.hasEffect() || p.empty() {
 		t.Errorf("%+v", p)
 	}
@@ -49,14 +51,14 @@ func TestModelsOfAnEntry(t *testing.T) {
 	var p pending
 	p.answered("b/m")
 	p.answered("a/m")
-	p.failed(turnkeeper.ModelFailure{Model: "b/m"})
-	p.failed(turnkeeper.ModelFailure{Model: "c/m", Seen: 1})
-	p.failed(turnkeeper.ModelFailure{Model: "c/m", Seen: 2})
+	p.failed(modelhealth.Failure{Model: "b/m"})
+	p.failed(modelhealth.Failure{Model: "c/m", Seen: 1})
+	p.failed(modelhealth.Failure{Model: "c/m", Seen: 2})
 	p.answered("a/m")
 	if diff := cmp.Diff([]string{"a/m"}, p.Answered); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]turnkeeper.ModelFailure{{Model: "b/m"}, {Model: "c/m", Seen: 2}}, p.ModelFailures); diff != "" {
+	if diff := cmp.Diff([]modelhealth.Failure{{Model: "b/m"}, {Model: "c/m", Seen: 2}}, p.ModelFailures); diff != "" {
 		t.Error(diff)
 	}
 }

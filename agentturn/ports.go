@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // A Journal writes the record of a turn. It belongs to one dispatch of one turn, and only
@@ -27,7 +28,7 @@ type Journal interface {
 	//
 	// Append numbers the events. It writes an entry with an Outcome on a context that
 	// outlives ctx by a short grace, because a cancelled turn must still close.
-	Append(ctx context.Context, entry turnkeeper.Entry) error
+	Append(ctx context.Context, entry turnlog.Entry) error
 
 	// Transact records the start of a transactional call, runs it, and records its
 	// result, in one transaction. run gets a context that carries the transaction, and
@@ -35,27 +36,27 @@ type Journal interface {
 	// writes are rolled back, and the result is kept. Transact returns the result that
 	// was recorded: a failure if a statement of the tool failed, whatever run returned.
 	// Errors are those of Append.
-	Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
-		run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error)
+	Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
+		run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error)
 
 	// Arrivals returns the results of detached calls that are not in the journal yet,
 	// without Shown. The turn appends them. Their outputs are already stored.
-	Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
+	Arrivals(ctx context.Context) ([]turnlog.CallResult, error)
 
 	// NewMessage returns a new id for a message to a sub-agent, which the start of a
-	// call will write (turnkeeper.Spawn). An id may stay unused.
+	// call will write (turnlog.Spawn). An id may stay unused.
 	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)
 
 	// Late stores a result that came after the lease was lost: as the call's result if
 	// the call has none, else beside the one it has.
-	Late(ctx context.Context, result turnkeeper.CallResult) error
+	Late(ctx context.Context, result turnlog.CallResult) error
 }
 
 // A Freshness looks up earlier calls of an agent, for turns that a schedule started.
 type Freshness interface {
 	// RecentCalls lists the agent's calls with this name and arguments hash that ended
 	// within the window, newest first, at most 20.
-	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error)
+	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error)
 }
 
 // A Budget limits model calls. Implementations are safe for concurrent use.

@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -29,15 +30,15 @@ func (t *task) measure(ctx context.Context, call turnkeeper.ToolCall, sizes map[
 }
 
 // reconcile asks the tool whether the call happened. ok is false if the tool cannot tell.
-func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnkeeper.CallResult, bool) {
+func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (turnlog.CallResult, bool) {
 	tool, _ := e.offered.Get(call.Name)
 	reconciler, ok := tool.(tools.Reconciler)
 	if !ok {
-		return turnkeeper.CallResult{}, false
+		return turnlog.CallResult{}, false
 	}
 	spec, _ := e.offered.Spec(call.Name)
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
-		return turnkeeper.CallResult{}, false
+		return turnlog.CallResult{}, false
 	}
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
@@ -45,14 +46,14 @@ func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (t
 	if err != nil {
 		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))
-		return turnkeeper.CallResult{}, false
+		return turnlog.CallResult{}, false
 	}
 	if !happened {
 		return keepHandle(*call, textResult(call, turnkeeper.CallFailed, shownDidNotHappen)), true
 	}
 	take := e.backgroundResult
 	if !prompt.WentOn(*call) {
-		take = func(call *turnkeeper.ToolCall, r tools.Result) turnkeeper.CallResult {
+		take = func(call *turnkeeper.ToolCall, r tools.Result) turnlog.CallResult {
 			return e.callResult(call, r, outputs.NewID())
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -156,7 +157,7 @@ func TestLateResultBeforeTheVerdict(t *testing.T) {
 		b.lose(agentturn.PointEffectDone, 1)
 		record, journal := b.store.dispatch()
 		call := b.store.calls()[0]
-		if err := journal.Late(t.Context(), turnkeeper.CallResult{
+		if err := journal.Late(t.Context(), turnlog.CallResult{
 			Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallSucceeded, Shown: "sent after all", Ran: true,
 		}); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // repeated reports whether the last of the calls repeats the one directly before it,
@@ -94,7 +95,7 @@ func (t *task) skip(ctx context.Context, call turnkeeper.ToolCall) (text string,
 }
 
 // fresh reports whether an equal call succeeded within the window. past is sorted newest first.
-func fresh(past []turnkeeper.PastCall, window time.Duration) (text string, skip bool) {
+func fresh(past []turnlog.PastCall, window time.Duration) (text string, skip bool) {
 	for _, call := range past {
 		if window > 0 && call.Succeeded && call.Ago <= window {
 			return fmt.Sprintf("skipped due to freshness dedupe: last success %d seconds ago within %d second window",
@@ -105,7 +106,7 @@ func fresh(past []turnkeeper.PastCall, window time.Duration) (text string, skip 
 }
 
 // coolingDown reports whether the newest equal calls all failed, close together and not long ago.
-func coolingDown(past []turnkeeper.PastCall, b turnkeeper.Bounds) (text string, skip bool) {
+func coolingDown(past []turnlog.PastCall, b turnkeeper.Bounds) (text string, skip bool) {
 	n := b.CooldownFailures
 	if n <= 0 || len(past) < n {
 		return "", false

@@ -7,19 +7,20 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
 
 // callResult bounds, cleans and measures the result of a tool. Every result passes through it or
 // through backgroundResult. The text is stored only if it is not shown whole. id is that of the output.
-func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnkeeper.CallResult {
+func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turnkeeper.OutputID) turnlog.CallResult {
 	if raw.IsError && isRefusal(outputs.Clean(raw.Text)) { // anyRefused must not match a tool's text
 		raw.Text = "tool error: " + raw.Text
 	}
 	raw, attached := l.attach(call, raw)
 	taken, drafted := l.prepareOutput(raw, l.offered.Limits(call, id))
-	result := turnkeeper.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
+	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, l.record.Turn.ID, call.Key
 		result.Output = &taken.Output
@@ -104,7 +105,7 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 
 // runResult returns the result of a background run. The model still sees the handle, in
 // an unchanged history; the notice reports the end of the call.
-func (l *ledger) runResult(call *turnkeeper.ToolCall, run *toolrun.Run) turnkeeper.CallResult {
+func (l *ledger) runResult(call *turnkeeper.ToolCall, run *toolrun.Run) turnlog.CallResult {
 	result := l.backgroundResult(call, run.Result.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect), run.Result.Took, true
 	result.Usage = run.Result.Used

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 func TestToolCallThenText(t *testing.T) {
@@ -18,7 +19,7 @@ func TestToolCallThenText(t *testing.T) {
 		b := newBench(t, asks("look"), says("It is done.")).with(read("look"))
 		got := b.run(t.Context())
 
-		want := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "It is done."}
+		want := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "It is done."}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
@@ -95,32 +96,32 @@ func TestLastRound(t *testing.T) {
 	tests := []struct {
 		name  string
 		last  func() inference.Response
-		want  turnkeeper.Outcome
+		want  turnlog.Outcome
 		calls []turnkeeper.CallState
 	}{
 		{
 			name:  "text is a success",
 			last:  func() inference.Response { return inference.Response{Text: "What I have."} },
-			want:  turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "What I have."},
+			want:  turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "What I have."},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded},
 		},
 		{
 			name:  "text with calls is an answer",
 			last:  func() inference.Response { return asking("What I have.", `look {"n":9}`) },
-			want:  turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "What I have."},
+			want:  turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "What I have."},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied},
 		},
 		{
 			name: "calls are no answer",
 			last: func() inference.Response { return asking(" \n", `look {"n":9}`) },
-			want: turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
+			want: turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds,
 				Reply: "Tool results: 1 succeeded, 1 failed.\n- look: succeeded\n- look: denied: tools could not be called in the last round of this turn."},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied},
 		},
 		{
 			name:  "nothing is no answer",
 			last:  func() inference.Response { return inference.Response{Text: "  \n"} },
-			want:  turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"},
+			want:  turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"},
 			calls: []turnkeeper.CallState{turnkeeper.CallSucceeded},
 		},
 	}
@@ -152,7 +153,7 @@ func TestContinuationDisabled(t *testing.T) {
 		b := newBench(t, asks("look"), says("never asked")).with(look)
 		b.bounds.Continuation = false
 		got := b.run(t.Context())
-		want := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
+		want := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone,
 			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -109,7 +110,7 @@ func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 // An Assignment is one dispatch of a turn: the record from its journal, and its deadlines
 // by the monotonic clock of this process.
 type Assignment struct {
-	Record     turnkeeper.Record
+	Record     turnlog.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
 	Before     turnkeeper.Dispatch  // the dispatch before this one, for the Observer; zero: none, or unknown
 
@@ -136,7 +137,7 @@ type Assignment struct {
 //
 // Failures of models and tools, panics, exhausted bounds and the end of ctx are outcomes,
 // not errors. The cause of ctx decides which outcome; see ErrShutdown.
-func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnkeeper.Outcome, err error) {
+func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
 	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
 	defer stop()
@@ -147,13 +148,13 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 	}()
 	err = e.runStates(ctx)
 	if fatal := unwritable(ctx, err); fatal != nil {
-		return turnkeeper.Outcome{}, e.reportLate(ctx, fatal)
+		return turnlog.Outcome{}, e.reportLate(ctx, fatal)
 	}
 	if err != nil {
 		e.end = e.endings().endingOf(ctx, err)
 	}
 	if outcome, err = e.finish(ctx, *e.end); err != nil {
-		return turnkeeper.Outcome{}, e.reportLate(ctx, err)
+		return turnlog.Outcome{}, e.reportLate(ctx, err)
 	}
 	return outcome, nil
 }

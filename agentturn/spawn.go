@@ -16,6 +16,8 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/pause"
+	"turnkeeper/internal/traceparent"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -77,11 +79,11 @@ func spawnTool(agents []string, describe Agents) tools.Tool {
 }
 
 // treeLimits returns the limits of the turn's tree of agents.
-func (t *task) treeLimits() turnkeeper.TreeLimits {
+func (t *task) treeLimits() turnlog.TreeLimits {
 	if t.record.Lineage.Root != 0 {
 		return t.record.Lineage.Limits
 	}
-	return turnkeeper.TreeLimits{
+	return turnlog.TreeLimits{
 		MaxDepth: t.bounds.MaxSubAgentDepth, MaxAgents: t.bounds.MaxTreeSubAgents,
 		Tokens: t.def.Budget.TreeTokens, Calls: t.def.Budget.TreeCalls,
 	}
@@ -100,7 +102,7 @@ func (t *task) isAncestor(agent string) bool {
 	return t.record.Lineage.Ancestor(t.record.Turn.Agent, agent)
 }
 
-// Reasons why no agent was spawned, in addition to those of turnkeeper.SpawnTrouble.
+// Reasons why no agent was spawned, in addition to those of turnlog.SpawnTrouble.
 const (
 	refusedCycle  = "cycle"
 	refusedDepth  = "max_sub_agent_depth"
@@ -133,7 +135,7 @@ func (t *task) refuseSpawn(call turnkeeper.ToolCall, before []turnkeeper.ToolCal
 	case spawned >= t.bounds.MaxSubAgents:
 		return notSpawned(args.Agent, refusedFanOut, fmt.Sprintf("one turn may spawn %d agents", t.bounds.MaxSubAgents))
 	case limits.MaxAgents == 0:
-		return notSpawned(args.Agent, string(turnkeeper.SpawnTreeFull), "sub-agents are switched off")
+		return notSpawned(args.Agent, string(turnlog.SpawnTreeFull), "sub-agents are switched off")
 	case strings.TrimSpace(args.Task) == "":
 		return notSpawned(args.Agent, refusedEmpty, "say what it is to do")
 	}
@@ -177,13 +179,13 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 	}
 	turn := e.record.Turn
 	start := newStart(call)
-	start.Spawn = &turnkeeper.Spawn{
+	start.Spawn = &turnlog.Spawn{
 		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
 		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
 		TraceParent: e.childTrace(ctx, call.Key),
 	}
 	e.events.Mark()
-	handle := turnkeeper.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
+	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
 	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
@@ -192,7 +194,7 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 	e.pending.Results = append(e.pending.Results, handle)
 	e.events.Event(turnkeeper.EventToolStarted, call.Key.Round, 0, transcript.ToolData{
 		Call: call.Key.String(), Name: call.Name, State: turnkeeper.CallStarted,
-		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnkeeper.SpawnConversation(turn.ID, call.Key)},
+		SubAgent: &transcript.SubAgentData{Agent: args.Agent, Message: message, Conversation: turnlog.SpawnConversation(turn.ID, call.Key)},
 	})
 	if err := e.commit(ctx); err != nil {
 		e.pending.dropResult(start.Nonce)
@@ -208,12 +210,12 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 // childTrace returns the traceparent of a sub-agent's turn: its parent is the span of the
 // call, and it is sampled if this turn is.
 func (t *task) childTrace(ctx context.Context, key turnkeeper.CallKey) string {
-	trace := turnkeeper.TraceOf(t.record.Turn, t.record.Message.TraceParent)
+	trace := traceparent.Of(t.record.Turn, t.record.Message.TraceParent)
 	sampled := trace.Sampled
 	if !trace.HasSender() {
 		sampled = t.cfg.Observer.Traced(ctx)
 	}
-	return trace.Below(trace.SpanOf(turnkeeper.CallSpan(t.record.Turn.ID, key)), sampled)
+	return trace.Below(trace.SpanOf(traceparent.CallSpan(t.record.Turn.ID, key)), sampled)
 }
 
 // observeSpawn reports the end of a sub-agent's call to the Observer.
@@ -255,14 +257,14 @@ func (e *execution) awaitReplies(ctx context.Context) (waits bool, err error) {
 
 // replyResult returns the result of a call whose sub-agent has ended. The reply is treated like
 // the result of any tool.
-func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arrived turnkeeper.CallResult) turnkeeper.CallResult {
+func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arrived turnlog.CallResult) turnlog.CallResult {
 	end := *arrived.Spawned
 	l.subAgents[call.Key] = &transcript.SubAgentData{
 		Agent: end.Agent, Message: end.Message, Turn: end.Turn, Outcome: end.Outcome,
-		Conversation: turnkeeper.SpawnConversation(l.record.Turn.ID, call.Key),
+		Conversation: turnlog.SpawnConversation(l.record.Turn.ID, call.Key),
 	}
 	text := replyText(end)
-	var result turnkeeper.CallResult
+	var result turnlog.CallResult
 	if prompt.WentOn(*call) {
 		result = l.backgroundResult(call, tools.Result{Text: text})
 	} else {
@@ -280,7 +282,7 @@ func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arr
 
 // storeReply stores a reply of any length, and puts its handle before the text, so that the
 // model can search it and pass it on.
-func (l *ledger) storeReply(result *turnkeeper.CallResult, text string, end turnkeeper.SpawnEnd) {
+func (l *ledger) storeReply(result *turnlog.CallResult, text string, end turnlog.SpawnEnd) {
 	if end.State() != turnkeeper.CallSucceeded || l.cfg.Outputs == nil {
 		return
 	}
@@ -296,7 +298,7 @@ func (l *ledger) storeReply(result *turnkeeper.CallResult, text string, end turn
 }
 
 // replyText returns the reply of a sub-agent, or a text that replaces it.
-func replyText(end turnkeeper.SpawnEnd) string {
+func replyText(end turnlog.SpawnEnd) string {
 	switch {
 	case end.Outcome == turnkeeper.TurnSucceeded && end.Reply != "":
 		return end.Reply
@@ -329,9 +331,9 @@ func callLines(calls []turnkeeper.ReplyCall) string {
 	return lines.String()
 }
 
-var troubleTexts = map[turnkeeper.SpawnTrouble]string{
-	turnkeeper.SpawnUnknownAgent: "no worker has had this agent",
-	turnkeeper.SpawnTreeFull:     "this tree of agents has spawned as many agents as it may",
-	turnkeeper.SpawnTooLong:      "the task is longer than a message may be",
-	turnkeeper.SpawnTimeout:      "it did not reply in time, and is told to stop",
+var troubleTexts = map[turnlog.SpawnTrouble]string{
+	turnlog.SpawnUnknownAgent: "no worker has had this agent",
+	turnlog.SpawnTreeFull:     "this tree of agents has spawned as many agents as it may",
+	turnlog.SpawnTooLong:      "the task is longer than a message may be",
+	turnlog.SpawnTimeout:      "it did not reply in time, and is told to stop",
 }

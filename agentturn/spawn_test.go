@@ -20,6 +20,8 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/traceparent"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools/builtin"
 )
 
@@ -35,8 +37,8 @@ func charges(agent, task string) string {
 	return fmt.Sprintf(`spawn_agent {"agent":%q,"task":%q}`, agent, task)
 }
 
-func good(reply string) turnkeeper.Outcome {
-	return turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
+func good(reply string) turnlog.Outcome {
+	return turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
 }
 
 func keyOf(ordinal int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: 1, Ordinal: ordinal} }
@@ -49,13 +51,13 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 		if stood := time.Since(began); stood < time.Second || stood > 2*time.Second {
 			t.Errorf("the turn stood still for %s", stood)
 		}
-		want := turnkeeper.Spawn{
+		want := turnlog.Spawn{
 			Message: turnID + 1, Agent: "scout", Task: "find it", Root: 7, Agents: []string{"tester", "scout"},
-			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
+			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
 		}
-		place := turnkeeper.TraceOf(b.store.turn(), "")
-		want.TraceParent = place.Below(place.SpanOf(turnkeeper.CallSpan(7, keyOf(1))), false) // nobody keeps traces here
-		if diff := cmp.Diff([]turnkeeper.Spawn{want}, b.store.spawned()); diff != "" {
+		place := traceparent.Of(b.store.turn(), "")
+		want.TraceParent = place.Below(place.SpanOf(traceparent.CallSpan(7, keyOf(1))), false) // nobody keeps traces here
+		if diff := cmp.Diff([]turnlog.Spawn{want}, b.store.spawned()); diff != "" {
 			t.Error(diff)
 		}
 		b.store.reply(farKey, good("under the stone"))
@@ -138,17 +140,17 @@ func TestASubAgentThatIsNotWaitedFor(t *testing.T) {
 }
 
 func TestWhatBecomesOfASubAgent(t *testing.T) {
-	replies := func(o turnkeeper.Outcome) func(*store) { return func(s *store) { s.reply(farKey, o) } }
+	replies := func(o turnlog.Outcome) func(*store) { return func(s *store) { s.reply(farKey, o) } }
 	for name, c := range map[string]struct {
 		ends  func(*store)
 		state turnkeeper.CallState
 		shown string // its end
 	}{
-		"degraded": {replies(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half of it"}),
+		"degraded": {replies(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half of it"}),
 			turnkeeper.CallSucceeded, "[The agent scout could not finish as asked (max_rounds); what it has:]\n\nhalf of it"},
-		"failed for good": {replies(turnkeeper.Outcome{State: turnkeeper.TurnFailed, Reply: "This message could not be answered."}),
+		"failed for good": {replies(turnlog.Outcome{State: turnkeeper.TurnFailed, Reply: "This message could not be answered."}),
 			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"failed","detail":"This message could not be answered.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
-		"cancelled": {replies(turnkeeper.Outcome{State: turnkeeper.TurnCancelled, Reply: "This turn was cancelled."}),
+		"cancelled": {replies(turnlog.Outcome{State: turnkeeper.TurnCancelled, Reply: "This turn was cancelled."}),
 			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"cancelled","detail":"This turn was cancelled.","may_still_be_running":false,"message_id":8,"turn_id":8}`},
 		"overdue": {func(s *store) { s.overdue(farKey) },
 			turnkeeper.CallFailed, `{"error":"the agent gave no answer","agent":"scout","reason":"timeout","detail":"it did not reply in time, and is told to stop","may_still_be_running":true,"message_id":8,"turn_id":8}`},
@@ -214,11 +216,11 @@ func TestALongReply(t *testing.T) {
 }
 
 func TestSpawnsThatAreRefused(t *testing.T) {
-	below := func(agents ...string) turnkeeper.Lineage {
-		return turnkeeper.Lineage{Root: 1, Parent: 2, Call: farKey, Agents: agents, Limits: turnkeeper.TreeLimits{MaxDepth: 2, MaxAgents: 9}}
+	below := func(agents ...string) turnlog.Lineage {
+		return turnlog.Lineage{Root: 1, Parent: 2, Call: farKey, Agents: agents, Limits: turnlog.TreeLimits{MaxDepth: 2, MaxAgents: 9}}
 	}
 	for name, c := range map[string]struct {
-		lineage turnkeeper.Lineage
+		lineage turnlog.Lineage
 		calls   []string
 		fanOut  int
 		want    []string // the reason of each; empty: it is spawned
@@ -269,13 +271,13 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 // The tool is declared where it is of use, with the agents that may be spawned.
 func TestWhoIsOffered(t *testing.T) {
 	for name, c := range map[string]struct {
-		lineage turnkeeper.Lineage
+		lineage turnlog.Lineage
 		change  func(*bench)
 		want    []string
 	}{
 		"all":               {want: []string{"scout", "critic"}},
-		"not an ancestor":   {lineage: turnkeeper.Lineage{Root: 1, Parent: 1, Agents: []string{"critic", "tester"}, Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3}}, want: []string{"scout"}},
-		"at the bottom":     {lineage: turnkeeper.Lineage{Root: 1, Parent: 1, Agents: []string{"boss", "tester"}, Limits: turnkeeper.TreeLimits{MaxDepth: 1, MaxAgents: 3}}},
+		"not an ancestor":   {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"critic", "tester"}, Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3}}, want: []string{"scout"}},
+		"at the bottom":     {lineage: turnlog.Lineage{Root: 1, Parent: 1, Agents: []string{"boss", "tester"}, Limits: turnlog.TreeLimits{MaxDepth: 1, MaxAgents: 3}}},
 		"none may be":       {change: func(b *bench) { b.bounds.MaxSubAgents = 0 }},
 		"no tree may be":    {change: func(b *bench) { b.bounds.MaxTreeSubAgents = 0 }},
 		"no agents to list": {change: func(b *bench) { b.def.SubAgents = nil }},
@@ -337,9 +339,9 @@ func TestRepliesAreAwaitedBeforeTheCap(t *testing.T) {
 func TestEventsOfASubAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "find it")), says("Done."))
-		b.store.lineage = turnkeeper.Lineage{
+		b.store.lineage = turnlog.Lineage{
 			Root: 1, Parent: 2, Call: turnkeeper.CallKey{Round: 3, Ordinal: 4}, Agents: []string{"boss", "tester"},
-			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3},
+			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3},
 		}
 		b.waits()
 		b.store.reply(farKey, good("here"))
@@ -388,15 +390,15 @@ func (b *treeBudget) Settle(context.Context, agentturn.Reservation, turnkeeper.U
 
 func TestTheBudgetOfATree(t *testing.T) {
 	for name, c := range map[string]struct {
-		lineage turnkeeper.Lineage
+		lineage turnlog.Lineage
 		root    turnkeeper.TurnID
 		tokens  int64
 	}{
 		"the root": {root: 7, tokens: 500},
-		"below": {lineage: turnkeeper.Lineage{Root: 1, Parent: 2, Agents: []string{"boss", "tester"},
-			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3, Tokens: 900}}, root: 1, tokens: 900},
-		"below one without": {lineage: turnkeeper.Lineage{Root: 1, Parent: 2, Agents: []string{"boss", "tester"},
-			Limits: turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 3}}},
+		"below": {lineage: turnlog.Lineage{Root: 1, Parent: 2, Agents: []string{"boss", "tester"},
+			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3, Tokens: 900}}, root: 1, tokens: 900},
+		"below one without": {lineage: turnlog.Lineage{Root: 1, Parent: 2, Agents: []string{"boss", "tester"},
+			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 3}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // What the end of a turn takes back of a start that could not be written are the
@@ -19,7 +20,7 @@ func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
 		b.with(lasting("fetcher", turnkeeper.EffectNone, 8*time.Second), once("send"))
 		b.wall = 30 * time.Second
 		away := false
-		b.before = func(e turnkeeper.Entry) error {
+		b.before = func(e turnlog.Entry) error {
 			for _, s := range e.Starts {
 				away = away || s.Key == turnkeeper.CallKey{Round: 1, Ordinal: 2}
 			}

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -96,7 +97,7 @@ func TestAnAnswerThatAFilterCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, test.steps...).with(read("look"))
 			b.bounds.Continuation = !test.single
-			want := turnkeeper.Outcome{
+			want := turnlog.Outcome{
 				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: test.reply,
 				ErrorClass: "refused", Error: "the provider's content filter stopped the answer",
 			}
@@ -167,7 +168,7 @@ func TestCancelledTurn(t *testing.T) {
 				b.store.trigger = trigger
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
-				want := turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."}
+				want := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."}
 				if trigger == turnkeeper.TriggerSchedule {
 					want.Reply, want.InnerDialogue = "", "On it."
 				}
@@ -185,7 +186,7 @@ func TestCancelledTurn(t *testing.T) {
 
 // Its agent's word for nothing is no reply of a scheduled turn; to a sender it is.
 func TestQuietReply(t *testing.T) {
-	for trigger, want := range map[turnkeeper.Trigger]turnkeeper.Outcome{
+	for trigger, want := range map[turnkeeper.Trigger]turnlog.Outcome{
 		turnkeeper.TriggerMessage:  {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "**Nothing new**"},
 		turnkeeper.TriggerSchedule: {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "Looking.\n\n**Nothing new**"},
 	} {
@@ -404,7 +405,7 @@ func TestJournalMoved(t *testing.T) {
 		send := once("send")
 		b := newBench(t, asks("send"), says("done")).with(send)
 		refused := false
-		b.before = func(e turnkeeper.Entry) error {
+		b.before = func(e turnlog.Entry) error {
 			if len(e.Results) > 0 && !refused {
 				refused = true
 				return fmt.Errorf("wrapped: %w", turnkeeper.ErrJournalMoved)
@@ -430,7 +431,7 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("disk full")
 		b := newBench(t, asks("send"), says("done")).with(once("send"))
-		b.before = func(turnkeeper.Entry) error { return broken }
+		b.before = func(turnlog.Entry) error { return broken }
 		_, err := b.dispatch(t.Context())
 		if !errors.Is(err, broken) {
 			t.Errorf("error %v", err)
@@ -446,7 +447,7 @@ func TestJournalAwayUntilTheWall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		send := once("send")
 		b := newBench(t, asks("look", "send")).with(read("look"), send)
-		b.before = func(e turnkeeper.Entry) error {
+		b.before = func(e turnlog.Entry) error {
 			if len(e.Starts) > 0 {
 				time.Sleep(2 * time.Minute)
 				return errors.New("the wait was given up")

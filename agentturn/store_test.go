@@ -9,7 +9,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -27,19 +29,19 @@ type store struct {
 
 	// Instead of what is stored, unless zero.
 	faults  int
-	history []turnkeeper.Past
-	summary turnkeeper.Summary
+	history []turnlog.Past
+	summary turnlog.Summary
 	waited  time.Duration // since the message was accepted
-	lineage turnkeeper.Lineage
+	lineage turnlog.Lineage
 	purged  bool // replies of sub-agents are removed
 
 	mu        sync.Mutex // guards the rest
 	message   turnkeeper.MessageID
 	workers   int
-	entries   []turnkeeper.Entry // written, transactions included
-	writes    []string           // their kinds
+	entries   []turnlog.Entry // written, transactions included
+	writes    []string        // their kinds
 	arrived   []turnkeeper.Output
-	lateCalls []turnkeeper.CallResult
+	lateCalls []turnlog.CallResult
 	effects   []string // of transactional tools, committed
 }
 
@@ -82,8 +84,8 @@ func (s *store) accept() {
 		return
 	}
 	s.tick(func(t scheduler.Tick) error {
-		due := turnkeeper.DueSchedule{Agent: "tester", Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}
-		return t.Occur(ctx, turnkeeper.SlotDecision{Schedule: due, Slot: time.Now()})
+		due := granting.DueSchedule{Agent: "tester", Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}
+		return t.Occur(ctx, granting.SlotDecision{Schedule: due, Slot: time.Now()})
 	})
 	s.message = turnkeeper.MessageID(s.earlier + 1)
 }
@@ -102,7 +104,7 @@ func (s *store) tick(f func(scheduler.Tick) error) {
 
 // dispatch grants the turn to a new worker. If another worker has it, that one is
 // taken for lost.
-func (s *store) dispatch() (turnkeeper.Record, *journal) {
+func (s *store) dispatch() (turnlog.Record, *journal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.message == 0 {
@@ -116,7 +118,7 @@ func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
 	ctx := context.Background()
 	m, _ := s.mem.Message(id)
 	turn, _, _, _ := s.mem.Turn(m.TurnID)
-	ready := turnkeeper.Ready{
+	ready := granting.Candidate{
 		TurnID: turn.ID, MessageID: id, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger, Attempt: m.Attempts, DefinitionHash: m.Agent,
 	}
 	if m.State == turnkeeper.MessageWaiting {
@@ -124,12 +126,12 @@ func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
 	}
 	s.tick(func(t scheduler.Tick) error {
 		if turn.State == turnkeeper.TurnRunning {
-			lost := turnkeeper.LostGrant{Lane: turn.Lane, TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, MessageID: id, WorkerID: turn.WorkerID}
+			lost := granting.LostGrant{Lane: turn.Lane, TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, MessageID: id, WorkerID: turn.WorkerID}
 			if err := t.Requeue(ctx, lost); err != nil {
 				return err
 			}
 		}
-		return t.Dispatch(ctx, []turnkeeper.Ready{ready})
+		return t.Dispatch(ctx, []granting.Candidate{ready})
 	})
 	m, _ = s.mem.Message(id)
 	turn, _, _, _ = s.mem.Turn(m.TurnID)
@@ -140,28 +142,28 @@ func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
 }
 
 // load reads the turn for the holder of a grant.
-func (s *store) load(g turnkeeper.Grant) (turnkeeper.Record, *journal) {
+func (s *store) load(g turnkeeper.Grant) (turnlog.Record, *journal) {
 	record := must(s.conn.Load(context.Background(), g.TurnID, g.GrantID))
 	return s.changed(record), &journal{Journal: s.conn.Journal(record, g), s: s, grant: g}
 }
 
 // record is the turn's, whoever has it.
-func (s *store) record() turnkeeper.Record {
+func (s *store) record() turnlog.Record {
 	s.mu.Lock()
 	message, _ := s.mem.Message(s.message)
 	s.mu.Unlock()
 	turn, rounds, _, _ := s.mem.Turn(message.TurnID)
-	return s.changed(turnkeeper.Record{Turn: turn, Message: message, Rounds: rounds})
+	return s.changed(turnlog.Record{Turn: turn, Message: message, Rounds: rounds})
 }
 
-func (s *store) changed(r turnkeeper.Record) turnkeeper.Record {
+func (s *store) changed(r turnlog.Record) turnlog.Record {
 	if s.faults != 0 {
 		r.Message.Faults = s.faults
 	}
 	if s.waited != 0 {
 		r.Waited = s.waited
 	}
-	if r.Summary == (turnkeeper.Summary{}) {
+	if r.Summary == (turnlog.Summary{}) {
 		r.Summary = s.summary
 	}
 	r.History, r.Lineage = s.history, s.lineage
@@ -204,7 +206,7 @@ func (s *store) outputs() (all []turnkeeper.Output) {
 	return all
 }
 
-func (s *store) outcomes() (all []turnkeeper.Outcome) {
+func (s *store) outcomes() (all []turnlog.Outcome) {
 	for _, e := range s.entries {
 		if e.Outcome != nil {
 			all = append(all, *e.Outcome)
@@ -213,14 +215,14 @@ func (s *store) outcomes() (all []turnkeeper.Outcome) {
 	return all
 }
 
-func (s *store) failed() (all []turnkeeper.FailedAttempt) {
+func (s *store) failed() (all []turnlog.FailedAttempt) {
 	for _, e := range s.entries {
 		all = append(all, e.Failed...)
 	}
 	return all
 }
 
-func (s *store) spawned() (all []turnkeeper.Spawn) {
+func (s *store) spawned() (all []turnlog.Spawn) {
 	for _, e := range s.entries {
 		for _, start := range e.Starts {
 			if start.Spawn != nil {
@@ -234,9 +236,9 @@ func (s *store) spawned() (all []turnkeeper.Spawn) {
 // arrive ends a detached call: another worker has run it.
 func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text string) {
 	ctx, call := context.Background(), s.call(key)
-	claimed := must(s.conn.Claim(ctx, turnkeeper.CallRef{TurnID: s.turn().ID, Key: key, Attempt: 1}, "another", []string{call.Name}))
+	claimed := must(s.conn.Claim(ctx, turnlog.CallRef{TurnID: s.turn().ID, Key: key, Attempt: 1}, "another", []string{call.Name}))
 	out := turnkeeper.Output{ID: call.OutputID, TurnID: s.turn().ID, Call: key, Text: text, Chars: int64(len(text))}
-	if err := s.conn.Arrive(ctx, claimed, turnkeeper.CallResult{Key: key, State: state, Preview: text, Output: &out}); err != nil {
+	if err := s.conn.Arrive(ctx, claimed, turnlog.CallResult{Key: key, State: state, Preview: text, Output: &out}); err != nil {
 		panic(err)
 	}
 	s.mu.Lock()
@@ -246,7 +248,7 @@ func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text 
 
 // child is the message to the sub-agent of a call. ok is false if there is none.
 func (s *store) child(key turnkeeper.CallKey) (child turnkeeper.Message, ok bool) {
-	conversation := turnkeeper.SpawnConversation(s.turn().ID, key)
+	conversation := turnlog.SpawnConversation(s.turn().ID, key)
 	for _, m := range s.mem.Messages() {
 		if m.Conversation == conversation {
 			child, ok = m, true
@@ -256,13 +258,13 @@ func (s *store) child(key turnkeeper.CallKey) (child turnkeeper.Message, ok bool
 }
 
 // reply runs the sub-agent of a call to its end.
-func (s *store) reply(key turnkeeper.CallKey, end turnkeeper.Outcome) {
+func (s *store) reply(key turnkeeper.CallKey, end turnlog.Outcome) {
 	child, _ := s.child(key)
 	s.mu.Lock()
 	g := s.grant(child.ID)
 	s.mu.Unlock()
 	record := must(s.conn.Load(context.Background(), g.TurnID, g.GrantID))
-	if err := s.conn.Journal(record, g).Append(context.Background(), turnkeeper.Entry{Outcome: &end}); err != nil {
+	if err := s.conn.Journal(record, g).Append(context.Background(), turnlog.Entry{Outcome: &end}); err != nil {
 		panic(err)
 	}
 }
@@ -346,12 +348,12 @@ type journal struct {
 	s     *store
 	grant turnkeeper.Grant
 	// before, if not nil, may refuse an entry.
-	before func(turnkeeper.Entry) error
+	before func(turnlog.Entry) error
 }
 
 var _ agentturn.Journal = (*journal)(nil)
 
-func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j *journal) Append(ctx context.Context, e turnlog.Entry) error {
 	if j.before != nil {
 		if err := j.before(e); err != nil {
 			return err
@@ -364,21 +366,21 @@ func (j *journal) Append(ctx context.Context, e turnkeeper.Entry) error {
 	return err
 }
 
-func (j *journal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
+func (j *journal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
 	result, err := j.Journal.Transact(ctx, start, within, run)
 	if err == nil {
-		j.s.wrote(turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}}, "transaction")
+		j.s.wrote(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}}, "transaction")
 	}
 	return result, err
 }
 
-func (s *store) wrote(e turnkeeper.Entry, kind string) {
+func (s *store) wrote(e turnlog.Entry, kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.entries, s.writes = append(s.entries, e), append(s.writes, kind)
 }
 
-func kindsOf(e turnkeeper.Entry) string {
+func kindsOf(e turnlog.Entry) string {
 	kinds := ""
 	for _, part := range []struct {
 		there bool
@@ -400,7 +402,7 @@ func kindsOf(e turnkeeper.Entry) string {
 	return kinds
 }
 
-func (j *journal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error) {
+func (j *journal) Arrivals(ctx context.Context) ([]turnlog.CallResult, error) {
 	results, err := j.Journal.Arrivals(ctx)
 	for _, r := range results {
 		if j.s.purged && r.Spawned != nil {
@@ -410,7 +412,7 @@ func (j *journal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error)
 	return results, err
 }
 
-func (j *journal) Late(ctx context.Context, result turnkeeper.CallResult) error {
+func (j *journal) Late(ctx context.Context, result turnlog.CallResult) error {
 	j.s.mu.Lock()
 	j.s.lateCalls = append(j.s.lateCalls, result)
 	j.s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -40,13 +40,13 @@ func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prom
 }
 
 // summarise asks the model for a summary of the turns.
-func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnkeeper.Summary, error) {
+func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.Summary, error) {
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
 	request := a.exec.prompt.SummaryRequest(a.model.Model, a.at, turns)
 	spend, err := a.exec.reserve(ctx, request)
 	if err != nil {
-		return turnkeeper.Summary{}, err
+		return turnlog.Summary{}, err
 	}
 	a.debug("summary request", request.Request)
 	ctx, end := a.observe(ctx, PurposeSummary, 0, request.Request)
@@ -57,7 +57,7 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 		used := failedUsage(err, int64(request.Tokens), partial, a.model.Tokens.Counter)
 		a.exec.settleSpend(ctx, spend, used)
 		a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
-		return turnkeeper.Summary{}, err
+		return turnlog.Summary{}, err
 	}
 	used := a.usageOf(res, request.Tokens)
 	res.Usage = used
@@ -66,7 +66,7 @@ func (a *attempt) summarise(ctx context.Context, turns []turnkeeper.Past) (turnk
 	a.exec.models.sideUsage = a.exec.models.sideUsage.Add(used)
 	text := firstChars(strings.TrimSpace(outputs.Clean(res.Text)), summaryChars)
 	if text == "" {
-		return turnkeeper.Summary{}, errors.New("the model gave no summary")
+		return turnlog.Summary{}, errors.New("the model gave no summary")
 	}
-	return turnkeeper.Summary{UpTo: turns[len(turns)-1].TurnID, Text: text}, nil
+	return turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: text}, nil
 }

@@ -11,6 +11,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 )
 
 // isSummary says that a request asks for a summary.
@@ -25,7 +26,7 @@ func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
 	b.bounds.Summarise = true
 	b.def.ContextWindow, b.def.MaxOutputTokens = 5000, 500
 	for n := range turns {
-		b.store.history = append(b.store.history, turnkeeper.Past{
+		b.store.history = append(b.store.history, turnlog.Past{
 			TurnID: turnkeeper.TurnID(n + 1), Body: fmt.Sprintf("question %d", n+1), Reply: strings.Repeat("a long word ", 130),
 		})
 	}

@@ -12,13 +12,15 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/traceparent"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
 // A task is the immutable input of an execution. It is safe for concurrent use.
 type task struct {
 	cfg     Config
-	record  turnkeeper.Record
+	record  turnlog.Record
 	def     *agentdef.Definition
 	bounds  turnkeeper.Bounds
 	offered prompt.Offer // the agent's tools, in the order of its file
@@ -36,7 +38,7 @@ type task struct {
 // TurnFields returns the fields that every log line about a turn begins with.
 func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 	return []zap.Field{
-		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", turnkeeper.TraceOf(turn, traceParent)),
+		zap.Int64("turn_id", int64(turn.ID)), zap.String("agent", turn.Agent), zap.Stringer("trace_id", traceparent.Of(turn, traceParent)),
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 // A Fault is the reason why a turn failed.
@@ -63,7 +65,7 @@ func (f Failure) Verdict() Verdict {
 	if n >= f.MaxAttempts {
 		return Verdict{Counted: true}
 	}
-	return Verdict{Counted: true, Retry: true, Backoff: turnkeeper.Backoff(n)}
+	return Verdict{Counted: true, Retry: true, Backoff: modelhealth.Backoff(n)}
 }
 
 // An Ending is the effect of a dispatch's end on the message and the lane.
@@ -74,7 +76,7 @@ type Ending struct {
 }
 
 // EndingOf returns the Ending of an outcome. Every store uses it.
-func EndingOf(o turnkeeper.Outcome) Ending {
+func EndingOf(o turnlog.Outcome) Ending {
 	e := Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}
 	switch o.State {
 	case turnkeeper.TurnQueued:

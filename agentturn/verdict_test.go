@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 )
 
 func TestVerdict(t *testing.T) {
@@ -105,17 +106,17 @@ func TestVerdict(t *testing.T) {
 func TestEndingOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		outcome turnkeeper.Outcome
+		outcome turnlog.Outcome
 		want    agentturn.Ending
 	}{
-		"succeeded":   {turnkeeper.Outcome{State: turnkeeper.TurnSucceeded}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}},
-		"degraded":    {turnkeeper.Outcome{State: turnkeeper.TurnDegraded}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}},
-		"cancelled":   {turnkeeper.Outcome{State: turnkeeper.TurnCancelled}, agentturn.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"}},
-		"handed back": {turnkeeper.Outcome{State: turnkeeper.TurnQueued}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "handed_back"}},
-		"deferred":    {turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: 1}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"}},
-		"waiting":     {turnkeeper.Outcome{State: turnkeeper.TurnWaiting}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "waiting"}},
-		"failed":      {turnkeeper.Outcome{State: turnkeeper.TurnFailed, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}},
-		"failed once": {turnkeeper.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", Pause: 5}},
+		"succeeded":   {turnlog.Outcome{State: turnkeeper.TurnSucceeded}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}},
+		"degraded":    {turnlog.Outcome{State: turnkeeper.TurnDegraded}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"}},
+		"cancelled":   {turnlog.Outcome{State: turnkeeper.TurnCancelled}, agentturn.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"}},
+		"handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "handed_back"}},
+		"deferred":    {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 1}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"}},
+		"waiting":     {turnlog.Outcome{State: turnkeeper.TurnWaiting}, agentturn.Ending{Message: turnkeeper.MessageAnswered, Log: "waiting"}},
+		"failed":      {turnlog.Outcome{State: turnkeeper.TurnFailed, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}},
+		"failed once": {turnlog.Outcome{State: turnkeeper.TurnFailed, Retry: true, Backoff: 5}, agentturn.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", Pause: 5}},
 	} {
 		if diff := cmp.Diff(c.want, agentturn.EndingOf(c.outcome)); diff != "" {
 			t.Errorf("%s: (-want +got)\n%s", name, diff)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 )
 
@@ -103,10 +104,10 @@ func TestAPartOfBytes(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "x")
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
-	d.write(turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
+	d.write(turnlog.Entry{Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
 		Key: key, WireID: "w", Name: "tool", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
 	}}}}, journal.Ending{})
-	d.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: "x", Output: &turnkeeper.Output{
+	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: "x", Output: &turnkeeper.Output{
 		ID: "bytes", TurnID: d.id, Call: key, MediaType: "image/png", Bytes: []byte("0123456789"), SizeBytes: 10, RawBytes: 10, SHA256: strings.Repeat("a", 64),
 	}}}}, journal.Ending{})
 	for query, want := range map[string]string{

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 )
@@ -15,9 +16,9 @@ import (
 // end closes the turn as a worker would.
 func (d *dispatch) end(state turnkeeper.TurnState, message turnkeeper.MessageState, reply string) {
 	d.t.Helper()
-	d.write(turnkeeper.Entry{
+	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnkeeper.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply, Error: "the model is away"},
+		Outcome: &turnlog.Outcome{State: state, StopReason: turnkeeper.StopInferenceError, Reply: reply, Error: "the model is away"},
 	}, journal.Ending{Message: message, Log: "finished"})
 }
 
@@ -98,9 +99,9 @@ func TestRetry(t *testing.T) {
 func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")
-	d.write(turnkeeper.Entry{
+	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "the model is away"},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "the model is away"},
 	}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Hour})
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }

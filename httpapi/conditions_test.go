@@ -16,6 +16,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/outbox"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -65,9 +67,9 @@ func (f *faulty) FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnke
 	return f.Store.FindOutput(ctx, id)
 }
 
-func (f *faulty) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
+func (f *faulty) Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error) {
 	if err := f.fail("Message"); err != nil {
-		return turnkeeper.WaitingMessage{}, err
+		return waiting.Message{}, err
 	}
 	return f.Store.Message(ctx, id)
 }
@@ -231,7 +233,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 // TestHeadersOfAMessage sends headers that are given twice, or hold what they should not.
 func TestHeadersOfAMessage(t *testing.T) {
 	h := newEnv(t)
-	send := func(name string, values ...string) (status int, _ *turnkeeper.WaitingMessage) {
+	send := func(name string, values ...string) (status int, _ *waiting.Message) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, h.base+"/v1/messages", strings.NewReader(`{"agent":"clerk","body":"x"}`))
 		if err != nil {
@@ -294,7 +296,7 @@ func TestRefusedAddresses(t *testing.T) {
 // TestPagesOfLists asks for lists that end before their limit, or at it.
 func TestPagesOfLists(t *testing.T) {
 	h := newEnv(t)
-	if err := h.RegisterWebhook(t.Context(), turnkeeper.Webhook{Name: "hook", Origin: "https://hook.example", SubAgents: true}); err != nil {
+	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example", SubAgents: true}); err != nil {
 		t.Fatal(err)
 	}
 	h.turn("clerk", "one").finish("done")

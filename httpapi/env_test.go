@@ -17,6 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -212,7 +213,7 @@ func (h *env) dispatch(agent string) *dispatch {
 	}), turn, h.t}
 }
 
-func (d *dispatch) write(e turnkeeper.Entry, ending journal.Ending) {
+func (d *dispatch) write(e turnlog.Entry, ending journal.Ending) {
 	d.t.Helper()
 	if err := d.Append(context.WithoutCancel(d.t.Context()), e, ending); err != nil {
 		d.t.Errorf("writing to turn %d: %v", d.id, err)
@@ -222,7 +223,7 @@ func (d *dispatch) write(e turnkeeper.Entry, ending journal.Ending) {
 func (d *dispatch) say(text string) {
 	d.t.Helper()
 	data, _ := json.Marshal(map[string]string{"text": text})
-	d.write(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, journal.Ending{})
+	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, journal.Ending{})
 }
 
 // many writes so many deltas at once.
@@ -232,14 +233,14 @@ func (d *dispatch) many(n int) {
 	for i := range n {
 		events = append(events, turnkeeper.Event{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":"%d"}`, i)})
 	}
-	d.write(turnkeeper.Entry{Events: events}, journal.Ending{})
+	d.write(turnlog.Entry{Events: events}, journal.Ending{})
 }
 
 func (d *dispatch) finish(reply string) {
 	d.t.Helper()
-	d.write(turnkeeper.Entry{
+	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
-		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
 	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"net/http"
 
-	"turnkeeper"
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -14,7 +14,7 @@ import (
 // An OperateStore reads for the operators' routes what access does not.
 type OperateStore interface {
 	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
-	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
+	Workers(ctx context.Context) ([]presence.Heartbeat, error)
 }
 
 // lanes serves lanes, workers, agents and models.

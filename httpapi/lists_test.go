@@ -9,11 +9,13 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 )
 
-func (h *env) mustBeat(b turnkeeper.Heartbeat) {
+func (h *env) mustBeat(b presence.Heartbeat) {
 	h.t.Helper()
 	b.TakeoverAfter = time.Hour
 	if err := h.Beat(h.t.Context(), b); err != nil {
@@ -34,8 +36,8 @@ func (a answer) lacks(t *testing.T, texts ...string) {
 func TestWhatIsGoingOn(t *testing.T) {
 	h := newEnv(t)
 	running := h.turn("clerk", "work")
-	running.write(turnkeeper.Entry{
-		Failed: []turnkeeper.FailedAttempt{{Round: 1, Attempt: 1, Provider: "p", Model: "m", Class: "overloaded", Error: "503"}},
+	running.write(turnlog.Entry{
+		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "p", Model: "m", Class: "overloaded", Error: "503"}},
 		Events: []turnkeeper.Event{
 			{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{}`)},
 			{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("word", 100))},
@@ -68,8 +70,8 @@ func TestWhatIsGoingOn(t *testing.T) {
 	h.ask("GET", "/turns", "").wantPage(t, 200, streams)
 	h.ask("GET", "/", "").wantPage(t, 200, streams, "No worker runs turns")
 
-	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Roles: []string{"worker"}, Slots: 5})
-	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "front", Roles: []string{"api"}})
+	h.mustBeat(presence.Heartbeat{WorkerID: "worker-1", Roles: []string{"worker"}, Slots: 5})
+	h.mustBeat(presence.Heartbeat{WorkerID: "front", Roles: []string{"api"}})
 	overview := h.ask("GET", "/", "")
 	overview.wantPage(t, 200, "serving")
 	overview.lacks(t, "draining", "No worker runs turns")
@@ -90,12 +92,12 @@ func TestWhatIsGoingOn(t *testing.T) {
 		!strings.HasPrefix(m.Waits[0].Detail, fmt.Sprintf("turn %d of worker worker-1 holds lane clerk, at most until ", running.id)) {
 		t.Errorf("%+v", m)
 	}
-	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
+	h.mustBeat(presence.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	if m := decode[message](t, h.ask("GET", "/v1/messages/1", "")); m.Waits == nil || len(m.Waits) != 0 {
 		t.Errorf("of the message whose turn runs: %+v", m)
 	}
 	h.ask("GET", "/inbox/2", "").wantPage(t, 200, "Waits for</h2>", fmt.Sprintf("turn %d of worker worker-1 holds lane clerk", running.id))
-	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
+	h.mustBeat(presence.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	h.ask("GET", "/inbox/1", "").lacks(t, "Waits for</h2>")
 
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() - interval '40 s', takeover_after = interval '15 s' where worker_id = 'worker-1'"); err != nil {
@@ -171,7 +173,7 @@ func TestOutcomesOfReplies(t *testing.T) {
 func TestWhatSendersAreTold(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "work")
-	h.mustBeat(turnkeeper.Heartbeat{WorkerID: "worker-1", Slots: 5})
+	h.mustBeat(presence.Heartbeat{WorkerID: "worker-1", Slots: 5})
 	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "next"}); err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,15 @@ import (
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
 // A MessageStore reads and writes for the message routes what access does not.
 type MessageStore interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
-	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
-	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.WaitingMessage, next int64, err error)
+	Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
+	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
 	Replies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 }

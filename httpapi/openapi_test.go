@@ -15,6 +15,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"turnkeeper"
+	"turnkeeper/internal/outbox"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 )
 
@@ -243,7 +245,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	d := readDocument(t, h.ask("GET", "/openapi.json", "").body)
 	call := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	turn := h.turn("clerk", "work")
-	turn.write(turnkeeper.Entry{
+	turn.write(turnlog.Entry{
 		Round: &turnkeeper.Round{
 			Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, FinishReason: "tool_calls", Text: "I look.",
 			Usage:  turnkeeper.Usage{InputTokens: 3, OutputTokens: 4},
@@ -252,10 +254,10 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 				Key: call, WireID: "c1", Name: "look", Arguments: "{}", ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
 			}},
 		},
-		Starts: []turnkeeper.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
+		Starts: []turnlog.CallStart{{Key: call, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectNone}},
 		Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 1, Data: []byte(`{}`)}},
 	}, journal.Ending{})
-	turn.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{
+	turn.write(turnlog.Entry{Results: []turnlog.CallResult{{
 		Key: call, Nonce: "n", State: turnkeeper.CallSucceeded, Shown: "grüße", Preview: "grüße", Ran: true,
 		Output: &turnkeeper.Output{ID: "out-1", TurnID: turn.id, Call: call, MediaType: "text/plain", Text: "grüße", SizeBytes: 7, RawBytes: 7, Chars: 5, Tokens: 2, SHA256: strings.Repeat("a", 64)},
 	}}}, journal.Ending{})
@@ -278,7 +280,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	running.want(t, 200, `"correction_factor":1.5`)
 	running.want(t, 200, `"cancellation":{"reason":"a look"`)
 	ask("GET", "/v1/lanes", "", "", 200)
-	webhook := turnkeeper.Webhook{Name: "shop", Origin: "https://shop.example", Agents: []string{"clerk"}}
+	webhook := outbox.Webhook{Name: "shop", Origin: "https://shop.example", Agents: []string{"clerk"}}
 	if err := h.RegisterWebhook(t.Context(), webhook); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -43,7 +45,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 // purgedStore finds nothing.
 type purgedStore struct{ httpapi.Store }
 
-func (purgedStore) FindMessages(context.Context, operate.Search) ([]turnkeeper.WaitingMessage, int64, error) {
+func (purgedStore) FindMessages(context.Context, operate.Search) ([]waiting.Message, int64, error) {
 	return nil, 0, turnkeeper.ErrNotFound
 }
 
@@ -55,7 +57,7 @@ func TestRowsThatArePurgedWhileTheyAreRead(t *testing.T) {
 // modelsAway cannot list models.
 type modelsAway struct{ httpapi.Store }
 
-func (modelsAway) Models(context.Context) ([]turnkeeper.ModelHealth, error) { return nil, errAway }
+func (modelsAway) Models(context.Context) ([]modelhealth.Health, error) { return nil, errAway }
 
 func TestModelsThatCannotBeRead(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken, c.Store = true, modelsAway{c.Store} })

@@ -16,6 +16,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 )
@@ -327,18 +328,18 @@ func raw(all []sent) []string {
 func TestHowResponsesEnd(t *testing.T) {
 	h := newEnv(t)
 	for _, test := range []struct {
-		outcome turnkeeper.Outcome
+		outcome turnlog.Outcome
 		message turnkeeper.MessageState
 		status  string
 		last    string
 	}{
-		{turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageAnswered, "incomplete", "incomplete"},
-		{turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}, turnkeeper.MessageFailed, "failed", "failed"},
-		{turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"}, turnkeeper.MessageCancelled, "cancelled", "incomplete"},
+		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageAnswered, "incomplete", "incomplete"},
+		{turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}, turnkeeper.MessageFailed, "failed", "failed"},
+		{turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"}, turnkeeper.MessageCancelled, "cancelled", "incomplete"},
 	} {
 		t.Run(test.status, func(t *testing.T) {
 			id := h.respond(`{"model":"clerk","input":"work","background":true}`).ID
-			h.dispatch("clerk").write(turnkeeper.Entry{
+			h.dispatch("clerk").write(turnlog.Entry{
 				Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}, Outcome: &test.outcome,
 			}, journal.Ending{Message: test.message, Log: "finished"})
 			r := h.response(id)

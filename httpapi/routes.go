@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/views"
 )
 
@@ -317,7 +318,7 @@ func (h webhooks) routes() []Route {
 			Parameters: []Parameter{
 				{Name: "name", In: "path", Type: "", Doc: "name of the webhook"},
 				ofAgent,
-				{Name: "state", In: "query", Type: turnkeeper.DeliveryState(""), Doc: "only in this state"},
+				{Name: "state", In: "query", Type: outbox.DeliveryState(""), Doc: "only in this state"},
 				limit, cursor,
 			},
 			Answers: []Answer{answer(200, "a page", list[views.Delivery]{})},

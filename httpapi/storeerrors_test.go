@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
@@ -95,9 +96,9 @@ func (hanging) FindToken(ctx context.Context, _ string) (operate.Token, error) {
 	return operate.Token{}, ctx.Err()
 }
 
-func (hanging) Message(ctx context.Context, _ turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
+func (hanging) Message(ctx context.Context, _ turnkeeper.MessageID) (waiting.Message, error) {
 	<-ctx.Done()
-	return turnkeeper.WaitingMessage{}, ctx.Err()
+	return waiting.Message{}, ctx.Err()
 }
 
 func (hanging) SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error) {

@@ -8,6 +8,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/outbox"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 )
@@ -21,12 +23,12 @@ func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 	d := h.turn(agent, "message "+text)
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	id := turnkeeper.OutputID("output-" + text)
-	d.write(turnkeeper.Entry{
+	d.write(turnlog.Entry{
 		Round: &turnkeeper.Round{Number: 1, Charged: true, Provider: "p", Model: "m", Attempts: 1, Calls: []turnkeeper.ToolCall{{
 			Key: key, WireID: "w", Name: "tool", Arguments: `{"text":"` + text + `"}`, ArgsHash: "h", Effect: turnkeeper.EffectNone, State: turnkeeper.CallPlanned,
 		}}},
 	}, journal.Ending{})
-	d.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: text, Preview: text, Output: &turnkeeper.Output{
+	d.write(turnlog.Entry{Results: []turnlog.CallResult{{Key: key, State: turnkeeper.CallSucceeded, Shown: text, Preview: text, Output: &turnkeeper.Output{
 		ID: id, TurnID: d.id, Call: key, MediaType: "text/plain", Text: text, SizeBytes: int64(len(text)), RawBytes: int64(len(text)), Chars: int64(len(text)),
 		SHA256: strings.Repeat("a", 64),
 	}}}}, journal.Ending{})
@@ -44,7 +46,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set message = $1 where agent = 'desk'", word); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.RegisterWebhook(t.Context(), turnkeeper.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
+	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
 		t.Fatal(err)
 	}
 	both := h.token(operate.Token{Name: "both", Scopes: httpapi.Scopes()})

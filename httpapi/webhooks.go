@@ -7,17 +7,18 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
 
-var deliveryStates = []string{string(turnkeeper.DeliveryPending), string(turnkeeper.DeliveryDelivered), string(turnkeeper.DeliveryDead)}
+var deliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered), string(outbox.DeliveryDead)}
 
 // A WebhookStore reads for the routes of webhooks.
 type WebhookStore interface {
 	Webhooks(ctx context.Context) ([]operate.WebhookView, error)
 	Webhook(ctx context.Context, name string) (operate.WebhookView, error)
-	Deliveries(ctx context.Context, webhook string, p operate.Page) ([]turnkeeper.Delivery, error)
+	Deliveries(ctx context.Context, webhook string, p operate.Page) ([]outbox.Delivery, error)
 }
 
 // webhooks serves webhooks and their deliveries.

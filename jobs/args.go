@@ -8,6 +8,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // Queue is the River queue of turns.
@@ -57,8 +58,8 @@ func (CallArgs) Kind() string { return "DetachedCall" }
 // InsertOpts returns one attempt.
 func (CallArgs) InsertOpts() river.InsertOpts { return river.InsertOpts{MaxAttempts: 1} }
 
-func (a CallArgs) ref() turnkeeper.CallRef {
-	return turnkeeper.CallRef{TurnID: a.TurnID, Key: turnkeeper.CallKey{Round: a.Round, Ordinal: a.Ordinal}, Attempt: a.Attempt}
+func (a CallArgs) ref() turnlog.CallRef {
+	return turnlog.CallRef{TurnID: a.TurnID, Key: turnkeeper.CallKey{Round: a.Round, Ordinal: a.Ordinal}, Attempt: a.Attempt}
 }
 
 // The minimum time between two fetches of River, and the poll intervals. River's

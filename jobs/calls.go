@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -30,11 +31,11 @@ type CallWorker struct {
 	mu       sync.Mutex
 	draining bool
 	jobs     map[turnkeeper.JobID]bool
-	running  map[turnkeeper.ClaimID]*runningCall
+	running  map[turnlog.ClaimID]*runningCall
 }
 
 type runningCall struct {
-	turnkeeper.ClaimedCall
+	turnlog.ClaimedCall
 	cancel context.CancelCauseFunc
 }
 
@@ -53,7 +54,7 @@ func NewCallWorker(c CallWorkerConfig) *CallWorker {
 	if c.Log == nil {
 		c.Log = zap.NewNop()
 	}
-	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnkeeper.ClaimID]*runningCall{}}
+	return &CallWorker{CallWorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), jobs: map[turnkeeper.JobID]bool{}, running: map[turnlog.ClaimID]*runningCall{}}
 }
 
 // Timeout returns River's timeout of a job. It is longer than any run.
@@ -106,7 +107,7 @@ func (w *CallWorker) Work(ctx context.Context, job *river.Job[CallArgs]) error {
 
 // leave returns what River does with a job whose call this worker could not claim: nil,
 // which completes it, if the call no longer waits for a worker, else a snooze.
-func (w *CallWorker) leave(ctx context.Context, ref turnkeeper.CallRef) error {
+func (w *CallWorker) leave(ctx context.Context, ref turnlog.CallRef) error {
 	open, err := w.journals.CallIsOpen(ctx, ref)
 	if err == nil && !open {
 		return nil
@@ -127,7 +128,7 @@ func (w *CallWorker) enter(id turnkeeper.JobID) (leave func()) {
 }
 
 // begin records that a claimed call runs here, and returns its context.
-func (w *CallWorker) begin(ctx context.Context, call turnkeeper.ClaimedCall) (_ context.Context, done func()) {
+func (w *CallWorker) begin(ctx context.Context, call turnlog.ClaimedCall) (_ context.Context, done func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)

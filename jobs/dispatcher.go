@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -45,7 +46,7 @@ type tick struct {
 // Dispatch grants each of ready its lane and inserts its job. The statement that grants
 // also writes the job's row, instead of River's client, which saves two round trips for
 // every message. A test compares the row with River's own.
-func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
+func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	ids := make([]turnkeeper.GrantID, len(ready))
 	for i := range ready {
 		ids[i] = turnkeeper.GrantID(uuid.NewString())
@@ -55,26 +56,26 @@ func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 
 // Requeue ends a lost grant and frees its lane. River notifies a holder that is alive
 // after all, whose next write would fail anyway.
-func (t *tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
+func (t *tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	t.notifyHolder(ctx, lost)
 	return t.Tick.Requeue(ctx, lost)
 }
 
-func (t *tick) notifyHolder(ctx context.Context, lost turnkeeper.LostGrant) {
+func (t *tick) notifyHolder(ctx context.Context, lost granting.LostGrant) {
 	// The lane is freed even if River has already deleted the row. A broken
 	// transaction fails at the next statement.
 	_, _ = t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
 }
 
 // EndCall records the result of a lost detached call.
-func (t *tick) EndCall(ctx context.Context, call turnkeeper.LostCall) error {
+func (t *tick) EndCall(ctx context.Context, call granting.LostCall) error {
 	return t.Tick.EndCall(ctx, call, agentturn.LostCall(call))
 }
 
 // CloseLost ends a turn that lost its worker too often, with a reply, without running it
 // again. If only a newer program can read its journal, it queues the turn instead, for a
 // newer scheduler to close or a newer worker to run.
-func (t *tick) CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error {
+func (t *tick) CloseLost(ctx context.Context, lost granting.LostGrant) error {
 	if _, err := t.Rounds(ctx, lost.TurnID); errors.Is(err, journal.ErrNewerJournal) {
 		return t.Requeue(ctx, lost)
 	}

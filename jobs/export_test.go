@@ -7,11 +7,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 )
 
 // NewJournal is the journal that a worker gives a dispatch.
-func NewJournal(store *journal.Store, record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+func NewJournal(store *journal.Store, record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return &turnJournal{writer: store.Writer(record, grant)}
 }
 

@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 )
 
@@ -18,8 +19,8 @@ import (
 // while both are in use. The turn is unchanged, and no loss is counted. The scheduler
 // offers it to every other live worker and, once all have handed it back, to any worker
 // again after a pause.
-func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer *journal.Writer, reason error) error {
-	err := leave(ctx, writer, "handed_back", turnkeeper.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
+func (w *Worker) handBack(ctx context.Context, record turnlog.Record, writer *journal.Writer, reason error) error {
+	err := leave(ctx, writer, "handed_back", turnlog.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
 	if err != nil {
 		return err
 	}
@@ -31,11 +32,11 @@ func (w *Worker) handBack(ctx context.Context, record turnkeeper.Record, writer 
 const handBackPause = time.Minute
 
 // leave ends a dispatch in which nothing was done, and queues its turn.
-func leave(ctx context.Context, writer *journal.Writer, log string, outcome turnkeeper.Outcome) error {
+func leave(ctx context.Context, writer *journal.Writer, log string, outcome turnlog.Outcome) error {
 	outcome.State = turnkeeper.TurnQueued
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 	defer cancel()
-	return writer.Append(ctx, turnkeeper.Entry{Outcome: &outcome}, journal.Ending{Log: log})
+	return writer.Append(ctx, turnlog.Entry{Outcome: &outcome}, journal.Ending{Log: log})
 }
 
 // classLate is the error class of a turn that had no worker for most of its time.
@@ -44,15 +45,15 @@ const classLate = "late_worker"
 // late reports whether half of the turn's time had passed before a worker took the grant.
 // That happens if the slot belonged to a dead worker and the others were busy. Only the
 // first time counts: a turn that is late again runs with the time left.
-func late(record turnkeeper.Record, bounds turnkeeper.Bounds) bool {
+func late(record turnlog.Record, bounds turnkeeper.Bounds) bool {
 	turn := record.Turn
 	return turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
 }
 
 // putOff queues a late turn, so that its next grant has the full time.
-func (w *Worker) putOff(ctx context.Context, record turnkeeper.Record, writer *journal.Writer) error {
+func (w *Worker) putOff(ctx context.Context, record turnlog.Record, writer *journal.Writer) error {
 	waited := record.Elapsed.Round(time.Second)
-	err := leave(ctx, writer, "deferred", turnkeeper.Outcome{
+	err := leave(ctx, writer, "deferred", turnlog.Outcome{
 		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew", waited),
 	})
 	if err == nil {
@@ -69,7 +70,7 @@ const waitForTools = 5 * time.Minute
 
 // equipped fails if this worker lacks tools that the agent lists, as during a rollout of
 // a new tool. Without this check the model would be told that they do not exist.
-func (w *Worker) equipped(ctx context.Context, record turnkeeper.Record, definition *agentdef.Definition) error {
+func (w *Worker) equipped(ctx context.Context, record turnlog.Record, definition *agentdef.Definition) error {
 	lacking := w.Runner.Lacks(definition)
 	if len(lacking) == 0 {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
@@ -143,7 +144,7 @@ func TestAGrantInTheQueueOfAWorkerThatIsGone(t *testing.T) {
 			s := newSite(t)
 			ctx := t.Context()
 			s.enqueue("clerk", "", "hello")
-			if err := s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Hour}); err != nil {
+			if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
 			client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/scheduler"
 )
 
@@ -12,7 +12,7 @@ import (
 // whether a tick has noticed the timeline already or not.
 func TestEndHold(t *testing.T) {
 	s := newSite(t)
-	if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "me", Slots: 10, TakeoverAfter: time.Hour}); err != nil {
+	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "me", Slots: 10, TakeoverAfter: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	ticks := scheduler.New(scheduler.Config{Store: s.dispatcher(s.start(kind{}))})

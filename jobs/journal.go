@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 )
 
@@ -25,7 +26,7 @@ var (
 // endTime is the additional time for the last write of a turn.
 const endTime = 10 * time.Second
 
-func (j *turnJournal) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j *turnJournal) Append(ctx context.Context, e turnlog.Entry) error {
 	if e.Outcome == nil {
 		return j.writer.Append(ctx, e, journal.Ending{})
 	}
@@ -48,13 +49,13 @@ func outlive(ctx context.Context, grace time.Duration) (context.Context, context
 	}
 }
 
-func (j *turnJournal) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
-	run func(context.Context) turnkeeper.CallResult,
-) (turnkeeper.CallResult, error) {
+func (j *turnJournal) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
+	run func(context.Context) turnlog.CallResult,
+) (turnlog.CallResult, error) {
 	return j.writer.Transact(ctx, start, within, run)
 }
 
-func (j *turnJournal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
+func (j *turnJournal) WriteDraft(ctx context.Context, part turnlog.OutputPart) error {
 	return j.writer.WriteDraft(ctx, part)
 }
 
@@ -62,7 +63,7 @@ func (j *turnJournal) DropDraft(ctx context.Context, id turnkeeper.OutputID) err
 	return j.writer.DropDraft(ctx, id)
 }
 
-func (j *turnJournal) Arrivals(ctx context.Context) ([]turnkeeper.CallResult, error) {
+func (j *turnJournal) Arrivals(ctx context.Context) ([]turnlog.CallResult, error) {
 	return j.writer.Arrivals(ctx)
 }
 
@@ -70,6 +71,6 @@ func (j *turnJournal) NewMessage(ctx context.Context) (turnkeeper.MessageID, err
 	return j.writer.NewMessage(ctx)
 }
 
-func (j *turnJournal) Late(ctx context.Context, r turnkeeper.CallResult) error {
+func (j *turnJournal) Late(ctx context.Context, r turnlog.CallResult) error {
 	return j.writer.Late(ctx, r)
 }

@@ -8,6 +8,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage/storagetest"
@@ -19,7 +21,7 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 	s.t.Helper()
 	ctx := s.t.Context()
 	s.enqueue("clerk", "", "build it")
-	if err := s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+	if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
 	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
@@ -43,13 +45,13 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 	journal := jobs.NewJournal(s.Journals, record, turnkeeper.Grant{
 		TurnID: id, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: "w",
 	})
-	err = journal.Append(ctx, turnkeeper.Entry{
+	err = journal.Append(ctx, turnlog.Entry{
 		Round: &turnkeeper.Round{Number: 1, Calls: []turnkeeper.ToolCall{{
 			Key: key, WireID: "a", Name: "build", Arguments: "{}", Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
 		}}},
-		Starts:  []turnkeeper.CallStart{{Key: key, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}},
-		Results: []turnkeeper.CallResult{{Key: key, Nonce: "n", State: turnkeeper.CallRunning, Shown: "handle", OutputID: "output"}},
-		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnWaiting},
+		Starts:  []turnlog.CallStart{{Key: key, Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}},
+		Results: []turnlog.CallResult{{Key: key, Nonce: "n", State: turnkeeper.CallRunning, Shown: "handle", OutputID: "output"}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting},
 	})
 	if err != nil {
 		s.t.Fatal(err)
@@ -71,7 +73,7 @@ func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 			s.t.Fatal(err)
 		}
 	}
-	if err := store.Beat(s.t.Context(), turnkeeper.Heartbeat{WorkerID: id, Slots: 1}); err != nil {
+	if err := store.Beat(s.t.Context(), presence.Heartbeat{WorkerID: id, Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
 	client, err := jobs.NewClient(jobs.ClientConfig{
@@ -125,7 +127,7 @@ func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 			s.register("builder", "---\ndescription: d\nmodel: script/m\ntools: [build]\n---\nYou build.\n")
 			id := s.enqueue("builder", "", "build it")
 			dead := s.start(kind{})
-			if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "dead", Slots: 1}); err != nil {
+			if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "dead", Slots: 1}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(dead)}).Tick(t.Context()); err != nil {
@@ -153,7 +155,7 @@ func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 func TestAnEntryThatEndsNothing(t *testing.T) {
 	s := newSite(t)
 	s.enqueue("clerk", "", "hello")
-	if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(s.start(kind{}))}).Tick(t.Context()); err != nil {
@@ -172,7 +174,7 @@ func TestAnEntryThatEndsNothing(t *testing.T) {
 	journal := jobs.NewJournal(s.Journals, record, turnkeeper.Grant{
 		TurnID: id, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: turn.JobID, WorkerID: "w",
 	})
-	if err := journal.Append(t.Context(), turnkeeper.Entry{Round: &turnkeeper.Round{Number: 1}}); err != nil {
+	if err := journal.Append(t.Context(), turnlog.Entry{Round: &turnkeeper.Round{Number: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	if state := one[string](s, "select state from turnkeeper.turns"); state != "running" {

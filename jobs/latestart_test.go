@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/scheduler"
 )
 
@@ -23,7 +24,7 @@ func TestATurnThatWaitedForItsWorkerHasItsWholeTime(t *testing.T) {
 			s := newSite(t)
 			id := s.enqueue("clerk", "", "hello")
 			dead := s.start(kind{})
-			if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "dead", Slots: 1}); err != nil {
+			if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "dead", Slots: 1}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(dead)}).Tick(t.Context()); err != nil {

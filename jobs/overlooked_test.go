@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage/grants"
@@ -36,7 +37,7 @@ func TestOverlooked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
 			id := s.enqueue("clerk", "", "Hello")
-			if err := s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "me", Slots: 1, TakeoverAfter: time.Minute}); err != nil {
+			if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "me", Slots: 1, TakeoverAfter: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(s.start(kind{}))}).Tick(t.Context()); err != nil {

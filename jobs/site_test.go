@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/presence"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
@@ -214,7 +215,7 @@ func (s *site) start(k kind) *process {
 func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
 	s.t.Helper()
 	beat := func(ctx context.Context) error {
-		return p.store.Beat(ctx, turnkeeper.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots, TakeoverAfter: k.takeover})
+		return p.store.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Host: "h", Version: "v", Slots: k.slots, TakeoverAfter: k.takeover})
 	}
 	if err := beat(s.t.Context()); err != nil {
 		s.t.Fatal(err)

@@ -12,8 +12,10 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
@@ -54,7 +56,7 @@ func (d *door) Register(a turnkeeper.AgentRegistration) {
 	}
 }
 
-func (d *door) Beat(h turnkeeper.Heartbeat) {
+func (d *door) Beat(h presence.Heartbeat) {
 	if err := d.DB.Beat(d.t.Context(), h); err != nil {
 		d.t.Fatal(err)
 	}
@@ -103,14 +105,14 @@ func (d *door) ForgetFetch(job turnkeeper.JobID) {
 	d.exec("update turnkeeper.river_job set state = 'available', attempt = 0, attempted_at = null, attempted_by = null where id = $1", job)
 }
 
-func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef {
+func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnlog.CallRef {
 	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
 		where state = 'available' and kind = 'DetachedCall'
 		returning (args ->> 'turn_id')::bigint, (args ->> 'round')::int, (args ->> 'ordinal')::int, (args ->> 'attempt')::int`, []string{string(worker)})
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ref turnkeeper.CallRef, err error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ref turnlog.CallRef, err error) {
 		return ref, row.Scan(&ref.TurnID, &ref.Key.Round, &ref.Key.Ordinal, &ref.Attempt)
 	})
 	if err != nil {
@@ -119,12 +121,12 @@ func (d *door) FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef {
 	return all
 }
 
-func (d *door) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+func (d *door) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error {
 	return d.overCutter().Arrive(ctx, c, r)
 }
 
 // Journal goes over the cutter, so that the suite can lose what it sends.
-func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+func (d *door) Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return jobs.NewJournal(d.overCutter().Journals, record, grant)
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/presence"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/tools"
@@ -25,7 +26,7 @@ import (
 func (s *site) grant() *river.Job[jobs.TurnArgs] {
 	s.t.Helper()
 	ctx := s.t.Context()
-	if err := s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+	if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
 	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})

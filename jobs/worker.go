@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
@@ -227,7 +228,7 @@ func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Di
 const keptDefinitions = 1000
 
 // definitionOf returns the agent's definition as of the turn's creation.
-func (w *Worker) definitionOf(record turnkeeper.Record) (*agentdef.Definition, error) {
+func (w *Worker) definitionOf(record turnlog.Record) (*agentdef.Definition, error) {
 	hash := record.Turn.DefinitionHash
 	w.mu.Lock()
 	known := w.definitions[hash]

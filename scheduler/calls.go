@@ -5,14 +5,14 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // callBatch limits how many lost calls one transaction handles.
 const callBatch = 100
 
 // lostCalls runs lost detached calls again, or ends them.
-func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 	if !sit.Calls {
 		return nil
 	}
@@ -43,12 +43,12 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit turnkeeper.Situat
 // RunAgain reports whether a lost call runs again. A call that has not started does. A
 // started call does if its effect is repeatable, but only a limited number of times,
 // because the tool may be what kills its workers.
-func RunAgain(call turnkeeper.LostCall) bool {
+func RunAgain(call granting.LostCall) bool {
 	switch call.Trouble {
-	case turnkeeper.CallUnrung:
+	case granting.CallJobMissing:
 		return true
-	case turnkeeper.CallLost:
-		return call.Effect.Repeatable() && (call.Alive || call.Losses+1 < turnkeeper.MaxDetachedLosses)
+	case granting.CallLost:
+		return call.Effect.Repeatable() && (call.Alive || call.Losses+1 < granting.MaxDetachedLosses)
 	default:
 		return false
 	}

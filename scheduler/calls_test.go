@@ -7,30 +7,31 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
 )
 
 func TestWhatBecomesOfALostCall(t *testing.T) {
-	last := turnkeeper.MaxDetachedLosses - 1
+	last := granting.MaxDetachedLosses - 1
 	for name, c := range map[string]struct {
-		trouble turnkeeper.CallTrouble
+		trouble granting.CallFailure
 		effect  turnkeeper.Effect
 		losses  int
 		again   bool
 	}{
-		"none, its worker lost":             {turnkeeper.CallLost, turnkeeper.EffectNone, 0, true},
-		"keyed, its worker lost":            {turnkeeper.CallLost, turnkeeper.EffectKeyed, 0, true},
-		"keyed, a worker more than it may":  {turnkeeper.CallLost, turnkeeper.EffectKeyed, last, false},
-		"once, its worker lost":             {turnkeeper.CallLost, turnkeeper.EffectOnce, 0, false},
-		"of no known effect":                {turnkeeper.CallLost, "", 0, false},
-		"none, past its time":               {turnkeeper.CallOverdue, turnkeeper.EffectNone, 0, false},
-		"never begun, and nobody wants it":  {turnkeeper.CallUnwanted, turnkeeper.EffectNone, 0, false},
-		"once, never begun, its job gone":   {turnkeeper.CallUnrung, turnkeeper.EffectOnce, 0, true},
-		"keyed, never begun, often started": {turnkeeper.CallUnrung, turnkeeper.EffectKeyed, last, true},
+		"none, its worker lost":             {granting.CallLost, turnkeeper.EffectNone, 0, true},
+		"keyed, its worker lost":            {granting.CallLost, turnkeeper.EffectKeyed, 0, true},
+		"keyed, a worker more than it may":  {granting.CallLost, turnkeeper.EffectKeyed, last, false},
+		"once, its worker lost":             {granting.CallLost, turnkeeper.EffectOnce, 0, false},
+		"of no known effect":                {granting.CallLost, "", 0, false},
+		"none, past its time":               {granting.CallOverdue, turnkeeper.EffectNone, 0, false},
+		"never begun, and nobody wants it":  {granting.CallUnclaimed, turnkeeper.EffectNone, 0, false},
+		"once, never begun, its job gone":   {granting.CallJobMissing, turnkeeper.EffectOnce, 0, true},
+		"keyed, never begun, often started": {granting.CallJobMissing, turnkeeper.EffectKeyed, last, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
-				w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: c.trouble, Effect: c.effect, Losses: c.losses}}
+				w.calls = []granting.LostCall{{Name: "it", Trouble: c.trouble, Effect: c.effect, Losses: c.losses}}
 				report := w.tick(t, w.scheduler())
 				var again, ended []string
 				if c.again {
@@ -63,10 +64,10 @@ func TestManyLostCalls(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.Room, w.sit.Paused = 0, true
 				for i := range c.grants {
-					w.lost = append(w.lost, turnkeeper.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
+					w.lost = append(w.lost, granting.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
 				}
 				for i := range c.calls {
-					w.calls = append(w.calls, turnkeeper.LostCall{Name: string(rune('A' + i)), Trouble: turnkeeper.CallUnwanted})
+					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)), Trouble: granting.CallUnclaimed})
 				}
 				report := w.tick(t, w.scheduler())
 				if report.More != c.more || report.Calls != c.calls {
@@ -107,15 +108,15 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.sit.Spawns, w.spawns = c.spawns > 0, c.spawns
 				for i := range c.lost {
-					w.lost = append(w.lost, turnkeeper.LostGrant{
+					w.lost = append(w.lost, granting.LostGrant{
 						TurnID: turnkeeper.TurnID(i + 1), MessageID: turnkeeper.MessageID(1000 + i), Lane: turnkeeper.Lane(string(rune(0x4e00 + i))), WorkerID: "w",
 					})
 				}
 				for i := range c.calls {
-					w.calls = append(w.calls, turnkeeper.LostCall{Name: string(rune('A' + i)), Trouble: turnkeeper.CallUnwanted})
+					w.calls = append(w.calls, granting.LostCall{Name: string(rune('A' + i)), Trouble: granting.CallUnclaimed})
 				}
 				for i := range c.schedules {
-					w.schedules = append(w.schedules, turnkeeper.DueSchedule{Name: string(rune('A' + i)), Cron: "* * * * *", NextDue: w.now()})
+					w.schedules = append(w.schedules, granting.DueSchedule{Name: string(rune('A' + i)), Cron: "* * * * *", NextDue: w.now()})
 				}
 				w.messages = inLanes(c.messages)
 				s := w.scheduler()
@@ -136,12 +137,12 @@ func TestWhatAFullBatchLeaves(t *testing.T) {
 // for the next free slot.
 func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 	for name, end := range map[string]func(*testEnv){
-		"a call":      func(w *testEnv) { w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallUnwanted}} },
+		"a call":      func(w *testEnv) { w.calls = []granting.LostCall{{Name: "it", Trouble: granting.CallUnclaimed}} },
 		"a sub-agent": func(w *testEnv) { w.sit.Spawns = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
-				w.wakes = []turnkeeper.Ready{{TurnID: 7, MessageID: 7, Lane: "x"}}
+				w.wakes = []granting.Candidate{{TurnID: 7, MessageID: 7, Lane: "x"}}
 				w.messages = inLanes(1)
 				w.messages[0].DueAt = w.now()
 				w.sit.Room, w.sit.Waiting = 1, 1
@@ -158,7 +159,7 @@ func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 // While the clock is not trusted, a silent worker and a passed deadline have no effect.
 func TestAHoldOffKeepsCalls(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
-		w.calls = []turnkeeper.LostCall{{Name: "it", Trouble: turnkeeper.CallLost, Effect: turnkeeper.EffectOnce}}
+		w.calls = []granting.LostCall{{Name: "it", Trouble: granting.CallLost, Effect: turnkeeper.EffectOnce}}
 		w.sit.HoldUntil, w.sit.HoldReason = time.Now().Add(time.Minute), "a step"
 		s := scheduler.New(scheduler.Config{Store: w})
 		if report := w.tick(t, s); report.Calls != 0 || len(w.calls) != 1 {
@@ -176,16 +177,16 @@ func TestAHoldOffKeepsCalls(t *testing.T) {
 // leases may be lost, nothing is changed.
 func TestWhenSubAgentsAreSeenTo(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(*turnkeeper.Situation)
+		change func(*granting.Snapshot)
 		timely []bool
 	}{
-		"always":               {func(*turnkeeper.Situation) {}, []bool{true}},
-		"while it is paused":   {func(s *turnkeeper.Situation) { s.Paused = true }, []bool{true}},
-		"not without a reason": {func(s *turnkeeper.Situation) { s.Spawns = false }, nil},
-		"after a step": {func(s *turnkeeper.Situation) {
+		"always":               {func(*granting.Snapshot) {}, []bool{true}},
+		"while it is paused":   {func(s *granting.Snapshot) { s.Paused = true }, []bool{true}},
+		"not without a reason": {func(s *granting.Snapshot) { s.Spawns = false }, nil},
+		"after a step": {func(s *granting.Snapshot) {
 			s.HoldUntil, s.HoldReason = time.Now().Add(time.Minute), "a step"
 		}, []bool{false}},
-		"on a new timeline": {func(s *turnkeeper.Situation) { s.SeenTimeline = "00000000" }, nil},
+		"on a new timeline": {func(s *granting.Snapshot) { s.SeenTimeline = "00000000" }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
 )
 
@@ -56,7 +56,7 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 				if c.heldFor != 0 {
 					w.sit.HoldUntil, w.sit.HoldReason = w.now().Add(c.heldFor), "before"
 				}
-				w.lost = []turnkeeper.LostGrant{{TurnID: 1, WorkerID: "w"}}
+				w.lost = []granting.LostGrant{{TurnID: 1, WorkerID: "w"}}
 				s := w.scheduler()
 				if report := w.tick(t, s); (report.Held != "") != c.held || (len(w.requeued) == 0) != c.held {
 					t.Errorf("held %q, requeued %v; want a hold-off: %v", report.Held, w.requeued, c.held)
@@ -82,13 +82,13 @@ func TestAStepBackIsSeenByTheNewestGrant(t *testing.T) {
 func clockwork(t *testing.T, w *testEnv, steps map[time.Duration]time.Duration, for_ time.Duration) {
 	t.Helper()
 	s := w.scheduler()
-	next := turnkeeper.DueSchedule{Agent: "a", Name: "s", Cron: "*/5 * * * *", TimeZone: "UTC", NextDue: w.now().Truncate(5 * time.Minute).Add(5 * time.Minute)}
+	next := granting.DueSchedule{Agent: "a", Name: "s", Cron: "*/5 * * * *", TimeZone: "UTC", NextDue: w.now().Truncate(5 * time.Minute).Add(5 * time.Minute)}
 	for since := time.Duration(0); since < for_; since += 5 * time.Second {
 		if step, ok := steps[since]; ok {
 			w.skew += step
 		}
 		if !w.now().Before(next.NextDue) {
-			w.schedules = []turnkeeper.DueSchedule{next}
+			w.schedules = []granting.DueSchedule{next}
 		}
 		made := len(w.slots)
 		w.tick(t, s)

@@ -10,6 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/scheduler"
 )
 
@@ -31,24 +33,24 @@ type testEnv struct {
 
 // A state is what a tick changes, and a failed tick does not.
 type state struct {
-	sit       turnkeeper.Situation
-	lost      []turnkeeper.LostGrant
-	calls     []turnkeeper.LostCall
-	schedules []turnkeeper.DueSchedule
-	chains    []turnkeeper.AgentChain
-	overdue   []turnkeeper.Ready
-	turns     []turnkeeper.Ready
-	messages  []turnkeeper.Ready
-	wakes     []turnkeeper.Ready // turns that continue when a call or a sub-agent has ended
-	spawns    int                // sub-agents settled in a tick; 0: 1
+	sit       granting.Snapshot
+	lost      []granting.LostGrant
+	calls     []granting.LostCall
+	schedules []granting.DueSchedule
+	chains    []modelhealth.Chain
+	overdue   []granting.Candidate
+	turns     []granting.Candidate
+	messages  []granting.Candidate
+	wakes     []granting.Candidate // turns that continue when a call or a sub-agent has ended
+	spawns    int                  // sub-agents settled in a tick; 0: 1
 
-	granted     [][]turnkeeper.Ready
+	granted     [][]granting.Candidate
 	requeued    []turnkeeper.TurnID
 	closed      []turnkeeper.TurnID
-	slots       []turnkeeper.SlotDecision
-	slotsAt     []time.Duration         // when they were made, since the beginning
-	upcoming    turnkeeper.SlotDecision // the newest decision
-	ranAgain    []string                // calls, by name
+	slots       []granting.SlotDecision
+	slotsAt     []time.Duration       // when they were made, since the beginning
+	upcoming    granting.SlotDecision // the newest decision
+	ranAgain    []string              // calls, by name
 	endedCalls  []string
 	spawned     []bool // calls of SettleSpawned: the argument timely
 	holds       []string
@@ -58,7 +60,7 @@ type state struct {
 
 func newEnv() *testEnv {
 	w := &testEnv{began: time.Now()}
-	w.sit = turnkeeper.Situation{Timeline: "00000001", Room: 1000}
+	w.sit = granting.Snapshot{Timeline: "00000001", Room: 1000}
 	return w
 }
 
@@ -98,7 +100,7 @@ type tick struct {
 	state
 }
 
-func (t *tick) Look(context.Context) (turnkeeper.Situation, bool, error) {
+func (t *tick) Look(context.Context) (granting.Snapshot, bool, error) {
 	sit := t.sit
 	sit.Now = t.world.now()
 	sit.Calls = len(t.calls) > 0
@@ -138,51 +140,51 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	return nil
 }
 
-func (t *tick) Lost(_ context.Context, limit int) ([]turnkeeper.LostGrant, error) {
+func (t *tick) Lost(_ context.Context, limit int) ([]granting.LostGrant, error) {
 	return slices.Clone(t.lost[:min(limit, len(t.lost))]), nil
 }
 
-func (t *tick) LostCalls(_ context.Context, limit int) ([]turnkeeper.LostCall, error) {
+func (t *tick) LostCalls(_ context.Context, limit int) ([]granting.LostCall, error) {
 	return slices.Clone(t.calls[:min(limit, len(t.calls))]), nil
 }
 
-func (t *tick) RunAgain(_ context.Context, c turnkeeper.LostCall) error {
+func (t *tick) RunAgain(_ context.Context, c granting.LostCall) error {
 	t.ranAgain = append(slices.Clone(t.ranAgain), c.Name)
-	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l turnkeeper.LostCall) bool { return l == c })
+	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l granting.LostCall) bool { return l == c })
 	return nil
 }
 
-func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
+func (t *tick) EndCall(_ context.Context, c granting.LostCall) error {
 	t.endedCalls = append(slices.Clone(t.endedCalls), c.Name)
 	t.wake()
-	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l turnkeeper.LostCall) bool { return l == c })
+	t.calls = slices.DeleteFunc(slices.Clone(t.calls), func(l granting.LostCall) bool { return l == c })
 	return nil
 }
 
 func (t *tick) free(id turnkeeper.TurnID) {
-	t.lost = slices.DeleteFunc(slices.Clone(t.lost), func(l turnkeeper.LostGrant) bool { return l.TurnID == id })
+	t.lost = slices.DeleteFunc(slices.Clone(t.lost), func(l granting.LostGrant) bool { return l.TurnID == id })
 }
 
-func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
+func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	t.requeued = append(t.requeued, lost.TurnID)
 	t.free(lost.TurnID)
-	t.turns = append(slices.Clone(t.turns), turnkeeper.Ready{TurnID: lost.TurnID, MessageID: lost.MessageID, Lane: lost.Lane})
+	t.turns = append(slices.Clone(t.turns), granting.Candidate{TurnID: lost.TurnID, MessageID: lost.MessageID, Lane: lost.Lane})
 	return nil
 }
 
-func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
+func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 	t.closed = append(t.closed, lost.TurnID)
 	t.free(lost.TurnID)
 	return nil
 }
 
-func (t *tick) DueSchedules(_ context.Context, limit int) ([]turnkeeper.DueSchedule, error) {
+func (t *tick) DueSchedules(_ context.Context, limit int) ([]granting.DueSchedule, error) {
 	return slices.Clone(t.schedules[:min(limit, len(t.schedules))]), nil
 }
 
-func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
+func (t *tick) Occur(_ context.Context, d granting.SlotDecision) error {
 	t.slots = append(t.slots, d)
-	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s turnkeeper.DueSchedule) bool { return s.Name == d.Schedule.Name })
+	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s granting.DueSchedule) bool { return s.Name == d.Schedule.Name })
 	if !d.Slot.IsZero() {
 		t.slotsAt = append(slices.Clone(t.slotsAt), time.Since(t.world.began))
 	}
@@ -190,26 +192,26 @@ func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
 	return nil
 }
 
-func (t *tick) Chains(_ context.Context, _ []string) ([]turnkeeper.AgentChain, error) {
+func (t *tick) Chains(_ context.Context, _ []string) ([]modelhealth.Chain, error) {
 	return slices.Clone(t.chains), nil
 }
 
-func (t *tick) Overdue(_ context.Context, limit int, _ []string) ([]turnkeeper.Ready, error) {
+func (t *tick) Overdue(_ context.Context, limit int, _ []string) ([]granting.Candidate, error) {
 	return slices.Clone(t.overdue[:min(limit, len(t.overdue))]), nil
 }
 
-func (t *tick) ReadyTurns(_ context.Context, limit int, _ []string) ([]turnkeeper.Ready, error) {
+func (t *tick) ReadyTurns(_ context.Context, limit int, _ []string) ([]granting.Candidate, error) {
 	return slices.Clone(t.turns[:min(limit, len(t.turns))]), nil
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int, _ []string) ([]turnkeeper.Ready, error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, _ []string) ([]granting.Candidate, error) {
 	return slices.Clone(t.messages[:min(limit, len(t.messages))]), nil
 }
 
-func (t *tick) Dispatch(_ context.Context, ready []turnkeeper.Ready) error {
+func (t *tick) Dispatch(_ context.Context, ready []granting.Candidate) error {
 	t.granted = append(t.granted, slices.Clone(ready))
 	for _, r := range ready {
-		same := func(other turnkeeper.Ready) bool { return other.MessageID == r.MessageID }
+		same := func(other granting.Candidate) bool { return other.MessageID == r.MessageID }
 		t.turns = slices.DeleteFunc(slices.Clone(t.turns), same)
 		t.messages = slices.DeleteFunc(slices.Clone(t.messages), same)
 	}
@@ -247,10 +249,10 @@ func (w *testEnv) scheduler() *scheduler.Scheduler {
 }
 
 // inLanes returns n waiting messages, each in its own lane.
-func inLanes(n int) []turnkeeper.Ready {
-	var ready []turnkeeper.Ready
+func inLanes(n int) []granting.Candidate {
+	var ready []granting.Candidate
 	for i := range n {
-		ready = append(ready, turnkeeper.Ready{
+		ready = append(ready, granting.Candidate{
 			New: true, MessageID: turnkeeper.MessageID(i + 1), Lane: turnkeeper.Lane(rune('a' + i)), TurnID: turnkeeper.TurnID(i + 1),
 		})
 	}

@@ -8,16 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
 )
 
 func TestOrderOfGrants(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	inBubble(t, func(t *testing.T, w *testEnv) {
-		w.turns = []turnkeeper.Ready{
+		w.turns = []granting.Candidate{
 			{MessageID: 40, Lane: "taken-back", DueAt: at.Add(time.Second)},
 		}
-		w.messages = []turnkeeper.Ready{
+		w.messages = []granting.Candidate{
 			{New: true, MessageID: 9, Lane: "late", DueAt: at.Add(2 * time.Second), Priority: 1000},
 			{New: true, MessageID: 3, Lane: "a", DueAt: at},
 			{New: true, MessageID: 2, Lane: "b", DueAt: at},
@@ -39,7 +40,7 @@ func TestOrderOfGrants(t *testing.T) {
 func TestRoomBoundsGrants(t *testing.T) {
 	cases := map[string]struct {
 		room, configured, set int
-		lost                  []turnkeeper.LostGrant
+		lost                  []granting.LostGrant
 		want                  int
 	}{
 		"room for all":                        {room: 10, want: 5},
@@ -50,7 +51,7 @@ func TestRoomBoundsGrants(t *testing.T) {
 		"the operator's bound":                {room: 10, configured: 4, set: 2, want: 2},
 		"the operator's higher bound":         {room: 10, configured: 1, set: 5, want: 5},
 		"a lane taken back is room again": {
-			room: 0, lost: []turnkeeper.LostGrant{{TurnID: 77, MessageID: 77, Lane: "zz", WorkerID: "dead"}}, want: 1,
+			room: 0, lost: []granting.LostGrant{{TurnID: 77, MessageID: 77, Lane: "zz", WorkerID: "dead"}}, want: 1,
 		},
 	}
 	for name, c := range cases {
@@ -71,8 +72,8 @@ func TestPausedGrantsNothingButBringsBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.sit.Paused = true
 		w.messages = inLanes(2)
-		w.lost = []turnkeeper.LostGrant{{TurnID: 7, MessageID: 7, Lane: "x", WorkerID: "dead"}}
-		w.schedules = []turnkeeper.DueSchedule{{Name: "s", Cron: "* * * * *", NextDue: time.Now().Add(-time.Hour)}}
+		w.lost = []granting.LostGrant{{TurnID: 7, MessageID: 7, Lane: "x", WorkerID: "dead"}}
+		w.schedules = []granting.DueSchedule{{Name: "s", Cron: "* * * * *", NextDue: time.Now().Add(-time.Hour)}}
 		s := w.scheduler()
 		w.tick(t, s)
 		if len(w.granted) > 0 || len(w.slots) > 0 {
@@ -91,22 +92,22 @@ func TestPausedGrantsNothingButBringsBack(t *testing.T) {
 
 func TestLostGrants(t *testing.T) {
 	cases := map[string]struct {
-		lost     turnkeeper.LostGrant
+		lost     granting.LostGrant
 		max      int
 		requeued bool
 	}{
-		"first loss":               {turnkeeper.LostGrant{WorkerID: "w", Losses: 0}, 0, true},
-		"second loss":              {turnkeeper.LostGrant{WorkerID: "w", Losses: 1, Lapsed: true}, 0, true},
-		"third loss":               {turnkeeper.LostGrant{WorkerID: "w", Losses: 2}, 0, false},
-		"first loss of one":        {turnkeeper.LostGrant{WorkerID: "w", Losses: 0}, 1, false},
-		"nobody took it":           {turnkeeper.LostGrant{Losses: 0, Lapsed: true}, 0, true},
-		"nobody took it after two": {turnkeeper.LostGrant{Losses: 2, Lapsed: true}, 0, true},
+		"first loss":               {granting.LostGrant{WorkerID: "w", Losses: 0}, 0, true},
+		"second loss":              {granting.LostGrant{WorkerID: "w", Losses: 1, Lapsed: true}, 0, true},
+		"third loss":               {granting.LostGrant{WorkerID: "w", Losses: 2}, 0, false},
+		"first loss of one":        {granting.LostGrant{WorkerID: "w", Losses: 0}, 1, false},
+		"nobody took it":           {granting.LostGrant{Losses: 0, Lapsed: true}, 0, true},
+		"nobody took it after two": {granting.LostGrant{Losses: 2, Lapsed: true}, 0, true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
 				c.lost.TurnID = 5
-				w.lost = []turnkeeper.LostGrant{c.lost}
+				w.lost = []granting.LostGrant{c.lost}
 				report := w.tick(t, scheduler.New(scheduler.Config{Store: w, MaxLosses: c.max}))
 				got := slices.Contains(w.requeued, 5)
 				if got != c.requeued || slices.Contains(w.closed, 5) == c.requeued || report.Requeued+report.Closed != 1 {
@@ -120,7 +121,7 @@ func TestLostGrants(t *testing.T) {
 func TestManyLostGrantsAreBroughtBackAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		for i := range 250 {
-			w.lost = append(w.lost, turnkeeper.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
+			w.lost = append(w.lost, granting.LostGrant{TurnID: turnkeeper.TurnID(i + 1), WorkerID: "w"})
 		}
 		w.sit.Paused = true
 		w.runFor(t, time.Second, scheduler.Config{})

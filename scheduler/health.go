@@ -4,19 +4,20 @@ import (
 	"context"
 	"slices"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
 )
 
 // An outage holds the models that are down, and the agents that use them.
 type outage struct {
-	down   []turnkeeper.ModelHealth
-	chains map[string]turnkeeper.AgentChain // by agent, of the agents that use a model of down
-	probed map[string]bool                  // models that a turn granted in this tick probes
+	down   []modelhealth.Health
+	chains map[string]modelhealth.Chain // by agent, of the agents that use a model of down
+	probed map[string]bool              // models that a turn granted in this tick probes
 }
 
 // outage reads which agents use the models that are down.
-func (s *Scheduler) outage(ctx context.Context, t Tick, sit turnkeeper.Situation) (*outage, error) {
-	o := &outage{down: sit.Down, chains: map[string]turnkeeper.AgentChain{}, probed: map[string]bool{}}
+func (s *Scheduler) outage(ctx context.Context, t Tick, sit granting.Snapshot) (*outage, error) {
+	o := &outage{down: sit.Down, chains: map[string]modelhealth.Chain{}, probed: map[string]bool{}}
 	if len(sit.Down) == 0 {
 		return o, nil
 	}
@@ -33,7 +34,7 @@ func (s *Scheduler) outage(ctx context.Context, t Tick, sit turnkeeper.Situation
 
 // probes returns the models of a chain that are down, are due for a probe, and are not yet
 // probed by a turn of this tick.
-func (o *outage) probes(c turnkeeper.AgentChain) (models []string) {
+func (o *outage) probes(c modelhealth.Chain) (models []string) {
 	for _, h := range o.down {
 		if h.Due && !o.probed[h.Model] && slices.Contains(c.Models, h.Model) {
 			models = append(models, h.Model)
@@ -62,7 +63,7 @@ func (o *outage) stuck() (stuck, held []string) {
 // admit returns the work that may be granted. The first turn that uses a model that is due
 // for a probe probes it. Of an agent whose whole chain is down, admit leaves out all work but
 // such a turn and overdue work. left reports whether anything was left out.
-func (o *outage) admit(ready []turnkeeper.Ready) (admitted []turnkeeper.Ready, left bool) {
+func (o *outage) admit(ready []granting.Candidate) (admitted []granting.Candidate, left bool) {
 	if len(o.down) == 0 {
 		return ready, false
 	}

@@ -7,56 +7,58 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
 )
 
 // If an agent's whole chain is down, only two kinds of turns are granted: those that probe a model,
 // one per model, and those of messages that have waited long enough.
 func TestOutage(t *testing.T) {
 	since := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	down := func(model string, due bool) turnkeeper.ModelHealth {
-		return turnkeeper.ModelHealth{Model: model, DownSince: since, Due: due}
+	down := func(model string, due bool) modelhealth.Health {
+		return modelhealth.Health{Model: model, DownSince: since, Due: due}
 	}
-	chain := func(agent string, models ...string) turnkeeper.AgentChain {
-		return turnkeeper.AgentChain{Agent: agent, Models: models}
+	chain := func(agent string, models ...string) modelhealth.Chain {
+		return modelhealth.Chain{Agent: agent, Models: models}
 	}
-	ready := func(id turnkeeper.MessageID, agent string) turnkeeper.Ready {
-		return turnkeeper.Ready{New: true, MessageID: id, Agent: agent, Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), DueAt: since}
+	ready := func(id turnkeeper.MessageID, agent string) granting.Candidate {
+		return granting.Candidate{New: true, MessageID: id, Agent: agent, Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), DueAt: since}
 	}
 	cases := map[string]struct {
-		down    []turnkeeper.ModelHealth
-		chains  []turnkeeper.AgentChain
-		ready   []turnkeeper.Ready
-		overdue []turnkeeper.Ready
+		down    []modelhealth.Health
+		chains  []modelhealth.Chain
+		ready   []granting.Candidate
+		overdue []granting.Candidate
 		want    map[turnkeeper.MessageID][]string // probes by granted message
 	}{
 		"nothing is down": {
-			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a")},
+			ready: []granting.Candidate{ready(1, "a"), ready(2, "a")},
 			want:  map[turnkeeper.MessageID][]string{1: nil, 2: nil},
 		},
 		"one turn tries it": {
-			down: []turnkeeper.ModelHealth{down("m", true)}, chains: []turnkeeper.AgentChain{chain("a", "m"), chain("b", "m")},
-			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a"), ready(3, "b"), ready(4, "c")},
+			down: []modelhealth.Health{down("m", true)}, chains: []modelhealth.Chain{chain("a", "m"), chain("b", "m")},
+			ready: []granting.Candidate{ready(1, "a"), ready(2, "a"), ready(3, "b"), ready(4, "c")},
 			want:  map[turnkeeper.MessageID][]string{1: {"m"}, 4: nil},
 		},
 		"not due": {
-			down: []turnkeeper.ModelHealth{down("m", false)}, chains: []turnkeeper.AgentChain{chain("a", "m")},
-			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "c")},
+			down: []modelhealth.Health{down("m", false)}, chains: []modelhealth.Chain{chain("a", "m")},
+			ready: []granting.Candidate{ready(1, "a"), ready(2, "c")},
 			want:  map[turnkeeper.MessageID][]string{2: nil},
 		},
 		"a fallback is up": {
-			down: []turnkeeper.ModelHealth{down("m", true)}, chains: []turnkeeper.AgentChain{chain("a", "m", "n")},
-			ready: []turnkeeper.Ready{ready(1, "a"), ready(2, "a")},
+			down: []modelhealth.Health{down("m", true)}, chains: []modelhealth.Chain{chain("a", "m", "n")},
+			ready: []granting.Candidate{ready(1, "a"), ready(2, "a")},
 			want:  map[turnkeeper.MessageID][]string{1: {"m"}, 2: nil},
 		},
 		"a turn for each model": {
-			down:   []turnkeeper.ModelHealth{down("m", true), down("n", true)},
-			chains: []turnkeeper.AgentChain{chain("a", "m"), chain("b", "n"), chain("both", "m", "n")},
-			ready:  []turnkeeper.Ready{ready(1, "a"), ready(2, "both"), ready(3, "b"), ready(4, "both")},
+			down:   []modelhealth.Health{down("m", true), down("n", true)},
+			chains: []modelhealth.Chain{chain("a", "m"), chain("b", "n"), chain("both", "m", "n")},
+			ready:  []granting.Candidate{ready(1, "a"), ready(2, "both"), ready(3, "b"), ready(4, "both")},
 			want:   map[turnkeeper.MessageID][]string{1: {"m"}, 2: {"n"}},
 		},
 		"waited for long enough": {
-			down: []turnkeeper.ModelHealth{down("m", false)}, chains: []turnkeeper.AgentChain{chain("a", "m")},
-			ready: []turnkeeper.Ready{ready(2, "a")}, overdue: []turnkeeper.Ready{ready(1, "a")},
+			down: []modelhealth.Health{down("m", false)}, chains: []modelhealth.Chain{chain("a", "m")},
+			ready: []granting.Candidate{ready(2, "a")}, overdue: []granting.Candidate{ready(1, "a")},
 			want: map[turnkeeper.MessageID][]string{1: nil},
 		},
 	}

@@ -6,16 +6,18 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
 )
 
 // oldestFirst sorts ready work in the order of grants: oldest due first, then priority, then
 // ID. It returns only the first of each lane, and at most limit items.
-func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
-	slices.SortStableFunc(ready, func(a, b turnkeeper.Ready) int {
+func oldestFirst(ready []granting.Candidate, limit int) []granting.Candidate {
+	slices.SortStableFunc(ready, func(a, b granting.Candidate) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
 	})
 	seen := make(map[turnkeeper.Lane]bool, len(ready))
-	ready = slices.DeleteFunc(ready, func(r turnkeeper.Ready) bool {
+	ready = slices.DeleteFunc(ready, func(r granting.Candidate) bool {
 		again := seen[r.Lane]
 		seen[r.Lane] = true
 		return again
@@ -24,4 +26,4 @@ func oldestFirst(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
 }
 
 // Backoff returns the pause after the n-th failure in a row: 2^n seconds, at most 120.
-func Backoff(n int) time.Duration { return turnkeeper.Backoff(n) }
+func Backoff(n int) time.Duration { return modelhealth.Backoff(n) }

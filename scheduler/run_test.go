@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
 )
 
@@ -63,7 +63,7 @@ func TestRunLooksAgain(t *testing.T) {
 		},
 		"when a turn ended and there is more than is counted": {
 			set: func(w *testEnv) {
-				w.sit.Waiting, w.messages = turnkeeper.MaxWaiting, inLanes(turnkeeper.MaxWaiting)
+				w.sit.Waiting, w.messages = granting.MaxWaiting, inLanes(granting.MaxWaiting)
 			},
 			config: scheduler.Config{MaxDispatches: 1000},
 			freed:  seconds(1), for_: 4 * time.Second, want: seconds(0, 1),
@@ -179,8 +179,8 @@ func TestFailedTickLeavesNothingAndIsRepeated(t *testing.T) {
 func TestBusySchedulerDoesNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.locked = true
-		w.messages, w.lost = inLanes(1), []turnkeeper.LostGrant{{TurnID: 1, WorkerID: "w"}}
-		w.schedules = []turnkeeper.DueSchedule{{Name: "s", Cron: "* * * * *"}}
+		w.messages, w.lost = inLanes(1), []granting.LostGrant{{TurnID: 1, WorkerID: "w"}}
+		w.schedules = []granting.DueSchedule{{Name: "s", Cron: "* * * * *"}}
 		report := w.tick(t, w.scheduler())
 		if !report.Busy || w.notes+len(w.granted)+len(w.requeued)+len(w.slots)+len(w.holds) > 0 {
 			t.Errorf("report %+v; did %+v", report, w.state)

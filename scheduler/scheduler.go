@@ -14,6 +14,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
 )
 
 // A Store is the durable state of the scheduler.
@@ -30,7 +32,7 @@ type Store interface {
 type Tick interface {
 	// Look tries to take the scheduler's lock, and returns the state of the work. If locked
 	// is false, another scheduler holds the lock, and the tick must change nothing.
-	Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error)
+	Look(ctx context.Context) (sit granting.Snapshot, locked bool, err error)
 	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error
 	// CountSilence makes this and later ticks count the silence of workers from the given
@@ -40,18 +42,18 @@ type Tick interface {
 	Hold(ctx context.Context, until time.Time, reason string) error
 
 	// Lost lists lost grants, oldest first, at most limit.
-	Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, error)
+	Lost(ctx context.Context, limit int) ([]granting.LostGrant, error)
 	// Requeue takes the lane from a lost grant and queues its turn again.
-	Requeue(ctx context.Context, lost turnkeeper.LostGrant) error
+	Requeue(ctx context.Context, lost granting.LostGrant) error
 	// CloseLost answers the message of a lost grant without running its turn.
-	CloseLost(ctx context.Context, lost turnkeeper.LostGrant) error
+	CloseLost(ctx context.Context, lost granting.LostGrant) error
 
 	// LostCalls lists detached calls that get no result unless the scheduler acts, at most limit.
-	LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall, error)
+	LostCalls(ctx context.Context, limit int) ([]granting.LostCall, error)
 	// RunAgain makes a lost call run again, on any worker.
-	RunAgain(ctx context.Context, call turnkeeper.LostCall) error
+	RunAgain(ctx context.Context, call granting.LostCall) error
 	// EndCall gives a lost call its final result, depending on its trouble, and queues its turn.
-	EndCall(ctx context.Context, call turnkeeper.LostCall) error
+	EndCall(ctx context.Context, call granting.LostCall) error
 
 	// SettleSpawned reports ended sub-agents to their parents, gives up overdue ones if
 	// timely is set, and cancels those that no parent waits for, at most limit of each. It
@@ -63,23 +65,23 @@ type Tick interface {
 	MoveLanes(ctx context.Context) error
 
 	// DueSchedules lists schedules whose next slot is due or not computed yet.
-	DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error)
+	DueSchedules(ctx context.Context, limit int) ([]granting.DueSchedule, error)
 	// Occur carries out the decision on a due schedule.
-	Occur(ctx context.Context, d turnkeeper.SlotDecision) error
+	Occur(ctx context.Context, d granting.SlotDecision) error
 
 	// ReadyTurns and ReadyMessages list what can be granted, oldest due first, then
 	// priority, then ID, at most one per lane. For the held agents, they list only
 	// overdue turns, and no messages.
-	ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error)
-	ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error)
+	ReadyTurns(ctx context.Context, limit int, held []string) ([]granting.Candidate, error)
+	ReadyMessages(ctx context.Context, limit int, held []string) ([]granting.Candidate, error)
 	// Chains lists the agents that use one of the models.
-	Chains(ctx context.Context, models []string) ([]turnkeeper.AgentChain, error)
+	Chains(ctx context.Context, models []string) ([]modelhealth.Chain, error)
 	// Overdue lists the heads of the given agents' free lanes that have waited for a service
 	// for give_up_after.
-	Overdue(ctx context.Context, limit int, agents []string) ([]turnkeeper.Ready, error)
+	Overdue(ctx context.Context, limit int, agents []string) ([]granting.Candidate, error)
 	// Dispatch grants each item of ready its lane, sends it to a worker, and records
 	// which models its turn probes.
-	Dispatch(ctx context.Context, ready []turnkeeper.Ready) error
+	Dispatch(ctx context.Context, ready []granting.Candidate) error
 }
 
 // A Config configures a Scheduler. Store is required.

@@ -7,12 +7,13 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // Decide returns the decision about a due schedule. If several slots were missed, it makes
 // one message, for the newest slot.
-func Decide(d turnkeeper.DueSchedule, now time.Time) turnkeeper.SlotDecision {
-	decision := turnkeeper.SlotDecision{Schedule: d}
+func Decide(d granting.DueSchedule, now time.Time) granting.SlotDecision {
+	decision := granting.SlotDecision{Schedule: d}
 	if len(d.Conversation) > turnkeeper.MaxKeyLength { // the message would be refused, and the tick would fail
 		decision.Error = fmt.Sprintf("the name of the schedule's conversation has %d bytes: at most %d are allowed", len(d.Conversation), turnkeeper.MaxKeyLength)
 		return decision

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/scheduler"
 )
@@ -133,7 +133,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			d := turnkeeper.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone, Conversation: c.conversation, NextDue: at(t, c.due)}
+			d := granting.DueSchedule{Agent: "a", Name: "s", Cron: c.cron, TimeZone: c.zone, Conversation: c.conversation, NextDue: at(t, c.due)}
 			got := scheduler.Decide(d, at(t, c.now))
 			if c.errorMention != "" {
 				if !strings.Contains(got.Error, c.errorMention) || !got.Slot.IsZero() || !got.NextDue.IsZero() {
@@ -160,7 +160,7 @@ func TestDecideInTheHourThatSummerTimeMoves(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d := turnkeeper.DueSchedule{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}
+			d := granting.DueSchedule{Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}
 			d.NextDue = scheduler.Decide(d, at(t, c.from)).NextDue
 			nights := map[string]int{}
 			for end := at(t, c.to); d.NextDue.Before(end); {
@@ -214,7 +214,7 @@ func TestDecideEachMinuteOfALongDay(t *testing.T) {
 				t.Fatalf("%d minutes, %d of them twice: the clocks are not put back on this day", len(shown), repeats)
 			}
 			for minute, first := range shown {
-				d := turnkeeper.DueSchedule{Cron: minute + " * * *", TimeZone: c.zone}
+				d := granting.DueSchedule{Cron: minute + " * * *", TimeZone: c.zone}
 				d.NextDue = scheduler.Decide(d, day.Add(-time.Minute)).NextDue
 				if !d.NextDue.Equal(first) {
 					t.Errorf("%q comes due at %v, want %v", d.Cron, d.NextDue.In(zone), first.In(zone))
@@ -239,7 +239,7 @@ func TestDecideOnADayWithHalfAnHourMore(t *testing.T) {
 	n := 0
 	for at := day; at.Day() == day.Day(); at = at.Add(time.Minute) {
 		n++
-		d := turnkeeper.DueSchedule{Cron: at.Format("4 15") + " * * *", TimeZone: zone.String()}
+		d := granting.DueSchedule{Cron: at.Format("4 15") + " * * *", TimeZone: zone.String()}
 		if next := scheduler.Decide(d, day.Add(-time.Minute)).NextDue; !next.Equal(at) {
 			t.Errorf("%q comes due at %v, want %v", d.Cron, next.In(zone), at)
 		}
@@ -306,7 +306,7 @@ func runsDaily(t *testing.T, job string, first, last time.Time) {
 	if _, err := fmt.Sscan(job, &minute, &hour); err != nil {
 		t.Fatal(err)
 	}
-	d := turnkeeper.DueSchedule{Cron: job + " * * *", TimeZone: zone.String()}
+	d := granting.DueSchedule{Cron: job + " * * *", TimeZone: zone.String()}
 	runs := map[string]int{}
 	d.NextDue = scheduler.Decide(d, first.AddDate(0, 0, -2)).NextDue
 	for d.NextDue.Before(last.AddDate(0, 0, 1)) {
@@ -354,7 +354,7 @@ func allZones(t *testing.T) (names []string) {
 // due already runs once.
 func TestDecideTheLastSlot(t *testing.T) {
 	due := at(t, "2026-03-01T12:00:00Z")
-	got := scheduler.Decide(turnkeeper.DueSchedule{Cron: "0 0 30 2 *", NextDue: due}, due.Add(time.Hour))
+	got := scheduler.Decide(granting.DueSchedule{Cron: "0 0 30 2 *", NextDue: due}, due.Add(time.Hour))
 	if !got.Slot.Equal(due) || !got.NextDue.IsZero() || !strings.Contains(got.Error, "is never due") {
 		t.Errorf("decided %+v", got)
 	}
@@ -367,7 +367,7 @@ func TestDecideIsCheapAfterALongAbsence(t *testing.T) {
 	for _, cron := range []string{"* * * * *", "*/7 3 * * *", "0 0 1 1 *", "@every 1s", "0 0 29 2 *"} {
 		began := time.Now()
 		for range 20 {
-			scheduler.Decide(turnkeeper.DueSchedule{Cron: cron, NextDue: due}, now)
+			scheduler.Decide(granting.DueSchedule{Cron: cron, NextDue: due}, now)
 		}
 		if took := time.Since(began); took > time.Minute {
 			t.Errorf("%s: %v for twenty times ten years, want far less", cron, took)
@@ -378,7 +378,7 @@ func TestDecideIsCheapAfterALongAbsence(t *testing.T) {
 func TestSlotsBecomeMessagesByTheDatabasesClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.skew = -6 * time.Hour
-		w.schedules = []turnkeeper.DueSchedule{
+		w.schedules = []granting.DueSchedule{
 			{Name: "missed", Cron: "*/10 * * * *", NextDue: w.now().Add(-95 * time.Minute)},
 			{Name: "new", Cron: "*/10 * * * *"},
 			{Name: "broken", Cron: "nonsense", NextDue: w.now()},

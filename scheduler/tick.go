@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // A Report describes what a tick did.
@@ -134,7 +134,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
-	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= turnkeeper.MaxWaiting ||
+	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= granting.MaxWaiting ||
 		report.Slots+report.Calls+report.Requeued+report.Closed > 0
 	return s.record(ctx, t, sit, *report)
 }
@@ -146,7 +146,7 @@ const minOutage = 2 * time.Second
 // countSilence restarts the measurement of the workers' silence if they could not write their
 // heartbeats: after a restart or an outage of the database. gap is the time since this
 // scheduler's last answer from it.
-func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit turnkeeper.Situation, gap time.Duration) error {
+func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit granting.Snapshot, gap time.Duration) error {
 	if !sit.Restarted && (!s.unavailable || gap <= minOutage) {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit turnkeeper.Sit
 
 // reclaim takes lanes back from lost workers. It queues their turns again, or closes them
 // after too many losses.
-func (s *Scheduler) reclaim(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+func (s *Scheduler) reclaim(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 	if !sit.Lost {
 		return nil
 	}
@@ -189,7 +189,7 @@ func (s *Scheduler) reclaim(ctx context.Context, t Tick, sit turnkeeper.Situatio
 
 // spawned settles sub-agents. timely says that the clock is trusted, which is needed for
 // overdue sub-agents only.
-func (s *Scheduler) spawned(ctx context.Context, t Tick, sit turnkeeper.Situation, timely bool, report *Report) (err error) {
+func (s *Scheduler) spawned(ctx context.Context, t Tick, sit granting.Snapshot, timely bool, report *Report) (err error) {
 	if !sit.Spawns {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (s *Scheduler) spawned(ctx context.Context, t Tick, sit turnkeeper.Situatio
 }
 
 // slots turns due slots into messages. Several missed slots of a schedule become one message.
-func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 	if !sit.Slots || sit.Paused {
 		return nil
 	}
@@ -226,7 +226,7 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit turnkeeper.Situation,
 }
 
 // grant grants free lanes to the oldest due work, up to the free slots of the workers.
-func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation, report *Report) error {
+func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 	limit := s.MaxDispatches
 	if sit.MaxDispatches > 0 {
 		limit = sit.MaxDispatches
@@ -241,7 +241,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 		return err
 	}
 	stuck, held := outage.stuck()
-	var ready []turnkeeper.Ready
+	var ready []granting.Candidate
 	if len(stuck) > 0 {
 		if ready, err = t.Overdue(ctx, limit, stuck); err != nil {
 			return err
@@ -284,7 +284,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit turnkeeper.Situation,
 const recordInterval = time.Minute
 
 // record records the tick if the last record is old enough.
-func (s *Scheduler) record(ctx context.Context, t Tick, sit turnkeeper.Situation, r Report) error {
+func (s *Scheduler) record(ctx context.Context, t Tick, sit granting.Snapshot, r Report) error {
 	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)
 	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < recordInterval {

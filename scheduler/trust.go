@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // clockTolerance is the maximum deviation of the database's clock from this process's
@@ -58,7 +58,7 @@ func (c *clockWatch) observeBusy(database, asked, answered time.Time) {
 // trust decides whether time and state can be trusted, and starts or ends a hold-off. asked
 // is the time before the store was read. A hold-off lasts one LeaseTTL: by then, every lease
 // granted before it has expired by its holder's clock.
-func (s *Scheduler) trust(ctx context.Context, t Tick, sit turnkeeper.Situation, asked time.Time) (trusted, error) {
+func (s *Scheduler) trust(ctx context.Context, t Tick, sit granting.Snapshot, asked time.Time) (trusted, error) {
 	first := s.clock.asked.IsZero()
 	step := s.clock.step(sit.Now, asked, time.Now())
 	if sit.Now.Before(sit.LastTickAt.Add(-clockTolerance)) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/scheduler"
 )
 
@@ -37,8 +37,8 @@ func TestClockStepsHoldOff(t *testing.T) {
 				w.tick(t, s)
 				time.Sleep(5 * time.Second)
 				w.skew = c.step
-				w.lost = []turnkeeper.LostGrant{{TurnID: 1, Lane: "x", WorkerID: "w", Lapsed: true}}
-				w.schedules = []turnkeeper.DueSchedule{{Name: "s", Cron: "* * * * *", NextDue: w.now().Add(-time.Minute)}}
+				w.lost = []granting.LostGrant{{TurnID: 1, Lane: "x", WorkerID: "w", Lapsed: true}}
+				w.schedules = []granting.DueSchedule{{Name: "s", Cron: "* * * * *", NextDue: w.now().Add(-time.Minute)}}
 				w.messages = inLanes(1)
 				report := w.tick(t, s)
 				if (report.Held != "") != c.held || (len(w.requeued) == 0) != c.held || (len(w.slots) == 0) != c.held {
@@ -134,7 +134,7 @@ func TestAStepIsSeenPastABusyScheduler(t *testing.T) {
 					time.Sleep(5 * time.Second)
 				}
 				w.locked = false
-				w.lost = []turnkeeper.LostGrant{{TurnID: 1, Lane: "x", WorkerID: "w", Lapsed: true}}
+				w.lost = []granting.LostGrant{{TurnID: 1, Lane: "x", WorkerID: "w", Lapsed: true}}
 				if report := w.tick(t, s); !strings.Contains(report.Held, "5m") || len(w.requeued) > 0 {
 					t.Errorf("held %q, requeued %v", report.Held, w.requeued)
 				}
@@ -177,7 +177,7 @@ func TestNewTimelineGrantsNothing(t *testing.T) {
 		w.tick(t, s)
 		w.sit.Timeline = "00000002"
 		w.messages = inLanes(1)
-		w.lost = []turnkeeper.LostGrant{{TurnID: 1, WorkerID: "w"}}
+		w.lost = []granting.LostGrant{{TurnID: 1, WorkerID: "w"}}
 		if report := w.tick(t, s); report.Held == "" || len(w.granted)+len(w.requeued) > 0 {
 			t.Fatalf("held %q, granted %v, requeued %v", report.Held, w.granted, w.requeued)
 		}

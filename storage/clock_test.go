@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -36,7 +37,7 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 			h.Submit("clerk", "", "x")
 		},
 		"a turn that was handed back": func(h *env) {
-			err := h.Turn("x").Append(h.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"})
+			err := h.Turn("x").Append(h.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"})
 			if err != nil {
 				h.T.Fatal(err)
 			}
@@ -45,7 +46,7 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 			h.Lose(h.Turn("x"))
 		},
 		"a lane after a failure": func(h *env) {
-			err := h.Turn("x").Append(h.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+			err := h.Turn("x").Append(h.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 				State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "x", Retry: true,
 			}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Second})
 			if err != nil {
@@ -139,11 +140,11 @@ func TestNoDurationIsNegative(t *testing.T) {
 	k := storagetest.Key(1, 1)
 	ways := map[string]func(*env, *storagetest.Dispatch){
 		"finished": func(h *env, d *storagetest.Dispatch) {
-			d.Write(h.T, turnkeeper.Entry{
-				Results: []turnkeeper.CallResult{storagetest.Result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
+			d.Write(h.T, turnlog.Entry{
+				Results: []turnlog.CallResult{storagetest.Result(k, "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
 			})
-			d.Write(h.T, turnkeeper.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
-			err := d.Append(h.T.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
+			d.Write(h.T, turnlog.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
+			err := d.Append(h.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			if err != nil {
 				h.T.Fatal(err)
 			}
@@ -167,8 +168,8 @@ func TestNoDurationIsNegative(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
 			d := h.Turn("x")
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventRoundStart)})
-			d.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(k, "n", 1, turnkeeper.EffectOnce)}, Events: storagetest.Events(turnkeeper.EventToolStarted)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventRoundStart)})
+			d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(k, "n", 1, turnkeeper.EffectOnce)}, Events: storagetest.Events(turnkeeper.EventToolStarted)})
 			h.setBack(time.Hour)
 			end(h, d)
 			rows, err := h.Pool().Query(t.Context(), durations)
@@ -198,8 +199,8 @@ func TestNoDurationIsNegative(t *testing.T) {
 func TestFreshnessWhenTheClockWasSetBack(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")}})
 	for _, step := range []struct {
 		by   time.Duration
 		want int

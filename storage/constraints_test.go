@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -122,7 +123,7 @@ func splitChanges(row string) (changes []string) {
 func TestTablesKeepTheirRules(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	for _, sql := range []string{
 		"update turnkeeper.messages set priority = 1001",
 		"update turnkeeper.leases set failures = -1",

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
@@ -249,10 +250,10 @@ func TestOpenApplicationTransactionBlocksNobody(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
 	defer cancel()
-	if err := running.Append(ctx, turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
+	if err := running.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
 		t.Errorf("a step of a running turn: %v", err)
 	}
-	if err := running.Append(ctx, turnkeeper.Entry{Outcome: storagetest.Succeeded("done")}, storagetest.Answered); err != nil {
+	if err := running.Append(ctx, turnlog.Entry{Outcome: storagetest.Succeeded("done")}, storagetest.Answered); err != nil {
 		t.Errorf("the end of a running turn: %v", err)
 	}
 	if _, err := h.Enqueue(ctx, turnkeeper.Submission{Agent: "clerk", Body: "other"}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -44,7 +45,7 @@ func TestBell(t *testing.T) {
 	awaitRing(t, "a message", inbox)
 	quiet(t, "turns, for a message", turns)
 	d := h.Dispatch("w")[0]
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 	quiet(t, "the inbox, for a step", inbox)
 	d.Finish(t, "done")
 	awaitRing(t, "the end of a turn", turns)
@@ -53,7 +54,7 @@ func TestBell(t *testing.T) {
 
 	h.Submit("clerk", "", "y")
 	awaitRing(t, "a message", inbox)
-	back := turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}
+	back := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}
 	if err := h.Dispatch("w")[0].Append(t.Context(), back, journal.Ending{Log: "handed_back"}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -48,7 +48,7 @@ func TestServersThatNoLongerServe(t *testing.T) {
 				conn.Release()
 			}
 			beat := func() error {
-				return s.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Minute})
+				return s.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Minute})
 			}
 			if err := beat(); c.held && err == nil {
 				t.Error("a read-only session took a write")

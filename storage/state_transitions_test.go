@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -75,7 +76,7 @@ func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
 func TestCallMovesAgreeWithTheNouns(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 	for _, from := range callStates {
 		for _, to := range callStates {
 			if from == to {
@@ -102,9 +103,9 @@ func TestCallMovesAgreeWithTheNouns(t *testing.T) {
 func TestWriterRefusesABadMove(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
-	err := d.Append(t.Context(), turnkeeper.Entry{
-		Verdicts: []turnkeeper.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}},
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	err := d.Append(t.Context(), turnlog.Entry{
+		Verdicts: []turnlog.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}},
 	}, storagetest.Answered)
 	if !errors.Is(err, turnkeeper.ErrBadMove) {
 		t.Errorf("planned to unknown: %v", err)

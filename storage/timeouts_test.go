@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/storagetest"
@@ -34,7 +35,7 @@ func TestADeadConnectionDelaysAStep(t *testing.T) {
 			d.Writer = far.Writer(d.Record, d.Grant)
 			began := time.Now()
 			happened := p.CutNext(what, storagetest.Sent.Executes)
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventRoundStart)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventRoundStart)})
 			<-happened
 			p.FreezeAll()
 			d.Finish(t, "done")

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/migrations"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
@@ -153,14 +155,14 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 			h := newEnv(t)
 			h.Exec(`alter table turnkeeper.calls drop constraint calls_check, disable trigger call_moves`)
 			d := h.Turn("what is it?")
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
 			h.Exec(change, d.Grant.TurnID)
 			record, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID)
 			if !errors.Is(err, journal.ErrNewerJournal) || record.Rounds != nil || record.Entries != 1 {
 				t.Fatalf("%+v, %v", record, err)
 			}
 			// The record is good for handing the turn back.
-			err = h.Writer(record, d.Grant).Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+			err = h.Writer(record, d.Grant).Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 				State: turnkeeper.TurnQueued, ErrorClass: journal.ClassNewer, Error: "newer", Backoff: time.Hour,
 			}}, journal.Ending{Log: "handed_back"})
 			if err != nil {
@@ -182,7 +184,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 }
 
 // offers returns the open turns that can be granted.
-func (h *env) offers() (ready []turnkeeper.Ready) {
+func (h *env) offers() (ready []granting.Candidate) {
 	h.T.Helper()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) (err error) {
 		ready, err = tick.ReadyTurns(ctx, 10, nil)
@@ -205,7 +207,7 @@ func TestHistoryOfANewerProgramIsItsMessageAndReply(t *testing.T) {
 	h := newEnv(t)
 	for _, body := range []string{"one", "two"} {
 		d := h.Turn(body)
-		d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 		d.Finish(t, "re: "+body)
 	}
 	h.Exec("update turnkeeper.rounds set version = 99 where turn_id = (select min(id) from turnkeeper.turns)")

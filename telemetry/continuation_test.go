@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 )
 
 func TestContinuationErrors(t *testing.T) {
@@ -31,8 +32,8 @@ func TestContinuationErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: turnkeeper.Record{Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
-		end(agentturn.DispatchEnd{Outcome: turnkeeper.Outcome{State: c.state, StopReason: c.stop}, Rounds: c.rounds})
+		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: turnlog.Record{Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
+		end(agentturn.DispatchEnd{Outcome: turnlog.Outcome{State: c.state, StopReason: c.stop}, Rounds: c.rounds})
 		text := read(t, told)
 		line := "\ntool_continuation_errors{agent=\"" + agent + "\",stop_reason=\"" + c.want + "\"} 1\n"
 		if strings.Contains(text, "tool_continuation_errors{") != (c.want != "") || c.want != "" && !strings.Contains(text, line) {

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 )
 
 // instruments are the counters and histograms. Gauges, which are read on demand,
@@ -84,7 +85,7 @@ func with(pairs ...string) metric.MeasurementOption {
 var always = context.Background()
 
 // granted records the time until a worker started the turn.
-func (i *instruments) granted(_ context.Context, r turnkeeper.Record) {
+func (i *instruments) granted(_ context.Context, r turnlog.Record) {
 	ready := r.ReadySince
 	if r.Turn.Dispatches <= 1 && !r.Message.DueAt.IsZero() {
 		ready = r.Message.AcceptedAt

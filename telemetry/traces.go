@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/traceparent"
 )
 
 var _ agentturn.Observer = (*Telemetry)(nil)
@@ -43,7 +44,7 @@ type dispatchKey struct{}
 // cannot stay open across processes.
 func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
 	turn := b.Record.Turn
-	place := turnkeeper.TraceOf(turn, b.Record.Message.TraceParent)
+	place := traceparent.Of(turn, b.Record.Message.TraceParent)
 	granted := time.Now().Add(-b.Record.Elapsed)
 	d := &dispatch{tele: t, turn: turn, made: granted.Add(-max(0, turn.GrantedAt.Sub(turn.CreatedAt)))}
 	d.whole = t.turnSpan(ctx, place, turn, d.made)
@@ -56,16 +57,16 @@ func (t *Telemetry) Dispatch(ctx context.Context, b agentturn.DispatchBegin) (co
 		trace.WithAttributes(attribute.Int("turnkeeper.dispatch", turn.Dispatches)),
 	}
 	if b.Before.GrantID != "" {
-		options = append(options, trace.WithLinks(trace.Link{SpanContext: d.whole.SpanContext().WithSpanID(place.SpanOf(turnkeeper.GrantSpan(b.Before.GrantID)))}))
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: d.whole.SpanContext().WithSpanID(place.SpanOf(traceparent.GrantSpan(b.Before.GrantID)))}))
 	}
-	_, d.span = t.tracer.Start(wanting(within, place.TraceID, place.SpanOf(turnkeeper.GrantSpan(turn.GrantID))), "dispatch", options...)
+	_, d.span = t.tracer.Start(wanting(within, place.TraceID, place.SpanOf(traceparent.GrantSpan(turn.GrantID))), "dispatch", options...)
 	t.metrics.granted(ctx, b.Record)
 	ctx = trace.ContextWithSpan(context.WithValue(ctx, dispatchKey{}, d), d.span)
 	return ctx, d.end
 }
 
 // turnSpan returns the span of a whole turn. Only the process that ends the turn ends it.
-func (t *Telemetry) turnSpan(ctx context.Context, place turnkeeper.TraceContext, turn turnkeeper.Turn, made time.Time) trace.Span {
+func (t *Telemetry) turnSpan(ctx context.Context, place traceparent.Context, turn turnkeeper.Turn, made time.Time) trace.Span {
 	options := []trace.SpanStartOption{trace.WithTimestamp(made), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "invoke_agent"),
 		attribute.String("gen_ai.agent.name", turn.Agent),
@@ -83,13 +84,13 @@ func (t *Telemetry) turnSpan(ctx context.Context, place turnkeeper.TraceContext,
 	} else {
 		options = append(options, trace.WithNewRoot())
 	}
-	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(turnkeeper.TurnSpan(turn.ID))), "invoke_agent "+turn.Agent, options...)
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(traceparent.TurnSpan(turn.ID))), "invoke_agent "+turn.Agent, options...)
 	return span
 }
 
 // lostSpan sends the span of a grant for its lost worker.
-func (t *Telemetry) lostSpan(ctx context.Context, place turnkeeper.TraceContext, lost turnkeeper.Dispatch, number int, granted time.Time) {
-	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(turnkeeper.GrantSpan(lost.GrantID))), "dispatch",
+func (t *Telemetry) lostSpan(ctx context.Context, place traceparent.Context, lost turnkeeper.Dispatch, number int, granted time.Time) {
+	_, span := t.tracer.Start(wanting(ctx, place.TraceID, place.SpanOf(traceparent.GrantSpan(lost.GrantID))), "dispatch",
 		trace.WithTimestamp(granted), trace.WithAttributes(
 			attribute.Int("turnkeeper.dispatch", number),
 			attribute.String("turnkeeper.dispatch.outcome", outcomeLost),
@@ -279,7 +280,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 // several dispatches may have waited for it. It is the parent of the other agent's turn.
 func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 	t.metrics.toolRan(s.Call.Name, s.State, s.Took)
-	place := turnkeeper.TraceOf(s.Turn, s.TraceParent)
+	place := traceparent.Of(s.Turn, s.TraceParent)
 	ctx = trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, s.Turn, s.Turn.CreatedAt))
 	attributes := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "execute_tool"),
@@ -302,7 +303,7 @@ func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 		began = s.Began
 		ended = began.Add(s.Took)
 	}
-	id := place.SpanOf(turnkeeper.CallSpan(s.Turn.ID, s.Call.Key))
+	id := place.SpanOf(traceparent.CallSpan(s.Turn.ID, s.Call.Key))
 	_, span := t.tracer.Start(wanting(ctx, place.TraceID, id), "execute_tool "+s.Call.Name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
 	if t.content {
 		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(s.Call.Arguments)))
@@ -321,7 +322,7 @@ func (t *Telemetry) Traced(ctx context.Context) bool {
 // ofTurn returns ctx with the turn's span as parent, for work outside of its
 // dispatches.
 func (t *Telemetry) ofTurn(ctx context.Context, b agentturn.ToolBegin) context.Context {
-	place := turnkeeper.TraceOf(b.Turn, b.TraceParent)
+	place := traceparent.Of(b.Turn, b.TraceParent)
 	return trace.ContextWithSpan(ctx, t.turnSpan(ctx, place, b.Turn, b.Turn.CreatedAt))
 }
 

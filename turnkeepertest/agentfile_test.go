@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
+	"turnkeeper/tools/mcp/mcpdef"
 	"turnkeeper/turnkeepertest"
 )
 
@@ -23,9 +24,9 @@ mcp_servers:
 You close issues.
 `
 	ledger := &turnkeepertest.Ledger{}
-	search := tools.Func(tools.Spec{Name: turnkeeper.MCPToolName("tracker", "search"), Description: "Searches.", Effect: turnkeeper.EffectNone},
+	search := tools.Func(tools.Spec{Name: mcpdef.ToolName("tracker", "search"), Description: "Searches.", Effect: turnkeeper.EffectNone},
 		func(context.Context, struct{}) (string, error) { return "issue 7", nil })
-	closing := tools.New(tools.Spec{Name: turnkeeper.MCPToolName("tracker", "issue.close"), Description: "Closes.", Effect: turnkeeper.EffectKeyed},
+	closing := tools.New(tools.Spec{Name: mcpdef.ToolName("tracker", "issue.close"), Description: "Closes.", Effect: turnkeeper.EffectKeyed},
 		func(ctx context.Context, call tools.Call, _ struct{}) (tools.Result, error) {
 			ledger.Do(ctx, call.IdempotencyKey, "closing of 7")
 			return tools.Result{Text: "closed"}, nil

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
 )
 
@@ -32,7 +33,7 @@ func (p *process) takeCalls() {
 // A call is a detached call that a process has taken.
 type call struct {
 	cancel context.CancelCauseFunc
-	claim  turnkeeper.ClaimID // empty: not claimed yet
+	claim  turnlog.ClaimID // empty: not claimed yet
 }
 
 func (p *process) leaveCall(id turnkeeper.JobID) {
@@ -72,8 +73,8 @@ func (p *process) call(ctx context.Context, job memory.CallJob) {
 // stopVoid stops detached calls that are not awaited from this process any more.
 func (p *process) stopVoid() {
 	p.mu.Lock()
-	claims := map[turnkeeper.ClaimID]context.CancelCauseFunc{}
-	var ids []turnkeeper.ClaimID
+	claims := map[turnlog.ClaimID]context.CancelCauseFunc{}
+	var ids []turnlog.ClaimID
 	for _, c := range p.calls {
 		if c.claim != "" {
 			claims[c.claim] = c.cancel

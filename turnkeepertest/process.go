@@ -13,6 +13,8 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
 )
@@ -74,7 +76,7 @@ func (w *world) start() {
 }
 
 func (p *process) beat(ctx context.Context) error {
-	return p.conn.Beat(ctx, turnkeeper.Heartbeat{WorkerID: p.id, Slots: slots, TakeoverAfter: p.world.takeover})
+	return p.conn.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Slots: slots, TakeoverAfter: p.world.takeover})
 }
 
 // afterWaking is how long a worker that was stopped goes on before its own
@@ -161,14 +163,14 @@ func (p *process) turn(ctx context.Context, job memory.Job) {
 	p.world.problem("the journal of turn %d kept moving under worker %s", job.TurnID, p.id)
 }
 
-func (p *process) dispatch(ctx context.Context, job memory.Job) (turnkeeper.Outcome, error) {
+func (p *process) dispatch(ctx context.Context, job memory.Job) (turnlog.Outcome, error) {
 	if _, err := p.conn.BindGrant(ctx, job.TurnID, job.GrantID, p.id); err != nil {
-		return turnkeeper.Outcome{}, err
+		return turnlog.Outcome{}, err
 	}
 	asked := time.Now()
 	record, err := p.conn.LoadPatiently(ctx, job.TurnID, job.GrantID)
 	if err != nil {
-		return turnkeeper.Outcome{}, err
+		return turnlog.Outcome{}, err
 	}
 	p.world.note(p, "takes turn %d, dispatch %d", job.TurnID, record.Turn.Dispatches)
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)

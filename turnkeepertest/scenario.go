@@ -15,6 +15,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // A Scenario is what happens in one run: who is told what, what the model says,
@@ -32,7 +33,7 @@ type Scenario struct {
 	AgentFile string
 
 	// Tools are those the agent's file may list. A fake of an MCP server's tool is
-	// one with the name that models know that by: turnkeeper.MCPToolName.
+	// one with the name that models know that by: mcpdef.ToolName.
 	Tools []tools.Tool
 
 	// Talk is said in order; each message is sent when the one before has its
@@ -103,7 +104,7 @@ func (s *Scenario) definition(registry *tools.Registry, given []string) (*agentd
 func mcpTools(def *agentdef.Definition) (names []string) {
 	for _, server := range def.MCPServers {
 		for _, tool := range server.Tools {
-			names = append(names, turnkeeper.MCPToolName(server.Name, tool))
+			names = append(names, mcpdef.ToolName(server.Name, tool))
 		}
 	}
 	return names

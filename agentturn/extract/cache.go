@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -14,10 +15,10 @@ import (
 // used. Implementations are safe for concurrent use.
 type Cache interface {
 	// FindExtraction returns the value of a key. found is false if there is none.
-	FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error)
+	FindExtraction(ctx context.Context, key turnlog.ExtractionKey) (value []byte, found bool, err error)
 	// KeepExtraction stores a value, a JSON text, until the turn's records are deleted. If
 	// the key has a value already, that may stay.
-	KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error
+	KeepExtraction(ctx context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error
 }
 
 // maxCachedBytes is the maximum size of a cached extraction.

@@ -17,6 +17,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -312,12 +313,12 @@ func (s *search) rank(ctx context.Context, found *outputs.Extraction) error {
 }
 
 // key returns the extraction's key in the cache.
-func (s *search) key() turnkeeper.ExtractionKey {
+func (s *search) key() turnlog.ExtractionKey {
 	var names []string
 	for _, model := range s.models {
 		names = append(names, model.Name)
 	}
-	return turnkeeper.ExtractionKey{
+	return turnlog.ExtractionKey{
 		SourceSHA256: s.Source.SHA256, Query: s.Text, Model: strings.Join(names, ","), Prompt: outputs.PromptVersion,
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -499,18 +500,18 @@ func TestSearchThatIsCancelled(t *testing.T) {
 
 // A memoCache is a Cache.
 type memoCache struct {
-	kept map[turnkeeper.ExtractionKey][]byte
+	kept map[turnlog.ExtractionKey][]byte
 	fail error
 }
 
-func (c *memoCache) FindExtraction(_ context.Context, key turnkeeper.ExtractionKey) ([]byte, bool, error) {
+func (c *memoCache) FindExtraction(_ context.Context, key turnlog.ExtractionKey) ([]byte, bool, error) {
 	value, found := c.kept[key]
 	return value, found, c.fail
 }
 
-func (c *memoCache) KeepExtraction(_ context.Context, turn turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error {
+func (c *memoCache) KeepExtraction(_ context.Context, turn turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
 	if c.kept == nil {
-		c.kept = map[turnkeeper.ExtractionKey][]byte{}
+		c.kept = map[turnlog.ExtractionKey][]byte{}
 	}
 	if turn == 7 {
 		c.kept[key] = value
@@ -535,7 +536,7 @@ func TestExtractionsAreKept(t *testing.T) {
 	if shown[0] != shown[1] {
 		t.Errorf("the second was shown\n%s", shown[1])
 	}
-	key := turnkeeper.ExtractionKey{SourceSHA256: sha(library), Query: "other answers", Model: "aux/x", Prompt: outputs.PromptVersion}
+	key := turnlog.ExtractionKey{SourceSHA256: sha(library), Query: "other answers", Model: "aux/x", Prompt: outputs.PromptVersion}
 	if _, ok := cache.kept[key]; !ok || len(cache.kept) != 2 {
 		t.Errorf("kept %v", cache.kept)
 	}

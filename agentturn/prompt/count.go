@@ -3,6 +3,7 @@ package prompt
 import (
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // A sizer counts the tokens of the parts of a request for one model.
@@ -15,7 +16,7 @@ type sizer struct {
 func (s *sizer) message(text string) int { return messageTokens + s.prose(text) }
 
 // past counts an earlier turn, with and without its results.
-func (s *sizer) past(past turnkeeper.Past) pastLoad {
+func (s *sizer) past(past turnlog.Past) pastLoad {
 	count := func(lean bool) int {
 		n := s.message(past.Body)
 		for _, message := range s.pastAnswers(past, lean) {

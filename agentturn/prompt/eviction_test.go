@@ -16,6 +16,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 var update = flag.Bool("update", false, "write the requests of testdata/window anew")
@@ -97,7 +98,7 @@ func readJournal(t *testing.T, journal string) Input {
 		case "message":
 			p.body = textOf(rest)
 		case "past":
-			p.history = append(p.history, turnkeeper.Past{TurnID: turnkeeper.TurnID(number(t, first)), Body: textOf(second)})
+			p.history = append(p.history, turnlog.Past{TurnID: turnkeeper.TurnID(number(t, first)), Body: textOf(second)})
 		case "round":
 			p.rounds = append(p.rounds, turnkeeper.Round{Number: len(p.rounds) + 1})
 		case "call", "page":

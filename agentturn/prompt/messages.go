@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // A messageWriter writes the messages of one request.
@@ -102,7 +103,7 @@ func plainLine(call turnkeeper.ToolCall) string {
 
 // pastMessages returns the messages of an earlier turn. If lean is set, a line replaces
 // every result that is longer than the line.
-func (w *messageWriter) pastMessages(past turnkeeper.Past, lean bool) []inference.Message {
+func (w *messageWriter) pastMessages(past turnlog.Past, lean bool) []inference.Message {
 	answers := w.pastAnswers(past, lean)
 	w.renameCalls(past.TurnID, past.Rounds, answers)
 	return append([]inference.Message{{Role: inference.RoleUser, Text: past.Body}}, answers...)
@@ -110,7 +111,7 @@ func (w *messageWriter) pastMessages(past turnkeeper.Past, lean bool) []inferenc
 
 // pastAnswers returns the rounds of an earlier turn, and its reply, which usually is the
 // text of its last round. Its results can no longer be read.
-func (w *messageWriter) pastAnswers(past turnkeeper.Past, lean bool) []inference.Message {
+func (w *messageWriter) pastAnswers(past turnlog.Past, lean bool) []inference.Message {
 	rounds, reply := past.Rounds, past.Reply
 	if statementOn(past) != "" || past.Silent && len(rounds) > 0 {
 		reply = "" // the rounds contain the model's texts, and endOf adds the rest

@@ -8,12 +8,13 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // shownHistory returns the record with only the part of the conversation that the turn's
 // requests include. It depends only on the record and the definition, so that a request can
 // be rebuilt later.
-func shownHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.Record {
+func shownHistory(record turnlog.Record, d *agentdef.Definition) turnlog.Record {
 	if record.Message.Trigger != turnkeeper.TriggerSchedule {
 		return record
 	}
@@ -24,12 +25,12 @@ func shownHistory(record turnkeeper.Record, d *agentdef.Definition) turnkeeper.R
 		last := record.LastRun
 		record.History = nil
 		if last != nil {
-			record.History = []turnkeeper.Past{runBefore(*last)}
+			record.History = []turnlog.Past{runBefore(*last)}
 		}
 	case agentdef.HistoryNone:
 		record.History = nil
 	}
-	record.Older, record.Summary = 0, turnkeeper.Summary{}
+	record.Older, record.Summary = 0, turnlog.Summary{}
 	return record
 }
 
@@ -47,7 +48,7 @@ func historyOf(d *agentdef.Definition, schedule string) agentdef.History {
 // runBefore returns an earlier run of a schedule as the next run sees it: its message, the
 // calls with an effect, and its final text. Reads are left out, because the next run makes
 // its own.
-func runBefore(past turnkeeper.Past) turnkeeper.Past {
+func runBefore(past turnlog.Past) turnlog.Past {
 	var rounds []turnkeeper.Round
 	for i, round := range past.Rounds {
 		effects := slices.DeleteFunc(slices.Clone(round.Calls), func(c turnkeeper.ToolCall) bool { return !hadEffect(c) })
@@ -73,7 +74,7 @@ func hadEffect(c turnkeeper.ToolCall) bool {
 // endOf returns the last message of an earlier turn: its final text, with a statement if the
 // turn was not answered. It is never empty, because some servers refuse two adjacent
 // messages of the user.
-func endOf(past turnkeeper.Past, said inference.Message) inference.Message {
+func endOf(past turnlog.Past, said inference.Message) inference.Message {
 	statement := statementOn(past)
 	switch {
 	case statement == "" && strings.TrimSpace(said.Text) != "":
@@ -88,7 +89,7 @@ func endOf(past turnkeeper.Past, said inference.Message) inference.Message {
 
 // statementOn returns a sentence about the end of a cancelled or failed turn, and an empty
 // text for other turns.
-func statementOn(past turnkeeper.Past) string {
+func statementOn(past turnlog.Past) string {
 	var text string
 	switch past.State {
 	case turnkeeper.TurnCancelled:

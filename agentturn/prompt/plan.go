@@ -8,6 +8,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // recipeVersion is the version of the recipes that this program writes. Increase it when
@@ -19,12 +20,12 @@ const recipeVersion = 1
 type Input struct {
 	turn    turnkeeper.TurnID
 	def     *agentdef.Definition
-	body    string            // of the message
-	history []turnkeeper.Past // oldest first
+	body    string         // of the message
+	history []turnlog.Past // oldest first
 	rounds  []turnkeeper.Round
 
-	older   int                // number of turns of the conversation before the history
-	summary turnkeeper.Summary // of the beginning of the conversation; zero: none
+	older   int             // number of turns of the conversation before the history
+	summary turnlog.Summary // of the beginning of the conversation; zero: none
 	model   Model
 	window  turnkeeper.Window // its size, and the reserves for answer and safety
 	limit   int               // room after a request was refused as too long; 0: none was
@@ -52,7 +53,7 @@ type Plan struct {
 	summary string // of the turns that are not shown; empty: none
 
 	tokens int // corrected estimate
-	parts  []turnkeeper.RequestPart
+	parts  []turnlog.RequestPart
 }
 
 // full returns the share of the window that the request takes, in percent.

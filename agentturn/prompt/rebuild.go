@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // A Rebuilt is a request that was built again from the journal.
@@ -29,7 +30,7 @@ var (
 // now, with the Summary that the round's recipe names. parts holds the request parts that
 // the recipe names, by hash. If the request's hash differs from the recipe's, a stored text
 // has been masked, and the request is not exactly what was sent.
-func Rebuild(record turnkeeper.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
+func Rebuild(record turnlog.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
 	if number < 1 || number > len(record.Rounds) {
 		return Rebuilt{}, fmt.Errorf("%w: turn %d has %d", ErrNoRound, record.Turn.ID, len(record.Rounds))
 	}
@@ -71,7 +72,7 @@ func planOf(r turnkeeper.Recipe, parts map[string]string) (p Plan, form string, 
 		switch content, ok := parts[hash]; {
 		case !ok:
 			return p, "", fmt.Errorf("a part of the request is not stored: %s", hash)
-		case turnkeeper.NewRequestPart(content).SHA256 != hash:
+		case turnlog.NewRequestPart(content).SHA256 != hash:
 			return p, "", fmt.Errorf("a part of the request is not stored as it was sent, perhaps because a secret was masked: %s", hash)
 		}
 	}

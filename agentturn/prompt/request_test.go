@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -23,13 +24,13 @@ var agent = &agentdef.Definition{Name: "tester", Prompt: "You test."}
 var model = prompt.Model{Provider: "main", Name: "model", Tokens: prompt.NewCounts(prompt.HeuristicTokens{}, "", nil)}
 
 // turn is a turn without rounds, after others of its conversation.
-func turn(history ...turnkeeper.Past) turnkeeper.Record {
-	return turnkeeper.Record{Turn: turnkeeper.Turn{ID: 7}, Message: turnkeeper.Message{Body: "do it"}, History: history}
+func turn(history ...turnlog.Past) turnlog.Record {
+	return turnlog.Record{Turn: turnkeeper.Turn{ID: 7}, Message: turnkeeper.Message{Body: "do it"}, History: history}
 }
 
 // past is an earlier turn with one call, and then a text.
-func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnkeeper.Past {
-	p := turnkeeper.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{round("hm", call("look", wireID, "seen "+body))}}
+func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnlog.Past {
+	p := turnlog.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{round("hm", call("look", wireID, "seen "+body))}}
 	if text != "" {
 		p.Rounds = append(p.Rounds, turnkeeper.Round{Number: 2, Provider: "main", Text: text, Raw: []byte(`{"content":"raw"}`)})
 	}
@@ -46,7 +47,7 @@ func call(name, wireID, shown string) turnkeeper.ToolCall {
 	}
 }
 
-func stateOf(t *testing.T, record turnkeeper.Record, specs ...tools.Spec) *prompt.State {
+func stateOf(t *testing.T, record turnlog.Record, specs ...tools.Spec) *prompt.State {
 	t.Helper()
 	registry := &tools.Registry{}
 	for _, spec := range specs {
@@ -73,7 +74,7 @@ func TestConversation(t *testing.T) {
 		past(1, "one", "c1", "first", "first"),
 		past(2, "two", "c1", "", "Tool results: 1 succeeded, 0 failed."),
 		past(3, "three", "c3", "quiet", ""),
-		turnkeeper.Past{TurnID: 4, Body: "four", Reply: "no tools"},
+		turnlog.Past{TurnID: 4, Body: "four", Reply: "no tools"},
 	), tools.Spec{Name: "look"})
 	const user, assistant, tool = inference.RoleUser, inference.RoleAssistant, inference.RoleTool
 	raw := json.RawMessage(`{"content":"raw"}`)
@@ -126,7 +127,7 @@ func TestTheWindowOfARequest(t *testing.T) {
 		for i := range n {
 			specs = append(specs, tools.Spec{Name: fmt.Sprint("tool_", i), Description: strings.Repeat("x", 1200)})
 		}
-		s := stateOf(t, turn(turnkeeper.Past{TurnID: 1, Body: "old", Reply: strings.Repeat("long ago ", 100)}), specs...)
+		s := stateOf(t, turn(turnlog.Past{TurnID: 1, Body: "old", Reply: strings.Repeat("long ago ", 100)}), specs...)
 		answer := inference.Response{Usage: turnkeeper.Usage{InputTokens: 10}}
 		windows[n] = s.Answered(model, nil, build(t, s), answer).Recipe.Window
 	}
@@ -158,14 +159,14 @@ func TestToolsThatFillTheWindow(t *testing.T) {
 // A conversation of many short turns is summarised before its turns are out of
 // sight, and not at each turn.
 func TestManyShortTurnsAreSummarised(t *testing.T) {
-	summary, made := turnkeeper.Summary{}, []int{}
+	summary, made := turnlog.Summary{}, []int{}
 	large := model
 	large.Window = 100_000
 	for n := range 90 {
 		record := turn()
 		record.Turn.ID, record.Older, record.Summary = turnkeeper.TurnID(n+1), max(0, n-40), summary
 		for past := record.Older; past < n; past++ {
-			record.History = append(record.History, turnkeeper.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
+			record.History = append(record.History, turnlog.Past{TurnID: turnkeeper.TurnID(past + 1), Body: "hi", Reply: "ho"})
 		}
 		s := stateOf(t, record)
 		request, err := s.Build(large, prompt.Moment{})
@@ -173,7 +174,7 @@ func TestManyShortTurnsAreSummarised(t *testing.T) {
 			t.Fatal(err)
 		}
 		if turns := s.ToSummarise(large, prompt.Moment{}, request); len(turns) > 0 {
-			summary, made = turnkeeper.Summary{UpTo: turns[len(turns)-1].TurnID, Text: "They greeted."}, append(made, n+1)
+			summary, made = turnlog.Summary{UpTo: turns[len(turns)-1].TurnID, Text: "They greeted."}, append(made, n+1)
 		}
 		if oldest := request.Recipe.Omitted; oldest > 0 && turnkeeper.TurnID(oldest) > summary.UpTo {
 			t.Errorf("turn %d leaves out %d turns, and is told of those up to %d", n+1, oldest, summary.UpTo)
@@ -209,7 +210,7 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		"a summary is gone":  {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Summary = 5 }, nil, "the summary of the turns up to 5 is not stored"},
 		"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Dropped = "x" }, nil, `"x" is no list of numbers`},
 		"the frame is broken": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
-			part := turnkeeper.NewRequestPart("{")
+			part := turnlog.NewRequestPart("{")
 			r.Frame, parts[part.SHA256] = part.SHA256, part.Content
 		}, nil, "the request's frame cannot be read"},
 		"no recipe": {1, nil, prompt.ErrNoRecipe, "older release"},

@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // A State builds the requests of one execution of a turn. It belongs to one goroutine.
@@ -25,9 +26,9 @@ type State struct {
 	turn     turnkeeper.TurnID
 	def      *agentdef.Definition
 	body     string
-	history  []turnkeeper.Past
+	history  []turnlog.Past
 	older    int
-	summary  turnkeeper.Summary
+	summary  turnlog.Summary
 	learned  *Calibrations
 	imitates map[pastCall]bool // whether a call's result imitates the program, if it was searched
 	toolsets map[string]*toolset
@@ -35,11 +36,11 @@ type State struct {
 	refused  *refusal        // of a request that was too long for its model; nil: none, or not read from the journal yet
 
 	summaryTried bool
-	newSummary   *turnkeeper.Summary // made in this execution, not written yet
+	newSummary   *turnlog.Summary // made in this execution, not written yet
 }
 
 // NewState returns the State of a turn that starts or continues from a record.
-func NewState(record turnkeeper.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
+func NewState(record turnlog.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
 	record = shownHistory(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
@@ -76,9 +77,9 @@ type Moment struct {
 type Request struct {
 	inference.Request
 	Recipe turnkeeper.Recipe
-	Parts  []turnkeeper.RequestPart // named by the recipe
-	Tokens int                      // corrected estimate of the input
-	note   string                   // follows the system prompt
+	Parts  []turnlog.RequestPart // named by the recipe
+	Tokens int                   // corrected estimate of the input
+	note   string                // follows the system prompt
 }
 
 // Build builds the request of a round for one model: the system prompt, as much of the earlier
@@ -178,7 +179,7 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 	if sent.SHA256 == "" {
 		sent = inference.SentAs("", Canonical(request.Request))
 	}
-	part := turnkeeper.NewRequestPart(string(Canonical(frame{Note: request.note, Form: sent.Form})))
+	part := turnlog.NewRequestPart(string(Canonical(frame{Note: request.note, Form: sent.Form})))
 	request.Parts = append(request.Parts, part)
 	r := &request.Recipe
 	r.Frame, r.SHA256, r.Bytes = part.SHA256, sent.SHA256, sent.Bytes
@@ -208,7 +209,7 @@ func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, 
 }
 
 // Unwritten returns the parts that no earlier round of the turn has stored.
-func (s *State) Unwritten(parts []turnkeeper.RequestPart) (unwritten []turnkeeper.RequestPart) {
+func (s *State) Unwritten(parts []turnlog.RequestPart) (unwritten []turnlog.RequestPart) {
 	for _, part := range parts {
 		if !s.parts[part.SHA256] {
 			s.parts[part.SHA256] = true
@@ -222,7 +223,7 @@ func (s *State) Unwritten(parts []turnkeeper.RequestPart) (unwritten []turnkeepe
 // covers everything that the request leaves out. It returns all turns but the newest,
 // which fill half of the room: later turns of the conversation then need no new summary
 // for a while.
-func (s *State) ToSummarise(m Model, at Moment, request Request) []turnkeeper.Past {
+func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past {
 	history, covered := s.history, s.summary.UpTo
 	omitted := len(history)
 	for i, past := range history {
@@ -254,16 +255,16 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnkeeper.Pa
 
 // SummaryRequest returns a request for a summary of the turns and of the present summary.
 // It shortens long texts until the request fits.
-func (s *State) SummaryRequest(m Model, at Moment, turns []turnkeeper.Past) Request {
+func (s *State) SummaryRequest(m Model, at Moment, turns []turnlog.Past) Request {
 	s.summaryTried = true
 	return summaryRequest(m, s.factor(m, at.Rounds), s.turn, s.def.Temperature, s.summary.Text, turns)
 }
 
 // SetSummary sets the summary of the turns that requests leave out.
-func (s *State) SetSummary(made turnkeeper.Summary) { s.summary, s.newSummary = made, &made }
+func (s *State) SetSummary(made turnlog.Summary) { s.summary, s.newSummary = made, &made }
 
 // TakeSummary returns the summary that is not written yet, once, or nil.
-func (s *State) TakeSummary() *turnkeeper.Summary {
+func (s *State) TakeSummary() *turnlog.Summary {
 	made := s.newSummary
 	s.newSummary = nil
 	return made

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // Bounds of a summary of older conversation.
@@ -27,7 +28,7 @@ const (
 
 // summaryRequest returns a request for a summary of the turns and of the summary before
 // them. It halves the length of each text until the request fits.
-func summaryRequest(m Model, factor float64, turn turnkeeper.TurnID, temperature *float64, before string, turns []turnkeeper.Past) Request {
+func summaryRequest(m Model, factor float64, turn turnkeeper.TurnID, temperature *float64, before string, turns []turnlog.Past) Request {
 	s := sizer{Counts: NewCounts(m.Tokens.Counter, "", nil)}
 	request := inference.Request{
 		Model: m.Name, MaxOutputTokens: summaryTokens, Temperature: temperature, User: fmt.Sprintf("turn-%d", turn),
@@ -43,7 +44,7 @@ func summaryRequest(m Model, factor float64, turn turnkeeper.TurnID, temperature
 }
 
 // conversation returns the turns as text, with each part shortened to chars characters.
-func conversation(before string, turns []turnkeeper.Past, chars int) string {
+func conversation(before string, turns []turnlog.Past, chars int) string {
 	var b strings.Builder
 	if before != "" {
 		fmt.Fprintf(&b, "# Summary of what came before\n\n%s\n\n", quoteLines(before))

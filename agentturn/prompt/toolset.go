@@ -7,12 +7,13 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 )
 
 // A toolset holds the tool definitions of a request.
 type toolset struct {
 	definitions []inference.ToolDefinition // nil: none
-	part        turnkeeper.RequestPart     // as stored; zero if there are no definitions
+	part        turnlog.RequestPart        // as stored; zero if there are no definitions
 	count       map[*Counts]int            // tokens
 }
 
@@ -39,7 +40,7 @@ func newToolset(definitions []inference.ToolDefinition) *toolset {
 	if definitions == nil {
 		return set
 	}
-	set.part = turnkeeper.NewRequestPart(string(Canonical(definitions)))
+	set.part = turnlog.NewRequestPart(string(Canonical(definitions)))
 	set.definitions, _ = toolsOf(set.part.Content) // cannot fail: it was just encoded
 	return set
 }

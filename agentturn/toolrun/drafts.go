@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -20,7 +21,7 @@ type Drafts interface {
 	// invisible until the journal records the result; otherwise they are removed some
 	// time after the dispatch. While the database is unavailable, it retries until ctx
 	// ends.
-	WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error
+	WriteDraft(ctx context.Context, part turnlog.OutputPart) error
 	// DropDraft removes the parts of a result that will not be recorded.
 	DropDraft(ctx context.Context, id turnkeeper.OutputID) error
 }
@@ -49,17 +50,17 @@ type collection struct {
 	drafts Drafts
 	stream *outputs.Stream
 	binary bool
-	next   turnkeeper.OutputPart // position of the next part
-	buffer []byte                // not written yet
-	limit  int                   // size at which the buffer is written
-	size   int64                 // bytes read from the Body
+	next   turnlog.OutputPart // position of the next part
+	buffer []byte             // not written yet
+	limit  int                // size at which the buffer is written
+	size   int64              // bytes read from the Body
 }
 
 func newCollection(drafts Drafts, r tools.Result, limits outputs.Limits, id turnkeeper.OutputID) *collection {
 	raw := outputs.Raw{MediaType: r.MediaType, Incomplete: r.Incomplete, Size: r.RawBytes}
 	binary := !tools.IsText(r.MediaType)
 	return &collection{
-		drafts: drafts, binary: binary, stream: outputs.NewStream(raw, binary, limits), next: turnkeeper.OutputPart{Output: id},
+		drafts: drafts, binary: binary, stream: outputs.NewStream(raw, binary, limits), next: turnlog.OutputPart{Output: id},
 		// A text that may be shown whole is not stored.
 		limit: max(draftBytes, 4*limits.MaxChars),
 	}

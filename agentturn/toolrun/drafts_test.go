@@ -16,6 +16,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -26,7 +27,7 @@ type countedDraft struct {
 	fail                    error
 }
 
-func (d *countedDraft) WriteDraft(_ context.Context, part turnkeeper.OutputPart) error {
+func (d *countedDraft) WriteDraft(_ context.Context, part turnlog.OutputPart) error {
 	if d.fail != nil {
 		return d.fail
 	}

@@ -14,6 +14,8 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -21,7 +23,7 @@ import (
 // A Store reads and writes for the page what access does not.
 type Store interface {
 	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
-	FindMessages(ctx context.Context, f operate.Search) (found []turnkeeper.WaitingMessage, next int64, err error)
+	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
 	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
 	Turns(ctx context.Context, p operate.Page) ([]turnkeeper.Turn, error)
@@ -31,7 +33,7 @@ type Store interface {
 	LatestReplies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 
 	Figures(ctx context.Context, window time.Duration) (operate.Figures, error)
-	Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error)
+	Workers(ctx context.Context) ([]presence.Heartbeat, error)
 	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
 	SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error)
 	ResumeScheduler(ctx context.Context) error

@@ -12,6 +12,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -41,7 +43,7 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	v.NoWorker = !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
+	v.NoWorker = !slices.ContainsFunc(workers, func(w presence.Heartbeat) bool { return w.State() == presence.Alive })
 	agents, err := h.access.Agents(c)
 	if err != nil {
 		return err
@@ -214,7 +216,7 @@ func (h *Handler) showTurns(c *request.Call) error {
 }
 
 func (h *Handler) showInbox(c *request.Call) error {
-	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []turnkeeper.WaitingMessage) Page {
+	return showFound(h, c, request.MessageStates, h.cfg.Store.FindMessages, func(l Listing, found []waiting.Message) Page {
 		return Inbox{Listing: l, Messages: found, Number: rand.Text()}
 	})
 }

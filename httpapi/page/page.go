@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 )
 
@@ -92,7 +93,7 @@ var functions = template.FuncMap{
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
 	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "clause": words.Clause,
 	"doing": func(t turnkeeper.Turn, now time.Time) string { return words.Doing(t, agoFrom(now)) },
-	"messageState": func(m turnkeeper.WaitingMessage, now time.Time) messageState {
+	"messageState": func(m waiting.Message, now time.Time) messageState {
 		state, note := words.Standing(m, agoFrom(now))
 		return messageState{state, note}
 	},

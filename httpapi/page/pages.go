@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -41,12 +44,12 @@ func (l Listing) Narrowed() bool {
 type Overview struct {
 	Figures   *operate.Figures // nil: not visible to this viewer
 	Scheduler operate.SchedulerSettings
-	Workers   []turnkeeper.Heartbeat // nil: not visible to this viewer
+	Workers   []presence.Heartbeat // nil: not visible to this viewer
 	Open      []turnkeeper.Turn
-	Ended     []turnkeeper.Turn        // newest first
-	Agents    []string                 // names
-	Down      []turnkeeper.ModelHealth // models that are down
-	NoWorker  bool                     // no live worker runs turns
+	Ended     []turnkeeper.Turn    // newest first
+	Agents    []string             // names
+	Down      []modelhealth.Health // models that are down
+	NoWorker  bool                 // no live worker runs turns
 }
 
 func (Overview) file() string    { return "overview" }
@@ -56,7 +59,7 @@ func (Overview) section() string { return "/" }
 // Slots returns the number of live workers and of their slots.
 func (p Overview) Slots() (s struct{ Slots, Workers int }) {
 	for _, w := range p.Workers {
-		if w.State() == turnkeeper.WorkerAlive {
+		if w.State() == presence.Alive {
 			s.Slots += w.Slots
 			s.Workers++
 		}
@@ -77,7 +80,7 @@ func (Turns) section() string { return "/turns" }
 // Inbox is a list of messages.
 type Inbox struct {
 	Listing
-	Messages []turnkeeper.WaitingMessage
+	Messages []waiting.Message
 	Number   string // unique number of the form that sends a message
 }
 
@@ -98,7 +101,7 @@ func (Transcript) section() string { return "/inbox" }
 
 // Message is one message.
 type Message struct {
-	Message turnkeeper.WaitingMessage
+	Message waiting.Message
 	Reply   *turnkeeper.Reply // nil: none yet
 	Turns   []turnkeeper.Turn
 	As, Of  turnkeeper.MessageID // its retry, and the message it is a retry of; 0: none

@@ -10,6 +10,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -19,7 +21,7 @@ func TestTimeline(t *testing.T) {
 	at := func(seconds int) time.Time { return zero.Add(time.Duration(seconds) * time.Second) }
 	turn := page.Turn{Now: at(100), TurnView: operate.TurnView{
 		Turn:    turnkeeper.Turn{State: turnkeeper.TurnWaiting, Attempt: 1, CreatedAt: at(10)},
-		Message: turnkeeper.WaitingMessage{Message: turnkeeper.Message{AcceptedAt: at(0), DueAt: at(5)}},
+		Message: waiting.Message{Message: turnkeeper.Message{AcceptedAt: at(0), DueAt: at(5)}},
 		Dispatches: []turnkeeper.Dispatch{
 			{WorkerID: "one", GrantedAt: at(10), EndedAt: at(30), Outcome: "lost"},
 			{WorkerID: "two", GrantedAt: at(45), EndedAt: at(60), Outcome: "waiting"},
@@ -42,7 +44,7 @@ func TestTimeline(t *testing.T) {
 		{Kind: "tool", What: "send", State: "running", Note: "detached", Start: at(50), Anchor: "round-1-tool-2"},
 		{Kind: "waited", What: "Waits for detached calls", Start: at(60)},
 	}
-	turn.Failed = []turnkeeper.FailedAttempt{
+	turn.Failed = []turnlog.FailedAttempt{
 		{Round: 1, Provider: "p", Model: "m", Class: "overloaded", Latency: 2 * time.Second, EndedAt: at(14), Usage: turnkeeper.Usage{InputTokens: 7}},
 		{Round: 2, Class: "interrupted", EndedAt: at(58)},
 	}

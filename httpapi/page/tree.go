@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/words"
 )
 
@@ -56,7 +57,7 @@ func (p Turn) below(turn turnkeeper.TurnID) (all []Branch) {
 	return all
 }
 
-func noteOn(a turnkeeper.SubAgent) string {
+func noteOn(a turnlog.SubAgent) string {
 	switch {
 	case a.Message == 0:
 		return "not spawned: " + string(a.Trouble)

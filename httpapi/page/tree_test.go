@@ -7,25 +7,26 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/page"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/operate"
 )
 
 // treeOf is a turn of a scout in a tree that a boss began.
 func treeOf() page.Turn {
-	agents := func(parent turnkeeper.TurnID, n int, agent string, turn turnkeeper.TurnID, state turnkeeper.TurnState) turnkeeper.SubAgent {
-		return turnkeeper.SubAgent{
+	agents := func(parent turnkeeper.TurnID, n int, agent string, turn turnkeeper.TurnID, state turnkeeper.TurnState) turnlog.SubAgent {
+		return turnlog.SubAgent{
 			Parent: parent, Call: turnkeeper.CallKey{Round: 1, Ordinal: n}, Agent: agent, Message: turnkeeper.MessageID(10 + turn), State: turnkeeper.MessageRunning,
 			Turn: turn, TurnState: state, Usage: turnkeeper.Usage{InputTokens: 100},
 		}
 	}
-	refused := turnkeeper.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Agent: "ghost", Trouble: turnkeeper.SpawnUnknownAgent}
-	waits := turnkeeper.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Agent: "idler", Message: 40, State: turnkeeper.MessageWaiting}
+	refused := turnlog.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Agent: "ghost", Trouble: turnlog.SpawnUnknownAgent}
+	waits := turnlog.SubAgent{Parent: 1, Call: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Agent: "idler", Message: 40, State: turnkeeper.MessageWaiting}
 	return page.Turn{Now: time.Now(), TurnView: operate.TurnView{
 		Turn: turnkeeper.Turn{ID: 2, Agent: "scout", State: turnkeeper.TurnWaiting},
 		Tree: &operate.Tree{
 			Root: 1, Agent: "boss", State: turnkeeper.TurnWaiting, Usage: turnkeeper.Usage{InputTokens: 1200},
-			Limits: turnkeeper.TreeLimits{Calls: 40, Tokens: 9000}, UsedCalls: 7, UsedTokens: 1300,
-			SubAgents: []turnkeeper.SubAgent{
+			Limits: turnlog.TreeLimits{Calls: 40, Tokens: 9000}, UsedCalls: 7, UsedTokens: 1300,
+			SubAgents: []turnlog.SubAgent{
 				agents(1, 1, "scout", 2, turnkeeper.TurnWaiting), refused, waits, agents(2, 1, "runner", 3, turnkeeper.TurnRunning),
 			},
 		},

@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/operate"
 )
 
@@ -70,7 +71,7 @@ func (p Turn) Retries() (n int) {
 }
 
 // FailedFor returns the failed model calls of a round.
-func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
+func (p Turn) FailedFor(round int) (failed []turnlog.FailedAttempt) {
 	for _, f := range p.Failed {
 		if f.Round == round {
 			failed = append(failed, f)
@@ -80,7 +81,7 @@ func (p Turn) FailedFor(round int) (failed []turnkeeper.FailedAttempt) {
 }
 
 // FailedAfter returns the failed model calls of a round without an answer.
-func (p Turn) FailedAfter() (failed []turnkeeper.FailedAttempt) {
+func (p Turn) FailedAfter() (failed []turnlog.FailedAttempt) {
 	for _, f := range p.Failed {
 		if f.Round > len(p.Rounds) {
 			failed = append(failed, f)

@@ -1,6 +1,11 @@
 package main
 
-import tk "turnkeeper"
+import (
+	tk "turnkeeper"
+	"turnkeeper/internal/outbox"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/waiting"
+)
 
 const (
 	about = "Durable turns of AI agents. Times are RFC 3339; names of durations end in _ms; a missing value is null. " +
@@ -77,12 +82,12 @@ var enums = map[string]enum{
 	"CallState": values("unknown: started by a lost worker, without a result",
 		tk.CallPlanned, tk.CallStarted, tk.CallRunning, tk.CallSucceeded, tk.CallFailed, tk.CallSkipped, tk.CallDenied, tk.CallUnknown, tk.CallCancelled),
 	"Trigger":       values("source of the message", tk.TriggerMessage, tk.TriggerSchedule),
-	"DeliveryState": values("dead: given up", tk.DeliveryPending, tk.DeliveryDelivered, tk.DeliveryDead),
+	"DeliveryState": values("dead: given up", outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
 	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
-		tk.WorkerAlive, tk.WorkerServing, tk.WorkerDraining, tk.WorkerSilent, tk.WorkerStopped),
+		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
 	"WaitReason": values("why a message waits; values may be added",
-		tk.WaitUnknownAgent, tk.WaitRetired, tk.WaitNotDue, tk.WaitEarlier, tk.WaitLaneHeld, tk.WaitBackoff, tk.WaitCalls, tk.WaitBudget, tk.WaitDeferred,
-		tk.WaitNotTaken, tk.WaitSilent, tk.WaitPaused, tk.WaitHoldOff, tk.WaitScheduler, tk.WaitNoWorker, tk.WaitNoSlot, tk.WaitModel, tk.WaitTick),
+		waiting.UnknownAgent, waiting.AgentRetired, waiting.NotDue, waiting.EarlierMessage, waiting.LaneHeld, waiting.LaneBackoff, waiting.DetachedCalls, waiting.BudgetSpent, waiting.Deferred,
+		waiting.NotTakenUp, waiting.WorkerSilent, waiting.SchedulerPaused, waiting.SchedulerHoldsOff, waiting.SchedulerSilent, waiting.NoWorker, waiting.NoFreeSlot, waiting.ModelDown, waiting.NextTick),
 	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),
 	"DispatchOutcome": values("how a grant ended", "finished", "lost", "handed_back", "deferred", "unclaimed", "waiting"),

@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/app"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/presence"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -72,7 +73,7 @@ func TestStoppedAtOnce(t *testing.T) {
 	if err != nil || len(workers) != 1 {
 		t.Fatalf("%+v, %v", workers, err)
 	}
-	if ended := workers[0].State() == turnkeeper.WorkerStopped; ended != told {
+	if ended := workers[0].State() == presence.Stopped; ended != told {
 		t.Errorf("the worker is %s, and that its turn was handed back is %t", workers[0].State(), told)
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/pause"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/version"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
@@ -416,7 +417,7 @@ func (w *worker) beat(ctx context.Context) error {
 	host, _ := os.Hostname() // for operators only
 	w.at(ctx, pointBeat)
 	defer w.at(ctx, pointBeaten)
-	return w.store.Beat(ctx, turnkeeper.Heartbeat{
+	return w.store.Beat(ctx, presence.Heartbeat{
 		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
 	})
 }

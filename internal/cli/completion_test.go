@@ -13,6 +13,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/cli/worker"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 )
 
@@ -30,7 +31,7 @@ func TestCompletionOfNames(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), turnkeeper.Submission{Agent: "watcher", Conversation: "anna", Body: "Look."}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.RegisterWebhook(t.Context(), turnkeeper.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {
+	if err := s.RegisterWebhook(t.Context(), outbox.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {

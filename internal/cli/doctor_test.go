@@ -17,6 +17,8 @@ import (
 	"turnkeeper/internal/cli/enqueue"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/cli/worker"
+	"turnkeeper/internal/outbox"
+	"turnkeeper/internal/turnlog"
 )
 
 // A finding is one check of doctor.
@@ -134,7 +136,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		spend(9000)
 		s.exec(`update turnkeeper.messages set due_at = now() + interval '1 day' where agent = 'watcher'`)
 		s.sendTo("thrifty", "Later.")
-		s.next("host-1").end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "no room"})
+		s.next("host-1").end("", turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "no room"})
 		s.exec("update turnkeeper.turns set due_at = now() + interval '1 hour' where error_class = 'budget'")
 		diagnose(t, env).wants(t, "warn", "budget thrifty", "9,000 of 10,000 tokens", "1 turn waits", "turnctl retry")
 	})
@@ -158,7 +160,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.sendTo("echo", "Second.")
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '20 min' where agent = 'echo' and state = 'waiting'`)
 		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 of worker host-1 holds lane echo")
-		first.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+		first.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	})
 	t.Run("a paused schedule", func(t *testing.T) {
 		s.exec("update turnkeeper.schedules set paused_at = now(), paused_reason = 'too loud'")
@@ -195,7 +197,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.lacks(t, "model test/unused")
 	})
 	t.Run("webhooks that fail", func(t *testing.T) {
-		if err := s.RegisterWebhook(t.Context(), turnkeeper.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {
+		if err := s.RegisterWebhook(t.Context(), outbox.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {
 			t.Fatal(err)
 		}
 		diagnose(t, env).wants(t, "ok", "webhook shop")
@@ -281,12 +283,12 @@ func TestStatesOfModels(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 	a := s.turn("Hello.")
-	a.write(turnkeeper.Entry{
+	a.write(turnlog.Entry{
 		Round: &turnkeeper.Round{
 			Number: 1, Charged: true, Provider: "test", Model: "one-2026", Attempts: 1, FinishReason: "stop", Text: "Hi.",
 			Recipe: &turnkeeper.Recipe{Version: 1, Provider: "test", Model: "one", Frame: sixty("1"), SHA256: sixty("2")},
 		},
-		Parts: []turnkeeper.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
+		Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 	})
 	if got, want := states(), "test/old unused, test/one up, test/two unknown"; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -377,7 +379,7 @@ func TestWhatIsNamed(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	a := s.turn("First.")
-	a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+	a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	s.sendTo("watcher", "Second.")
 	b := s.next("host-1")
 	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }

@@ -13,6 +13,8 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -43,7 +45,7 @@ type act struct {
 // beat is a sign of life of a worker.
 func (s *stage) beat(worker turnkeeper.WorkerID) {
 	s.t.Helper()
-	if err := s.Beat(s.t.Context(), turnkeeper.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
+	if err := s.Beat(s.t.Context(), presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -55,7 +57,7 @@ func (s *stage) keepAlive(worker turnkeeper.WorkerID) {
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			_ = s.Beat(ctx, turnkeeper.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: time.Hour})
+			_ = s.Beat(ctx, presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: time.Hour})
 			select {
 			case <-time.After(time.Second):
 			case <-ctx.Done():
@@ -150,7 +152,7 @@ func (s *stage) loseAll() {
 	})
 }
 
-func (a *act) write(e turnkeeper.Entry) *act {
+func (a *act) write(e turnlog.Entry) *act {
 	a.s.t.Helper()
 	if err := a.Append(a.s.t.Context(), e, journal.Ending{}); err != nil {
 		a.s.t.Fatal(err)
@@ -171,15 +173,15 @@ func (a *act) round(number int, effect turnkeeper.Effect, tools ...string) *act 
 			Key: k, WireID: k.String(), Name: name, Arguments: "{}", ArgsHash: "h", Effect: effect, State: turnkeeper.CallPlanned,
 		})
 	}
-	return a.write(turnkeeper.Entry{Round: r})
+	return a.write(turnlog.Entry{Round: r})
 }
 
 func first(round int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: round, Ordinal: 1} }
 
 func (a *act) start(k turnkeeper.CallKey, effect turnkeeper.Effect, detached time.Duration) *act {
-	e := turnkeeper.Entry{Starts: []turnkeeper.CallStart{{Key: k, Nonce: a.nonce(k), Attempt: 1, Effect: effect, Detached: detached}}}
+	e := turnlog.Entry{Starts: []turnlog.CallStart{{Key: k, Nonce: a.nonce(k), Attempt: 1, Effect: effect, Detached: detached}}}
 	if detached > 0 {
-		e.Results = []turnkeeper.CallResult{{Key: k, Nonce: a.nonce(k), State: turnkeeper.CallRunning, Shown: "handle", OutputID: "abcdefghijkl"}}
+		e.Results = []turnlog.CallResult{{Key: k, Nonce: a.nonce(k), State: turnkeeper.CallRunning, Shown: "handle", OutputID: "abcdefghijkl"}}
 	}
 	return a.write(e)
 }
@@ -187,17 +189,17 @@ func (a *act) start(k turnkeeper.CallKey, effect turnkeeper.Effect, detached tim
 func (a *act) nonce(k turnkeeper.CallKey) string { return fmt.Sprintf("%d/%s", a.grant.TurnID, k) }
 
 func (a *act) result(k turnkeeper.CallKey, state turnkeeper.CallState, text string) *act {
-	r := turnkeeper.CallResult{Key: k, Nonce: a.nonce(k), State: state, Shown: text, Preview: text, Duration: 5 * time.Millisecond}
+	r := turnlog.CallResult{Key: k, Nonce: a.nonce(k), State: state, Shown: text, Preview: text, Duration: 5 * time.Millisecond}
 	if state == turnkeeper.CallDenied {
 		r.Nonce = "" // it was never started
 	}
 	if state == turnkeeper.CallUnknown {
-		return a.write(turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{r}})
+		return a.write(turnlog.Entry{Verdicts: []turnlog.CallResult{r}})
 	}
-	return a.write(turnkeeper.Entry{Results: []turnkeeper.CallResult{r}})
+	return a.write(turnlog.Entry{Results: []turnlog.CallResult{r}})
 }
 
-func (a *act) end(message turnkeeper.MessageState, o turnkeeper.Outcome) {
+func (a *act) end(message turnkeeper.MessageState, o turnlog.Outcome) {
 	a.s.t.Helper()
 	log := map[turnkeeper.TurnState]string{turnkeeper.TurnQueued: "deferred", turnkeeper.TurnWaiting: "waiting"}[o.State]
 	switch {
@@ -206,7 +208,7 @@ func (a *act) end(message turnkeeper.MessageState, o turnkeeper.Outcome) {
 	case o.State == turnkeeper.TurnQueued && o.Backoff == 0:
 		log = "handed_back"
 	}
-	if err := a.Append(a.s.t.Context(), turnkeeper.Entry{Outcome: &o}, journal.Ending{Message: message, Log: log}); err != nil {
+	if err := a.Append(a.s.t.Context(), turnlog.Entry{Outcome: &o}, journal.Ending{Message: message, Log: log}); err != nil {
 		a.s.t.Fatal(err)
 	}
 }
@@ -216,7 +218,7 @@ func capped(stop turnkeeper.StopReason) func(*stage) {
 	return func(s *stage) {
 		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
 		a.result(first(1), turnkeeper.CallSucceeded, "ordered")
-		a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop, Reply: "Tool results: 1 succeeded, 0 failed."})
+		a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: stop, Reply: "Tool results: 1 succeeded, 0 failed."})
 	}
 }
 
@@ -226,7 +228,7 @@ var endings = []struct {
 	play func(*stage)
 }{
 	{"succeeded", func(s *stage) {
-		s.turn("What time is it?").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+		s.turn("What time is it?").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Noon.",
 		})
 	}},
@@ -234,24 +236,24 @@ var endings = []struct {
 	{"max-duration", capped(turnkeeper.StopMaxDuration)},
 	{"max-tool-calls", capped(turnkeeper.StopMaxToolCalls)},
 	{"budget", func(s *stage) {
-		s.turn("Go on.").end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+		s.turn("Go on.").end(turnkeeper.MessageAnswered, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Error: "the turn's budget of 100 tokens is used up", Reply: "Tool results: 0 succeeded, 0 failed.",
 		})
 	}},
 	{"degraded-by-the-model", func(s *stage) {
 		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order", "tell").start(first(1), turnkeeper.EffectOnce, 0)
 		a.result(first(1), turnkeeper.CallFailed, "tool error: no boxes").result(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallDenied, "denied")
-		a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+		a.end(turnkeeper.MessageAnswered, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "503 Service Unavailable", Reply: "Tool results: 0 succeeded, 1 failed.",
 		})
 	}},
 	{"failed-for-now", func(s *stage) {
-		s.turn("Hello.").end(turnkeeper.MessageWaiting, turnkeeper.Outcome{
+		s.turn("Hello.").end(turnkeeper.MessageWaiting, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "401 Unauthorized", Retry: true,
 		})
 	}},
 	{"failed-for-good", func(s *stage) {
-		s.next("host-2").end(turnkeeper.MessageFailed, turnkeeper.Outcome{
+		s.next("host-2").end(turnkeeper.MessageFailed, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Error: "401 Unauthorized", Reply: "This message could not be answered.",
 		})
 	}},
@@ -263,7 +265,7 @@ var endings = []struct {
 		if _, err := s.Retry(s.t.Context(), failed, false); err != nil {
 			s.t.Fatal(err)
 		}
-		s.next("host-2").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+		s.next("host-2").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Hello.",
 		})
 	}},
@@ -272,20 +274,20 @@ var endings = []struct {
 		a.lose()
 		b := s.next("host-2")
 		b.result(first(1), turnkeeper.CallUnknown, "outcome unknown")
-		b.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+		b.end(turnkeeper.MessageAnswered, turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "Tool results: 0 succeeded, 0 failed, 1 unknown.",
 		})
 	}},
 	{"cut-request", func(s *stage) {
 		a := s.turn("Long.")
-		a.write(turnkeeper.Entry{
+		a.write(turnlog.Entry{
 			Round: &turnkeeper.Round{
 				Number: 1, Charged: true, Provider: "openai", Model: "gpt-5-mini", Attempts: 1, FinishReason: "stop", Text: "Short.",
 				Recipe: &turnkeeper.Recipe{Version: 1, Frame: sixty("1"), SHA256: sixty("2"), Omitted: 12, Dropped: "1-3", Compacted: 9000, Cut: true},
 			},
-			Parts: []turnkeeper.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
+			Parts: []turnlog.RequestPart{{SHA256: sixty("1"), Content: "{}"}},
 		})
-		a.end(turnkeeper.MessageAnswered, turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Short."})
+		a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Short."})
 	}},
 	{"cancelled-in-the-inbox", func(s *stage) {
 		if _, err := s.CancelMessage(s.t.Context(), s.send("Never mind."), "asked by the sender"); err != nil {
@@ -294,7 +296,7 @@ var endings = []struct {
 	}},
 	{"cancelled-while-waiting", func(s *stage) {
 		a := s.turn("Build all.").round(1, turnkeeper.EffectOnce, "build").start(first(1), turnkeeper.EffectOnce, time.Hour)
-		a.end("", turnkeeper.Outcome{State: turnkeeper.TurnWaiting})
+		a.end("", turnlog.Outcome{State: turnkeeper.TurnWaiting})
 		if _, err := s.CancelTurn(s.t.Context(), a.grant.TurnID, ""); err != nil {
 			s.t.Fatal(err)
 		}
@@ -302,18 +304,18 @@ var endings = []struct {
 	{"quiet", func(s *stage) {
 		s.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 			values ('echo', 'main', 'echo', 'Look around.', 'schedule', 'default', clock_timestamp(), date_trunc('second', clock_timestamp()))`)
-		s.next("host-1").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnkeeper.Outcome{
+		s.next("host-1").round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{
 			State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "Nothing new.",
 		})
 	}},
 	{"deferred", func(s *stage) {
 		a := s.turn("Later.")
-		a.end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Minute})
+		a.end("", turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Minute})
 	}},
 	{"handed-back", func(s *stage) {
 		s.exec("update turnkeeper.turns set due_at = null where state = 'queued'")
 		s.beat("host-1")
-		s.next("host-1").end("", turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"})
+		s.next("host-1").end("", turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"})
 	}},
 	{"granted", func(s *stage) {
 		s.beat("host-1") // however long it took to come here
@@ -345,8 +347,8 @@ var endings = []struct {
 	}},
 	{"streaming", func(s *stage) {
 		s.send("Tell me a story.")
-		s.next("host-3").write(turnkeeper.Entry{
-			Failed: []turnkeeper.FailedAttempt{
+		s.next("host-3").write(turnlog.Entry{
+			Failed: []turnlog.FailedAttempt{
 				{Round: 1, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "overloaded", Error: "503 Service Unavailable", Latency: time.Second},
 				{Round: 1, Class: "interrupted", Error: "older turns were summarised"},
 			},
@@ -372,7 +374,7 @@ func (s *stage) closeLost() {
 		if err := tick.SettleCalls(ctx, lost[0].TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, ""); err != nil {
 			return err
 		}
-		return tick.Close(ctx, lost[0], turnkeeper.Outcome{
+		return tick.Close(ctx, lost[0], turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, ErrorClass: "worker_lost",
 			Error: "the turn lost its worker 3 times; it was answered without being run again", Reply: "Tool results: 0 succeeded, 1 failed.",
 		}, nil)

@@ -16,15 +16,16 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/redact"
 )
 
 // Roles of a process.
 const (
-	RoleWorker    = turnkeeper.RoleWorker // runs turns
-	RoleScheduler = "scheduler"           // dispatches turns
-	RoleAPI       = "api"                 // serves the HTTP API
-	RoleWebhooks  = "webhooks"            // delivers replies to webhooks
+	RoleWorker    = presence.RoleWorker // runs turns
+	RoleScheduler = "scheduler"         // dispatches turns
+	RoleAPI       = "api"               // serves the HTTP API
+	RoleWebhooks  = "webhooks"          // delivers replies to webhooks
 )
 
 // A Config holds the settings of one process. Create it with Default or Load.

@@ -15,6 +15,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // fileReader decodes the config file. The structs' tags name the checks and readers below.
@@ -48,8 +49,8 @@ func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 		"mcp header": checkMCPHeader,
 		"parameter":  name(parameterForm.MatchString, "1 to 64 of a-z A-Z 0-9 . _ ~ - $"),
 		"variable":   checkVariable,
-		"mcp server": func(name string) string { return after(": ", turnkeeper.CheckMCPServerName(name)) },
-		"mcp tool":   func(name string) string { return after(": ", turnkeeper.CheckMCPToolName(name)) },
+		"mcp server": func(name string) string { return after(": ", mcpdef.CheckServerName(name)) },
+		"mcp tool":   func(name string) string { return after(": ", mcpdef.CheckToolName(name)) },
 		"agent":      func(name string) string { return after(": ", turnkeeper.CheckAgentName(name)) },
 		"not empty":  func(text string) string { return after(": ", notEmpty(text)) },
 		"profile":    func(word string) string { return after(fmt.Sprintf(" is %q: ", word), oneOf(word, profileNames)) },

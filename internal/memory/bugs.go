@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/commit"
+	"turnkeeper/internal/granting"
 )
 
 // A Bug is a fault that a test plants in the store, to verify that its checks find
@@ -72,7 +73,7 @@ func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit
 }
 
 // dispatchApart implements BugGrantApart.
-func (t *tick) dispatchApart(ctx context.Context, ready []turnkeeper.Ready) error {
+func (t *tick) dispatchApart(ctx context.Context, ready []granting.Candidate) error {
 	leases := make([]*leaseRow, len(ready))
 	t.later(func(*[]Bell) {
 		for i, r := range ready {

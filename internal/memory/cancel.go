@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/turnlog"
 )
 
 // lockTick returns with the store's lock held and no tick in progress, so that nothing
@@ -146,7 +147,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	if round := openRound(t); round > 0 {
 		t.tell(turnkeeper.EventRoundRollback, round, transcript.RollbackData{Reason: "the turn was cancelled"}, now)
 	}
-	o := turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: reply}
+	o := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: reply}
 	if t.Trigger == turnkeeper.TriggerSchedule {
 		o.Reply = ""
 	}

@@ -10,6 +10,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 )
 
 // An awaitedRow is an awaited call: its result once that arrives, and the state of its
@@ -17,13 +19,13 @@ import (
 type awaitedRow struct {
 	key       turnkeeper.CallKey
 	nonce     string
-	arrived   *turnkeeper.CallResult // nil: not yet
-	closed    bool                   // the journal has an answer
+	arrived   *turnlog.CallResult // nil: not yet
+	closed    bool                // the journal has an answer
 	attempt   int
 	limit     time.Duration
 	deadline  time.Time // for the claim, and after it for the run
 	job       turnkeeper.JobID
-	claim     turnkeeper.ClaimID
+	claim     turnlog.ClaimID
 	worker    turnkeeper.WorkerID
 	claimedAt time.Time
 	losses    int
@@ -34,7 +36,7 @@ type awaitedRow struct {
 // A CallJob asks a worker to run a detached call.
 type CallJob struct {
 	ID  turnkeeper.JobID
-	Ref turnkeeper.CallRef
+	Ref turnlog.CallRef
 }
 
 type callJobRow struct {
@@ -86,18 +88,18 @@ func (s *Store) detach(t *turnRow, call *turnkeeper.ToolCall, limit time.Duratio
 	call.Elsewhere = true
 	t.awaited = append(t.awaited, awaitedRow{
 		key: call.Key, nonce: call.Nonce, attempt: 1, limit: limit, deadline: s.now().Add(turnkeeper.MaxDetachedWait),
-		job: s.state.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: call.Key, Attempt: 1}),
+		job: s.state.ringCall(turnlog.CallRef{TurnID: t.ID, Key: call.Key, Attempt: 1}),
 	})
 }
 
-func (s *state) ringCall(ref turnkeeper.CallRef) turnkeeper.JobID {
+func (s *state) ringCall(ref turnlog.CallRef) turnkeeper.JobID {
 	id := turnkeeper.JobID(len(s.calls) + 1)
 	s.calls = append(s.calls, &callJobRow{CallJob: CallJob{id, ref}, state: "available"})
 	return id
 }
 
 // Arrivals returns the results that have arrived and are not in the journal yet.
-func (j *Journal) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult, err error) {
+func (j *Journal) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, err error) {
 	err = patiently(ctx, func() error {
 		arrived = nil
 		return j.conn.ask(ctx, "arrivals", func() error {
@@ -160,8 +162,8 @@ func (c *Conn) GiveBackCalls(ctx context.Context, worker turnkeeper.WorkerID, wo
 // Claim takes a detached call for one run by the worker. tools are the tools that the
 // worker has. Claim returns turnkeeper.ErrNotFound if another worker runs the call, it
 // is over, or the worker lacks its tool.
-func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (claimed turnkeeper.ClaimedCall, err error) {
-	claim := turnkeeper.ClaimID(rand.Text())
+func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (claimed turnlog.ClaimedCall, err error) {
+	claim := turnlog.ClaimID(rand.Text())
 	err = patiently(ctx, func() error {
 		return c.ask(ctx, "claim", func() error {
 			return c.store.onCall(ctx, ref, func(t *turnRow, a *awaitedRow, _ *[]Bell) error {
@@ -173,7 +175,7 @@ func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkee
 				if a.claim != claim {
 					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(), c.store.now().Add(a.limit)
 				}
-				claimed = turnkeeper.ClaimedCall{
+				claimed = turnlog.ClaimedCall{
 					Ref: ref, Claim: claim, Call: *call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
 					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
 				}
@@ -185,7 +187,7 @@ func (c *Conn) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkee
 }
 
 // onCall runs f on a draft of the call's turn, with the lock of its row.
-func (s *Store) onCall(ctx context.Context, ref turnkeeper.CallRef, f func(*turnRow, *awaitedRow, *[]Bell) error) error {
+func (s *Store) onCall(ctx context.Context, ref turnlog.CallRef, f func(*turnRow, *awaitedRow, *[]Bell) error) error {
 	if err := s.lockTurn(ctx, int64(ref.TurnID), nil); err != nil {
 		return err
 	}
@@ -214,7 +216,7 @@ func (s *Store) onCall(ctx context.Context, ref turnkeeper.CallRef, f func(*turn
 // Arrive delivers the result of a claimed call, and resumes its turn if the turn waits.
 // It returns turnkeeper.ErrFenced if the claim is void; the result is then stored as the
 // call's late result.
-func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+func (c *Conn) Arrive(ctx context.Context, call turnlog.ClaimedCall, r turnlog.CallResult) error {
 	return patiently(ctx, func() error {
 		var void error
 		err := c.ask(ctx, "arrive", func() error {
@@ -237,7 +239,7 @@ func (c *Conn) Arrive(ctx context.Context, call turnkeeper.ClaimedCall, r turnke
 }
 
 // lateText returns the text to keep of a result that came too late.
-func lateText(r turnkeeper.CallResult) string {
+func lateText(r turnlog.CallResult) string {
 	if r.Output != nil && r.Output.Text != "" {
 		return r.Output.Text
 	}
@@ -245,7 +247,7 @@ func lateText(r turnkeeper.CallResult) string {
 }
 
 // arrive stores a result for its call, with the nonce by.
-func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by string, rings *[]Bell) {
+func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by string, rings *[]Bell) {
 	if r.Output != nil {
 		t.outputs = append(t.outputs, *r.Output)
 		r.OutputID, r.Output = r.Output.ID, nil
@@ -260,7 +262,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnkeeper.CallResult, by st
 }
 
 // HandOn releases a claimed call, to be run again from its beginning.
-func (c *Conn) HandOn(ctx context.Context, call turnkeeper.ClaimedCall) error {
+func (c *Conn) HandOn(ctx context.Context, call turnlog.ClaimedCall) error {
 	return c.ask(ctx, "hand on", func() error {
 		return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
 			if a.ended || a.claim != call.Claim {
@@ -285,12 +287,12 @@ func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
 			a.losses++
 		}
 	}
-	a.job = s.state.ringCall(turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt})
+	a.job = s.state.ringCall(turnlog.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt})
 	*rings = append(*rings, Bell{Topic: TopicJobs})
 }
 
 // ClaimsHeld returns those of the claims that are still valid.
-func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (held []turnkeeper.ClaimID, err error) {
+func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) (held []turnlog.ClaimID, err error) {
 	err = c.ask(ctx, "claims held", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -307,7 +309,7 @@ func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) (hel
 }
 
 // lostCalls returns the detached calls of a turn that will have no result unless the scheduler acts.
-func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall) {
+func (s *state) lostCalls(t *turnRow, now time.Time) (lost []granting.LostCall) {
 	for _, a := range t.awaited {
 		if a.ended || a.spawned {
 			continue
@@ -317,8 +319,8 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall
 			continue
 		}
 		call := t.call(a.key)
-		lost = append(lost, turnkeeper.LostCall{
-			Ref: turnkeeper.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name, Effect: call.Effect,
+		lost = append(lost, granting.LostCall{
+			Ref: turnlog.CallRef{TurnID: t.ID, Key: a.key, Attempt: a.attempt}, Trouble: trouble, Name: call.Name, Effect: call.Effect,
 			OutputID: call.OutputID, Losses: a.losses, Limit: a.limit, WorkerID: a.worker, JobID: a.job,
 			Alive: s.callAlive(a.worker),
 		})
@@ -329,19 +331,19 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []turnkeeper.LostCall
 // overdueAfter is how long after its time limit a run may still report its own end.
 const overdueAfter = 30 * time.Second
 
-func (s *state) trouble(a awaitedRow, now time.Time) turnkeeper.CallTrouble {
+func (s *state) trouble(a awaitedRow, now time.Time) granting.CallFailure {
 	job := s.calls[a.job-1]
 	switch {
 	case a.claim != "" && s.gone(a.worker, now):
-		return turnkeeper.CallLost
+		return granting.CallLost
 	case a.claim != "" && s.overdue(a, now):
-		return turnkeeper.CallOverdue
+		return granting.CallOverdue
 	case a.claim != "":
 		return ""
 	case !a.deadline.After(now):
-		return turnkeeper.CallUnwanted
+		return granting.CallUnclaimed
 	case job.state == "over", job.state == "running" && (s.gone(job.attemptedBy, now) || overlooked(job.attemptedAt, now)):
-		return turnkeeper.CallUnrung
+		return granting.CallJobMissing
 	default:
 		return ""
 	}
@@ -374,7 +376,7 @@ func (s *state) gone(id turnkeeper.WorkerID, now time.Time) bool {
 	return w != nil && (!w.StoppedAt.IsZero() || s.fellSilent(w, now))
 }
 
-func (t *tick) LostCalls(_ context.Context, limit int) (lost []turnkeeper.LostCall, err error) {
+func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
@@ -390,12 +392,12 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []turnkeeper.LostCa
 	return lost, err
 }
 
-func (t *tick) RunAgain(_ context.Context, c turnkeeper.LostCall) error {
+func (t *tick) RunAgain(_ context.Context, c granting.LostCall) error {
 	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) { t.s.again(draft, a, !c.Alive, rings) })
 	return nil
 }
 
-func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
+func (t *tick) EndCall(_ context.Context, c granting.LostCall) error {
 	if err := t.read(func(s *state, _ time.Time) {
 		t.again[c.Ref.TurnID] = s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
 	}); err != nil {
@@ -408,7 +410,7 @@ func (t *tick) EndCall(_ context.Context, c turnkeeper.LostCall) error {
 }
 
 // onLost applies f to a lost call when the tick commits.
-func (t *tick) onLost(c turnkeeper.LostCall, f func(*turnRow, *awaitedRow, *[]Bell)) {
+func (t *tick) onLost(c granting.LostCall, f func(*turnRow, *awaitedRow, *[]Bell)) {
 	t.later(func(rings *[]Bell) {
 		draft := t.s.state.turn(c.Ref.TurnID).draft()
 		if a := draft.await(c.Ref.Key); !a.ended && a.attempt == c.Ref.Attempt {

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 )
 
 var _ toolrun.Drafts = (*Journal)(nil)
@@ -20,7 +21,7 @@ type draft struct {
 }
 
 // WriteDraft writes a part of a result: see toolrun.Drafts.
-func (j *Journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
+func (j *Journal) WriteDraft(ctx context.Context, part turnlog.OutputPart) error {
 	return patiently(ctx, func() error {
 		return j.conn.ask(ctx, "draft", func() error {
 			j.s.mu.Lock()
@@ -34,7 +35,7 @@ func (j *Journal) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) er
 // writeDraft appends a part. It ignores a part that it already has or that does not
 // follow the last one, and a part of a result that is recorded already or whose grant
 // is over.
-func (j *Journal) writeDraft(part turnkeeper.OutputPart) {
+func (j *Journal) writeDraft(part turnlog.OutputPart) {
 	d := j.s.state.drafts[part.Output]
 	if d == nil {
 		if part.FirstByte != 0 || !j.s.state.runsUnder(j.grant.TurnID, j.grant.GrantID) || j.recorded(part.Output) {
@@ -102,7 +103,7 @@ func (j *Journal) whole(o turnkeeper.Output) (turnkeeper.Output, error) {
 }
 
 // finish removes the drafts of results that are recorded now.
-func (s *state) finish(results []turnkeeper.CallResult) {
+func (s *state) finish(results []turnlog.CallResult) {
 	for _, r := range results {
 		if r.Output != nil && r.Output.Drafted {
 			delete(s.drafts, r.Output.ID)

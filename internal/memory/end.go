@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // An ending is everything that must be committed together at the end of a dispatch.
 type ending struct {
-	outcome     turnkeeper.Outcome
+	outcome     turnlog.Outcome
 	message     turnkeeper.MessageState // MessageWaiting: it stays for another attempt
 	log         string                  // in the grant log
 	laneBackoff time.Duration
@@ -73,10 +74,10 @@ func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 	}
 }
 
-func (s *Store) reply(t *turnRow, o turnkeeper.Outcome, now time.Time, rings *[]Bell) {
+func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bell) {
 	r := turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, Conversation: t.Conversation,
-		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass, Calls: turnkeeper.ReplyCalls(t.rounds),
+		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass, Calls: turnlog.ReplyCalls(t.rounds),
 		CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}
 	s.state.replies = append(s.state.replies, r)
@@ -101,7 +102,7 @@ func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Du
 }
 
 // endApart implements BugReplyFirst and BugReplyLast.
-func (j *Journal) endApart(ctx context.Context, id string, e turnkeeper.Entry) error {
+func (j *Journal) endApart(ctx context.Context, id string, e turnlog.Entry) error {
 	writeReply := func() error {
 		return j.conn.ask(ctx, "reply", func() error {
 			return j.inRow(ctx, func(rings *[]Bell) error {
@@ -133,7 +134,7 @@ func (j *Journal) endApart(ctx context.Context, id string, e turnkeeper.Entry) e
 	return nil
 }
 
-func (j *Journal) applyWithoutReply(id string, e turnkeeper.Entry, rings *[]Bell) error {
+func (j *Journal) applyWithoutReply(id string, e turnlog.Entry, rings *[]Bell) error {
 	outcome := e.Outcome
 	e.Outcome = nil
 	draft, err := j.fenced(id)
@@ -154,7 +155,7 @@ func (j *Journal) applyWithoutReply(id string, e turnkeeper.Entry, rings *[]Bell
 }
 
 // attemptApart implements BugFenceApart: it checks the fence first, and writes later.
-func (j *Journal) attemptApart(ctx context.Context, id string, e turnkeeper.Entry) error {
+func (j *Journal) attemptApart(ctx context.Context, id string, e turnlog.Entry) error {
 	err := j.conn.ask(ctx, "fence", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
 			_, err := j.fenced(id)

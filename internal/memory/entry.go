@@ -7,11 +7,12 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // entry writes an entry into a draft of its turn, part by part in the order of
 // the fields. rings may be nil where the entry has no outcome.
-func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
+func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	t.ExecutedCalls += j.executed(e)
 	if !j.s.bugs.has(BugVerdictForgotten) {
 		if err := j.answer(t, e.Verdicts); err != nil {
@@ -34,7 +35,7 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 			return err
 		}
 	}
-	if rings != nil && slices.ContainsFunc(e.Starts, func(s turnkeeper.CallStart) bool { return s.Detached > 0 }) {
+	if rings != nil && slices.ContainsFunc(e.Starts, func(s turnlog.CallStart) bool { return s.Detached > 0 }) {
 		*rings = append(*rings, Bell{Topic: TopicJobs})
 	}
 	if err := j.answer(t, e.Results); err != nil {
@@ -57,7 +58,7 @@ func (j *Journal) entry(t *turnRow, e turnkeeper.Entry, rings *[]Bell) error {
 
 // executed returns how many calls count as executed once the entry is written: first
 // starts, and results of calls that needed no start on record.
-func (j *Journal) executed(e turnkeeper.Entry) (n int) {
+func (j *Journal) executed(e turnlog.Entry) (n int) {
 	for _, start := range e.Starts {
 		if start.Attempt == 1 && !j.paging[start.Key] {
 			n++
@@ -114,7 +115,7 @@ func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
 // keepParts stores the parts that a round's request shares with other requests. Stored
 // parts stay even if their entry is not written: that is harmless, because the hash
 // identifies the content.
-func (j *Journal) keepParts(e turnkeeper.Entry) {
+func (j *Journal) keepParts(e turnlog.Entry) {
 	for _, part := range e.Parts {
 		if _, known := j.s.state.parts[part.SHA256]; !known && e.Round != nil {
 			j.s.state.parts[part.SHA256] = part.Content
@@ -126,7 +127,7 @@ var errOnceAgain = errors.New("a call of effect once was started before; its key
 
 // start records that a call is about to run. Repeatable calls may be started
 // again.
-func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
+func (j *Journal) start(t *turnRow, start turnlog.CallStart) error {
 	call := t.call(start.Key)
 	free := j.s.bugs.has(BugStartTwice) || j.s.bugs.has(BugJournalByAttempt) || j.s.bugs.has(BugLostAnswerRedone)
 	switch {
@@ -153,7 +154,7 @@ func (j *Journal) start(t *turnRow, start turnkeeper.CallStart) error {
 
 // answer records the results of calls. The result of a started call must come from its
 // newest start; a verdict need not.
-func (j *Journal) answer(t *turnRow, results []turnkeeper.CallResult) error {
+func (j *Journal) answer(t *turnRow, results []turnlog.CallResult) error {
 	for _, r := range results {
 		call := t.call(r.Key)
 		if call == nil || call.State.Answered() || call.Nonce != r.Nonce && r.State != turnkeeper.CallUnknown {

@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // FindExtraction returns the value stored under a key.
-func (c *Conn) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey) (value []byte, found bool, err error) {
+func (c *Conn) FindExtraction(ctx context.Context, key turnlog.ExtractionKey) (value []byte, found bool, err error) {
 	err = c.ask(ctx, "extraction", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -20,7 +21,7 @@ func (c *Conn) FindExtraction(ctx context.Context, key turnkeeper.ExtractionKey)
 }
 
 // KeepExtraction stores a value under a key, replacing the previous one.
-func (c *Conn) KeepExtraction(ctx context.Context, _ turnkeeper.TurnID, key turnkeeper.ExtractionKey, value []byte) error {
+func (c *Conn) KeepExtraction(ctx context.Context, _ turnkeeper.TurnID, key turnlog.ExtractionKey, value []byte) error {
 	return c.ask(ctx, "extraction", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // free reports whether a lane can be granted, as this tick sees it.
@@ -19,7 +20,7 @@ func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
 }
 
-func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []turnkeeper.Ready, err error) {
+func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
@@ -32,7 +33,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []
 			if !overdue && slices.Contains(held, turn.Agent) {
 				continue
 			}
-			ready = append(ready, turnkeeper.Ready{
+			ready = append(ready, granting.Candidate{
 				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
 				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
 			})
@@ -42,7 +43,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []
 	return ready, err
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready []turnkeeper.Ready, err error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
@@ -66,7 +67,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // its work as a sub-agent is granted
 				continue
 			}
-			ready = append(ready, turnkeeper.Ready{
+			ready = append(ready, granting.Candidate{
 				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: lane, Trigger: m.Trigger,
 				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
 			})
@@ -86,14 +87,14 @@ func before(a, b *turnkeeper.Message) bool {
 	return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) < 0
 }
 
-func inOrder(ready []turnkeeper.Ready, limit int) []turnkeeper.Ready {
-	slices.SortStableFunc(ready, func(a, b turnkeeper.Ready) int {
+func inOrder(ready []granting.Candidate, limit int) []granting.Candidate {
+	slices.SortStableFunc(ready, func(a, b granting.Candidate) int {
 		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
 	})
 	return ready[:min(limit, len(ready))]
 }
 
-func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
+func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	if t.s.bugs.has(BugGrantApart) {
 		return t.dispatchApart(ctx, ready)
 	}
@@ -109,7 +110,7 @@ func (t *tick) Dispatch(ctx context.Context, ready []turnkeeper.Ready) error {
 }
 
 // checkFree returns an error, which undoes the tick, if another process took a lane or cancelled a message.
-func (t *tick) checkFree(ready []turnkeeper.Ready) error {
+func (t *tick) checkFree(ready []granting.Candidate) error {
 	for _, r := range ready {
 		if l := t.s.state.leases[r.Lane]; l != nil && l.Held() && !t.freed[r.Lane] {
 			return fmt.Errorf("another process took lane %s; the tick is undone", r.Lane)
@@ -123,7 +124,7 @@ func (t *tick) checkFree(ready []turnkeeper.Ready) error {
 
 // wasClosed reports whether another process has cancelled what this tick is about to grant.
 // Other processes have not seen the work that the tick itself accepted or queued again.
-func (t *tick) wasClosed(r turnkeeper.Ready) bool {
+func (t *tick) wasClosed(r granting.Candidate) bool {
 	if !r.New {
 		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with the call that spawned it, after it was queued again
 			return true
@@ -137,13 +138,13 @@ func (t *tick) wasClosed(r turnkeeper.Ready) bool {
 
 // grant grants a lane: it takes the lease, creates or takes the turn, logs the grant and
 // inserts its job.
-func (s *Store) grant(r turnkeeper.Ready, rings *[]Bell) {
+func (s *Store) grant(r granting.Candidate, rings *[]Bell) {
 	l := s.lease(r)
 	s.grantTurn(r, l, rings)
 }
 
 // lease makes the lease of a new grant.
-func (s *Store) lease(r turnkeeper.Ready) *leaseRow {
+func (s *Store) lease(r granting.Candidate) *leaseRow {
 	st, now := &s.state, s.now()
 	l := st.leases[r.Lane]
 	if l == nil {
@@ -161,7 +162,7 @@ func (s *Store) lease(r turnkeeper.Ready) *leaseRow {
 }
 
 // grantTurn makes the rest of a grant.
-func (s *Store) grantTurn(r turnkeeper.Ready, l *leaseRow, rings *[]Bell) {
+func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	st := &s.state
 	turn := s.turnOf(r)
 	log := st.grant(l.GrantID)
@@ -180,7 +181,7 @@ func (s *Store) grantTurn(r turnkeeper.Ready, l *leaseRow, rings *[]Bell) {
 }
 
 // turnOf returns the turn of a grant: a new one, or the open one that waited.
-func (s *Store) turnOf(r turnkeeper.Ready) *turnRow {
+func (s *Store) turnOf(r granting.Candidate) *turnRow {
 	st := &s.state
 	if !r.New {
 		turn := st.turn(r.TurnID)

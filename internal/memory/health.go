@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -15,7 +18,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 type models struct{ *state }
 
 // down returns the models that are down now, by name.
-func (s models) down(now time.Time) (down []turnkeeper.ModelHealth) {
+func (s models) down(now time.Time) (down []modelhealth.Health) {
 	for _, name := range sorted(s.health) {
 		h := s.health[name]
 		if !h.Down() {
@@ -33,14 +36,14 @@ func (s models) down(now time.Time) (down []turnkeeper.ModelHealth) {
 	return down
 }
 
-// noteModels records which models answered or failed: see turnkeeper.Entry. The first
+// noteModels records which models answered or failed: see turnlog.Entry. The first
 // answer of a model that was down ends the pauses of the lanes that waited for it.
-func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
+func (s *Store) noteModels(e turnlog.Entry, rings *[]Bell) {
 	for _, name := range e.Answered {
 		if h := s.state.health[name]; !h.Down() {
 			continue
 		}
-		s.state.health[name] = turnkeeper.ModelHealth{Model: name}
+		s.state.health[name] = modelhealth.Health{Model: name}
 		delete(s.state.probes, name)
 		for _, l := range s.state.leases {
 			if slices.Contains(l.waitsFor, name) {
@@ -58,7 +61,7 @@ func (s *Store) noteModels(e turnkeeper.Entry, rings *[]Bell) {
 }
 
 // noteFault updates the message and the lane of a turn that failed.
-func (s models) noteFault(t *turnRow, o turnkeeper.Outcome) {
+func (s models) noteFault(t *turnRow, o turnlog.Outcome) {
 	if o.State != turnkeeper.TurnFailed {
 		return
 	}
@@ -81,7 +84,7 @@ func (s models) try(names []string, now time.Time) {
 }
 
 // Models returns the models that were ever down, by name.
-func (s *tables) Models() (all []turnkeeper.ModelHealth) {
+func (s *tables) Models() (all []modelhealth.Health) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range sorted(s.state.health) {
@@ -91,12 +94,12 @@ func (s *tables) Models() (all []turnkeeper.ModelHealth) {
 }
 
 // Chains lists the agents that use one of the models.
-func (t *tick) Chains(_ context.Context, models []string) (chains []turnkeeper.AgentChain, err error) {
+func (t *tick) Chains(_ context.Context, models []string) (chains []modelhealth.Chain, err error) {
 	err = t.read(func(s *state, _ time.Time) {
 		for _, name := range sorted(s.agents) {
 			a := s.agents[name]
 			if slices.ContainsFunc(a.Models, func(m string) bool { return slices.Contains(models, m) }) {
-				chains = append(chains, turnkeeper.AgentChain{Agent: name, Models: a.Models})
+				chains = append(chains, modelhealth.Chain{Agent: name, Models: a.Models})
 			}
 		}
 	})
@@ -105,7 +108,7 @@ func (t *tick) Chains(_ context.Context, models []string) (chains []turnkeeper.A
 
 // Overdue lists the heads of free lanes that have waited for a service as long as they
 // may, of the given agents.
-func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue []turnkeeper.Ready, err error) {
+func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue []granting.Candidate, err error) {
 	ready, err := t.ReadyMessages(ctx, maxHeads, nil)
 	if err != nil {
 		return nil, err

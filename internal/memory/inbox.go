@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 )
 
 // RegisterAgents stores agents, so that messages to them are accepted and their
@@ -203,7 +204,7 @@ func laneOf(a *turnkeeper.AgentRegistration, conversation string) turnkeeper.Lan
 }
 
 // Beat records a heartbeat of a worker process.
-func (c *Conn) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
+func (c *Conn) Beat(ctx context.Context, h presence.Heartbeat) error {
 	return c.ask(ctx, "beat", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()

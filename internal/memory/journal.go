@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/commit"
+	"turnkeeper/internal/turnlog"
 )
 
 // A Journal is the journal of one dispatch. It belongs to one goroutine.
@@ -26,7 +27,7 @@ var _ agentturn.Journal = (*Journal)(nil)
 
 // Journal returns the journal of a dispatch whose record was loaded under its grant.
 // BindGrant must have bound the grant to its worker.
-func (c *Conn) Journal(record turnkeeper.Record, grant turnkeeper.Grant) *Journal {
+func (c *Conn) Journal(record turnlog.Record, grant turnkeeper.Grant) *Journal {
 	j := &Journal{
 		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
 		writer: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
@@ -53,7 +54,7 @@ func (j *Journal) remember(r *turnkeeper.Round) {
 const endTime = 10 * time.Second
 
 // Append makes the entry durable: see agentturn.Journal.
-func (j *Journal) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j *Journal) Append(ctx context.Context, e turnlog.Entry) error {
 	if e.Outcome != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), endTime)
@@ -75,7 +76,7 @@ func (j *Journal) Append(ctx context.Context, e turnkeeper.Entry) error {
 }
 
 // attempt tries once to write an entry.
-func (j *Journal) attempt(ctx context.Context, id string, e turnkeeper.Entry) error {
+func (j *Journal) attempt(ctx context.Context, id string, e turnlog.Entry) error {
 	if j.s.has(BugFenceApart) {
 		return j.attemptApart(ctx, id, e)
 	}
@@ -87,7 +88,7 @@ func (j *Journal) attempt(ctx context.Context, id string, e turnkeeper.Entry) er
 	})
 }
 
-func requestOf(e turnkeeper.Entry) string {
+func requestOf(e turnlog.Entry) string {
 	if e.Outcome != nil {
 		return "finish"
 	}
@@ -115,7 +116,7 @@ func (s *Store) inRow(ctx context.Context, turn turnkeeper.TurnID, f func(rings 
 }
 
 // apply applies one entry completely or not at all. The caller has the row's lock.
-func (j *Journal) apply(id string, e turnkeeper.Entry, rings *[]Bell) error {
+func (j *Journal) apply(id string, e turnlog.Entry, rings *[]Bell) error {
 	draft, err := j.fenced(id)
 	if err != nil {
 		return err
@@ -163,9 +164,9 @@ func (j *Journal) checkFence(row *turnRow) error {
 
 // Transact runs a transactional call: see agentturn.Journal. Functions that the tool
 // passed to OnCommit are called when its transaction commits.
-func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart, _ time.Duration,
-	run func(context.Context) turnkeeper.CallResult,
-) (result turnkeeper.CallResult, err error) {
+func (j *Journal) Transact(ctx context.Context, start turnlog.CallStart, _ time.Duration,
+	run func(context.Context) turnlog.CallResult,
+) (result turnlog.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
 	err = j.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) (err error) {
 		result, err = j.transact(ctx, id, start, run)
@@ -174,9 +175,9 @@ func (j *Journal) Transact(ctx context.Context, start turnkeeper.CallStart, _ ti
 	return result, err
 }
 
-func (j *Journal) transact(ctx context.Context, id string, start turnkeeper.CallStart,
-	run func(context.Context) turnkeeper.CallResult,
-) (result turnkeeper.CallResult, err error) {
+func (j *Journal) transact(ctx context.Context, id string, start turnlog.CallStart,
+	run func(context.Context) turnlog.CallResult,
+) (result turnlog.CallResult, err error) {
 	var t *tx
 	defer func() {
 		j.s.mu.Lock()
@@ -185,7 +186,7 @@ func (j *Journal) transact(ctx context.Context, id string, start turnkeeper.Call
 			t.end()
 		}
 	}()
-	started := turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}
+	started := turnlog.Entry{Starts: []turnlog.CallStart{start}}
 	err = j.conn.ask(ctx, "transact.begin", func() error {
 		j.s.mu.Lock()
 		t = j.conn.begin()
@@ -217,7 +218,7 @@ func (j *Journal) transact(ctx context.Context, id string, start turnkeeper.Call
 	return result, err
 }
 
-func (j *Journal) commitTransact(id string, started turnkeeper.Entry, result turnkeeper.CallResult, effects *effects) error {
+func (j *Journal) commitTransact(id string, started turnlog.Entry, result turnlog.CallResult, effects *effects) error {
 	draft, err := j.fenced(id)
 	if err != nil {
 		return err
@@ -227,7 +228,7 @@ func (j *Journal) commitTransact(id string, started turnkeeper.Entry, result tur
 		return err
 	}
 	draft.entries++
-	if err := j.entry(draft, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}}, nil); err != nil {
+	if err := j.entry(draft, turnlog.Entry{Results: []turnlog.CallResult{result}}, nil); err != nil {
 		return err
 	}
 	j.s.state.setTurn(draft)
@@ -240,7 +241,7 @@ func (j *Journal) commitTransact(id string, started turnkeeper.Entry, result tur
 
 // Late stores a result that came after the lease was lost: as the call's result if it
 // has none yet, else as its late result.
-func (j *Journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
+func (j *Journal) Late(ctx context.Context, r turnlog.CallResult) error {
 	return j.conn.ask(ctx, "late", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
 			row := j.s.state.turn(j.grant.TurnID)
@@ -258,7 +259,7 @@ func (j *Journal) Late(ctx context.Context, r turnkeeper.CallResult) error {
 	})
 }
 
-func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
+func (t *turnRow) late(r turnlog.CallResult, s *Store) {
 	call := t.call(r.Key)
 	if call == nil {
 		return
@@ -286,7 +287,7 @@ func (t *turnRow) late(r turnkeeper.CallResult, s *Store) {
 }
 
 // endingOf returns the ending of a dispatch with this outcome.
-func endingOf(o turnkeeper.Outcome) ending {
+func endingOf(o turnlog.Outcome) ending {
 	e := agentturn.EndingOf(o)
 	return ending{outcome: o, message: e.Message, log: e.Log, laneBackoff: e.Pause, job: true}
 }

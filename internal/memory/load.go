@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // Load reads a turn as its journal has it, for the holder of grant. It fails
 // with turnkeeper.ErrFenced when the turn is no longer that grant's.
-func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
 	err = c.ask(ctx, "load", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -25,7 +26,7 @@ func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeepe
 }
 
 // LoadPatiently is like Load, but retries while the store is unavailable, until ctx ends.
-func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
 	err = patiently(ctx, func() error {
 		record, err = c.Load(ctx, turn, grant)
 		return err
@@ -39,9 +40,9 @@ const pastTurns = 40
 // countedTurns bounds the count of those before them.
 const countedTurns = 1000
 
-func (s *Store) recordOf(row *turnRow) turnkeeper.Record {
+func (s *Store) recordOf(row *turnRow) turnlog.Record {
 	now := s.now()
-	r := turnkeeper.Record{
+	r := turnlog.Record{
 		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
 		Rounds: cloneRounds(row.rounds), Entries: row.entries, LastWrite: row.writeID, NextBlock: 1, Down: models{&s.state}.down(now), Waited: max(0, now.Sub(dueSince(s.state.message(row.MessageID)))), ReadySince: row.CreatedAt, Cancelled: s.state.cancels[row.ID], Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}
@@ -94,7 +95,7 @@ func (b Bug) forgetStarts(rounds []turnkeeper.Round) {
 type pasts struct{ *state }
 
 // history returns the newest turns of the conversation before a turn, oldest first, and how many are older.
-func (s pasts) history(row *turnRow) (past []turnkeeper.Past, older int) {
+func (s pasts) history(row *turnRow) (past []turnlog.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
 		t := s.turns[i]
 		if t.Agent != row.Agent || t.Conversation != row.Conversation || !s.told(t) {
@@ -131,7 +132,7 @@ func (s pasts) told(t *turnRow) bool {
 }
 
 // lastRun returns the previous run of a turn's schedule.
-func (s pasts) lastRun(row *turnRow) *turnkeeper.Past {
+func (s pasts) lastRun(row *turnRow) *turnlog.Past {
 	schedule := s.message(row.MessageID).Schedule
 	if schedule == "" {
 		return nil
@@ -152,8 +153,8 @@ func (s pasts) lastRun(row *turnRow) *turnkeeper.Past {
 	return &past
 }
 
-func (s pasts) of(t *turnRow) turnkeeper.Past {
-	p := turnkeeper.Past{
+func (s pasts) of(t *turnRow) turnlog.Past {
+	p := turnlog.Past{
 		TurnID: t.ID, Body: s.message(t.MessageID).Body, Rounds: cloneRounds(t.rounds), Reply: t.InnerDialogue, Silent: true,
 		State: t.State, ErrorClass: t.ErrorClass,
 	}
@@ -190,7 +191,7 @@ func (s *state) replyOf(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 
 // RecentCalls lists ended calls of the agent with this name and arguments hash
 // that ended within the window, newest first, at most 20.
-func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) (recent []turnkeeper.PastCall, err error) {
+func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) (recent []turnlog.PastCall, err error) {
 	err = c.ask(ctx, "recent calls", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -204,12 +205,12 @@ func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, wi
 				for _, call := range round.Calls {
 					ended := call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed
 					if ended && call.Name == name && call.ArgsHash == argsHash && call.EndedAt.After(now.Add(-within)) {
-						recent = append(recent, turnkeeper.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
+						recent = append(recent, turnlog.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
 					}
 				}
 			}
 		}
-		slices.SortStableFunc(recent, func(a, b turnkeeper.PastCall) int { return int(a.Ago - b.Ago) })
+		slices.SortStableFunc(recent, func(a, b turnlog.PastCall) int { return int(a.Ago - b.Ago) })
 		return nil
 	})
 	return recent[:min(len(recent), 20)], err

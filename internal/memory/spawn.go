@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // A spawnRow is a call that gave work to a sub-agent.
 type spawnRow struct {
-	turnkeeper.SpawnEnd
+	turnlog.SpawnEnd
 	parent   turnkeeper.TurnID
 	key      turnkeeper.CallKey
 	root     turnkeeper.TurnID
 	agents   []string // the path from the root's agent to this one
-	limits   turnkeeper.TreeLimits
+	limits   turnlog.TreeLimits
 	deadline time.Time // for the reply
 	since    time.Time
 	ended    bool // it has its reply, or was refused
@@ -45,7 +46,7 @@ func (t *turnRow) awaitReply(call *turnkeeper.ToolCall) {
 }
 
 // spawn starts the sub-agents of calls, as part of the write that records their starts.
-func (s *Store) spawn(parent turnkeeper.TurnID, starts []turnkeeper.CallStart, rings *[]Bell) {
+func (s *Store) spawn(parent turnkeeper.TurnID, starts []turnlog.CallStart, rings *[]Bell) {
 	for _, start := range starts {
 		if start.Spawn != nil {
 			s.spawnOne(s.state.turn(parent), start.Key, *start.Spawn, rings)
@@ -53,10 +54,10 @@ func (s *Store) spawn(parent turnkeeper.TurnID, starts []turnkeeper.CallStart, r
 	}
 }
 
-func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnkeeper.Spawn, rings *[]Bell) {
+func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.Spawn, rings *[]Bell) {
 	st, now := &s.state, s.now()
 	row := &spawnRow{
-		SpawnEnd: turnkeeper.SpawnEnd{Agent: spawn.Agent, Message: spawn.Message}, parent: parent.ID, key: key, root: spawn.Root,
+		SpawnEnd: turnlog.SpawnEnd{Agent: spawn.Agent, Message: spawn.Message}, parent: parent.ID, key: key, root: spawn.Root,
 		agents: spawn.Agents, limits: spawn.Limits, since: now, deadline: now.Add(spawn.Within),
 	}
 	row.Trouble = st.refusal(spawn, s.opts.MaxMessage)
@@ -67,7 +68,7 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnkeep
 		return
 	}
 	above := st.message(parent.MessageID)
-	conversation := turnkeeper.SpawnConversation(parent.ID, key)
+	conversation := turnlog.SpawnConversation(parent.ID, key)
 	due := now.Truncate(time.Second)
 	if above.DueAt.Before(due) {
 		due = above.DueAt
@@ -87,7 +88,7 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnkeep
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
 
-func (s *state) refusal(spawn turnkeeper.Spawn, maxMessage int) turnkeeper.SpawnTrouble {
+func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnTrouble {
 	siblings := 0
 	most := spawn.Limits.MaxAgents
 	for _, row := range s.spawned {
@@ -98,11 +99,11 @@ func (s *state) refusal(spawn turnkeeper.Spawn, maxMessage int) turnkeeper.Spawn
 	}
 	switch {
 	case s.agents[spawn.Agent] == nil:
-		return turnkeeper.SpawnUnknownAgent
+		return turnlog.SpawnUnknownAgent
 	case maxMessage > 0 && len(spawn.Task) > maxMessage:
-		return turnkeeper.SpawnTooLong
+		return turnlog.SpawnTooLong
 	case siblings >= most:
-		return turnkeeper.SpawnTreeFull
+		return turnlog.SpawnTreeFull
 	default:
 		return ""
 	}
@@ -124,7 +125,7 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	}
 	draft := parent.draft()
 	if a := draft.await(row.key); !a.closed && a.arrived == nil {
-		s.arrive(draft, a, turnkeeper.CallResult{
+		s.arrive(draft, a, turnlog.CallResult{
 			State: row.State(), Preview: fmt.Sprintf("the agent %s: %s%s", row.Agent, row.Outcome, row.Trouble), Duration: max(s.now().Sub(row.since), 0),
 		}, a.nonce, rings)
 		s.state.setTurn(draft)
@@ -158,7 +159,7 @@ func (s *state) dropSpawned(t *turnRow) {
 
 // endOf returns the result of the sub-agent that a call started, in the form that the calling
 // turn reads, or nil if the call started none.
-func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeeper.SpawnEnd {
+func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnlog.SpawnEnd {
 	for _, row := range s.spawned {
 		if row.parent != turn || row.key != key {
 			continue
@@ -179,13 +180,13 @@ func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnkeepe
 }
 
 // lineageOf returns who spawned the turn of a message.
-func (s *state) lineageOf(m turnkeeper.MessageID) turnkeeper.Lineage {
+func (s *state) lineageOf(m turnkeeper.MessageID) turnlog.Lineage {
 	for _, row := range s.spawned {
 		if row.Message == m && m != 0 {
-			return turnkeeper.Lineage{Root: row.root, Parent: row.parent, Call: row.key, Agents: slices.Clone(row.agents), Limits: row.limits}
+			return turnlog.Lineage{Root: row.root, Parent: row.parent, Call: row.key, Agents: slices.Clone(row.agents), Limits: row.limits}
 		}
 	}
-	return turnkeeper.Lineage{}
+	return turnlog.Lineage{}
 }
 
 // spawnsToSettle reports whether a tick has sub-agents to settle.
@@ -229,7 +230,7 @@ func (t *tick) mayLock(row *turnRow) bool {
 
 func (t *tick) tell(row *spawnRow, rings *[]Bell) {
 	if !row.ended {
-		row.Trouble = turnkeeper.SpawnTimeout
+		row.Trouble = turnlog.SpawnTimeout
 	}
 	t.s.tellParent(row, t.tx, rings)
 }

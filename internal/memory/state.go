@@ -6,14 +6,17 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 )
 
 // A state is the content of the tables.
 type state struct {
 	agents      map[string]*turnkeeper.AgentRegistration
 	definitions map[string][]byte
-	parts       map[string]string                        // of requests, by hash
-	summaries   map[conversationKey][]turnkeeper.Summary // in order
+	parts       map[string]string                     // of requests, by hash
+	summaries   map[conversationKey][]turnlog.Summary // in order
 	schedules   map[scheduleKey]*turnkeeper.Schedule
 
 	messages []*turnkeeper.Message // by id, from 1; nil: an id that was never used
@@ -27,15 +30,15 @@ type state struct {
 	grants  []*grantRow   // the grant log
 	jobs    []*jobRow     // by id, from 1
 	calls   []*callJobRow // jobs of detached calls, by id, from 1
-	workers map[turnkeeper.WorkerID]*turnkeeper.Heartbeat
+	workers map[turnkeeper.WorkerID]*presence.Heartbeat
 	present map[turnkeeper.WorkerID]*Conn // worker processes that are connected
 	writes  []writeRow
 	drafts  map[turnkeeper.OutputID]*draft
 
-	health map[string]turnkeeper.ModelHealth // of models that were down at any time
-	probes map[string]turnkeeper.GrantID     // the grant whose turn probes a model that is down
+	health map[string]modelhealth.Health // of models that were down at any time
+	probes map[string]turnkeeper.GrantID // the grant whose turn probes a model that is down
 
-	extractions map[turnkeeper.ExtractionKey][]byte
+	extractions map[turnlog.ExtractionKey][]byte
 	cancels     map[turnkeeper.TurnID]bool // turns with a request to cancel
 	moved       []string                   // state changes that a table would refuse, for Check
 
@@ -105,12 +108,12 @@ type jobRow struct {
 
 func newState() state {
 	return state{
-		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[conversationKey][]turnkeeper.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[conversationKey][]turnlog.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
-		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*turnkeeper.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
+		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
-		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnkeeper.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
-		health: map[string]turnkeeper.ModelHealth{}, probes: map[string]turnkeeper.GrantID{},
+		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
+		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
 		timeline: "00000001",
 	}
 }

@@ -11,7 +11,9 @@ import (
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -54,7 +56,7 @@ func (d *door) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper
 	return d.conn.Enqueue(ctx, m)
 }
 
-func (d *door) Beat(h turnkeeper.Heartbeat) {
+func (d *door) Beat(h presence.Heartbeat) {
 	if err := d.conn.Beat(d.t.Context(), h); err != nil {
 		d.t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	return all
 }
 
-func (d *door) FetchCalls(worker turnkeeper.WorkerID) (refs []turnkeeper.CallRef) {
+func (d *door) FetchCalls(worker turnkeeper.WorkerID) (refs []turnlog.CallRef) {
 	taken, err := d.conn.FetchCalls(d.t.Context(), worker, 100)
 	if err != nil {
 		d.t.Fatal(err)
@@ -89,19 +91,19 @@ func (d *door) FetchCalls(worker turnkeeper.WorkerID) (refs []turnkeeper.CallRef
 	return refs
 }
 
-func (d *door) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error) {
+func (d *door) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error) {
 	return d.conn.Claim(ctx, ref, worker, tools)
 }
 
-func (d *door) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+func (d *door) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error {
 	return d.store.Connect(d).Arrive(ctx, c, r)
 }
 
-func (d *door) HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error {
+func (d *door) HandOn(ctx context.Context, c turnlog.ClaimedCall) error {
 	return d.conn.HandOn(ctx, c)
 }
 
-func (d *door) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error) {
+func (d *door) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error) {
 	return d.conn.ClaimsHeld(ctx, claims)
 }
 
@@ -111,11 +113,11 @@ func (d *door) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turn
 	return d.conn.BindGrant(ctx, turn, grant, worker)
 }
 
-func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
 	return d.conn.Load(ctx, turn, grant)
 }
 
-func (d *door) Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal {
+func (d *door) Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return d.store.Connect(d).Journal(record, grant)
 }
 

@@ -9,6 +9,9 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -86,7 +89,7 @@ func (t *tick) read(f func(s *state, now time.Time)) error {
 // later queues a write for the commit.
 func (t *tick) later(op func(rings *[]Bell)) { t.ops = append(t.ops, op) }
 
-func (t *tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
+func (t *tick) Look(ctx context.Context) (sit granting.Snapshot, locked bool, err error) {
 	err = t.conn.ask(ctx, "tick.look", func() error {
 		t.s.mu.Lock()
 		defer t.s.mu.Unlock()
@@ -105,8 +108,8 @@ func (t *tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 // leastSilence is the minimum time for which a worker counts as live.
 const leastSilence = 15 * time.Second
 
-func (s *state) situation(now time.Time) turnkeeper.Situation {
-	sit := turnkeeper.Situation{
+func (s *state) situation(now time.Time) granting.Snapshot {
+	sit := granting.Snapshot{
 		Now: now, Timeline: s.timeline, SeenTimeline: s.seenTimeline, LastTickAt: s.lastTickAt,
 		HoldUntil: s.holdUntil, HoldReason: s.holdReason, Room: -len(s.held),
 	}
@@ -161,7 +164,7 @@ func (s *state) silent(l *leaseRow, now time.Time) bool {
 
 // silentFrom returns since when a worker has been silent: since its newest heartbeat, or since the
 // database was available again after that.
-func (s *state) silentFrom(w *turnkeeper.Heartbeat) time.Time {
+func (s *state) silentFrom(w *presence.Heartbeat) time.Time {
 	if s.silenceFrom.After(w.BeatAt) {
 		return s.silenceFrom
 	}
@@ -169,7 +172,7 @@ func (s *state) silentFrom(w *turnkeeper.Heartbeat) time.Time {
 }
 
 // fellSilent reports whether a worker has been silent for TakeoverAfter.
-func (s *state) fellSilent(w *turnkeeper.Heartbeat, now time.Time) bool {
+func (s *state) fellSilent(w *presence.Heartbeat, now time.Time) bool {
 	from := s.silentFrom(w)
 	return w.TakeoverAfter > 0 && (!from.Add(w.TakeoverAfter).After(now) || yetToCome(from, now))
 }
@@ -247,7 +250,7 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 	return nil
 }
 
-func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, err error) {
+func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.held) {
 			l := s.held[lane]
@@ -255,15 +258,15 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 			if turn == nil || !s.isLost(l, now) {
 				continue
 			}
-			lost = append(lost, turnkeeper.LostGrant{
+			lost = append(lost, granting.LostGrant{
 				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
 				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Alive: s.holderAlive(l, now), Losses: s.losses(turn.MessageID, now),
 				Dispatches: turn.Dispatches, Rounds: len(turn.rounds), LastSeq: turn.LastSeq,
 			})
 		}
-		slices.SortStableFunc(lost, func(a, b turnkeeper.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
+		slices.SortStableFunc(lost, func(a, b granting.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
 		// Like `for update skip locked`: a turn that is being written to has a live worker.
-		lost = slices.DeleteFunc(lost, func(l turnkeeper.LostGrant) bool {
+		lost = slices.DeleteFunc(lost, func(l granting.LostGrant) bool {
 			_, busy := s.turn(l.TurnID).held.blocks()
 			return busy
 		})
@@ -275,7 +278,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []turnkeeper.LostGrant, 
 	return lost, err
 }
 
-func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
+func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) {
 		t.again[lost.TurnID] = !s.cancels[lost.TurnID]
@@ -285,7 +288,7 @@ func (t *tick) Requeue(_ context.Context, lost turnkeeper.LostGrant) error {
 	}); err != nil {
 		return err
 	}
-	end := ending{outcome: turnkeeper.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
+	end := ending{outcome: turnlog.Outcome{State: turnkeeper.TurnQueued}, log: "lost", lost: lost.WorkerID != ""}
 	if lost.WorkerID == "" {
 		end.log = "unclaimed"
 	}
@@ -307,7 +310,7 @@ func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
 	}
 }
 
-func (t *tick) CloseLost(_ context.Context, lost turnkeeper.LostGrant) error {
+func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) { t.dropSpawned(s, lost.TurnID) }); err != nil {
 		return err
@@ -355,7 +358,7 @@ func (t *turnRow) settleCalls(now time.Time, perhaps string) {
 }
 
 // endLost ends the dispatch of a lost grant, whose turn the tick has locked.
-func (t *tick) endLost(lost turnkeeper.LostGrant, draft *turnRow, end ending, rings *[]Bell) {
+func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end ending, rings *[]Bell) {
 	if draft == nil {
 		draft = t.s.state.turn(lost.TurnID).draft()
 	}
@@ -375,17 +378,17 @@ func (t *tick) endLost(lost turnkeeper.LostGrant, draft *turnRow, end ending, ri
 	}
 }
 
-func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.DueSchedule, err error) {
+func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSchedule, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, sched := range s.schedules {
 			if due(sched, now) && !s.retired(sched.Agent) {
-				list = append(list, turnkeeper.DueSchedule{
+				list = append(list, granting.DueSchedule{
 					Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
 					Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
 				})
 			}
 		}
-		slices.SortFunc(list, func(a, b turnkeeper.DueSchedule) int {
+		slices.SortFunc(list, func(a, b granting.DueSchedule) int {
 			return cmp.Or(a.NextDue.Compare(b.NextDue), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Name, b.Name))
 		})
 		list = list[:min(limit, len(list))]
@@ -395,14 +398,14 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []turnkeeper.Due
 
 // waits reports whether a message of the schedule already waits. That message is also
 // the run for the next slot.
-func (t *tick) waits(lane turnkeeper.Lane, sched turnkeeper.DueSchedule) bool {
+func (t *tick) waits(lane turnkeeper.Lane, sched granting.DueSchedule) bool {
 	ofSchedule := func(m *turnkeeper.Message) bool {
 		return m.Lane == lane && m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
 	}
 	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule)
 }
 
-func (t *tick) Occur(_ context.Context, d turnkeeper.SlotDecision) error {
+func (t *tick) Occur(_ context.Context, d granting.SlotDecision) error {
 	sched := d.Schedule
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()

@@ -13,6 +13,8 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
 )
 
@@ -71,7 +73,7 @@ func (w *worker) beat() {
 	if silent {
 		return
 	}
-	if err := w.conn.Beat(w.ctx, turnkeeper.Heartbeat{WorkerID: turnkeeper.WorkerID(w.name), Slots: many, TakeoverAfter: takeoverAfter}); err != nil {
+	if err := w.conn.Beat(w.ctx, presence.Heartbeat{WorkerID: turnkeeper.WorkerID(w.name), Slots: many, TakeoverAfter: takeoverAfter}); err != nil {
 		w.env.t.Error(err)
 	}
 }
@@ -113,20 +115,20 @@ func (w *worker) work() {
 	}
 }
 
-func (w *worker) run(ctx context.Context, job memory.Job) (turnkeeper.Outcome, error) {
+func (w *worker) run(ctx context.Context, job memory.Job) (turnlog.Outcome, error) {
 	if _, err := w.conn.BindGrant(ctx, job.TurnID, job.GrantID, turnkeeper.WorkerID(w.name)); err != nil {
-		return turnkeeper.Outcome{}, err
+		return turnlog.Outcome{}, err
 	}
 	asked := time.Now()
 	record, err := w.conn.LoadPatiently(ctx, job.TurnID, job.GrantID)
 	if err != nil {
-		return turnkeeper.Outcome{}, err
+		return turnlog.Outcome{}, err
 	}
 	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
 	defer release()
 	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
 	if err != nil {
-		return turnkeeper.Outcome{}, err
+		return turnlog.Outcome{}, err
 	}
 	bounds := definition.Bounds(turnkeeper.DefaultBounds())
 	return w.runner.Run(ctx, agentturn.Assignment{

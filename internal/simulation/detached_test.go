@@ -8,12 +8,13 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/turnlog"
 )
 
 // A runningCall is a detached call that a process runs.
 type runningCall struct {
 	cancel context.CancelCauseFunc
-	claim  turnkeeper.ClaimID // empty: not claimed yet
+	claim  turnlog.ClaimID // empty: not claimed yet
 }
 
 // callSlots is the maximum number of detached calls that a process runs at once.
@@ -24,7 +25,7 @@ const callSlots = 3
 func (p *process) pumpCalls(ctx context.Context) {
 	p.env.mu.Lock()
 	var working []turnkeeper.JobID
-	var claims []turnkeeper.ClaimID
+	var claims []turnlog.ClaimID
 	for id, c := range p.calls {
 		working = append(working, id)
 		if c.claim != "" {
@@ -49,7 +50,7 @@ func (p *process) pumpCalls(ctx context.Context) {
 	}
 }
 
-func (p *process) cancelInvalid(ctx context.Context, claims []turnkeeper.ClaimID) {
+func (p *process) cancelInvalid(ctx context.Context, claims []turnlog.ClaimID) {
 	held, err := p.conn.ClaimsHeld(ctx, claims)
 	if err != nil {
 		return

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -82,10 +83,10 @@ func slowPickup(p *profile) {
 // lateStarts is a journal that delays a start until its result.
 type lateStarts struct {
 	agentturn.Journal
-	delayed []turnkeeper.Entry
+	delayed []turnlog.Entry
 }
 
-func (j *lateStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j *lateStarts) Append(ctx context.Context, e turnlog.Entry) error {
 	if len(e.Starts) > 0 && e.Outcome == nil {
 		j.delayed = append(j.delayed, e)
 		return nil
@@ -102,7 +103,7 @@ func (j *lateStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
 // noStarts is a journal that writes no starts, and results without a nonce.
 type noStarts struct{ agentturn.Journal }
 
-func (j noStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j noStarts) Append(ctx context.Context, e turnlog.Entry) error {
 	e.Starts, e.Results = nil, slices.Clone(e.Results)
 	for i := range e.Results {
 		e.Results[i].Nonce = ""
@@ -113,7 +114,7 @@ func (j noStarts) Append(ctx context.Context, e turnkeeper.Entry) error {
 // reportsSuccess is a journal that reports a lost turn as succeeded.
 type reportsSuccess struct{ agentturn.Journal }
 
-func (j reportsSuccess) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j reportsSuccess) Append(ctx context.Context, e turnlog.Entry) error {
 	if o := e.Outcome; o != nil && o.StopReason == turnkeeper.StopWorkerLost {
 		sure := *o
 		sure.State, sure.StopReason = turnkeeper.TurnSucceeded, turnkeeper.StopNone
@@ -125,7 +126,7 @@ func (j reportsSuccess) Append(ctx context.Context, e turnkeeper.Entry) error {
 // failsEarly is a journal that closes the message of a turn whose model provider failed.
 type failsEarly struct{ agentturn.Journal }
 
-func (j failsEarly) Append(ctx context.Context, e turnkeeper.Entry) error {
+func (j failsEarly) Append(ctx context.Context, e turnlog.Entry) error {
 	if o := e.Outcome; o != nil && o.Retry && inference.Class(o.ErrorClass).OfService() {
 		final := *o
 		final.Retry, final.Backoff, final.WaitsFor, final.Reply = false, 0, nil, "The model could not be reached."

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
+	"turnkeeper/internal/presence"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
 )
@@ -119,7 +120,7 @@ func (p *process) beat(ctx context.Context) error {
 	if a := actorOf(ctx); !p.env.isQuiet() && a.chance(p.env.profile.beatsLost) {
 		return fmt.Errorf("%w: a heartbeat was lost", memory.ErrAway)
 	}
-	return p.conn.Beat(ctx, turnkeeper.Heartbeat{WorkerID: p.id, Host: "sim", Slots: slots, TakeoverAfter: p.takeover})
+	return p.conn.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Host: "sim", Slots: slots, TakeoverAfter: p.takeover})
 }
 
 // receive handles a doorbell.

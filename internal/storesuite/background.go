@@ -1,12 +1,15 @@
 package storesuite
 
-import "turnkeeper"
+import (
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+)
 
 // toBackground moves a call to the background, and starts it first if a start is given.
-func (d *dispatch) toBackground(k turnkeeper.CallKey, n string, later turnkeeper.OutputID, start ...turnkeeper.CallStart) error {
+func (d *dispatch) toBackground(k turnkeeper.CallKey, n string, later turnkeeper.OutputID, start ...turnlog.CallStart) error {
 	r := result(k, n, turnkeeper.CallRunning, "a handle")
 	r.OutputID = later
-	return d.Append(d.env.Context(), turnkeeper.Entry{Starts: start, Results: []turnkeeper.CallResult{r}})
+	return d.Append(d.env.Context(), turnlog.Entry{Starts: start, Results: []turnlog.CallResult{r}})
 }
 
 func background(e *env) {
@@ -15,7 +18,7 @@ func background(e *env) {
 	if err := d.toBackground(key(1, 2), "", "x"); err == nil {
 		e.Error("a call that was never started moved to the background")
 	}
-	read := turnkeeper.CallStart{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectNone}
+	read := turnlog.CallStart{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectNone}
 	wantErr(e, "a read moves to the background", d.toBackground(key(1, 1), read.Nonce, "first", read), nil)
 	d.mustStart(key(1, 2), n, 1)
 	wantErr(e, "a nonce without a start", d.toBackground(key(1, 2), "not its nonce", "second"), turnkeeper.ErrJournalMoved)
@@ -45,7 +48,7 @@ func backgroundLost(e *env) {
 	wantErr(e, "once moves to the background", d.toBackground(key(1, 2), once, "second"), nil)
 
 	after := e.again(d)
-	again := turnkeeper.CallStart{Key: key(1, 1), Nonce: nonce(), Attempt: 2, Effect: turnkeeper.EffectKeyed}
+	again := turnlog.CallStart{Key: key(1, 1), Nonce: nonce(), Attempt: 2, Effect: turnkeeper.EffectKeyed}
 	wantErr(e, "keyed again", after.toBackground(key(1, 1), again.Nonce, "first", again), nil)
 	equal(e, "starts", d.call(key(1, 1)).Starts, 2)
 	if err := after.start(key(1, 2), nonce(), 2); err == nil {

@@ -5,6 +5,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 )
 
 const cancelledReply = "This turn was cancelled."
@@ -60,7 +61,7 @@ func cancelWaiting(e *env) {
 
 	// A message whose first turn failed waits for the next turn.
 	d := e.turn()
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true}
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true}
 	e.finish(d, failed)
 	turn, _, err = e.CancelMessage(e.Context(), d.record.Message.ID)
 	wantErr(e, "cancellation in backoff", err, nil)
@@ -80,7 +81,7 @@ func cancelWaiting(e *env) {
 }
 
 // finish ends the dispatch with the outcome.
-func (e *env) finish(d *dispatch, o turnkeeper.Outcome) {
+func (e *env) finish(d *dispatch, o turnlog.Outcome) {
 	e.Helper()
 	wantErr(e, "end", d.end(o), nil)
 }
@@ -94,7 +95,7 @@ func cancelAwaiting(e *env) {
 	equal(e, "call", call.State, turnkeeper.CallCancelled)
 	equal(e, "preview", call.Preview, "cancelled: the turn ended before this call had. It may or may not have happened.")
 	equal(e, "text shown to the model", call.Shown, "handle")
-	held, err := e.ClaimsHeld(e.Context(), []turnkeeper.ClaimID{c.Claim})
+	held, err := e.ClaimsHeld(e.Context(), []turnlog.ClaimID{c.Claim})
 	wantErr(e, "claims", err, nil)
 	equal(e, "valid claims", len(held), 0)
 	wantErr(e, "late completion", e.Arrive(e.Context(), c, completed(c, "done")), turnkeeper.ErrFenced)
@@ -115,8 +116,8 @@ func cancelAfterResult(e *env) {
 func cancelQueued(e *env) {
 	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	d.mustStart(key(1, 1), nonce(), 1)
-	d.append(turnkeeper.Entry{Events: events(turnkeeper.EventRoundStop)})
-	wantErr(e, "hand-back", d.end(turnkeeper.Outcome{State: turnkeeper.TurnQueued}), nil)
+	d.append(turnlog.Entry{Events: events(turnkeeper.EventRoundStop)})
+	wantErr(e, "hand-back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued}), nil)
 	e.cancel(d.grant.TurnID, true)
 	equal(e, "started call", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
 	equal(e, "its text", d.call(key(1, 1)).Shown, agentturn.ShownUnknown)
@@ -134,8 +135,8 @@ func cancelRunning(e *env) {
 	record, err := e.Load(e.Context(), d.grant.TurnID, d.grant.GrantID)
 	wantErr(e, "load", err, nil)
 	equal(e, "asked to cancel", record.Cancelled, true)
-	wantErr(e, "end", d.Append(e.Context(), turnkeeper.Entry{
-		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: cancelledReply},
+	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: cancelledReply},
 		Events:  events(turnkeeper.EventTurnError),
 	}), nil)
 	e.wantCancelled(d.grant.TurnID)
@@ -144,7 +145,7 @@ func cancelRunning(e *env) {
 func cancelThenLost(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	d.mustStart(key(1, 1), nonce(), 1)
-	d.append(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2}}})
+	d.append(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2}}})
 	e.cancel(d.grant.TurnID, false)
 	e.Pass(LeaseTTL)
 	report := e.tick()
@@ -153,7 +154,7 @@ func cancelThenLost(e *env) {
 	equal(e, "started call", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
 	all := e.Events(d.grant.TurnID)
 	equal(e, "event for the unfinished round", all[len(all)-2].Type, turnkeeper.EventRoundRollback)
-	wantErr(e, "a write of the lost worker", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write of the lost worker", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 	e.wantCancelled(d.grant.TurnID)
 }
 
@@ -165,7 +166,7 @@ func cancelThenEnd(e *env) {
 	e.finish(e.wantCancelled(d.grant.TurnID), succeeded("the next one"))
 	d = e.turn()
 	e.cancel(d.grant.TurnID, false)
-	e.finish(d, turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
+	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
 	failed, _ := e.Turn(d.grant.TurnID)
 	equal(e, "failed turn", failed.State, turnkeeper.TurnFailed)
 	e.wantCancelled(e.Message(d.record.Message.ID).TurnID)

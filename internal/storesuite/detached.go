@@ -4,6 +4,9 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 )
 
 var toolNames = []string{"tool"}
@@ -13,9 +16,9 @@ func (e *env) detached(effect turnkeeper.Effect) *dispatch {
 	e.Helper()
 	d := e.planned(effect)
 	n := nonce()
-	d.append(turnkeeper.Entry{
-		Starts: []turnkeeper.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: effect, Detached: time.Hour}},
-		Results: []turnkeeper.CallResult{{
+	d.append(turnlog.Entry{
+		Starts: []turnlog.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: effect, Detached: time.Hour}},
+		Results: []turnlog.CallResult{{
 			Key: key(1, 1), Nonce: n, State: turnkeeper.CallRunning, Shown: "handle", OutputID: turnkeeper.OutputID(nonce()),
 		}},
 		Events: events(turnkeeper.EventToolStarted),
@@ -29,7 +32,7 @@ func (e *env) detached(effect turnkeeper.Effect) *dispatch {
 
 func (d *dispatch) wait() {
 	d.env.Helper()
-	d.append(turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnWaiting}, Events: events(turnkeeper.EventTurnWaiting)})
+	d.append(turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}, Events: events(turnkeeper.EventTurnWaiting)})
 }
 
 // waits returns a dispatch that has ended because its turn waits for a detached call.
@@ -47,7 +50,7 @@ func (d *dispatch) turnState() turnkeeper.TurnState {
 }
 
 // claim fetches and claims the only queued detached call.
-func (e *env) claim(worker turnkeeper.WorkerID) turnkeeper.ClaimedCall {
+func (e *env) claim(worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 	e.Helper()
 	refs := e.FetchCalls(worker)
 	if len(refs) != 1 {
@@ -61,15 +64,15 @@ func (e *env) claim(worker turnkeeper.WorkerID) turnkeeper.ClaimedCall {
 }
 
 // completed returns the result of a detached call.
-func completed(c turnkeeper.ClaimedCall, text string) turnkeeper.CallResult {
-	return turnkeeper.CallResult{
+func completed(c turnlog.ClaimedCall, text string) turnlog.CallResult {
+	return turnlog.CallResult{
 		Key: c.Call.Key, State: turnkeeper.CallSucceeded, Preview: text,
 		Output: &turnkeeper.Output{ID: c.Call.OutputID, TurnID: c.Turn.ID, Call: c.Call.Key, MediaType: "text/plain", Text: text},
 	}
 }
 
 // with attaches binary content to a result.
-func with(r turnkeeper.CallResult, id turnkeeper.OutputID) turnkeeper.CallResult {
+func with(r turnlog.CallResult, id turnkeeper.OutputID) turnlog.CallResult {
 	r.Attached = append(r.Attached, turnkeeper.Output{
 		ID: id, Call: r.Key, MediaType: "image/png", Bytes: []byte{0, 1}, SizeBytes: 2, RawBytes: 2, Description: "[a dot]",
 	})
@@ -86,7 +89,7 @@ func (d *dispatch) wantAttached(id turnkeeper.OutputID) {
 }
 
 // takeResult appends the only completed result to the journal.
-func (d *dispatch) takeResult(state turnkeeper.CallState) turnkeeper.CallResult {
+func (d *dispatch) takeResult(state turnkeeper.CallState) turnlog.CallResult {
 	d.env.Helper()
 	completed, err := d.Arrivals(d.env.Context())
 	if err != nil || len(completed) != 1 {
@@ -94,7 +97,7 @@ func (d *dispatch) takeResult(state turnkeeper.CallState) turnkeeper.CallResult 
 	}
 	equal(d.env, "state of the result", completed[0].State, state)
 	completed[0].Shown = "handle"
-	d.append(turnkeeper.Entry{Results: completed, Events: events(turnkeeper.EventToolResult)})
+	d.append(turnlog.Entry{Results: completed, Events: events(turnkeeper.EventToolResult)})
 	equal(d.env, "state in the journal", d.call(key(1, 1)).State, state)
 	left, err := d.Arrivals(d.env.Context())
 	if err != nil || len(left) != 0 {
@@ -114,7 +117,7 @@ func waitsHoldingNothing(e *env) {
 	equal(e, "outcome in the log", e.Grants(d.grant.TurnID)[0].Outcome, "waiting")
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "grant", turn.GrantID, "")
-	wantErr(e, "a write of its last holder", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write of its last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 }
 
 func resultWakesTurn(e *env) {
@@ -159,9 +162,9 @@ func resultWhileRunning(e *env) {
 	d := e.detached(turnkeeper.EffectKeyed)
 	c := e.claim(second)
 	wantErr(e, "completion", e.Arrive(e.Context(), c, completed(c, "done")), nil)
-	d.append(turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)})
+	d.append(turnlog.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)})
 	d.takeResult(turnkeeper.CallSucceeded)
-	d.append(turnkeeper.Entry{Round: round(3), Events: events(turnkeeper.EventRoundStart)})
+	d.append(turnlog.Entry{Round: round(3), Events: events(turnkeeper.EventRoundStart)})
 	for i, event := range e.Events(d.grant.TurnID) {
 		equal(e, "number", event.Seq, int64(i)+1)
 	}
@@ -172,7 +175,7 @@ func claimOnce(e *env) {
 	ref := e.FetchCalls(first)[0]
 	_, err := e.Claim(e.Context(), ref, second, []string{"another"})
 	wantErr(e, "a worker without the tool", err, turnkeeper.ErrNotFound)
-	_, err = e.Claim(e.Context(), turnkeeper.CallRef{TurnID: ref.TurnID, Key: ref.Key, Attempt: 2}, first, toolNames)
+	_, err = e.Claim(e.Context(), turnlog.CallRef{TurnID: ref.TurnID, Key: ref.Key, Attempt: 2}, first, toolNames)
 	wantErr(e, "an unknown attempt", err, turnkeeper.ErrNotFound)
 	c, err := e.Claim(e.Context(), ref, first, toolNames)
 	wantErr(e, "the first", err, nil)
@@ -193,15 +196,15 @@ func claimOnce(e *env) {
 func claimVoid(e *env) {
 	d := e.detached(turnkeeper.EffectOnce)
 	c := e.claim(second)
-	held, err := e.ClaimsHeld(e.Context(), []turnkeeper.ClaimID{c.Claim})
+	held, err := e.ClaimsHeld(e.Context(), []turnlog.ClaimID{c.Claim})
 	wantErr(e, "claims", err, nil)
 	equal(e, "valid claims", len(held), 1)
 	o := succeeded("without it")
-	d.append(turnkeeper.Entry{
-		Results: []turnkeeper.CallResult{result(key(1, 1), c.Call.Nonce, turnkeeper.CallCancelled, "cancelled")}, Outcome: &o,
+	d.append(turnlog.Entry{
+		Results: []turnlog.CallResult{result(key(1, 1), c.Call.Nonce, turnkeeper.CallCancelled, "cancelled")}, Outcome: &o,
 		Events: events(turnkeeper.EventTurnComplete),
 	})
-	held, err = e.ClaimsHeld(e.Context(), []turnkeeper.ClaimID{c.Claim})
+	held, err = e.ClaimsHeld(e.Context(), []turnlog.ClaimID{c.Claim})
 	wantErr(e, "claims", err, nil)
 	equal(e, "valid claims after the end", len(held), 0)
 	wantErr(e, "a result", e.Arrive(e.Context(), c, with(completed(c, "it came"), "dot")), turnkeeper.ErrFenced)
@@ -214,7 +217,7 @@ func claimVoid(e *env) {
 
 func released(e *env) {
 	d := e.waits(turnkeeper.EffectKeyed)
-	for attempt := 1; attempt <= turnkeeper.MaxDetachedLosses+1; attempt++ {
+	for attempt := 1; attempt <= granting.MaxDetachedLosses+1; attempt++ {
 		c := e.claim(first)
 		equal(e, "attempt", c.Ref.Attempt, attempt)
 		wantErr(e, "release", e.HandOn(e.Context(), c), nil)
@@ -255,7 +258,7 @@ func lostOnce(e *env) {
 
 func lostRepeatable(e *env) {
 	d := e.waits(turnkeeper.EffectKeyed)
-	for range turnkeeper.MaxDetachedLosses - 1 {
+	for range granting.MaxDetachedLosses - 1 {
 		e.beat(first)
 		old := e.claim(first)
 		e.loseWorkerOfCall()
@@ -264,7 +267,7 @@ func lostRepeatable(e *env) {
 	}
 	e.beat(first)
 	c := e.claim(first)
-	equal(e, "attempt", c.Ref.Attempt, turnkeeper.MaxDetachedLosses)
+	equal(e, "attempt", c.Ref.Attempt, granting.MaxDetachedLosses)
 	e.loseWorkerOfCall()
 	e.take(second)[0].takeResult(turnkeeper.CallFailed)
 }
@@ -312,7 +315,7 @@ func resultThenLost(e *env) {
 const third turnkeeper.WorkerID = "worker-3"
 
 func (e *env) beatThird() {
-	e.Beat(turnkeeper.Heartbeat{WorkerID: third, Host: "h", Version: "v", Slots: 10})
+	e.Beat(presence.Heartbeat{WorkerID: third, Host: "h", Version: "v", Slots: 10})
 }
 
 func overlookedFetch(e *env) {

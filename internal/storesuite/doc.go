@@ -13,6 +13,8 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -24,22 +26,22 @@ type Store interface {
 	// Retire retires an agent, or restores it.
 	Retire(agent string, retired bool)
 	Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error)
-	Beat(e turnkeeper.Heartbeat)
+	Beat(e presence.Heartbeat)
 	// Present connects the worker's process, until disconnect is called.
 	Present(worker turnkeeper.WorkerID) (disconnect func())
 	// Fetch fetches every queued job of a turn, as the worker.
 	Fetch(worker turnkeeper.WorkerID) []Job
 	BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error)
-	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error)
+	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error)
 	// ForgetFetch queues a fetched job again, as a crash of the server that lost the fetch.
 	ForgetFetch(job turnkeeper.JobID)
 	// FetchCalls fetches every queued job of a detached call, as the worker.
-	FetchCalls(worker turnkeeper.WorkerID) []turnkeeper.CallRef
-	Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error)
-	Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error
-	HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error
-	ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error)
-	Journal(record turnkeeper.Record, grant turnkeeper.Grant) agentturn.Journal
+	FetchCalls(worker turnkeeper.WorkerID) []turnlog.CallRef
+	Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error)
+	Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error
+	HandOn(ctx context.Context, c turnlog.ClaimedCall) error
+	ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error)
+	Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal
 	// CancelTurn and CancelMessage report whether they closed the turn; otherwise its holder ends it.
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)

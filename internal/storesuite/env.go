@@ -11,6 +11,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -53,7 +55,7 @@ const (
 
 func (e *env) beat(workers ...turnkeeper.WorkerID) {
 	for _, id := range workers {
-		e.Beat(turnkeeper.Heartbeat{WorkerID: id, Host: "h", Version: "v", Slots: 10, TakeoverAfter: takeover})
+		e.Beat(presence.Heartbeat{WorkerID: id, Host: "h", Version: "v", Slots: 10, TakeoverAfter: takeover})
 	}
 }
 
@@ -78,7 +80,7 @@ func (e *env) tickAlone() scheduler.Report {
 type dispatch struct {
 	agentturn.Journal
 	env    *env
-	record turnkeeper.Record
+	record turnlog.Record
 	grant  turnkeeper.Grant
 }
 
@@ -144,7 +146,7 @@ func (e *env) again(d *dispatch) *dispatch {
 	return after
 }
 
-func (d *dispatch) append(entry turnkeeper.Entry) {
+func (d *dispatch) append(entry turnlog.Entry) {
 	d.env.Helper()
 	if err := d.Append(d.env.Context(), entry); err != nil {
 		d.env.Fatal(err)
@@ -155,13 +157,13 @@ func (d *dispatch) append(entry turnkeeper.Entry) {
 func (e *env) planned(effects ...turnkeeper.Effect) *dispatch {
 	e.Helper()
 	d := e.turn()
-	d.append(turnkeeper.Entry{Round: round(1, effects...), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.append(turnlog.Entry{Round: round(1, effects...), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
 	return d
 }
 
 func (d *dispatch) start(k turnkeeper.CallKey, nonce string, attempt int) error {
 	call := d.call(k)
-	return d.Append(d.env.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{
+	return d.Append(d.env.Context(), turnlog.Entry{Starts: []turnlog.CallStart{
 		{Key: k, Nonce: nonce, Attempt: attempt, Effect: call.Effect},
 	}})
 }
@@ -174,7 +176,7 @@ func (d *dispatch) mustStart(k turnkeeper.CallKey, nonce string, attempt int) {
 }
 
 func (d *dispatch) answer(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, shown string) error {
-	return d.Append(d.env.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{result(k, nonce, state, shown)}})
+	return d.Append(d.env.Context(), turnlog.Entry{Results: []turnlog.CallResult{result(k, nonce, state, shown)}})
 }
 
 func (d *dispatch) call(k turnkeeper.CallKey) turnkeeper.ToolCall {
@@ -191,12 +193,12 @@ func (d *dispatch) call(k turnkeeper.CallKey) turnkeeper.ToolCall {
 	return turnkeeper.ToolCall{}
 }
 
-func (d *dispatch) end(o turnkeeper.Outcome) error {
-	return d.Append(d.env.Context(), turnkeeper.Entry{Outcome: &o})
+func (d *dispatch) end(o turnlog.Outcome) error {
+	return d.Append(d.env.Context(), turnlog.Entry{Outcome: &o})
 }
 
-func succeeded(reply string) turnkeeper.Outcome {
-	return turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
+func succeeded(reply string) turnlog.Outcome {
+	return turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
 }
 
 func round(number int, effects ...turnkeeper.Effect) *turnkeeper.Round {
@@ -214,8 +216,8 @@ func key(round, ordinal int) turnkeeper.CallKey {
 	return turnkeeper.CallKey{Round: round, Ordinal: ordinal}
 }
 
-func result(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, shown string) turnkeeper.CallResult {
-	return turnkeeper.CallResult{Key: k, Nonce: nonce, State: state, Shown: shown, Preview: shown}
+func result(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, shown string) turnlog.CallResult {
+	return turnlog.CallResult{Key: k, Nonce: nonce, State: state, Shown: shown, Preview: shown}
 }
 
 func events(types ...turnkeeper.EventType) []turnkeeper.Event {
@@ -242,6 +244,6 @@ func wantErr(e *env, what string, err, want error) {
 	}
 }
 
-func (d *dispatch) transact(k turnkeeper.CallKey, nonce string, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
-	return d.Transact(d.env.Context(), turnkeeper.CallStart{Key: k, Nonce: nonce, Attempt: 1, Effect: turnkeeper.EffectOnce}, time.Minute, run)
+func (d *dispatch) transact(k turnkeeper.CallKey, nonce string, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
+	return d.Transact(d.env.Context(), turnlog.CallStart{Key: k, Nonce: nonce, Attempt: 1, Effect: turnkeeper.EffectOnce}, time.Minute, run)
 }

@@ -4,26 +4,27 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 func callUsage(e *env) {
 	d := e.turn()
 	r := round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectOnce)
 	r.Usage = turnkeeper.Usage{InputTokens: 1000, OutputTokens: 100}
-	d.append(turnkeeper.Entry{Round: r})
+	d.append(turnlog.Entry{Round: r})
 	n := nonce()
 	d.mustStart(key(1, 3), n, 1)
 	used := turnkeeper.Usage{InputTokens: 7, OutputTokens: 5, CachedTokens: 3, ReasoningTokens: 2, Estimated: true}
 	one, two, three := result(key(1, 1), "", turnkeeper.CallSucceeded, "x"), result(key(1, 2), "", turnkeeper.CallFailed, "y"), result(key(1, 3), n, turnkeeper.CallSucceeded, "z")
 	one.Usage, three.Usage = used, turnkeeper.Usage{InputTokens: 1}
-	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{one, two}, Round: round(2)})
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{one, two}, Round: round(2)})
 	// A write counts once, also if its answer is lost.
 	e.CutNext(true)
-	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{three}})
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{three}})
 	// Failed model calls count once too.
-	failed := turnkeeper.FailedAttempt{Round: 3, Attempt: 1, Class: "transport", Usage: turnkeeper.Usage{InputTokens: 20_000, OutputTokens: 300, Estimated: true}}
+	failed := turnlog.FailedAttempt{Round: 3, Attempt: 1, Class: "transport", Usage: turnkeeper.Usage{InputTokens: 20_000, OutputTokens: 300, Estimated: true}}
 	e.CutNext(true)
-	d.append(turnkeeper.Entry{Failed: []turnkeeper.FailedAttempt{failed, failed}})
+	d.append(turnlog.Entry{Failed: []turnlog.FailedAttempt{failed, failed}})
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "the turn's", turn.Usage, turnkeeper.Usage{InputTokens: 41_008, OutputTokens: 705, CachedTokens: 3, ReasoningTokens: 2, Estimated: true})
 	equal(e, "the first call's", d.call(key(1, 1)).Usage, used)
@@ -34,9 +35,9 @@ func callUsage(e *env) {
 
 func extractionKeys(e *env) {
 	d := e.turn()
-	kept := turnkeeper.ExtractionKey{SourceSHA256: "s", Query: "who?", Model: "p/m", Prompt: 1}
+	kept := turnlog.ExtractionKey{SourceSHA256: "s", Query: "who?", Model: "p/m", Prompt: 1}
 	cache := e.Extractions()
-	find := func(k turnkeeper.ExtractionKey) string {
+	find := func(k turnlog.ExtractionKey) string {
 		e.Helper()
 		value, found, err := cache.FindExtraction(e.Context(), k)
 		wantErr(e, "find", err, nil)
@@ -52,11 +53,11 @@ func extractionKeys(e *env) {
 	equal(e, "stored", find(kept), `{"a":"\u0000<é>"}`)
 	keep(`{"a":2}`)
 	equal(e, "stored again", find(kept), `{"a":2}`)
-	for name, change := range map[string]func(*turnkeeper.ExtractionKey){
-		"another source": func(k *turnkeeper.ExtractionKey) { k.SourceSHA256 = "t" },
-		"another query":  func(k *turnkeeper.ExtractionKey) { k.Query = "who" },
-		"another model":  func(k *turnkeeper.ExtractionKey) { k.Model = "p/n" },
-		"another prompt": func(k *turnkeeper.ExtractionKey) { k.Prompt = 2 },
+	for name, change := range map[string]func(*turnlog.ExtractionKey){
+		"another source": func(k *turnlog.ExtractionKey) { k.SourceSHA256 = "t" },
+		"another query":  func(k *turnlog.ExtractionKey) { k.Query = "who" },
+		"another model":  func(k *turnlog.ExtractionKey) { k.Model = "p/n" },
+		"another prompt": func(k *turnlog.ExtractionKey) { k.Prompt = 2 },
 	} {
 		other := kept
 		change(&other)

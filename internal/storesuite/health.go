@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -25,14 +27,14 @@ func (e *env) registerWithModel(agent string, giveUp time.Duration) {
 
 // failedBy ends a turn because the model's service failed.
 func (d *dispatch) failedBy(seen int, after time.Duration) error {
-	f := turnkeeper.ModelFailure{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: after}
+	f := modelhealth.Failure{Model: modelUsed, Seen: seen, ErrorClass: "overloaded", Error: "unavailable", RetryAfter: after}
 	o := failed(true)
 	o.WaitsFor, o.Backoff = []string{modelUsed}, min(f.Pause(), scheduler.Backoff(9))
-	return d.Append(d.env.Context(), turnkeeper.Entry{ModelFailures: []turnkeeper.ModelFailure{f}, Outcome: &o})
+	return d.Append(d.env.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o})
 }
 
 // down returns the models that are down in a snapshot of the scheduler.
-func (e *env) down() (down []turnkeeper.ModelHealth) {
+func (e *env) down() (down []modelhealth.Health) {
 	e.Helper()
 	ctx := e.Context()
 	err := e.Scheduler().InTick(ctx, func(t scheduler.Tick) error {
@@ -70,7 +72,7 @@ func modelDown(e *env) {
 	e.take(first)
 
 	o := succeeded("answered")
-	wantErr(e, "end", all[2].Append(e.Context(), turnkeeper.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
+	wantErr(e, "end", all[2].Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
 	equal(e, "models that are down after an answer", len(e.down()), 0)
 	equal(e, "granted at once", e.tick().Granted, 3)
 }
@@ -126,7 +128,7 @@ func oneProbe(e *env) {
 	equal(e, "granted after the worker was lost", len(after), 1)
 	equal(e, "probe", e.down()[0].Probe, after[0].grant.GrantID)
 	o := succeeded("answered")
-	wantErr(e, "end", after[0].Append(e.Context(), turnkeeper.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
+	wantErr(e, "end", after[0].Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
 	equal(e, "granted at once", e.tick().Granted, 2)
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -12,17 +13,17 @@ func atomicEntry(e *env) {
 	d := e.planned(turnkeeper.EffectKeyed)
 	before, _ := e.Turn(d.grant.TurnID)
 	written := len(e.Events(d.grant.TurnID))
-	err := d.Append(e.Context(), turnkeeper.Entry{
+	err := d.Append(e.Context(), turnlog.Entry{
 		Round: round(2, turnkeeper.EffectOnce), Events: events(turnkeeper.EventRoundStart),
-		Starts:  []turnkeeper.CallStart{{Key: key(2, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce}},
-		Results: []turnkeeper.CallResult{result(key(1, 1), "not its nonce", turnkeeper.CallSucceeded, "x")},
+		Starts:  []turnlog.CallStart{{Key: key(2, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce}},
+		Results: []turnlog.CallResult{result(key(1, 1), "not its nonce", turnkeeper.CallSucceeded, "x")},
 	})
 	wantErr(e, "an entry with one bad part", err, turnkeeper.ErrJournalMoved)
 	after, rounds := e.Turn(d.grant.TurnID)
 	if before != after || len(rounds) != 1 || len(e.Events(d.grant.TurnID)) != written {
 		e.Errorf("the turn was\n%+v\nand is\n%+v\nwith %d rounds", before, after, len(rounds))
 	}
-	wantErr(e, "the next entry", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+	wantErr(e, "the next entry", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), nil)
 }
 
 func startUnique(e *env) {
@@ -74,7 +75,7 @@ func newestStart(e *env) {
 }
 
 func (d *dispatch) verdict(k turnkeeper.CallKey) error {
-	return d.Append(d.env.Context(), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{result(k, "", turnkeeper.CallUnknown, "unknown")}})
+	return d.Append(d.env.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{result(k, "", turnkeeper.CallUnknown, "unknown")}})
 }
 
 func verdictOnStarted(e *env) {
@@ -123,7 +124,7 @@ func lateAfterEnd(e *env) {
 	d.mustStart(key(1, 1), n, 1)
 	after := e.again(d)
 	wantErr(e, "verdict", after.verdict(key(1, 1)), nil)
-	wantErr(e, "end", after.end(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "r"}), nil)
+	wantErr(e, "end", after.end(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "r"}), nil)
 	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
 	call := d.call(key(1, 1))
 	equal(e, "state", call.State, turnkeeper.CallUnknown)
@@ -137,7 +138,7 @@ func endTogether(e *env) {
 		e.Error("there is a reply before the end")
 	}
 	o := succeeded("done")
-	d.append(turnkeeper.Entry{Outcome: &o, Events: events(turnkeeper.EventTurnComplete)})
+	d.append(turnlog.Entry{Outcome: &o, Events: events(turnkeeper.EventTurnComplete)})
 	reply, ok := e.Reply(message)
 	if !ok || reply.Body != "done" || reply.Outcome != turnkeeper.TurnSucceeded || reply.TurnID != d.grant.TurnID {
 		e.Errorf("reply %+v", reply)
@@ -167,8 +168,8 @@ func staleEnd(e *env) {
 	}
 }
 
-func failed(retry bool) turnkeeper.Outcome {
-	o := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no model", Retry: retry}
+func failed(retry bool) turnlog.Outcome {
+	o := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no model", Retry: retry}
 	if !retry {
 		o.Reply = "sorry"
 	}
@@ -176,7 +177,7 @@ func failed(retry bool) turnkeeper.Outcome {
 }
 
 // failedFor returns a failure after which the message is retried after the backoff.
-func failedFor(backoff time.Duration) turnkeeper.Outcome {
+func failedFor(backoff time.Duration) turnlog.Outcome {
 	o := failed(true)
 	o.Backoff, o.Counted = backoff, true
 	return o
@@ -221,15 +222,15 @@ func (e *env) cut(done bool) {
 	d := e.turn()
 	e.CutNext(done)
 	n := nonce()
-	d.append(turnkeeper.Entry{
+	d.append(turnlog.Entry{
 		Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
-		Starts: []turnkeeper.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce}},
+		Starts: []turnlog.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce}},
 	})
 	e.CutNext(done)
-	d.append(turnkeeper.Entry{
-		Results: []turnkeeper.CallResult{result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
+	d.append(turnlog.Entry{
+		Results: []turnlog.CallResult{result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")}, Events: events(turnkeeper.EventToolResult),
 	})
-	d.append(turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
+	d.append(turnlog.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStop)})
 	turn, rounds := e.Turn(d.grant.TurnID)
 	equal(e, "rounds", len(rounds), 2)
 	equal(e, "executed calls", turn.ExecutedCalls, 1)
@@ -249,7 +250,7 @@ func lostEnd(e *env) {
 func transact(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
-	_, err := d.transact(key(1, 1), n, func(ctx context.Context) turnkeeper.CallResult {
+	_, err := d.transact(key(1, 1), n, func(ctx context.Context) turnlog.CallResult {
 		e.Effect(ctx, "booked")
 		equal(e, "effects before the commit", len(e.Effects()), 0)
 		return result(key(1, 1), n, turnkeeper.CallSucceeded, "ok")
@@ -258,10 +259,10 @@ func transact(e *env) {
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
 	equal(e, "starts", d.call(key(1, 1)).Starts, 1)
 	equal(e, "effects", len(e.Effects()), 1)
-	wantErr(e, "the next entry", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
-	if _, err := d.transact(key(1, 1), nonce(), func(context.Context) turnkeeper.CallResult {
+	wantErr(e, "the next entry", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), nil)
+	if _, err := d.transact(key(1, 1), nonce(), func(context.Context) turnlog.CallResult {
 		e.Error("a call of effect once ran twice")
-		return turnkeeper.CallResult{}
+		return turnlog.CallResult{}
 	}); err == nil {
 		e.Error("a call of effect once was started twice")
 	}
@@ -270,23 +271,23 @@ func transact(e *env) {
 func transactFailure(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
-	_, err := d.transact(key(1, 1), n, func(ctx context.Context) turnkeeper.CallResult {
+	_, err := d.transact(key(1, 1), n, func(ctx context.Context) turnlog.CallResult {
 		e.Effect(ctx, "booked")
 		return result(key(1, 1), n, turnkeeper.CallFailed, "no")
 	})
 	wantErr(e, "transaction", err, nil)
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallFailed)
 	equal(e, "effects", len(e.Effects()), 0)
-	wantErr(e, "the next entry", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+	wantErr(e, "the next entry", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), nil)
 }
 
 func eventNumbers(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
-	d.append(turnkeeper.Entry{Events: events(turnkeeper.EventNotice)})
+	d.append(turnlog.Entry{Events: events(turnkeeper.EventNotice)})
 	after := e.again(d)
 	o := succeeded("done")
-	after.append(turnkeeper.Entry{
-		Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallDenied, "no")}, Outcome: &o,
+	after.append(turnlog.Entry{
+		Results: []turnlog.CallResult{result(key(1, 1), "", turnkeeper.CallDenied, "no")}, Outcome: &o,
 		Events: events(turnkeeper.EventTurnResumed, turnkeeper.EventTurnComplete),
 	})
 	all := e.Events(d.grant.TurnID)

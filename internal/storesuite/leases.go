@@ -10,6 +10,8 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -228,19 +230,19 @@ func tickUndone(e *env) {
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "state", turn.State, turnkeeper.TurnRunning)
 	equal(e, "losses", turn.Losses, 0)
-	wantErr(e, "the holder's write", d.Append(ctx, turnkeeper.Entry{Round: round(1)}), nil)
+	wantErr(e, "the holder's write", d.Append(ctx, turnlog.Entry{Round: round(1)}), nil)
 }
 
 func oldGrant(e *env) {
 	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	after := e.again(d)
 	before, _ := e.Turn(d.grant.TurnID)
-	wantErr(e, "a step", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a step", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 	wantErr(e, "a start", d.start(key(1, 1), nonce(), 1), turnkeeper.ErrFenced)
 	wantErr(e, "an end", d.end(succeeded("stale")), turnkeeper.ErrFenced)
-	_, err := d.transact(key(1, 2), nonce(), func(context.Context) turnkeeper.CallResult {
+	_, err := d.transact(key(1, 2), nonce(), func(context.Context) turnlog.CallResult {
 		e.Error("a transactional tool ran under an old grant")
-		return turnkeeper.CallResult{}
+		return turnlog.CallResult{}
 	})
 	wantErr(e, "a transaction", err, turnkeeper.ErrFenced)
 	_, err = e.Load(e.Context(), d.grant.TurnID, d.grant.GrantID)
@@ -248,7 +250,7 @@ func oldGrant(e *env) {
 	if now, rounds := e.Turn(d.grant.TurnID); now != before || len(rounds) != 1 {
 		e.Errorf("the turn was %+v and is %+v with %d rounds", before, now, len(rounds))
 	}
-	wantErr(e, "the new holder's write", after.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), nil)
+	wantErr(e, "the new holder's write", after.Append(e.Context(), turnlog.Entry{Round: round(2)}), nil)
 }
 
 func oneWorker(e *env) {
@@ -259,7 +261,7 @@ func oneWorker(e *env) {
 		return e.BindGrant(e.Context(), job.TurnID, job.GrantID, worker)
 	}
 	early := e.read(job, first)
-	wantErr(e, "a write under a grant that is not bound", early.Append(e.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write under a grant that is not bound", early.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 	fresh, err := bind(first)
 	wantErr(e, "bind", err, nil)
 	equal(e, "first binding", fresh, true)
@@ -271,9 +273,9 @@ func oneWorker(e *env) {
 	_, err = bind(second)
 	wantErr(e, "bind to another", err, turnkeeper.ErrFenced)
 	one, other := e.read(job, first), e.read(job, second)
-	wantErr(e, "the other's write", other.Append(e.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
-	one.append(turnkeeper.Entry{Round: round(1)})
-	wantErr(e, "the other's write after one", e.read(job, second).Append(e.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "the other's write", other.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	one.append(turnlog.Entry{Round: round(1)})
+	wantErr(e, "the other's write after one", e.read(job, second).Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 	wantErr(e, "end", one.end(succeeded("done")), nil)
 	_, err = bind(first)
 	wantErr(e, "bind after the end", err, turnkeeper.ErrFenced)
@@ -292,7 +294,7 @@ func boundNotFetched(e *env) {
 	e.Pass(takeover + time.Second)
 	e.beat(first)
 	equal(e, "requeued while its worker is alive", e.tickAlone().Requeued, 0)
-	d.append(turnkeeper.Entry{Round: round(1)})
+	d.append(turnlog.Entry{Round: round(1)})
 	e.Pass(takeover + time.Second)
 	e.beat(second)
 	equal(e, "requeued when its worker is silent", e.tickAlone().Requeued, 1)
@@ -303,8 +305,8 @@ func staleWriter(e *env) {
 	one := e.turn()
 	job := Job{one.grant.JobID, one.grant.TurnID, one.grant.GrantID}
 	twin := e.load(job, first)
-	one.append(turnkeeper.Entry{Round: round(1)})
-	wantErr(e, "a write based on an older journal", twin.Append(e.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrJournalMoved)
+	one.append(turnlog.Entry{Round: round(1)})
+	wantErr(e, "a write based on an older journal", twin.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrJournalMoved)
 }
 
 // lostAmongOthers loses a write after another writer added an entry: the journal then has as many
@@ -312,11 +314,11 @@ func staleWriter(e *env) {
 func lostAmongOthers(e *env) {
 	one := e.turn()
 	twin := e.load(Job{one.grant.JobID, one.grant.TurnID, one.grant.GrantID}, first)
-	one.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{
+	one.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{
 		{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce},
 	}})
 	e.CutNext(false)
-	err := twin.Append(e.Context(), turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{
+	err := twin.Append(e.Context(), turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{
 		{Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce},
 	}})
 	wantErr(e, "the lost write", err, turnkeeper.ErrJournalMoved)
@@ -326,7 +328,7 @@ func lostAmongOthers(e *env) {
 func lostBeforeTakeover(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	after := e.again(d)
-	after.append(turnkeeper.Entry{Round: round(2)})
+	after.append(turnlog.Entry{Round: round(2)})
 	e.CutNext(false)
 	wantErr(e, "the lost start", d.start(key(1, 1), nonce(), 1), turnkeeper.ErrFenced)
 	equal(e, "starts", d.call(key(1, 1)).Starts, 0)
@@ -337,7 +339,7 @@ func lostBeforeTakeover(e *env) {
 func handedBack(e *env) {
 	d := e.planned(turnkeeper.EffectKeyed)
 	d.mustStart(key(1, 1), nonce(), 1)
-	wantErr(e, "hand back", d.end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}), nil)
+	wantErr(e, "hand back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}), nil)
 	log := e.Grants(d.grant.TurnID)
 	equal(e, "outcome in the log", log[0].Outcome, "handed_back")
 	after := e.next(second)
@@ -346,7 +348,7 @@ func handedBack(e *env) {
 	equal(e, "losses", after.record.Turn.Losses, 0)
 	equal(e, "rounds", len(after.record.Rounds), 1)
 	equal(e, "call", after.record.Rounds[0].Calls[0].State, turnkeeper.CallStarted)
-	wantErr(e, "put off", after.end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
+	wantErr(e, "put off", after.end(turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
 	equal(e, "granted before it is due", e.tick().Granted, 0)
 	e.Pass(time.Minute)
 	equal(e, "granted when it is due", e.tick().Granted, 1)
@@ -376,7 +378,7 @@ func threeLosses(e *env) {
 		e.Errorf("reply %+v", reply)
 	}
 	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageAnswered)
-	wantErr(e, "a write of the last holder", d.Append(e.Context(), turnkeeper.Entry{Round: round(2)}), turnkeeper.ErrFenced)
+	wantErr(e, "a write of the last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 }
 
 func unclaimed(e *env) {
@@ -401,7 +403,7 @@ func silentWorker(e *env) {
 	equal(e, "requeued", e.tickAlone().Requeued, 1)
 	equal(e, "outcome in the log", e.Grants(d.grant.TurnID)[0].Outcome, "lost")
 	equal(e, "holder in the log", e.Grants(d.grant.TurnID)[0].WorkerID, first)
-	wantErr(e, "the silent worker's write", d.Append(e.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	wantErr(e, "the silent worker's write", d.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 }
 
 // lateWorkers checks that a worker that is silent while its process is connected loses its turn, but
@@ -474,7 +476,7 @@ func databaseOutage(e *env) {
 }
 
 // countSilence runs a tick that restarts the count of silence, as after a database outage.
-func (e *env) countSilence() (sit turnkeeper.Situation) {
+func (e *env) countSilence() (sit granting.Snapshot) {
 	e.Helper()
 	err := e.Scheduler().InTick(e.Context(), func(t scheduler.Tick) (err error) {
 		if sit, _, err = t.Look(e.Context()); err != nil {
@@ -492,7 +494,7 @@ func clockBackLease(e *env) {
 	d := e.turn()
 	e.Pass(-time.Hour)
 	e.tickUntilDispatched(d.grant.TurnID, 2)
-	wantErr(e, "the lost worker's write", d.Append(e.Context(), turnkeeper.Entry{Round: round(1)}), turnkeeper.ErrFenced)
+	wantErr(e, "the lost worker's write", d.Append(e.Context(), turnlog.Entry{Round: round(1)}), turnkeeper.ErrFenced)
 }
 
 func clockBackMessage(e *env) {
@@ -548,7 +550,7 @@ func slotOnce(e *env) {
 	e.tick()
 	e.Pass(hourly + time.Minute)
 	ctx := e.Context()
-	var decision turnkeeper.SlotDecision
+	var decision granting.SlotDecision
 	occur := func(t scheduler.Tick) error {
 		sit, _, err := t.Look(ctx)
 		if err != nil {
@@ -586,11 +588,11 @@ func slotRefused(e *env) {
 // last worker, so followers do not take it for a part of the reply.
 func lostInARound(e *env) {
 	d := e.planned(turnkeeper.EffectNone)
-	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
 	for range 2 {
 		d = e.again(d)
 	}
-	d.append(turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2}}})
+	d.append(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventRoundStart, Round: 2}}})
 	e.Pass(LeaseTTL)
 	equal(e, "closed", e.tick().Closed, 1)
 	all := e.Events(d.grant.TurnID)
@@ -637,7 +639,7 @@ func granted(e *env) { equal(e, "granted", e.tick().Granted, 1) }
 
 // putOff ends the turn with a backoff.
 func putOff(e *env) {
-	wantErr(e, "put off", e.next(first).end(turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
+	wantErr(e, "put off", e.next(first).end(turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}), nil)
 }
 
 // answerInOrder ends all granted turns. Those of the conversation must handle these messages, in this order.

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/turnlog"
 )
 
 // longText has more bytes than one chunk holds, and characters of every width.
@@ -21,7 +22,7 @@ func output(id turnkeeper.OutputID, text string) *turnkeeper.Output {
 func (d *dispatch) answerWith(k turnkeeper.CallKey, o *turnkeeper.Output) error {
 	r := result(k, "", turnkeeper.CallSucceeded, "cut")
 	r.Output = o
-	return d.Append(d.env.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{r}})
+	return d.Append(d.env.Context(), turnlog.Entry{Results: []turnlog.CallResult{r}})
 }
 
 // wantText compares parts of an output with its text.
@@ -60,7 +61,7 @@ func readByCharacters(e *env) {
 // draft writes a text in parts that end between characters.
 func (d *dispatch) draft(id turnkeeper.OutputID, text string) {
 	d.env.Helper()
-	part := turnkeeper.OutputPart{Output: id}
+	part := turnlog.OutputPart{Output: id}
 	for rest := text; rest != ""; {
 		n := min(len(rest), turnkeeper.OutputChunkBytes+100)
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {
@@ -98,7 +99,7 @@ func draftRecorded(e *env) {
 	d.wantText("o", longText)
 	// A recorded output does not change any more.
 	drafts := d.Journal.(toolrun.Drafts)
-	for _, late := range []turnkeeper.OutputPart{{}, {FirstByte: int64(len(longText)), FirstChar: int64(utf8.RuneCountInString(longText))}} {
+	for _, late := range []turnlog.OutputPart{{}, {FirstByte: int64(len(longText)), FirstChar: int64(utf8.RuneCountInString(longText))}} {
 		late.Output, late.Text = "o", "late"
 		wantErr(e, "a late part", drafts.WriteDraft(e.Context(), late), nil)
 	}
@@ -131,8 +132,8 @@ func partTwice(e *env) {
 	for _, done := range []bool{true, false} {
 		e.CutNext(done)
 		id := turnkeeper.OutputID(map[bool]string{true: "done", false: "not"}[done])
-		wantErr(e, "the part", drafts.WriteDraft(e.Context(), turnkeeper.OutputPart{Output: id, Text: "first, "}), nil)
-		wantErr(e, "the next part", drafts.WriteDraft(e.Context(), turnkeeper.OutputPart{Output: id, FirstByte: 7, FirstChar: 7, Text: "second"}), nil)
+		wantErr(e, "the part", drafts.WriteDraft(e.Context(), turnlog.OutputPart{Output: id, Text: "first, "}), nil)
+		wantErr(e, "the next part", drafts.WriteDraft(e.Context(), turnlog.OutputPart{Output: id, FirstByte: 7, FirstChar: 7, Text: "second"}), nil)
 	}
 	wantErr(e, "the result", d.answerWith(key(1, 1), drafted("done", "first, second")), nil)
 	d.wantText("done", "first, second")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // replyWithoutText checks that a silent end writes one reply with the state of each call.
@@ -13,12 +14,12 @@ func replyWithoutText(e *env) {
 	d.mustStart(key(1, 1), n, 1)
 	timedOut := result(key(1, 3), "", turnkeeper.CallFailed, "tool error: 'x' timed out after 2.5 s: RAW")
 	timedOut.Preview = timedOut.Shown
-	d.append(turnkeeper.Entry{Results: []turnkeeper.CallResult{
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{
 		result(key(1, 1), n, turnkeeper.CallCancelled, "RAW"),
 		result(key(1, 2), "", turnkeeper.CallDenied, "denied: not enough time left in this turn\nRAW"),
 		timedOut, result(key(1, 4), "", turnkeeper.CallCancelled, "RAW"),
 	}})
-	wantErr(e, "end", d.end(turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Silent: true}), nil)
+	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, ErrorClass: "auth", Silent: true}), nil)
 	reply, ok := e.Reply(d.record.Message.ID)
 	if !ok || reply.Body != "" || reply.Outcome != turnkeeper.TurnDegraded || reply.StopReason != turnkeeper.StopInferenceError || reply.ErrorClass != "auth" {
 		e.Errorf("reply %+v", reply)

@@ -4,13 +4,14 @@ import (
 	"reflect"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 )
 
 // recipeKept checks that the recipe of a round is read back as it was written, also after a take-over,
 // that a repeated part is stored once, and that a refused entry leaves no round.
 func recipeKept(e *env) {
 	d := e.turn()
-	tools, frame := turnkeeper.NewRequestPart(`[{"Name":"<clock>"}]`), turnkeeper.NewRequestPart(`{"note":"n"}`)
+	tools, frame := turnlog.NewRequestPart(`[{"Name":"<clock>"}]`), turnlog.NewRequestPart(`{"note":"n"}`)
 	recipe := turnkeeper.Recipe{
 		Version: 1, Provider: "p", Model: "m", Frame: frame.SHA256, Tools: tools.SHA256, Final: true, FirstPast: 3, LeanPast: 4, Omitted: 5,
 		Summary: 2, Dropped: "1-3,7", Notice: "# System Notice\n\n<&>", Compacted: 6, Cut: true, SHA256: "ab", Bytes: 7,
@@ -19,13 +20,13 @@ func recipeKept(e *env) {
 	for n := range 2 {
 		r := round(n + 1)
 		r.Recipe = &recipe
-		d.append(turnkeeper.Entry{Round: r, Parts: []turnkeeper.RequestPart{tools, frame}})
+		d.append(turnlog.Entry{Round: r, Parts: []turnlog.RequestPart{tools, frame}})
 	}
-	d.append(turnkeeper.Entry{Round: round(3)})
+	d.append(turnlog.Entry{Round: round(3)})
 	after := e.again(d)
 	r := round(4)
 	r.Recipe = &recipe
-	wantErr(e, "an old grant's round", d.Append(e.Context(), turnkeeper.Entry{Round: r}), turnkeeper.ErrFenced)
+	wantErr(e, "an old grant's round", d.Append(e.Context(), turnlog.Entry{Round: r}), turnkeeper.ErrFenced)
 	_, seen := e.Turn(d.grant.TurnID)
 	for _, rounds := range [][]turnkeeper.Round{seen, after.record.Rounds} {
 		if len(rounds) != 3 || rounds[0].Recipe == nil || rounds[1].Recipe == nil || rounds[2].Recipe != nil {
@@ -59,16 +60,16 @@ func summaryKept(e *env) {
 		d := e.turn()
 		turns = append(turns, d.grant.TurnID)
 		equal(e, "the summary", d.record.Summary.Text, want)
-		entry := turnkeeper.Entry{Round: round(1)}
+		entry := turnlog.Entry{Round: round(1)}
 		switch n {
 		case 1:
-			entry.Summary = &turnkeeper.Summary{UpTo: turns[0], Text: "first"}
+			entry.Summary = &turnlog.Summary{UpTo: turns[0], Text: "first"}
 		case 2:
-			entry.Summary = &turnkeeper.Summary{UpTo: turns[1], Text: "second"}
+			entry.Summary = &turnlog.Summary{UpTo: turns[1], Text: "second"}
 		case 3:
 			equal(e, "last turn of the summary", d.record.Summary.UpTo, turns[1])
 			after := e.again(d)
-			refused := turnkeeper.Entry{Round: round(1), Summary: &turnkeeper.Summary{UpTo: turns[2], Text: "stale"}}
+			refused := turnlog.Entry{Round: round(1), Summary: &turnlog.Summary{UpTo: turns[2], Text: "stale"}}
 			wantErr(e, "an old grant's summary", d.Append(e.Context(), refused), turnkeeper.ErrFenced)
 			d = after
 		}

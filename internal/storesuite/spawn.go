@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 )
 
 // spawnProperties are the properties of sub-agents.
@@ -29,10 +30,10 @@ var spawnProperties = []property{
 // traceParent is the trace parent of every sub-agent.
 const traceParent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
-var treeLimits = turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 2}
+var treeLimits = turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 2}
 
 // spawnOf returns the start and the first result of a call that spawns an agent.
-func (d *dispatch) spawnOf(k turnkeeper.CallKey, agent, task string) (turnkeeper.CallStart, turnkeeper.CallResult) {
+func (d *dispatch) spawnOf(k turnkeeper.CallKey, agent, task string) (turnlog.CallStart, turnlog.CallResult) {
 	d.env.Helper()
 	message, err := d.NewMessage(d.env.Context())
 	if err != nil {
@@ -43,18 +44,18 @@ func (d *dispatch) spawnOf(k turnkeeper.CallKey, agent, task string) (turnkeeper
 	if root == 0 {
 		root = turn.ID
 	}
-	start := turnkeeper.CallStart{Key: k, Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce, Spawn: &turnkeeper.Spawn{
+	start := turnlog.CallStart{Key: k, Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce, Spawn: &turnlog.Spawn{
 		Message: message, Agent: agent, Task: task, Root: root, Limits: treeLimits, Within: time.Hour,
 		Agents: append(d.record.Lineage.Within(turn.Agent), agent), TraceParent: traceParent,
 	}}
-	return start, turnkeeper.CallResult{Key: k, Nonce: n, State: turnkeeper.CallRunning, Shown: "not yet"}
+	return start, turnlog.CallResult{Key: k, Nonce: n, State: turnkeeper.CallRunning, Shown: "not yet"}
 }
 
 func (d *dispatch) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.MessageID {
 	d.env.Helper()
 	start, result := d.spawnOf(k, agent, task)
-	d.append(turnkeeper.Entry{
-		Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}, Events: events(turnkeeper.EventToolStarted),
+	d.append(turnlog.Entry{
+		Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}, Events: events(turnkeeper.EventToolStarted),
 	})
 	equal(d.env, "state of the call", d.call(k).State, turnkeeper.CallRunning)
 	equal(d.env, "the call is detached", d.call(k).Elsewhere, true)
@@ -83,7 +84,7 @@ func (e *env) childTurn(message turnkeeper.MessageID) *dispatch {
 }
 
 // spawnEnd appends the only result of a sub-agent to the journal.
-func (d *dispatch) spawnEnd() turnkeeper.SpawnEnd {
+func (d *dispatch) spawnEnd() turnlog.SpawnEnd {
 	d.env.Helper()
 	completed, err := d.Arrivals(d.env.Context())
 	if err != nil || len(completed) != 1 || completed[0].Spawned == nil {
@@ -92,7 +93,7 @@ func (d *dispatch) spawnEnd() turnkeeper.SpawnEnd {
 	end := *completed[0].Spawned
 	equal(d.env, "state of the result", completed[0].State, end.State())
 	completed[0].Shown = end.Reply
-	d.append(turnkeeper.Entry{Results: completed, Events: events(turnkeeper.EventToolResult)})
+	d.append(turnlog.Entry{Results: completed, Events: events(turnkeeper.EventToolResult)})
 	left, err := d.Arrivals(d.env.Context())
 	if err != nil || len(left) != 0 {
 		d.env.Errorf("%d results left after the entry, error %v", len(left), err)
@@ -103,7 +104,7 @@ func (d *dispatch) spawnEnd() turnkeeper.SpawnEnd {
 func spawnIsOneMessage(e *env) {
 	d, id := e.spawned()
 	m := e.Message(id)
-	conversation := turnkeeper.SpawnConversation(d.grant.TurnID, key(1, 1))
+	conversation := turnlog.SpawnConversation(d.grant.TurnID, key(1, 1))
 	equal(e, "agent", m.Agent, "desk")
 	equal(e, "body", m.Body, "look it up")
 	equal(e, "conversation", m.Conversation, conversation)
@@ -111,7 +112,7 @@ func spawnIsOneMessage(e *env) {
 	equal(e, "trace parent", m.TraceParent, traceParent)
 	equal(e, "due with the parent's message", m.DueAt.Equal(d.record.Message.DueAt), true)
 	start, result := d.spawnOf(key(1, 1), "desk", "again")
-	err := d.Append(e.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}})
+	err := d.Append(e.Context(), turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}})
 	wantErr(e, "the same call again", err, turnkeeper.ErrJournalMoved)
 	equal(e, "message of a refused start", e.exists(start.Spawn.Message), false)
 	child := e.childTurn(id)
@@ -123,7 +124,7 @@ func spawnIsOneMessage(e *env) {
 	equal(e, "limits", l.Limits, treeLimits)
 	equal(e, "lineage of the parent", d.record.Lineage.Root, 0)
 	grandchild := child
-	grandchild.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
+	grandchild.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	l = e.childTurn(grandchild.spawn(key(1, 1), "clerk", "and you")).record.Lineage
 	equal(e, "root of the grandchild", l.Root, d.grant.TurnID)
 	equal(e, "parent of the grandchild", l.Parent, child.grant.TurnID)
@@ -135,7 +136,7 @@ func spawnLostAnswer(e *env) {
 	e.Journal(d.record, d.grant)
 	start, result := d.spawnOf(key(1, 1), "desk", "look it up")
 	e.CutNext(true)
-	d.append(turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}, Results: []turnkeeper.CallResult{result}})
+	d.append(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}})
 	e.childTurn(start.Spawn.Message)
 	equal(e, "granted beside it", e.tick().Granted, 0)
 }
@@ -159,9 +160,9 @@ func replyWakesParent(e *env) {
 
 func replyWhileRunning(e *env) {
 	d, id := e.spawned()
-	e.finish(e.childTurn(id), turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "a part"})
+	e.finish(e.childTurn(id), turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "a part"})
 	equal(e, "parent", d.turnState(), turnkeeper.TurnRunning)
-	d.append(turnkeeper.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)})
+	d.append(turnlog.Entry{Round: round(2), Events: events(turnkeeper.EventRoundStart)})
 	end := d.spawnEnd()
 	equal(e, "outcome", end.Outcome, turnkeeper.TurnDegraded)
 	equal(e, "stop reason", end.Stop, turnkeeper.StopMaxRounds)
@@ -178,7 +179,7 @@ func replyBeforeTheWait(e *env) {
 func replyWhileParentIsHeld(e *env) {
 	d, id := e.spawned(turnkeeper.EffectOnce)
 	child, n := e.childTurn(id), nonce()
-	_, err := d.transact(key(1, 2), n, func(context.Context) turnkeeper.CallResult {
+	_, err := d.transact(key(1, 2), n, func(context.Context) turnlog.CallResult {
 		e.finish(child, succeeded("meanwhile"))
 		return result(key(1, 2), n, turnkeeper.CallFailed, "no")
 	})
@@ -190,12 +191,12 @@ func replyWhileParentIsHeld(e *env) {
 func subAgentFails(e *env) {
 	d, id := e.spawned()
 	d.wait()
-	e.finish(e.childTurn(id), turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
+	e.finish(e.childTurn(id), turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
 	equal(e, "parent after the first attempt", d.turnState(), turnkeeper.TurnWaiting)
 	e.Pass(3 * time.Minute)
 	again := e.childTurn(id)
 	equal(e, "lineage of the second attempt", again.record.Lineage.Parent, d.grant.TurnID)
-	e.finish(again, turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Reply: "It could not be done."})
+	e.finish(again, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Reply: "It could not be done."})
 	end := e.next(first).spawnEnd()
 	equal(e, "outcome", end.Outcome, turnkeeper.TurnFailed)
 	equal(e, "reply", end.Reply, "It could not be done.")
@@ -231,11 +232,11 @@ func cancelTree(e *env) {
 	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
 	running := d.spawn(key(1, 1), "desk", "run")
 	child := e.childTurn(running)
-	child.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
+	child.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	grand := child.spawn(key(1, 1), "clerk", "wait")
 	o := succeeded("without them")
-	d.append(turnkeeper.Entry{
-		Results: []turnkeeper.CallResult{
+	d.append(turnlog.Entry{
+		Results: []turnlog.CallResult{
 			result(key(1, 1), d.call(key(1, 1)).Nonce, turnkeeper.CallCancelled, "cancelled"),
 			result(key(1, 2), "", turnkeeper.CallCancelled, "not run"),
 		},
@@ -262,10 +263,10 @@ func cancelWaitingTree(e *env) {
 	e.tick()
 	children := e.take(second)
 	equal(e, "children", len(children), 2)
-	children[0].append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
+	children[0].append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	e.cancel(d.grant.TurnID, true)
 	for _, child := range children {
-		child.Append(e.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"}}) //nolint:errcheck // the states below show it
+		child.Append(e.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "shut down"}}) //nolint:errcheck // the states below show it
 	}
 	e.tick()
 	for _, m := range []turnkeeper.MessageID{id, other} {
@@ -280,12 +281,12 @@ func spawnRefused(e *env) {
 	over := d.spawn(key(1, 3), "desk", "the third of two")
 	equal(e, "message above the limit", e.exists(over), false)
 	end := d.spawnEnd()
-	equal(e, "failure", end.Trouble, turnkeeper.SpawnTreeFull)
+	equal(e, "failure", end.Trouble, turnlog.SpawnTreeFull)
 	equal(e, "open", end.Open, false)
 
 	nobody := e.plannedFor("desk", "another")
 	equal(e, "message to an unknown agent", e.exists(nobody.spawn(key(1, 1), "nobody", "hello")), false)
-	equal(e, "failure", nobody.spawnEnd().Trouble, turnkeeper.SpawnUnknownAgent)
+	equal(e, "failure", nobody.spawnEnd().Trouble, turnlog.SpawnUnknownAgent)
 }
 
 // plannedFor returns a dispatch of the agent with one planned call.
@@ -295,7 +296,7 @@ func (e *env) plannedFor(agent, conversation string) *dispatch {
 	e.tick()
 	for _, d := range e.take(first) {
 		if d.record.Message.ID == id {
-			d.append(turnkeeper.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
+			d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 			return d
 		}
 	}
@@ -313,7 +314,7 @@ func spawnOverdue(e *env) {
 	equal(e, "handled after the deadline", e.tick().Spawns, 1)
 	after := e.take(first)[0]
 	end := after.spawnEnd()
-	equal(e, "failure", end.Trouble, turnkeeper.SpawnTimeout)
+	equal(e, "failure", end.Trouble, turnlog.SpawnTimeout)
 	equal(e, "may still run", end.Open, true)
 	record, err := e.Load(e.Context(), child.grant.TurnID, child.grant.GrantID)
 	wantErr(e, "child", err, nil)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -34,7 +35,7 @@ type Message struct {
 }
 
 // OfMessage returns the view of a message.
-func OfMessage(m turnkeeper.WaitingMessage) Message {
+func OfMessage(m waiting.Message) Message {
 	return Message{
 		ID: m.ID, State: m.State, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
 		Priority: m.Priority, Trigger: m.Trigger, Schedule: m.Schedule, Slot: OrNull(m.Slot), Attempts: m.Attempts,

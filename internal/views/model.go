@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/storage/operate"
 )
 
@@ -21,7 +22,7 @@ type Model struct {
 }
 
 // OfModel returns the view of a model.
-func OfModel(h turnkeeper.ModelHealth) Model {
+func OfModel(h modelhealth.Health) Model {
 	return Model{
 		Model: h.Model, State: h.State(), DownSince: OrNull(h.DownSince), Until: OrNull(h.Until), Failures: h.Failures,
 		Class: h.ErrorClass, Error: h.Error, ProbeTurn: OrNull(h.ProbeTurn), Agents: append([]string{}, h.Agents...),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/storage/operate"
 )
 
@@ -94,22 +95,22 @@ func OfScheduler(s operate.SchedulerSettings) Scheduler {
 
 // A Worker is a worker process.
 type Worker struct {
-	WorkerID   turnkeeper.WorkerID    `json:"worker_id"`
-	State      turnkeeper.WorkerState `json:"state"` // alive, serving, draining, silent, stopped
-	Roles      []string               `json:"roles" doc:"api, scheduler, webhooks, worker"`
-	Host       string                 `json:"host"`
-	PID        int                    `json:"pid"`
-	Version    string                 `json:"version"`
-	Slots      int                    `json:"slots" doc:"maximum number of concurrent turns; 0: runs no turns"`
-	TakeoverMs int64                  `json:"takeover_after_ms" doc:"silence after which its turns are taken over; 0: only when their leases end"`
-	StartedAt  time.Time              `json:"started_at"`
-	BeatAt     time.Time              `json:"last_heartbeat_at"`
-	SilentMs   int64                  `json:"silent_ms"`
-	StoppedAt  *time.Time             `json:"stopped_at"`
+	WorkerID   turnkeeper.WorkerID `json:"worker_id"`
+	State      presence.State      `json:"state"` // alive, serving, draining, silent, stopped
+	Roles      []string            `json:"roles" doc:"api, scheduler, webhooks, worker"`
+	Host       string              `json:"host"`
+	PID        int                 `json:"pid"`
+	Version    string              `json:"version"`
+	Slots      int                 `json:"slots" doc:"maximum number of concurrent turns; 0: runs no turns"`
+	TakeoverMs int64               `json:"takeover_after_ms" doc:"silence after which its turns are taken over; 0: only when their leases end"`
+	StartedAt  time.Time           `json:"started_at"`
+	BeatAt     time.Time           `json:"last_heartbeat_at"`
+	SilentMs   int64               `json:"silent_ms"`
+	StoppedAt  *time.Time          `json:"stopped_at"`
 }
 
 // OfWorker returns the view of a worker process.
-func OfWorker(h turnkeeper.Heartbeat) Worker {
+func OfWorker(h presence.Heartbeat) Worker {
 	return Worker{
 		h.WorkerID, h.State(), append([]string{}, h.Roles...), h.Host, h.PID, h.Version, h.Slots, Millis(h.TakeoverAfter), h.StartedAt, h.BeatAt,
 		Millis(h.Silent), OrNull(h.StoppedAt),

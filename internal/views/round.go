@@ -5,6 +5,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/turnlog"
 )
 
 // A Round is an answered model call with the tool calls it asked for.
@@ -51,7 +52,7 @@ type FailedAttempt struct {
 }
 
 // OfFailedAttempt returns the view of a model call without an answer.
-func OfFailedAttempt(f turnkeeper.FailedAttempt) FailedAttempt {
+func OfFailedAttempt(f turnlog.FailedAttempt) FailedAttempt {
 	return FailedAttempt{
 		f.Round, f.Attempt, f.Provider, f.Model, f.Class, f.Error, f.Text, f.Reasoning, Millis(f.Latency), OfUsage(f.Usage), f.EndedAt,
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/operate"
 )
 
@@ -33,7 +34,7 @@ type SubAgent struct {
 	State     turnkeeper.MessageState `json:"message_state" schema:"orEmpty" doc:"empty: the call was refused"`
 	TurnID    *turnkeeper.TurnID      `json:"turn_id"`
 	TurnState turnkeeper.TurnState    `json:"turn_state" schema:"orEmpty" doc:"empty: no turn"`
-	Trouble   turnkeeper.SpawnTrouble `json:"trouble" doc:"why the call got no reply; empty: replied or still open"`
+	Trouble   turnlog.SpawnTrouble    `json:"trouble" doc:"why the call got no reply; empty: replied or still open"`
 	Dropped   bool                    `json:"dropped" doc:"its reply is no longer waited for"`
 	Tokens    Usage                   `json:"tokens"`
 	Since     time.Time               `json:"since"`
@@ -55,7 +56,7 @@ func OfAgentTree(t operate.Tree) AgentTree {
 }
 
 // OfSubAgent returns the view of a call to a sub-agent.
-func OfSubAgent(a turnkeeper.SubAgent) SubAgent {
+func OfSubAgent(a turnlog.SubAgent) SubAgent {
 	return SubAgent{
 		Parent: a.Parent, Call: a.Call.String(), Agent: a.Agent, Depth: a.Depth, MessageID: OrNull(a.Message), State: a.State,
 		TurnID: OrNull(a.Turn), TurnState: a.TurnState, Trouble: a.Trouble, Dropped: a.Dropped, Tokens: OfUsage(a.Usage),

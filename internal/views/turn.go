@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/traceparent"
 	"turnkeeper/storage/operate"
 )
 
@@ -178,7 +179,7 @@ type Cancellation struct {
 // OfWholeTurn returns the view of a turn with all its details.
 func OfWholeTurn(v operate.TurnView) WholeTurn {
 	whole := WholeTurn{
-		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: turnkeeper.TraceOf(v.Turn, v.Message.TraceParent).String(),
+		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: traceparent.Of(v.Turn, v.Message.TraceParent).String(),
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),

@@ -4,12 +4,13 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 )
 
 // A Wait is one reason why an open message waits.
 type Wait struct {
-	Reason    turnkeeper.WaitReason `json:"reason" doc:"values may be added"`
+	Reason    waiting.Reason        `json:"reason" doc:"values may be added"`
 	Detail    string                `json:"detail" doc:"a sentence for people, whose text may change"`
 	Since     *time.Time            `json:"since"`
 	Until     *time.Time            `json:"until" doc:"latest end of the wait; null: unknown"`
@@ -20,7 +21,7 @@ type Wait struct {
 }
 
 // OfWait returns the view of a reason to wait.
-func OfWait(w turnkeeper.Wait) Wait {
+func OfWait(w waiting.Wait) Wait {
 	return Wait{
 		Reason: w.Reason, Detail: words.Wait(w, inUTC), Since: OrNull(w.Since), Until: OrNull(w.Until), TurnID: OrNull(w.Turn),
 		MessageID: OrNull(w.Message), WorkerID: w.Worker, Model: w.Model,

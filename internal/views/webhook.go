@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 )
 
@@ -39,31 +40,31 @@ func OfWebhook(v operate.WebhookView) Webhook {
 
 // A Delivery is the delivery of a reply to a webhook.
 type Delivery struct {
-	Webhook      string                   `json:"webhook"`
-	WebhookID    string                   `json:"webhook_id" doc:"the header webhook-id, by which a receiver recognises a repeat"`
-	ReplyID      turnkeeper.ReplyID       `json:"reply_id"`
-	MessageID    turnkeeper.MessageID     `json:"message_id"`
-	TurnID       turnkeeper.TurnID        `json:"turn_id"`
-	Agent        string                   `json:"agent"`
-	Conversation string                   `json:"conversation"`
-	Outcome      turnkeeper.TurnState     `json:"outcome" schema:"ref=Outcome"`
-	RepliedAt    time.Time                `json:"replied_at"`
-	State        turnkeeper.DeliveryState `json:"state"`
-	Sending      bool                     `json:"sending"`
-	Attempts     int                      `json:"attempts"`
-	DueAt        *time.Time               `json:"due_at" doc:"time of the next attempt; null: delivered or dead"`
-	WorkerID     turnkeeper.WorkerID      `json:"worker_id"`
-	FirstAt      *time.Time               `json:"first_attempt_at"`
-	LastAt       *time.Time               `json:"last_attempt_at"`
-	Status       *int                     `json:"status" doc:"HTTP status; null: no answer"`
-	Error        string                   `json:"error"`
-	DurationMs   *int64                   `json:"duration_ms"`
-	Redelivered  int                      `json:"redelivered" schema:"format=int64"`
-	CreatedAt    time.Time                `json:"created_at"`
+	Webhook      string               `json:"webhook"`
+	WebhookID    string               `json:"webhook_id" doc:"the header webhook-id, by which a receiver recognises a repeat"`
+	ReplyID      turnkeeper.ReplyID   `json:"reply_id"`
+	MessageID    turnkeeper.MessageID `json:"message_id"`
+	TurnID       turnkeeper.TurnID    `json:"turn_id"`
+	Agent        string               `json:"agent"`
+	Conversation string               `json:"conversation"`
+	Outcome      turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome"`
+	RepliedAt    time.Time            `json:"replied_at"`
+	State        outbox.DeliveryState `json:"state"`
+	Sending      bool                 `json:"sending"`
+	Attempts     int                  `json:"attempts"`
+	DueAt        *time.Time           `json:"due_at" doc:"time of the next attempt; null: delivered or dead"`
+	WorkerID     turnkeeper.WorkerID  `json:"worker_id"`
+	FirstAt      *time.Time           `json:"first_attempt_at"`
+	LastAt       *time.Time           `json:"last_attempt_at"`
+	Status       *int                 `json:"status" doc:"HTTP status; null: no answer"`
+	Error        string               `json:"error"`
+	DurationMs   *int64               `json:"duration_ms"`
+	Redelivered  int                  `json:"redelivered" schema:"format=int64"`
+	CreatedAt    time.Time            `json:"created_at"`
 }
 
 // OfDelivery returns the view of a delivery.
-func OfDelivery(d turnkeeper.Delivery) Delivery {
+func OfDelivery(d outbox.Delivery) Delivery {
 	v := Delivery{
 		Webhook: d.Webhook, WebhookID: d.ReplyID.WebhookID(), ReplyID: d.ReplyID, MessageID: d.MessageID, TurnID: d.TurnID, Agent: d.Agent,
 		Conversation: d.Conversation, Outcome: d.Outcome, RepliedAt: d.RepliedAt, State: d.State, Sending: d.Sending, Attempts: d.Attempts,

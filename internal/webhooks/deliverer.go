@@ -14,15 +14,16 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/pause"
 )
 
 // A Store stores deliveries. It must be safe for concurrent use.
 type Store interface {
-	RegisterWebhook(ctx context.Context, w turnkeeper.Webhook) error
+	RegisterWebhook(ctx context.Context, w outbox.Webhook) error
 	SeeWebhooks(ctx context.Context, names []string) (there []string, err error)
-	ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]turnkeeper.DeliveryClaim, error)
-	EndDelivery(ctx context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) (held bool, err error)
+	ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]outbox.DeliveryClaim, error)
+	EndDelivery(ctx context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd) (held bool, err error)
 	NextDelivery(ctx context.Context, webhook string) (wait time.Duration, ok bool, err error)
 }
 
@@ -101,7 +102,7 @@ func New(c Config) *Deliverer {
 // Register registers the endpoints in the store. Replies written from then on are delivered.
 func (d *Deliverer) Register(ctx context.Context) error {
 	for _, e := range d.endpoints {
-		if err := d.Store.RegisterWebhook(ctx, turnkeeper.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents}); err != nil {
+		if err := d.Store.RegisterWebhook(ctx, outbox.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents}); err != nil {
 			return fmt.Errorf("could not register the webhook %s: %w", e.Name, err)
 		}
 	}
@@ -205,7 +206,7 @@ func (e *endpoint) room() int {
 	return e.Concurrency - e.flying
 }
 
-func (e *endpoint) claim(ctx context.Context) ([]turnkeeper.DeliveryClaim, error) {
+func (e *endpoint) claim(ctx context.Context) ([]outbox.DeliveryClaim, error) {
 	room := e.room()
 	if room == 0 {
 		return nil, nil
@@ -235,7 +236,7 @@ func (e *endpoint) wait(ctx context.Context, idle bool) {
 
 // attempt makes one attempt at a delivery and records its result. Its deadline counts from the claim, so
 // a process that was suspended does not send after its claim has expired.
-func (e *endpoint) attempt(ctx context.Context, c turnkeeper.DeliveryClaim, claimed time.Time) {
+func (e *endpoint) attempt(ctx context.Context, c outbox.DeliveryClaim, claimed time.Time) {
 	e.at(ctx, pointClaimed)
 	body, err := bodyOf(c.Reply, e.View)
 	if err != nil {
@@ -249,7 +250,7 @@ func (e *endpoint) attempt(ctx context.Context, c turnkeeper.DeliveryClaim, clai
 	took := time.Since(claimed)
 	end := e.judge(c, a, took)
 	if a.err != nil && errors.Is(context.Cause(ctx), errStopping) {
-		end = turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Uncounted: true}
+		end = outbox.DeliveryEnd{State: outbox.DeliveryPending, Uncounted: true}
 	}
 	end.Error = e.Mask(end.Error)
 	e.note(ctx, c, end, claimed.Add(e.hold()))
@@ -257,20 +258,20 @@ func (e *endpoint) attempt(ctx context.Context, c turnkeeper.DeliveryClaim, clai
 }
 
 // judge returns the result of an attempt for the delivery.
-func (e *endpoint) judge(c turnkeeper.DeliveryClaim, a answer, took time.Duration) turnkeeper.DeliveryEnd {
-	end := turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: a.status, Error: a.problem(), Duration: took}
+func (e *endpoint) judge(c outbox.DeliveryClaim, a answer, took time.Duration) outbox.DeliveryEnd {
+	end := outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: a.status, Error: a.problem(), Duration: took}
 	switch {
 	case a.good():
-		end.State = turnkeeper.DeliveryDelivered
+		end.State = outbox.DeliveryDelivered
 		return end
 	case a.status == http.StatusGone:
 		end.Gone = true
 		return end
 	case c.Attempt >= e.MaxAttempts || c.Tried+took >= e.MaxAge:
-		end.State = turnkeeper.DeliveryDead
+		end.State = outbox.DeliveryDead
 	}
 	asked := retryAfter(a.header, time.Now())
-	if end.State == turnkeeper.DeliveryPending {
+	if end.State == outbox.DeliveryPending {
 		end.Wait = max(backoff(c.Attempt, rand.Float64()), asked) //nolint:gosec // to spread attempts
 	}
 	if a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable {
@@ -281,7 +282,7 @@ func (e *endpoint) judge(c turnkeeper.DeliveryClaim, a answer, took time.Duratio
 
 // note records the result of an attempt, retrying until the claim expires. An unrecorded delivery is
 // repeated.
-func (e *endpoint) note(ctx context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd, until time.Time) {
+func (e *endpoint) note(ctx context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd, until time.Time) {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), until)
 	defer cancel()
 	held, err := e.Store.EndDelivery(ctx, c, end)
@@ -292,7 +293,7 @@ func (e *endpoint) note(ctx context.Context, c turnkeeper.DeliveryClaim, end tur
 	e.tell(c, end, held, err)
 }
 
-func (e *endpoint) tell(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd, held bool, err error) {
+func (e *endpoint) tell(c outbox.DeliveryClaim, end outbox.DeliveryEnd, held bool, err error) {
 	log := e.Log.With(zap.String("webhook", e.Name), zap.Int64("reply", int64(c.Reply.ID)), zap.Int64("turn", int64(c.Reply.TurnID)),
 		zap.Int("attempt", c.Attempt), zap.Duration("took", end.Duration))
 	result := string(end.State)
@@ -304,12 +305,12 @@ func (e *endpoint) tell(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd, 
 	case end.Uncounted:
 		log.Info("a delivery was aborted; it will be retried")
 		return
-	case end.State == turnkeeper.DeliveryDelivered:
+	case end.State == outbox.DeliveryDelivered:
 		log.Debug("reply delivered", zap.Int("status", end.Status))
 	case end.Gone:
 		result = "gone"
 		log.Warn("the webhook is paused: its endpoint answered 410 Gone", zap.String("error", end.Error))
-	case end.State == turnkeeper.DeliveryDead:
+	case end.State == outbox.DeliveryDead:
 		log.Error("a delivery was given up; retry it with \"turnctl webhooks redeliver\"", zap.String("error", end.Error))
 	default:
 		result = "failed"

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/webhooks"
 )
 
@@ -27,7 +28,7 @@ const patience = time.Minute
 // A ledger is deliveries in memory: what is to be made again is due at once.
 type ledger struct {
 	mu      sync.Mutex
-	pending map[string][]turnkeeper.DeliveryClaim // by webhook
+	pending map[string][]outbox.DeliveryClaim // by webhook
 	flying  map[string]int
 	most    int // under way at once, of one webhook
 	ended   chan ending
@@ -36,19 +37,19 @@ type ledger struct {
 }
 
 type ending struct {
-	turnkeeper.DeliveryClaim
-	turnkeeper.DeliveryEnd
+	outbox.DeliveryClaim
+	outbox.DeliveryEnd
 }
 
 func newLedger() *ledger {
-	return &ledger{pending: map[string][]turnkeeper.DeliveryClaim{}, flying: map[string]int{}, ended: make(chan ending, 1000)}
+	return &ledger{pending: map[string][]outbox.DeliveryClaim{}, flying: map[string]int{}, ended: make(chan ending, 1000)}
 }
 
 func (l *ledger) put(webhook string, ids ...int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, id := range ids {
-		l.pending[webhook] = append(l.pending[webhook], turnkeeper.DeliveryClaim{Webhook: webhook, Reply: turnkeeper.Reply{
+		l.pending[webhook] = append(l.pending[webhook], outbox.DeliveryClaim{Webhook: webhook, Reply: turnkeeper.Reply{
 			ID: turnkeeper.ReplyID(id), Agent: "clerk", Outcome: turnkeeper.TurnSucceeded, Body: fmt.Sprint("reply ", id), CreatedAt: time.Unix(1e9, 0),
 		}})
 	}
@@ -68,11 +69,11 @@ func (l *ledger) subscribe() (<-chan struct{}, func()) {
 	return ring, func() {}
 }
 
-func (l *ledger) RegisterWebhook(context.Context, turnkeeper.Webhook) error { return nil }
+func (l *ledger) RegisterWebhook(context.Context, outbox.Webhook) error { return nil }
 
 func (l *ledger) SeeWebhooks(_ context.Context, names []string) ([]string, error) { return names, nil }
 
-func (l *ledger) ClaimDeliveries(_ context.Context, webhook string, _ turnkeeper.WorkerID, slots, limit int, _ time.Duration) ([]turnkeeper.DeliveryClaim, error) {
+func (l *ledger) ClaimDeliveries(_ context.Context, webhook string, _ turnkeeper.WorkerID, slots, limit int, _ time.Duration) ([]outbox.DeliveryClaim, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := max(min(slots-l.flying[webhook], limit, len(l.pending[webhook])), 0)
@@ -88,7 +89,7 @@ func (l *ledger) ClaimDeliveries(_ context.Context, webhook string, _ turnkeeper
 
 var errAway = errors.New("the database is away")
 
-func (l *ledger) EndDelivery(_ context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) (bool, error) {
+func (l *ledger) EndDelivery(_ context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failing > 0 {
@@ -96,7 +97,7 @@ func (l *ledger) EndDelivery(_ context.Context, c turnkeeper.DeliveryClaim, end 
 		return false, errAway
 	}
 	l.flying[c.Webhook]--
-	if end.State == turnkeeper.DeliveryPending && !end.Gone && !end.Uncounted {
+	if end.State == outbox.DeliveryPending && !end.Gone && !end.Uncounted {
 		l.pending[c.Webhook] = append(l.pending[c.Webhook], c)
 	}
 	l.ended <- ending{c, end}
@@ -181,39 +182,39 @@ func TestAnswers(t *testing.T) {
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
 	for name, c := range map[string]struct {
 		handler http.HandlerFunc
-		want    turnkeeper.DeliveryEnd
+		want    outbox.DeliveryEnd
 	}{
-		"200":           {status(200), turnkeeper.DeliveryEnd{State: "delivered", Status: 200}},
-		"299":           {status(299), turnkeeper.DeliveryEnd{State: "delivered", Status: 299}},
-		"400":           {status(400), turnkeeper.DeliveryEnd{State: "pending", Status: 400, Error: "HTTP 400 Bad Request"}},
-		"410":           {status(410), turnkeeper.DeliveryEnd{State: "pending", Status: 410, Error: "HTTP 410 Gone", Gone: true}},
-		"an odd status": {status(799), turnkeeper.DeliveryEnd{State: "pending", Status: 799, Error: "HTTP 799"}},
-		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) }, turnkeeper.DeliveryEnd{State: "pending", Status: 302, Error: "HTTP 302 Found: redirects are not followed"}},
+		"200":           {status(200), outbox.DeliveryEnd{State: "delivered", Status: 200}},
+		"299":           {status(299), outbox.DeliveryEnd{State: "delivered", Status: 299}},
+		"400":           {status(400), outbox.DeliveryEnd{State: "pending", Status: 400, Error: "HTTP 400 Bad Request"}},
+		"410":           {status(410), outbox.DeliveryEnd{State: "pending", Status: 410, Error: "HTTP 410 Gone", Gone: true}},
+		"an odd status": {status(799), outbox.DeliveryEnd{State: "pending", Status: 799, Error: "HTTP 799"}},
+		"redirect":      {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere, http.StatusFound) }, outbox.DeliveryEnd{State: "pending", Status: 302, Error: "HTTP 302 Found: redirects are not followed"}},
 		"says why": {func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "the canary\nis dead", http.StatusInternalServerError)
-		}, turnkeeper.DeliveryEnd{State: "pending", Status: 500, Error: "HTTP 500 Internal Server Error: the [redacted] is dead"}},
+		}, outbox.DeliveryEnd{State: "pending", Status: 500, Error: "HTTP 500 Internal Server Error: the [redacted] is dead"}},
 		"asks to wait": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusServiceUnavailable)
-		}, turnkeeper.DeliveryEnd{State: "pending", Status: 503, Error: "HTTP 503 Service Unavailable", Wait: time.Hour, Rest: time.Hour}},
+		}, outbox.DeliveryEnd{State: "pending", Status: 503, Error: "HTTP 503 Service Unavailable", Wait: time.Hour, Rest: time.Hour}},
 		"asks for a row": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
 			w.WriteHeader(http.StatusConflict)
-		}, turnkeeper.DeliveryEnd{State: "pending", Status: 409, Error: "HTTP 409 Conflict", Wait: time.Hour}},
+		}, outbox.DeliveryEnd{State: "pending", Status: 409, Error: "HTTP 409 Conflict", Wait: time.Hour}},
 		"a body without end": {func(w http.ResponseWriter, r *http.Request) {
 			for block := make([]byte, 1<<16); r.Context().Err() == nil; {
 				_, _ = w.Write(block)
 			}
-		}, turnkeeper.DeliveryEnd{State: "delivered", Status: 200}},
+		}, outbox.DeliveryEnd{State: "delivered", Status: 200}},
 		"a body that drips": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusInternalServerError)
 			_, _ = io.WriteString(w, "wait for it")
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
-		}, turnkeeper.DeliveryEnd{State: "pending", Status: 500, Error: "HTTP 500 Internal Server Error: wait for it"}},
+		}, outbox.DeliveryEnd{State: "pending", Status: 500, Error: "HTTP 500 Internal Server Error: wait for it"}},
 		"headers without end": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("X-Long", strings.Repeat("a", 1<<20))
-		}, turnkeeper.DeliveryEnd{State: "pending", Error: "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"}},
+		}, outbox.DeliveryEnd{State: "pending", Error: "net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"}},
 		"a reset": {func(w http.ResponseWriter, _ *http.Request) {
 			conn, _, err := http.NewResponseController(w).Hijack()
 			if err != nil {
@@ -222,7 +223,7 @@ func TestAnswers(t *testing.T) {
 			}
 			_ = conn.(*net.TCPConn).SetLinger(0)
 			_ = conn.Close()
-		}, turnkeeper.DeliveryEnd{State: "pending", Error: "read: connection reset by peer"}},
+		}, outbox.DeliveryEnd{State: "pending", Error: "read: connection reset by peer"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +268,7 @@ func TestAddressesAreChecked(t *testing.T) {
 		return ""
 	}))
 	r.put("open", 1)
-	if got := r.await(t); got.State != turnkeeper.DeliveryDelivered {
+	if got := r.await(t); got.State != outbox.DeliveryDelivered {
 		t.Fatalf("%+v", got.DeliveryEnd)
 	}
 	r.put("open", 2)
@@ -294,7 +295,7 @@ func TestFailuresDoNotRepeatTheAddress(t *testing.T) {
 		r := deliver(t, endpoint("shop", url))
 		r.put("shop", 1)
 		got := r.await(t)
-		if !strings.HasPrefix(got.Error, want) || strings.Contains(got.Error, "t0psecret") || got.State != turnkeeper.DeliveryPending {
+		if !strings.HasPrefix(got.Error, want) || strings.Contains(got.Error, "t0psecret") || got.State != outbox.DeliveryPending {
 			t.Errorf("%s: %+v", url, got.DeliveryEnd)
 		}
 	}
@@ -313,7 +314,7 @@ func TestAnEndpointThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 	r.put("quick", 1, 2, 3, 4, 5, 6, 7, 8)
 	for range 8 {
-		if got := r.await(t); got.Webhook != "quick" || got.State != turnkeeper.DeliveryDelivered {
+		if got := r.await(t); got.Webhook != "quick" || got.State != outbox.DeliveryDelivered {
 			t.Fatalf("%s: %+v", got.Webhook, got.DeliveryEnd)
 		}
 	}
@@ -342,10 +343,10 @@ func TestAnEndpointThatHangs(t *testing.T) {
 	dead := 0
 	for dead < 3 {
 		got := r.await(t)
-		if got.Error != "no answer within 200ms" || (got.State == turnkeeper.DeliveryDead) != (got.Attempt == slow.MaxAttempts) {
+		if got.Error != "no answer within 200ms" || (got.State == outbox.DeliveryDead) != (got.Attempt == slow.MaxAttempts) {
 			t.Errorf("%s, attempt %d: %+v", got.Webhook, got.Attempt, got.DeliveryEnd)
 		}
-		if got.State == turnkeeper.DeliveryDead {
+		if got.State == outbox.DeliveryDead {
 			dead++
 		}
 	}
@@ -361,10 +362,10 @@ func TestTheAgeOfADelivery(t *testing.T) {
 	t.Parallel()
 	r := deliver(t, endpoint("shop", serve(t, status(500))))
 	r.mu.Lock()
-	r.pending["shop"] = []turnkeeper.DeliveryClaim{{Webhook: "shop", Tried: time.Hour}}
+	r.pending["shop"] = []outbox.DeliveryClaim{{Webhook: "shop", Tried: time.Hour}}
 	r.mu.Unlock()
 	r.put("shop")
-	if got := r.await(t); got.State != turnkeeper.DeliveryDead || got.Attempt != 1 {
+	if got := r.await(t); got.State != outbox.DeliveryDead || got.Attempt != 1 {
 		t.Errorf("%+v", got)
 	}
 }
@@ -376,7 +377,7 @@ func TestTheDatabaseIsAwayWhenAnAnswerComes(t *testing.T) {
 	r := deliver(t, endpoint("shop", serve(t, func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header.Get("webhook-id")) })))
 	r.failing = 2
 	r.put("shop", 5)
-	if end := r.await(t); end.State != turnkeeper.DeliveryDelivered || !slices.Equal(got, []string{"reply_5"}) {
+	if end := r.await(t); end.State != outbox.DeliveryDelivered || !slices.Equal(got, []string{"reply_5"}) {
 		t.Errorf("%+v, sent %v", end, got)
 	}
 }
@@ -401,7 +402,7 @@ func TestStopping(t *testing.T) {
 	soft.put("shop", 2)
 	answer <- struct{}{}
 	<-soft.done
-	if got := soft.await(t); got.State != turnkeeper.DeliveryDelivered || len(soft.ended) != 0 {
+	if got := soft.await(t); got.State != outbox.DeliveryDelivered || len(soft.ended) != 0 {
 		t.Errorf("%+v, and %d more", got, len(soft.ended))
 	}
 
@@ -411,7 +412,7 @@ func TestStopping(t *testing.T) {
 	hard.stop()
 	hard.hard()
 	<-hard.done
-	if got := hard.await(t).DeliveryEnd; got != (turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Uncounted: true}) {
+	if got := hard.await(t).DeliveryEnd; got != (outbox.DeliveryEnd{State: outbox.DeliveryPending, Uncounted: true}) {
 		t.Errorf("%+v", got)
 	}
 }

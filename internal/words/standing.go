@@ -6,45 +6,46 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 )
 
 // Standing returns the status of a message for a list. state is the message's state, or the outcome if it is answered.
 // note says what an open message waits for; it is "" if that is only its lane or the next tick. ago formats a time
 // relative to now.
-func Standing(m turnkeeper.WaitingMessage, ago func(time.Time) string) (state, note string) {
+func Standing(m waiting.Message, ago func(time.Time) string) (state, note string) {
 	state = string(m.State)
 	if m.State == turnkeeper.MessageAnswered && m.Outcome != "" {
 		return string(m.Outcome), ""
 	}
 	for _, w := range m.Waits {
 		switch w.Reason {
-		case turnkeeper.WaitModel:
+		case waiting.ModelDown:
 			return state, "for " + Brief(strings.Join(m.WaitsFor, ", "), 120)
-		case turnkeeper.WaitBudget:
+		case waiting.BudgetSpent:
 			return "deferred", "budget spent, due " + ago(w.Until)
-		case turnkeeper.WaitDeferred:
+		case waiting.Deferred:
 			return "deferred", "due " + ago(w.Until)
-		case turnkeeper.WaitCalls:
+		case waiting.DetachedCalls:
 			return state, "for " + detachedCalls(w.Count)
-		case turnkeeper.WaitSilent:
+		case waiting.WorkerSilent:
 			if m.State == turnkeeper.MessageRunning {
 				return state, SilentFor(turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped})
 			}
-		case turnkeeper.WaitUnknownAgent:
+		case waiting.UnknownAgent:
 			return state, "unknown agent"
-		case turnkeeper.WaitRetired:
+		case waiting.AgentRetired:
 			return state, "agent retired"
-		case turnkeeper.WaitPaused:
+		case waiting.SchedulerPaused:
 			return state, "scheduler paused"
-		case turnkeeper.WaitHoldOff:
+		case waiting.SchedulerHoldsOff:
 			return state, "scheduler holds off"
-		case turnkeeper.WaitScheduler:
+		case waiting.SchedulerSilent:
 			return state, "no scheduler"
-		case turnkeeper.WaitNoWorker:
+		case waiting.NoWorker:
 			return state, "no worker"
-		case turnkeeper.WaitNotDue:
+		case waiting.NotDue:
 			return state, "due " + ago(w.Until)
-		case turnkeeper.WaitBackoff:
+		case waiting.LaneBackoff:
 			return state, "retried " + ago(w.Until)
 		}
 	}

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 )
 
 // Wait says in a clause what an open message waits for. moment formats a time.
-func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
+func Wait(w waiting.Wait, moment func(time.Time) string) string {
 	until := func(before string) string {
 		if w.Until.IsZero() {
 			return ""
@@ -16,30 +17,30 @@ func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
 		return before + moment(w.Until)
 	}
 	switch w.Reason {
-	case turnkeeper.WaitUnknownAgent:
+	case waiting.UnknownAgent:
 		return fmt.Sprintf("agent %s is not registered: no worker has its file", Plain(w.Agent))
-	case turnkeeper.WaitRetired:
+	case waiting.AgentRetired:
 		return fmt.Sprintf("agent %s has been retired since %s", Plain(w.Agent), moment(w.Since))
-	case turnkeeper.WaitNotDue:
+	case waiting.NotDue:
 		return "it is due at " + moment(w.Until)
-	case turnkeeper.WaitEarlier:
+	case waiting.EarlierMessage:
 		return earlier(w)
-	case turnkeeper.WaitLaneHeld:
+	case waiting.LaneHeld:
 		return laneHeld(w, until)
-	case turnkeeper.WaitBackoff:
+	case waiting.LaneBackoff:
 		return fmt.Sprintf("lane %s pauses after %s in a row%s", line(string(w.Lane)), Plural(w.Count, "failed turn"), until(" until ")) + because(w.Why)
-	case turnkeeper.WaitCalls:
+	case waiting.DetachedCalls:
 		return fmt.Sprintf("turn %d waits for %s", w.Turn, detachedCalls(w.Count))
-	case turnkeeper.WaitBudget:
+	case waiting.BudgetSpent:
 		return fmt.Sprintf("the budget is spent: turn %d is deferred%s", w.Turn, until(" until ")) + because(w.Why)
-	case turnkeeper.WaitDeferred:
+	case waiting.Deferred:
 		return fmt.Sprintf("turn %d is deferred%s", w.Turn, until(" until ")) + because(w.Why)
-	case turnkeeper.WaitNotTaken:
+	case waiting.NotTakenUp:
 		return fmt.Sprintf("turn %d is granted, but no worker has started it yet", w.Turn)
-	case turnkeeper.WaitSilent:
+	case waiting.WorkerSilent:
 		s := turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped, Until: w.Until}
 		return Silence(w.Worker, s, fmt.Sprintf("turn %d", w.Turn), moment)
-	case turnkeeper.WaitModel:
+	case waiting.ModelDown:
 		return modelDown(w, moment)
 	default:
 		return globalWait(w, moment)
@@ -47,22 +48,22 @@ func Wait(w turnkeeper.Wait, moment func(time.Time) string) string {
 }
 
 // globalWait handles the reasons that concern all messages.
-func globalWait(w turnkeeper.Wait, moment func(time.Time) string) string {
+func globalWait(w waiting.Wait, moment func(time.Time) string) string {
 	switch w.Reason {
-	case turnkeeper.WaitPaused:
+	case waiting.SchedulerPaused:
 		return "the scheduler has been paused since " + moment(w.Since) + because(w.Why)
-	case turnkeeper.WaitHoldOff:
+	case waiting.SchedulerHoldsOff:
 		return "the scheduler holds off until " + moment(w.Until) + because(w.Why)
-	case turnkeeper.WaitScheduler:
+	case waiting.SchedulerSilent:
 		if w.Since.IsZero() {
 			return "no scheduler has run yet"
 		}
 		return "no scheduler has run since " + moment(w.Since)
-	case turnkeeper.WaitNoWorker:
+	case waiting.NoWorker:
 		return "no worker takes turns"
-	case turnkeeper.WaitNoSlot:
+	case waiting.NoFreeSlot:
 		return "no slot is free: " + taken(w.Count)
-	case turnkeeper.WaitTick:
+	case waiting.NextTick:
 		return "nothing blocks it: the scheduler grants it at its next tick"
 	default:
 		return string(w.Reason)
@@ -89,7 +90,7 @@ func line(text string) string {
 	return Clause(Brief(text, 300))
 }
 
-func earlier(w turnkeeper.Wait) string {
+func earlier(w waiting.Wait) string {
 	text := fmt.Sprintf("message %d", w.Message)
 	switch {
 	case w.Count >= 100:
@@ -104,7 +105,7 @@ func earlier(w turnkeeper.Wait) string {
 	return text + " ahead of it in lane " + line(string(w.Lane))
 }
 
-func laneHeld(w turnkeeper.Wait, until func(string) string) string {
+func laneHeld(w waiting.Wait, until func(string) string) string {
 	lane := line(string(w.Lane))
 	switch w.State {
 	case turnkeeper.TurnWaiting:
@@ -125,7 +126,7 @@ func detachedCalls(n int) string {
 	return Plural(n, "detached call")
 }
 
-func modelDown(w turnkeeper.Wait, moment func(time.Time) string) string {
+func modelDown(w waiting.Wait, moment func(time.Time) string) string {
 	text := fmt.Sprintf("model %s has been down since %s", line(w.Model), moment(w.Since))
 	if w.Turn != 0 {
 		text += fmt.Sprintf("; turn %d tries it now", w.Turn)

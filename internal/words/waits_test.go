@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 )
 
@@ -12,45 +13,45 @@ func TestWait(t *testing.T) {
 	t.Parallel()
 	moment := func(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
 	until, since := time.Date(2026, 3, 4, 9, 30, 0, 0, time.UTC), time.Date(2026, 3, 4, 9, 0, 0, 0, time.UTC)
-	held := turnkeeper.Wait{Reason: turnkeeper.WaitLaneHeld, Turn: 7, Lane: "clerk", Worker: "w-1", State: turnkeeper.TurnRunning, Until: until}
+	held := waiting.Wait{Reason: waiting.LaneHeld, Turn: 7, Lane: "clerk", Worker: "w-1", State: turnkeeper.TurnRunning, Until: until}
 	open, queued, untaken := held, held, held
 	open.State, queued.State, untaken.Worker = turnkeeper.TurnWaiting, turnkeeper.TurnQueued, ""
 	queued.Why = "the day's budget is used up."
 	for _, c := range []struct {
-		wait turnkeeper.Wait
+		wait waiting.Wait
 		want string
 	}{
-		{turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: "clerk", Since: since}, "agent clerk has been retired since 09:00:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: "clerk"}, "agent clerk is not registered: no worker has its file"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: until}, "it is due at 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 1, Lane: "clerk"}, "message 3 is ahead of it in lane clerk"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 2, Lane: "clerk"}, "message 3 and another are ahead of it in lane clerk"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 5, Lane: "clerk"}, "message 3 and 4 others are ahead of it in lane clerk"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitEarlier, Message: 3, Count: 100, Lane: "clerk"}, "message 3 and at least 99 others are ahead of it in lane clerk"},
+		{waiting.Wait{Reason: waiting.AgentRetired, Agent: "clerk", Since: since}, "agent clerk has been retired since 09:00:00"},
+		{waiting.Wait{Reason: waiting.UnknownAgent, Agent: "clerk"}, "agent clerk is not registered: no worker has its file"},
+		{waiting.Wait{Reason: waiting.NotDue, Until: until}, "it is due at 09:30:00"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 1, Lane: "clerk"}, "message 3 is ahead of it in lane clerk"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 2, Lane: "clerk"}, "message 3 and another are ahead of it in lane clerk"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 5, Lane: "clerk"}, "message 3 and 4 others are ahead of it in lane clerk"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 100, Lane: "clerk"}, "message 3 and at least 99 others are ahead of it in lane clerk"},
 		{held, "turn 7 of worker w-1 holds lane clerk, at most until 09:30:00"},
 		{untaken, "turn 7 holds lane clerk, at most until 09:30:00"},
 		{open, "turn 7 holds lane clerk and waits for detached calls"},
 		{queued, "turn 7 holds lane clerk and is deferred until 09:30:00: the day's budget is used up"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitBackoff, Lane: "clerk", Count: 2, Until: until, Why: "503\x1b"}, `lane clerk pauses after 2 failed turns in a row until 09:30:00: 503\x1b`},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 1}, "turn 7 waits for a detached call"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 detached calls"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitBudget, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is deferred until 09:30:00: spent"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitDeferred, Turn: 7, Until: until}, "turn 7 is deferred until 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNotTaken, Turn: 7}, "turn 7 is granted, but no worker has started it yet"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Silent: 40 * time.Second, Until: until}, "worker w-1 has been silent for 40 s; turn 7 is taken over at 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Worker: "w-1", Stopped: true, Until: until}, "worker w-1 has stopped; turn 7 is taken over at 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Turn: 7, Silent: time.Minute, Until: until}, "its worker has been silent for 1 min; turn 7 is taken over at 09:30:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: since, Why: "repairs."}, "the scheduler has been paused since 09:00:00: repairs"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitHoldOff, Until: until, Why: "the clock stepped"}, "the scheduler holds off until 09:30:00: the clock stepped"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: since}, "no scheduler has run since 09:00:00"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitScheduler}, "no scheduler has run yet"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker}, "no worker takes turns"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: 10}, "no slot is free: the 10 slots are taken by other turns"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: 1}, "no slot is free: the one slot is taken by another turn"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Until: until, Why: "auth: 401 ..."}, "model a/one has been down since 09:00:00; it is tried again at 09:30:00: auth: 401 ..."},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitModel, Model: "a/one", Since: since, Turn: 7}, "model a/one has been down since 09:00:00; turn 7 tries it now"},
-		{turnkeeper.Wait{Reason: turnkeeper.WaitTick}, "nothing blocks it: the scheduler grants it at its next tick"},
-		{turnkeeper.Wait{Reason: "a_later_reason"}, "a_later_reason"},
+		{waiting.Wait{Reason: waiting.LaneBackoff, Lane: "clerk", Count: 2, Until: until, Why: "503\x1b"}, `lane clerk pauses after 2 failed turns in a row until 09:30:00: 503\x1b`},
+		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 1}, "turn 7 waits for a detached call"},
+		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 detached calls"},
+		{waiting.Wait{Reason: waiting.BudgetSpent, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is deferred until 09:30:00: spent"},
+		{waiting.Wait{Reason: waiting.Deferred, Turn: 7, Until: until}, "turn 7 is deferred until 09:30:00"},
+		{waiting.Wait{Reason: waiting.NotTakenUp, Turn: 7}, "turn 7 is granted, but no worker has started it yet"},
+		{waiting.Wait{Reason: waiting.WorkerSilent, Turn: 7, Worker: "w-1", Silent: 40 * time.Second, Until: until}, "worker w-1 has been silent for 40 s; turn 7 is taken over at 09:30:00"},
+		{waiting.Wait{Reason: waiting.WorkerSilent, Turn: 7, Worker: "w-1", Stopped: true, Until: until}, "worker w-1 has stopped; turn 7 is taken over at 09:30:00"},
+		{waiting.Wait{Reason: waiting.WorkerSilent, Turn: 7, Silent: time.Minute, Until: until}, "its worker has been silent for 1 min; turn 7 is taken over at 09:30:00"},
+		{waiting.Wait{Reason: waiting.SchedulerPaused, Since: since, Why: "repairs."}, "the scheduler has been paused since 09:00:00: repairs"},
+		{waiting.Wait{Reason: waiting.SchedulerHoldsOff, Until: until, Why: "the clock stepped"}, "the scheduler holds off until 09:30:00: the clock stepped"},
+		{waiting.Wait{Reason: waiting.SchedulerSilent, Since: since}, "no scheduler has run since 09:00:00"},
+		{waiting.Wait{Reason: waiting.SchedulerSilent}, "no scheduler has run yet"},
+		{waiting.Wait{Reason: waiting.NoWorker}, "no worker takes turns"},
+		{waiting.Wait{Reason: waiting.NoFreeSlot, Count: 10}, "no slot is free: the 10 slots are taken by other turns"},
+		{waiting.Wait{Reason: waiting.NoFreeSlot, Count: 1}, "no slot is free: the one slot is taken by another turn"},
+		{waiting.Wait{Reason: waiting.ModelDown, Model: "a/one", Since: since, Until: until, Why: "auth: 401 ..."}, "model a/one has been down since 09:00:00; it is tried again at 09:30:00: auth: 401 ..."},
+		{waiting.Wait{Reason: waiting.ModelDown, Model: "a/one", Since: since, Turn: 7}, "model a/one has been down since 09:00:00; turn 7 tries it now"},
+		{waiting.Wait{Reason: waiting.NextTick}, "nothing blocks it: the scheduler grants it at its next tick"},
+		{waiting.Wait{Reason: "a_later_reason"}, "a_later_reason"},
 	} {
 		if got := words.Wait(c.wait, moment); got != c.want {
 			t.Errorf("%s: %q, want %q", c.wait.Reason, got, c.want)
@@ -61,30 +62,30 @@ func TestWait(t *testing.T) {
 func TestStanding(t *testing.T) {
 	t.Parallel()
 	ago := func(time.Time) string { return "in 3 min" }
-	waiting := func(w ...turnkeeper.Wait) turnkeeper.WaitingMessage {
-		return turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting, WaitsFor: []string{"a/one", "b/two"}}, Waits: w}
+	open := func(w ...waiting.Wait) waiting.Message {
+		return waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting, WaitsFor: []string{"a/one", "b/two"}}, Waits: w}
 	}
-	running := func(w ...turnkeeper.Wait) turnkeeper.WaitingMessage {
-		return turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageRunning}, Waits: w}
+	running := func(w ...waiting.Wait) waiting.Message {
+		return waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageRunning}, Waits: w}
 	}
 	for _, c := range []struct {
-		m           turnkeeper.WaitingMessage
+		m           waiting.Message
 		state, note string
 	}{
-		{turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
-		{turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered}}, "answered", ""},
-		{turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}}, "failed", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered}}, "answered", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}}, "failed", ""},
 		{running(), "running", ""},
-		{running(turnkeeper.Wait{Reason: turnkeeper.WaitBudget}), "deferred", "budget spent, due in 3 min"},
-		{running(turnkeeper.Wait{Reason: turnkeeper.WaitDeferred}), "deferred", "due in 3 min"},
-		{running(turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Silent: time.Minute}), "running", "worker silent for 1 min"},
-		{running(turnkeeper.Wait{Reason: turnkeeper.WaitSilent, Stopped: true}), "running", "worker stopped"},
-		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitModel}), "waiting", "for a/one, b/two"},
-		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitLaneHeld}, turnkeeper.Wait{Reason: turnkeeper.WaitPaused}), "waiting", "scheduler paused"},
-		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitLaneHeld}, turnkeeper.Wait{Reason: turnkeeper.WaitSilent}), "waiting", ""},
-		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker}), "waiting", "no worker"},
-		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitNotDue}), "waiting", "due in 3 min"},
-		{waiting(turnkeeper.Wait{Reason: turnkeeper.WaitTick}), "waiting", ""},
+		{running(waiting.Wait{Reason: waiting.BudgetSpent}), "deferred", "budget spent, due in 3 min"},
+		{running(waiting.Wait{Reason: waiting.Deferred}), "deferred", "due in 3 min"},
+		{running(waiting.Wait{Reason: waiting.WorkerSilent, Silent: time.Minute}), "running", "worker silent for 1 min"},
+		{running(waiting.Wait{Reason: waiting.WorkerSilent, Stopped: true}), "running", "worker stopped"},
+		{open(waiting.Wait{Reason: waiting.ModelDown}), "waiting", "for a/one, b/two"},
+		{open(waiting.Wait{Reason: waiting.LaneHeld}, waiting.Wait{Reason: waiting.SchedulerPaused}), "waiting", "scheduler paused"},
+		{open(waiting.Wait{Reason: waiting.LaneHeld}, waiting.Wait{Reason: waiting.WorkerSilent}), "waiting", ""},
+		{open(waiting.Wait{Reason: waiting.NoWorker}), "waiting", "no worker"},
+		{open(waiting.Wait{Reason: waiting.NotDue}), "waiting", "due in 3 min"},
+		{open(waiting.Wait{Reason: waiting.NextTick}), "waiting", ""},
 	} {
 		if state, note := words.Standing(c.m, ago); state != c.state || note != c.note {
 			t.Errorf("%+v: %q %q, want %q %q", c.m, state, note, c.state, c.note)

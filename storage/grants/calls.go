@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -12,7 +14,7 @@ import (
 
 // GiveBackCalls is like GiveBack for detached calls: it returns jobs and claims that
 // this worker got longer than older ago and that are not in working or running.
-func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.JobID, running []turnkeeper.ClaimID) (Overlooked, error) {
+func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older time.Duration, working []turnkeeper.JobID, running []turnlog.ClaimID) (Overlooked, error) {
 	ids := make([]int64, len(working))
 	for i, job := range working {
 		ids[i] = int64(job)
@@ -29,19 +31,19 @@ func (s *Store) GiveBackCalls(ctx context.Context, id turnkeeper.WorkerID, older
 }
 
 // LostCalls lists and locks detached calls that will have no result unless the scheduler
-// acts: see turnkeeper.CallTrouble.
-func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall, error) {
+// acts: see granting.CallFailure.
+func (t *Tick) LostCalls(ctx context.Context, limit int) ([]granting.LostCall, error) {
 	rows, err := t.q.LostCalls(ctx, int32(limit)) //nolint:gosec // small
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	return dbrow.Map(rows, func(r dbsqlc.LostCallsRow) turnkeeper.LostCall {
-		return turnkeeper.LostCall{
-			Ref: turnkeeper.CallRef{
+	return dbrow.Map(rows, func(r dbsqlc.LostCallsRow) granting.LostCall {
+		return granting.LostCall{
+			Ref: turnlog.CallRef{
 				TurnID: turnkeeper.TurnID(r.TurnID), Attempt: int(r.Attempt),
 				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
 			},
-			Trouble: turnkeeper.CallTrouble(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
+			Trouble: granting.CallFailure(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
 			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive, JobID: turnkeeper.JobID(r.JobID),
 		}
 	}), pg.Translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
@@ -49,11 +51,11 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]turnkeeper.LostCall,
 
 // RunAgain makes a lost call run again: with its next attempt if it was claimed, else
 // with a new job.
-func (t *Tick) RunAgain(ctx context.Context, c turnkeeper.LostCall) error {
+func (t *Tick) RunAgain(ctx context.Context, c granting.LostCall) error {
 	return t.store.journals.RunAgain(ctx, t.q, c.Ref, "", !c.Alive)
 }
 
 // EndCall records the result of a lost call, and queues its turn if the turn waits.
-func (t *Tick) EndCall(ctx context.Context, c turnkeeper.LostCall, r turnkeeper.CallResult) error {
+func (t *Tick) EndCall(ctx context.Context, c granting.LostCall, r turnlog.CallResult) error {
 	return pg.Translate(t.store.journals.EndCall(ctx, t.q, c.Ref, "", r))
 }

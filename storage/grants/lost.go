@@ -5,6 +5,8 @@ import (
 	"errors"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -13,10 +15,10 @@ import (
 
 // Lost lists and locks grants whose lease has expired or whose worker is silent, oldest
 // first.
-func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, error) {
+func (t *Tick) Lost(ctx context.Context, limit int) ([]granting.LostGrant, error) {
 	rows, err := t.q.LostGrants(ctx, int32(limit)) //nolint:gosec // small
-	return dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) turnkeeper.LostGrant {
-		return turnkeeper.LostGrant{
+	return dbrow.Map(rows, func(r dbsqlc.LostGrantsRow) granting.LostGrant {
+		return granting.LostGrant{
 			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
 			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
 			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive, Losses: int(r.Losses),
@@ -27,7 +29,7 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]turnkeeper.LostGrant, err
 
 // Requeue ends a lost grant, frees its lane, and queues its turn. A grant that no worker
 // took does not count as a loss.
-func (t *Tick) Requeue(ctx context.Context, lost turnkeeper.LostGrant) error {
+func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	t.ahead = nil // its lane is free now
 	log := "lost"
 	if lost.WorkerID == "" {
@@ -83,7 +85,7 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 }
 
 // Close ends a turn that lost its workers too often, without running it again.
-func (t *Tick) Close(ctx context.Context, lost turnkeeper.LostGrant, o turnkeeper.Outcome, events []turnkeeper.Event) error {
+func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Outcome, events []turnkeeper.Event) error {
 	t.ahead = nil // its lane is free now
 	return errors.Join(
 		pg.Translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),

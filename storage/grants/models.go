@@ -5,24 +5,26 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // Chains lists the agents that use one of the models, with their model chains.
-func (t *Tick) Chains(ctx context.Context, models []string) ([]turnkeeper.AgentChain, error) {
+func (t *Tick) Chains(ctx context.Context, models []string) ([]modelhealth.Chain, error) {
 	rows, err := t.q.Chains(ctx, models)
-	return dbrow.Map(rows, func(r dbsqlc.ChainsRow) turnkeeper.AgentChain {
-		return turnkeeper.AgentChain{Agent: r.Name, Models: r.Models}
+	return dbrow.Map(rows, func(r dbsqlc.ChainsRow) modelhealth.Chain {
+		return modelhealth.Chain{Agent: r.Name, Models: r.Models}
 	}), pg.Translate(err)
 }
 
 // Overdue lists heads of free lanes of the given agents that have waited for a service
 // longer than give_up_after.
-func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]turnkeeper.Ready, error) {
+func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]granting.Candidate, error) {
 	rows, err := t.q.OverdueMessages(ctx, int32(limit), agents) //nolint:gosec // small
-	return dbrow.Map(rows, func(r dbsqlc.OverdueMessagesRow) turnkeeper.Ready {
+	return dbrow.Map(rows, func(r dbsqlc.OverdueMessagesRow) granting.Candidate {
 		ready := readyOf(dbsqlc.ReadyMessagesRow(r))
 		ready.Overdue = true
 		return ready
@@ -31,7 +33,7 @@ func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]turnk
 
 // noteProbes queues, with the tick's commit, which of the grants probe models that are down.
 // It must come after the leases, as everywhere.
-func (t *Tick) noteProbes(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID) error {
+func (t *Tick) noteProbes(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID) error {
 	by := map[string]turnkeeper.GrantID{}
 	var models []string
 	for i, r := range ready {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/storagetest"
 )
@@ -21,7 +22,7 @@ func TestABurstReadsByKey(t *testing.T) {
 	work := func(n int) {
 		for i := range n {
 			d := h.TurnOf("desk", "w")
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
 			if i%2 == 0 {
 				d = h.Again(d, turnkeeper.WorkerID(fmt.Sprint("w", i)))
 			}
@@ -33,7 +34,7 @@ func TestABurstReadsByKey(t *testing.T) {
 				return err
 			})
 			k := storagetest.Key(1, 1)
-			d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(k, "", turnkeeper.CallSucceeded, "done")}})
+			d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, "", turnkeeper.CallSucceeded, "done")}})
 			d.Finish(t, "done")
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -93,7 +94,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 		}
 	}
 	// More that come due later than are counted.
-	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select 'desk', 'later', 'desk/later', 'z', now() + interval '2 h' from generate_series(1, $1)", 2*turnkeeper.MaxWaiting)
+	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select 'desk', 'later', 'desk/later', 'z', now() + interval '2 h' from generate_series(1, $1)", 2*granting.MaxWaiting)
 	if short, general := h.readyMessages(100); short != general || general != "ended free paused paused-oddly later-once" {
 		t.Errorf("before a crowd that is due later: %q by the short statement, %q by the general one", short, general)
 	}
@@ -301,7 +302,7 @@ func TestAGrantLeavesOthersAlone(t *testing.T) {
 	for _, name := range []string{"c", "d"} {
 		h.Submit("desk", name, "x")
 	}
-	grant := func(pick func(context.Context, *grants.Tick) ([]turnkeeper.Ready, error)) (rows []string) {
+	grant := func(pick func(context.Context, *grants.Tick) ([]granting.Candidate, error)) (rows []string) {
 		before := h.Rows()
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			ready, err := pick(ctx, tick)
@@ -320,13 +321,13 @@ func TestAGrantLeavesOthersAlone(t *testing.T) {
 		}
 		return rows
 	}
-	turn := grant(func(ctx context.Context, tick *grants.Tick) ([]turnkeeper.Ready, error) {
+	turn := grant(func(ctx context.Context, tick *grants.Tick) ([]granting.Candidate, error) {
 		return tick.ReadyTurns(ctx, 1, nil)
 	})
 	if want := []string{"grant", "job", "lane", "turn"}; !slices.Equal(turn, want) {
 		t.Errorf("the grant of a turn changed %v, want %v", turn, want)
 	}
-	message := grant(func(ctx context.Context, tick *grants.Tick) ([]turnkeeper.Ready, error) {
+	message := grant(func(ctx context.Context, tick *grants.Tick) ([]granting.Candidate, error) {
 		return tick.ReadyMessages(ctx, 1, nil)
 	})
 	if want := []string{"grant", "job", "lane", "message", "turn"}; !slices.Equal(message, want) {

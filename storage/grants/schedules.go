@@ -3,17 +3,17 @@ package grants
 import (
 	"context"
 
-	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // DueSchedules lists the schedules whose next slot is due or not known.
-func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSchedule, error) {
+func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]granting.DueSchedule, error) {
 	rows, err := t.q.DueSchedules(ctx, int32(limit)) //nolint:gosec // small
-	return dbrow.Map(rows, func(r dbsqlc.DueSchedulesRow) turnkeeper.DueSchedule {
-		return turnkeeper.DueSchedule{
+	return dbrow.Map(rows, func(r dbsqlc.DueSchedulesRow) granting.DueSchedule {
+		return granting.DueSchedule{
 			Agent: r.Agent, Name: r.Name, Cron: r.Cron, TimeZone: r.TimeZone, Conversation: r.Conversation, Message: r.Message,
 			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot),
 		}
@@ -21,7 +21,7 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]turnkeeper.DueSch
 }
 
 // Occur writes the message of a due slot, at most once, and advances the schedule.
-func (t *Tick) Occur(ctx context.Context, d turnkeeper.SlotDecision) error {
+func (t *Tick) Occur(ctx context.Context, d granting.SlotDecision) error {
 	s := d.Schedule
 	if !d.Slot.IsZero() {
 		t.ahead = nil // outdated: a message is added

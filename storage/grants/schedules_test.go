@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -28,7 +30,7 @@ func (h *env) schedule() turnkeeper.Schedule {
 }
 
 // due are the schedules that a tick would look at, each moved on by decide.
-func (h *env) due(decide func(turnkeeper.DueSchedule) turnkeeper.SlotDecision) (crons []string) {
+func (h *env) due(decide func(granting.DueSchedule) granting.SlotDecision) (crons []string) {
 	h.T.Helper()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		due, err := tick.DueSchedules(ctx, 10)
@@ -45,12 +47,12 @@ func (h *env) due(decide func(turnkeeper.DueSchedule) turnkeeper.SlotDecision) (
 	return crons
 }
 
-func next(at time.Time) func(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
-	return func(turnkeeper.DueSchedule) turnkeeper.SlotDecision { return turnkeeper.SlotDecision{NextDue: at} }
+func next(at time.Time) func(granting.DueSchedule) granting.SlotDecision {
+	return func(granting.DueSchedule) granting.SlotDecision { return granting.SlotDecision{NextDue: at} }
 }
 
-func broken(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
-	return turnkeeper.SlotDecision{Error: "cannot be read"}
+func broken(granting.DueSchedule) granting.SlotDecision {
+	return granting.SlotDecision{Error: "cannot be read"}
 }
 
 func TestRegisteredSchedules(t *testing.T) {
@@ -261,7 +263,7 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+	err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no key", Retry: true,
 	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
@@ -375,8 +377,8 @@ func TestWhatASlotBecomes(t *testing.T) {
 		before := schedules()
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			next = next.Add(time.Hour)
-			d := turnkeeper.SlotDecision{Slot: slot, NextDue: next}
-			d.Schedule = turnkeeper.DueSchedule{Agent: agent, Name: name, Conversation: conversation, Message: "Look."}
+			d := granting.SlotDecision{Slot: slot, NextDue: next}
+			d.Schedule = granting.DueSchedule{Agent: agent, Name: name, Conversation: conversation, Message: "Look."}
 			return tick.Occur(ctx, d)
 		})
 		if diff := cmp.Diff([]string{agent + " " + name}, storagetest.Changed(before, schedules())); diff != "" {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
@@ -16,16 +18,16 @@ func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	h.Register("clerk", false, turnkeeper.Schedule{Name: "often", Cron: "*/10 * * * *", TimeZone: "UTC", Conversation: "main", Message: "Look."})
 	slot := time.Now().Add(-3 * time.Hour).Truncate(10 * time.Minute).UTC()
 	occur := func() {
-		h.due(func(turnkeeper.DueSchedule) turnkeeper.SlotDecision {
-			d := turnkeeper.SlotDecision{Slot: slot, NextDue: slot.Add(10 * time.Minute)}
+		h.due(func(granting.DueSchedule) granting.SlotDecision {
+			d := granting.SlotDecision{Slot: slot, NextDue: slot.Add(10 * time.Minute)}
 			slot = d.NextDue
 			return d
 		})
 	}
 	occur()
 	d := h.Dispatch("worker-1")[0]
-	deferred := turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: 2 * time.Hour, ErrorClass: "budget", Error: "the budget is used up"}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &deferred}, journal.Ending{Log: "deferred"}); err != nil {
+	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: 2 * time.Hour, ErrorClass: "budget", Error: "the budget is used up"}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred}, journal.Ending{Log: "deferred"}); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {

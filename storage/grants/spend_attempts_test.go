@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 )
@@ -18,8 +19,8 @@ func TestSpendOfAMessageOutlivesAFailedTurn(t *testing.T) {
 			t.Fatalf("%+v, %v", a, err)
 		}
 	}
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -205,8 +206,8 @@ func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 	h.TurnOf("clerk", "worker-1").Finish(t, "done")
 	attempts := func(agent string) (first, second turnkeeper.TurnID) {
 		d := h.TurnOf(agent, "worker-1")
-		failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-		if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+		failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 			t.Fatal(err)
 		}
 		h.Exec("update turnkeeper.leases set not_before = null")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -30,8 +31,8 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	if err := h.SettleSpend(t.Context(), first.Reservation, 7); err != nil {
 		t.Fatal(err)
 	}
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")
@@ -43,7 +44,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 		t.Fatalf("the second call of three: %+v", a)
 	}
 
-	child := h.below(root, storagetest.Key(1, 1), turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 9, Calls: 3})
+	child := h.below(root, storagetest.Key(1, 1), turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 9, Calls: 3})
 	lineage := child.Record.Lineage
 	if lineage.Root != root.Grant.TurnID {
 		t.Fatalf("the tree of the sub-agent began with turn %d, want %d", lineage.Root, root.Grant.TurnID)
@@ -58,7 +59,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	}
 
 	// A sub-agent whose turn fails goes on with the same tree.
-	if err := child.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
+	if err := child.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Exec("update turnkeeper.leases set not_before = null")
@@ -77,20 +78,20 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 }
 
 // below has a turn give work to the desk, and takes the turn of that.
-func (h *env) below(d *storagetest.Dispatch, k turnkeeper.CallKey, limits turnkeeper.TreeLimits) *storagetest.Dispatch {
+func (h *env) below(d *storagetest.Dispatch, k turnkeeper.CallKey, limits turnlog.TreeLimits) *storagetest.Dispatch {
 	h.T.Helper()
-	d.Write(h.T, turnkeeper.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart)})
+	d.Write(h.T, turnlog.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart)})
 	message, err := d.NewMessage(h.T.Context())
 	if err != nil {
 		h.T.Fatal(err)
 	}
 	s := storagetest.Start(k, "spawn", 1, turnkeeper.EffectOnce)
-	s.Spawn = &turnkeeper.Spawn{
+	s.Spawn = &turnlog.Spawn{
 		Message: message, Agent: "desk", Task: "look it up", Root: d.Grant.TurnID, Limits: limits, Within: time.Hour,
 		Agents: []string{d.Record.Turn.Agent, "desk"},
 	}
-	d.Write(h.T, turnkeeper.Entry{
-		Starts: []turnkeeper.CallStart{s}, Results: []turnkeeper.CallResult{storagetest.Result(k, s.Nonce, turnkeeper.CallRunning, "not yet")},
+	d.Write(h.T, turnlog.Entry{
+		Starts: []turnlog.CallStart{s}, Results: []turnlog.CallResult{storagetest.Result(k, s.Nonce, turnkeeper.CallRunning, "not yet")},
 	})
 	all := h.Dispatch("worker-2")
 	if len(all) != 1 || all[0].Record.Message.ID != message {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -28,8 +29,8 @@ type Tick struct {
 	conn  *pgxpool.Conn
 	tx    pgx.Tx // nil before Look
 	q     *dbsqlc.Queries
-	last  pg.Pipeline        // statements without rows, sent with the commit
-	ahead []turnkeeper.Ready // all heads of free lanes, read by Look, which saves most ticks a query; nil: not known
+	last  pg.Pipeline          // statements without rows, sent with the commit
+	ahead []granting.Candidate // all heads of free lanes, read by Look, which saves most ticks a query; nil: not known
 }
 
 // InTick runs f in one transaction, which commits if f returns nil. BEGIN is sent with
@@ -61,17 +62,17 @@ func (t *Tick) Tx() pgx.Tx { return t.tx }
 
 // Look begins the tick: it tries to take the scheduler's lock and returns what is due.
 // locked is false if another process holds the lock; the tick must then end without changes.
-func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool, err error) {
+func (t *Tick) Look(ctx context.Context) (sit granting.Snapshot, locked bool, err error) {
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow
 	var down []dbsqlc.DownModelsRow
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(dbsqlc.Look, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.Look, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ShortQueue, turnkeeper.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
 		return err
 	})
@@ -83,12 +84,12 @@ func (t *Tick) Look(ctx context.Context) (sit turnkeeper.Situation, locked bool,
 	t.tx = results.Tx()
 	t.q = dbsqlc.New(t.tx)
 	if err := results.Close(); err != nil {
-		return turnkeeper.Situation{}, false, pg.Translate(err)
+		return granting.Snapshot{}, false, pg.Translate(err)
 	}
-	if row.Waiting < turnkeeper.MaxWaiting {
-		t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) turnkeeper.Ready { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
+	if row.Waiting < granting.MaxWaiting {
+		t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) granting.Candidate { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
 	}
-	return turnkeeper.Situation{
+	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
@@ -126,10 +127,10 @@ func (t *Tick) MoveLanes(ctx context.Context) error {
 
 // ReadyTurns lists queued turns that are due. It leaves out those of the held agents
 // unless they are overdue.
-func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
+func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]granting.Candidate, error) {
 	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), int32(limit)) //nolint:gosec // small
-	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) turnkeeper.Ready {
-		return turnkeeper.Ready{
+	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) granting.Candidate {
+		return granting.Candidate{
 			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
 			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
 			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority), WorkerID: turnkeeper.WorkerID(r.WorkerID),
@@ -140,7 +141,7 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]turn
 
 // ReadyMessages lists the heads of free lanes, except those of the held agents. Grant creates
 // their turns.
-func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]turnkeeper.Ready, error) {
+func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]granting.Candidate, error) {
 	if t.ahead != nil && len(held) == 0 {
 		ready := t.ahead[:min(limit, len(t.ahead))]
 		t.ahead = nil
@@ -150,8 +151,8 @@ func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]t
 	return dbrow.Map(rows, readyOf), pg.Translate(err)
 }
 
-func readyOf(r dbsqlc.ReadyMessagesRow) turnkeeper.Ready {
-	return turnkeeper.Ready{
+func readyOf(r dbsqlc.ReadyMessagesRow) granting.Candidate {
+	return granting.Candidate{
 		New: true, MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
 		Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
 		DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
@@ -165,7 +166,7 @@ type Job struct {
 	QueueOf func(turnkeeper.WorkerID) string
 }
 
-func (j Job) queueFor(r turnkeeper.Ready) string {
+func (j Job) queueFor(r granting.Candidate) string {
 	if r.WorkerID == "" || j.QueueOf == nil {
 		return j.Queue
 	}
@@ -176,7 +177,7 @@ func (j Job) queueFor(r turnkeeper.Ready) string {
 // queued one, logs the grant, and inserts its job, in one statement that is sent with
 // the tick's commit. grants[i] is the id for ready[i]. The job's arguments are turn_id
 // and grant_id. If a lane is not free, the commit fails and the tick is undone.
-func (t *Tick) Grant(ctx context.Context, ready []turnkeeper.Ready, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
+func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
 	for i, r := range ready {
 		p.Lanes = append(p.Lanes, string(r.Lane))

@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // Beat records a heartbeat of a worker process.
-func (s *Store) Beat(ctx context.Context, h turnkeeper.Heartbeat) error {
+func (s *Store) Beat(ctx context.Context, h presence.Heartbeat) error {
 	return pg.Translate(s.db.Q.Beat(ctx, dbsqlc.BeatParams{
 		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
 		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, Roles: dbrow.OrEmpty(h.Roles), //nolint:gosec // checked settings

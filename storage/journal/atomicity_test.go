@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -26,14 +27,14 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 		{
 			"the end", scene.calls, "select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
 			func(s scene) error {
-				return s.Append(s.T.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
+				return s.Append(s.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			}, 7,
 		},
 		{
 			"a step", scene.calls, "select from turnkeeper.calls where turn_id = $1 and round = 1 and ordinal = 2 for update",
 			func(s scene) error {
-				return s.Append(s.T.Context(), turnkeeper.Entry{
-					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart), Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)},
+				return s.Append(s.T.Context(), turnlog.Entry{
+					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)},
 				}, journal.Ending{})
 			}, 5,
 		},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -36,13 +37,13 @@ func aLateResult(t *testing.T, judged bool) {
 	h, it, other := twoTurns(t)
 	if judged {
 		for _, s := range []scene{it, other} {
-			s.Write(t, turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{
+			s.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{
 				{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}, {Key: storagetest.Key(2, 1), State: turnkeeper.CallUnknown, Shown: "?"},
 			}})
 		}
 	}
 	before := h.Rows()
-	for name, r := range map[string]turnkeeper.CallResult{
+	for name, r := range map[string]turnlog.CallResult{
 		"of another turn":  storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "late"),
 		"of another round": storagetest.Result(storagetest.Key(1, 1), it.nonce(2, 1), turnkeeper.CallSucceeded, "late"),
 		"of another call":  storagetest.Result(storagetest.Key(1, 2), it.nonce(1, 1), turnkeeper.CallSucceeded, "late"),
@@ -75,7 +76,7 @@ func aLateResult(t *testing.T, judged bool) {
 func TestALateResultInTheBackground(t *testing.T) {
 	h, it, other := twoTurns(t)
 	for _, s := range []scene{it, other} {
-		s.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallRunning, "handle")}})
+		s.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallRunning, "handle")}})
 	}
 	if err := it.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "late")); err != nil {
 		t.Fatal(err)
@@ -103,11 +104,11 @@ func TestALateResultInTheBackground(t *testing.T) {
 func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 	h, it, other := twoTurns(t)
 	skipped := storagetest.Result(storagetest.Key(2, 2), "", turnkeeper.CallSkipped, "skipped")
-	it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{skipped}})
+	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{skipped}})
 	before := h.Rows()
-	starts := func(s ...turnkeeper.CallStart) turnkeeper.Entry { return turnkeeper.Entry{Starts: s} }
-	results := func(r ...turnkeeper.CallResult) turnkeeper.Entry { return turnkeeper.Entry{Results: r} }
-	for name, e := range map[string]turnkeeper.Entry{
+	starts := func(s ...turnlog.CallStart) turnlog.Entry { return turnlog.Entry{Starts: s} }
+	results := func(r ...turnlog.CallResult) turnlog.Entry { return turnlog.Entry{Results: r} }
+	for name, e := range map[string]turnlog.Entry{
 		"a start of a started call":         starts(storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)),
 		"a second start of effect once":     starts(storagetest.Start(storagetest.Key(1, 1), "b", 2, turnkeeper.EffectOnce)),
 		"a start that leaves one out":       starts(storagetest.Start(storagetest.Key(1, 2), "c", 2, turnkeeper.EffectKeyed)),
@@ -135,28 +136,28 @@ func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 func TestACallInTheBackground(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{
-		Round: storagetest.Round(1, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed), Starts: []turnkeeper.CallStart{
+	d.Write(t, turnlog.Entry{
+		Round: storagetest.Round(1, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed), Starts: []turnlog.CallStart{
 			storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectKeyed), storagetest.Start(storagetest.Key(1, 2), "b", 1, turnkeeper.EffectKeyed),
 		},
 	})
-	running := []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallRunning, "handle"), storagetest.Result(storagetest.Key(1, 2), "b", turnkeeper.CallRunning, "handle")}
+	running := []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallRunning, "handle"), storagetest.Result(storagetest.Key(1, 2), "b", turnkeeper.CallRunning, "handle")}
 	for i := range running {
 		running[i].Duration = 5 * time.Millisecond
 	}
-	d.Write(t, turnkeeper.Entry{Results: running})
+	d.Write(t, turnlog.Entry{Results: running})
 	if n := storagetest.One[int](h, "select count(*) from turnkeeper.calls where ended_at is not null or duration_ms is not null"); n != 0 {
 		t.Errorf("%d running calls have an end", n)
 	}
 	done := storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "done")
 	done.Duration = 7 * time.Millisecond
 	done.Usage = turnkeeper.Usage{InputTokens: 11, OutputTokens: 3}
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{done}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{done}})
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Duration != 7*time.Millisecond || call.Usage != done.Usage {
 		t.Errorf("the call that ended is %+v", call)
 	}
 	d = h.Again(d, "worker-2")
-	d.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), "c", 2, turnkeeper.EffectKeyed)}})
+	d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "c", 2, turnkeeper.EffectKeyed)}})
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 2)); call.State != turnkeeper.CallStarted || call.Starts != 2 {
 		t.Errorf("the call that runs again is %+v", call)
 	}
@@ -165,9 +166,9 @@ func TestACallInTheBackground(t *testing.T) {
 // TestWhatALostTurnLeaves looks at the calls of a turn that the scheduler closes, beside one that is just like it.
 func TestWhatALostTurnLeaves(t *testing.T) {
 	h, it, _ := twoTurns(t)
-	it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
-	it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(2, 2), "", turnkeeper.CallSkipped, "skipped")}})
-	it.Write(t, turnkeeper.Entry{Round: storagetest.Round(3, turnkeeper.EffectNone)})
+	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
+	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 2), "", turnkeeper.CallSkipped, "skipped")}})
+	it.Write(t, turnlog.Entry{Round: storagetest.Round(3, turnkeeper.EffectNone)})
 	before := h.Rows()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		return tick.SettleCalls(ctx, it.Grant.TurnID, "may have happened", "may have run", "was not run", "")
@@ -191,12 +192,12 @@ func TestWhatALostTurnLeaves(t *testing.T) {
 // TestWhatACancelledTurnLeaves looks at the calls of a turn that is closed without its worker.
 func TestWhatACancelledTurnLeaves(t *testing.T) {
 	h, it, _ := twoTurns(t)
-	it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
-	it.Write(t, turnkeeper.Entry{
+	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
+	it.Write(t, turnlog.Entry{
 		Round:  storagetest.Round(3, turnkeeper.EffectOnce),
-		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)},
 	})
-	it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(3, 1), "third", turnkeeper.CallSucceeded, "ok")}})
+	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(3, 1), "third", turnkeeper.CallSucceeded, "ok")}})
 	h.Lose(it.Dispatch)
 	if _, err := h.CancelTurn(t.Context(), it.Grant.TurnID, "enough"); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/storagetest"
@@ -23,11 +24,11 @@ func (h *env) store(o turnkeeper.Output) turnkeeper.TurnID {
 	h.T.Helper()
 	d := h.Turn(string("with " + o.ID))
 	r := storagetest.Round(1, turnkeeper.EffectNone)
-	d.Write(h.T, turnkeeper.Entry{Round: r})
+	d.Write(h.T, turnlog.Entry{Round: r})
 	read := storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "cut")
 	o.Chars, o.SizeBytes = int64(utf8.RuneCountInString(o.Text)), int64(len(o.Text)+len(o.Bytes))
 	read.Output = &o
-	d.Write(h.T, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	d.Write(h.T, turnlog.Entry{Results: []turnlog.CallResult{read}})
 	d.Finish(h.T, "done")
 	return d.Grant.TurnID
 }

@@ -12,7 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/storagetest"
 )
@@ -120,8 +122,8 @@ func TestWhichClaimsAreHeld(t *testing.T) {
 	if err := h.Arrive(t.Context(), over, storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "ok")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := h.ClaimsHeld(t.Context(), []turnkeeper.ClaimID{held.Claim, over.Claim, "unknown"})
-	if diff := cmp.Diff([]turnkeeper.ClaimID{held.Claim}, got); diff != "" || err != nil {
+	got, err := h.ClaimsHeld(t.Context(), []turnlog.ClaimID{held.Claim, over.Claim, "unknown"})
+	if diff := cmp.Diff([]turnlog.ClaimID{held.Claim}, got); diff != "" || err != nil {
 		t.Errorf("error %v, held (-want +got):\n%s", err, diff)
 	}
 }
@@ -130,12 +132,12 @@ func TestWhichClaimsAreHeld(t *testing.T) {
 func TestArrivalsThatAreRefused(t *testing.T) {
 	testrun.Guard(t)
 	for name, c := range map[string]struct {
-		claim  func(*turnkeeper.ClaimedCall)
+		claim  func(*turnlog.ClaimedCall)
 		change string
 	}{
-		"another claim":       {func(c *turnkeeper.ClaimedCall) { c.Claim = "other" }, ""},
+		"another claim":       {func(c *turnlog.ClaimedCall) { c.Claim = "other" }, ""},
 		"an older attempt":    {nil, "update turnkeeper.detached_calls set attempt = 2" + ofCall},
-		"a later attempt":     {func(c *turnkeeper.ClaimedCall) { c.Ref.Attempt = 2 }, ""},
+		"a later attempt":     {func(c *turnlog.ClaimedCall) { c.Ref.Attempt = 2 }, ""},
 		"a claim taken back":  {nil, "update turnkeeper.detached_calls set claim = null, worker_id = null, claimed_at = null" + ofCall},
 		"a call that is over": {nil, "update turnkeeper.detached_calls set ended_at = now()" + ofCall},
 		"a result by another": {nil, "update turnkeeper.detached_calls set claim = 'other', delivered = true, ended_at = now()" + ofCall},
@@ -217,7 +219,7 @@ func TestWhatAnArrivalLeaves(t *testing.T) {
 	other.giveUp()
 	h.Exec("update turnkeeper.river_job set state = 'discarded', finalized_at = now() where id = (select job_id from turnkeeper.detached_calls"+ofCall+")", other.Grant.TurnID)
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
-		return tick.EndCall(ctx, other.lostCall(ctx, tick), turnkeeper.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+		return tick.EndCall(ctx, other.lostCall(ctx, tick), turnlog.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
 	})
 	if got, want := state(other), "queued discarded f t 0 unknown"; got != want {
 		t.Errorf("after a verdict: %s, want %s", got, want)
@@ -238,7 +240,7 @@ func TestAnArrivalWhileTheTurnRuns(t *testing.T) {
 	if arrived, err := d.Arrivals(t.Context()); err != nil || len(arrived) != 1 {
 		t.Errorf("arrived are %+v, error %v", arrived, err)
 	}
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), fmt.Sprint("n", d.Grant.TurnID), turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), fmt.Sprint("n", d.Grant.TurnID), turnkeeper.CallSucceeded, "ok")}})
 	if arrived, err := d.Arrivals(t.Context()); err != nil || len(arrived) != 0 {
 		t.Errorf("still arrived are %+v, error %v", arrived, err)
 	}
@@ -262,7 +264,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes []string
 		looks   bool // the look says that there may be some
-		want    turnkeeper.CallTrouble
+		want    granting.CallFailure
 	}{
 		"it waits":                              {nil, false, ""},
 		"it is run":                             {[]string{claimed}, false, ""},
@@ -319,7 +321,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 			before := storagetest.One[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.Grant.TurnID)
 			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 				lost, err := tick.LostCalls(ctx, 10)
-				var got turnkeeper.CallTrouble
+				var got granting.CallFailure
 				for _, l := range lost {
 					got += l.Trouble
 					if l.Ref.TurnID != d.Grant.TurnID || l.Name != "tool" || l.Effect != turnkeeper.EffectOnce {
@@ -376,7 +378,7 @@ func TestWhatAWorkerGivesBackOfCalls(t *testing.T) {
 				h.Exec(change)
 			}
 			var working []turnkeeper.JobID
-			var running []turnkeeper.ClaimID
+			var running []turnlog.ClaimID
 			if c.working {
 				working = append(working, storagetest.One[turnkeeper.JobID](h, "select job_id from turnkeeper.detached_calls"))
 				running = append(running, "c")
@@ -406,10 +408,10 @@ func TestWhoIsToldOfACall(t *testing.T) {
 		}
 	}
 	end := func(ctx context.Context, tick *grants.Tick) error {
-		return tick.EndCall(ctx, turnkeeper.LostCall{Ref: other.ref()}, turnkeeper.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+		return tick.EndCall(ctx, granting.LostCall{Ref: other.ref()}, turnlog.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
 	}
 	again := func(ctx context.Context, tick *grants.Tick) error {
-		return tick.RunAgain(ctx, turnkeeper.LostCall{Ref: turnkeeper.CallRef{TurnID: other.Grant.TurnID, Key: storagetest.Key(1, 2), Attempt: 1}})
+		return tick.RunAgain(ctx, granting.LostCall{Ref: turnlog.CallRef{TurnID: other.Grant.TurnID, Key: storagetest.Key(1, 2), Attempt: 1}})
 	}
 	for _, c := range []struct {
 		name, want string
@@ -437,12 +439,12 @@ func TestACallIsMovedUnderTheLockOfItsTurn(t *testing.T) {
 	h, it, other := openCalls(t)
 	for name, c := range map[string]struct {
 		key turnkeeper.CallKey
-		do  func(context.Context, *storagetest.DB, turnkeeper.ClaimedCall) error
+		do  func(context.Context, *storagetest.DB, turnlog.ClaimedCall) error
 	}{
-		"a result": {storagetest.Key(1, 1), func(ctx context.Context, s *storagetest.DB, c turnkeeper.ClaimedCall) error {
+		"a result": {storagetest.Key(1, 1), func(ctx context.Context, s *storagetest.DB, c turnlog.ClaimedCall) error {
 			return s.Arrive(ctx, c, storagetest.Result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
 		}},
-		"a call handed on": {storagetest.Key(1, 2), func(ctx context.Context, s *storagetest.DB, c turnkeeper.ClaimedCall) error { return s.HandOn(ctx, c) }},
+		"a call handed on": {storagetest.Key(1, 2), func(ctx context.Context, s *storagetest.DB, c turnlog.ClaimedCall) error { return s.HandOn(ctx, c) }},
 	} {
 		for _, others := range []bool{true, false} {
 			s := it
@@ -470,19 +472,19 @@ func TestJobsOfCallsThatAreOver(t *testing.T) {
 	states := []string{"completed", "cancelled", "discarded", "running"}
 	for name, c := range map[string]struct {
 		want string // of the job that is not over
-		do   func(context.Context, turnkeeper.ClaimedCall) error
+		do   func(context.Context, turnlog.ClaimedCall) error
 	}{
-		"results": {"completed", func(ctx context.Context, c turnkeeper.ClaimedCall) error {
+		"results": {"completed", func(ctx context.Context, c turnlog.ClaimedCall) error {
 			return h.Arrive(ctx, c, storagetest.Result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
 		}},
 		"handed on": {"cancelled", h.HandOn},
-		"verdicts": {"cancelled", func(_ context.Context, c turnkeeper.ClaimedCall) error {
+		"verdicts": {"cancelled", func(_ context.Context, c turnlog.ClaimedCall) error {
 			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
-				return tick.EndCall(ctx, turnkeeper.LostCall{Ref: c.Ref}, turnkeeper.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+				return tick.EndCall(ctx, granting.LostCall{Ref: c.Ref}, turnlog.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
 			})
 			return nil
 		}},
-		"answered": {"cancelled", func(ctx context.Context, c turnkeeper.ClaimedCall) error {
+		"answered": {"cancelled", func(ctx context.Context, c turnlog.ClaimedCall) error {
 			_, err := h.Pool().Exec(ctx, "update turnkeeper.calls set state = 'cancelled', ended_at = clock_timestamp() where turn_id = $1 and round = $2 and ordinal = $3",
 				c.Ref.TurnID, c.Ref.Key.Round, c.Ref.Key.Ordinal)
 			return err

@@ -7,15 +7,16 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
 
 // planned is an entry with the plan and the start of one call of effect once.
-func planned(arguments, nonce string) turnkeeper.Entry {
+func planned(arguments, nonce string) turnlog.Entry {
 	r := storagetest.Round(1, turnkeeper.EffectOnce)
 	r.Calls[0].Arguments = arguments
-	return turnkeeper.Entry{Round: r, Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}}
+	return turnlog.Entry{Round: r, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}}
 }
 
 // between has the writer's next write, which is cut in this way, followed by what
@@ -70,9 +71,9 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 // A write whose answer was lost is its writer's only while the grant is.
 func TestLostAnswerAndATakeOver(t *testing.T) {
 	testrun.Guard(t)
-	handedBack := turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}
+	handedBack := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}
 	for name, c := range map[string]struct {
-		entry  turnkeeper.Entry
+		entry  turnlog.Entry
 		others func(*env, *storagetest.Dispatch)
 		want   error
 	}{
@@ -81,16 +82,16 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 			planned("{}", "n"), func(h *env, d *storagetest.Dispatch) { h.Again(d, "worker-2") }, turnkeeper.ErrFenced,
 		},
 		"a start, and another has written": {planned("{}", "n"), func(h *env, d *storagetest.Dispatch) {
-			h.Again(d, "worker-2").Write(h.T.(*testing.T), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{
+			h.Again(d, "worker-2").Write(h.T.(*testing.T), turnlog.Entry{Verdicts: []turnlog.CallResult{
 				{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"},
 			}})
 		}, turnkeeper.ErrFenced},
-		"an end": {turnkeeper.Entry{Outcome: storagetest.Succeeded("done")}, func(*env, *storagetest.Dispatch) {}, nil},
+		"an end": {turnlog.Entry{Outcome: storagetest.Succeeded("done")}, func(*env, *storagetest.Dispatch) {}, nil},
 		"an end, and the turn is another's": {
 			handedBack, func(h *env, _ *storagetest.Dispatch) { h.Dispatch("worker-2") }, nil,
 		},
 		"an end, and another has written": {handedBack, func(h *env, _ *storagetest.Dispatch) {
-			h.Dispatch("worker-2")[0].Write(h.T.(*testing.T), turnkeeper.Entry{Round: storagetest.Round(1)})
+			h.Dispatch("worker-2")[0].Write(h.T.(*testing.T), turnlog.Entry{Round: storagetest.Round(1)})
 		}, turnkeeper.ErrFenced},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 			if call.Arguments != `{"sum":1}` || call.Nonce != "own" || call.Starts != 1 {
 				t.Errorf("the call is %+v", call)
 			}
-			d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "own", turnkeeper.CallSucceeded, "ok")}})
+			d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "own", turnkeeper.CallSucceeded, "ok")}})
 			d.Finish(t, "done")
 		})
 	}

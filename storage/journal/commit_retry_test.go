@@ -15,6 +15,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/pgdev"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -52,21 +53,21 @@ func TestLostAnswerOfAStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
 			happened := p.CutNext(what, storagetest.Sent.Executes)
-			d.Write(t, turnkeeper.Entry{
+			d.Write(t, turnlog.Entry{
 				Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
-				Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
+				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 			})
 			if !done(happened) {
 				t.Fatal("nothing was cut")
 			}
 			happened = p.CutNext(what, storagetest.Sent.Executes)
-			d.Write(t, turnkeeper.Entry{
-				Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
+			d.Write(t, turnlog.Entry{
+				Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}, Events: storagetest.Events(turnkeeper.EventToolResult),
 			})
 			if !done(happened) {
 				t.Fatal("the second entry was not cut")
 			}
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStop)})
 			view, err := h.ViewTurn(t.Context(), d.Grant.TurnID)
 			if err != nil {
 				t.Fatal(err)
@@ -104,7 +105,7 @@ func TestLostAnswerOfTheEnd(t *testing.T) {
 // The connection is gone while the server still works at the commit: the writer
 // finds nothing, tries again, waits for its own first try, and meets its echo.
 func TestEchoOfAWriteUnderWay(t *testing.T) {
-	for name, entry := range map[string]turnkeeper.Entry{
+	for name, entry := range map[string]turnlog.Entry{
 		"a step":  {Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventRoundStart)},
 		"the end": {Outcome: storagetest.Succeeded("done")},
 	} {
@@ -160,7 +161,7 @@ func TestBackendTerminatedInTheMiddle(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() {
-		written <- d.Append(t.Context(), turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{})
+		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{})
 	}()
 	h.AwaitLockWaits(1)
 	h.Exec("select pg_terminate_backend(pid) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()")
@@ -187,7 +188,7 @@ func TestAppendGivesUpWithTheCauseOfItsContext(t *testing.T) {
 	cause := errors.New("the wall")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 300*time.Millisecond, cause)
 	defer cancel()
-	if err := d.Append(ctx, turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, cause) {
+	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, cause) {
 		t.Errorf("error %v, want the cause", err)
 	}
 }
@@ -200,10 +201,10 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 	}{"after the commit": {storagetest.Unanswer, 1}, "before the commit": {storagetest.Lose, 2}} {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 			happened := p.CutNext(c.what, commits)
 			runs := 0
-			_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+			_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 				runs++
 				tx, _ := storage.TxFrom(ctx)
 				if _, err := tx.Exec(ctx, "insert into turnkeeper.notes (agent, name, content) values ('clerk', 'run', 'x')"); err != nil {
@@ -220,7 +221,7 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 			if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Starts != 1 {
 				t.Errorf("the call is %s with %d starts", call.State, call.Starts)
 			}
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(2)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
 			if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns"); n != 1 {
 				t.Errorf("%d executed calls", n)
 			}
@@ -252,7 +253,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	}
 	h.Register("clerk", false)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart)})
 	hold, err := h.Pool().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +264,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	}
 	written := make(chan error, 1)
 	go func() {
-		written <- d.Append(t.Context(), turnkeeper.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStart)}, journal.Ending{})
+		written <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2), Events: storagetest.Events(turnkeeper.EventRoundStart)}, journal.Ending{})
 	}()
 	h.AwaitLockWaits(1)
 	if err := syscall.Kill(postmaster(t, dir), syscall.SIGQUIT); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -17,9 +18,9 @@ func TestTransactionalToolThatBreaksADeferredConstraintHasFailed(t *testing.T) {
 	h.Exec("create table public.parents (id integer primary key)")
 	h.Exec("create table public.children (parent integer references public.parents deferrable initially deferred)")
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 		tx, _ := storage.TxFrom(ctx)
 		if _, err := tx.Exec(ctx, "insert into public.children values (1)"); err != nil {
 			t.Error(err)

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // queueDetached queues the statement that detaches the calls among starts.
-func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
+func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []turnlog.CallStart) error {
 	p := dbsqlc.DetachCallsParams{Turn: int64(w.grant.TurnID), Wait: turnkeeper.MaxDetachedWait}
 	for _, s := range starts {
 		if s.Detached == 0 {
@@ -33,11 +34,11 @@ func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []
 
 // Arrivals returns the results of awaited calls that have arrived and are not in the
 // journal yet. While the database is unavailable, it retries until ctx ends.
-func (w *Writer) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult, err error) {
+func (w *Writer) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, err error) {
 	err = pg.Patiently(ctx, func() error {
 		rows, err := w.store.db.Q.Arrivals(ctx, int64(w.grant.TurnID))
-		arrived = dbrow.Map(rows, func(r dbsqlc.ArrivalsRow) turnkeeper.CallResult {
-			return turnkeeper.CallResult{
+		arrived = dbrow.Map(rows, func(r dbsqlc.ArrivalsRow) turnlog.CallResult {
+			return turnlog.CallResult{
 				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Nonce: r.Nonce, State: turnkeeper.CallState(r.State),
 				Preview: r.Preview, Duration: time.Duration(r.DurationMs) * time.Millisecond, OutputID: turnkeeper.OutputID(r.OutputID),
 			}
@@ -54,7 +55,7 @@ func (w *Writer) Arrivals(ctx context.Context) (arrived []turnkeeper.CallResult,
 // with ErrNotFound if another worker runs the call, if the call is over, or if the
 // worker lacks its tool; CallIsOpen distinguishes the last case. While the database is
 // unavailable, Claim retries until ctx ends.
-func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnkeeper.WorkerID, tools []string) (turnkeeper.ClaimedCall, error) {
+func (s *Store) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error) {
 	claim := rand.Text()
 	var row dbsqlc.ClaimCallRow
 	err := pg.Patiently(ctx, func() (err error) {
@@ -64,15 +65,15 @@ func (s *Store) Claim(ctx context.Context, ref turnkeeper.CallRef, worker turnke
 		})
 		return pg.Translate(err)
 	})
-	return turnkeeper.ClaimedCall{
-		Ref: ref, Claim: turnkeeper.ClaimID(claim), Call: dbrow.Call(row.TurnkeeperCall), Limit: row.TimeLimit, Left: dbrow.Micros(row.LeftUs),
+	return turnlog.ClaimedCall{
+		Ref: ref, Claim: turnlog.ClaimID(claim), Call: dbrow.Call(row.TurnkeeperCall), Limit: row.TimeLimit, Left: dbrow.Micros(row.LeftUs),
 		Turn:        turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
 		TraceParent: dbrow.OrZero(row.TraceParent),
 	}, err
 }
 
 // CallIsOpen reports whether this attempt of a detached call waits for a worker.
-func (s *Store) CallIsOpen(ctx context.Context, ref turnkeeper.CallRef) (open bool, err error) {
+func (s *Store) CallIsOpen(ctx context.Context, ref turnlog.CallRef) (open bool, err error) {
 	err = pg.Patiently(ctx, func() (err error) {
 		open, err = s.db.Q.CallIsOpen(ctx, int64(ref.TurnID), int32(ref.Key.Round), int32(ref.Key.Ordinal), int32(ref.Attempt)) //nolint:gosec // few
 		return pg.Translate(err)
@@ -82,15 +83,15 @@ func (s *Store) CallIsOpen(ctx context.Context, ref turnkeeper.CallRef) (open bo
 
 // ClaimsHeld returns those of the claims that are still valid: their calls are awaited,
 // and no other worker may run them.
-func (s *Store) ClaimsHeld(ctx context.Context, claims []turnkeeper.ClaimID) ([]turnkeeper.ClaimID, error) {
+func (s *Store) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error) {
 	held, err := s.db.Q.ClaimsHeld(ctx, dbrow.Texts(claims))
-	return dbrow.Map(held, func(c string) turnkeeper.ClaimID { return turnkeeper.ClaimID(c) }), pg.Translate(err)
+	return dbrow.Map(held, func(c string) turnlog.ClaimID { return turnlog.ClaimID(c) }), pg.Translate(err)
 }
 
 // Arrive delivers the result of a claimed call, and queues its turn if the turn waits.
 // It fails with ErrFenced if the claim is void; the result is then stored as the call's
 // late result. While the database is unavailable, Arrive retries until ctx ends.
-func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeeper.CallResult) error {
+func (s *Store) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error {
 	err := pg.Patiently(ctx, func() error {
 		p := &pg.Pipeline{}
 		if err := s.EndCall(ctx, p.Queries(), c.Ref, string(c.Claim), r); err != nil {
@@ -113,7 +114,7 @@ func (s *Store) Arrive(ctx context.Context, c turnkeeper.ClaimedCall, r turnkeep
 }
 
 // lateText returns the text to store of a result that came too late.
-func lateText(r turnkeeper.CallResult) string {
+func lateText(r turnlog.CallResult) string {
 	if r.Output != nil && r.Output.Text != "" {
 		return r.Output.Text
 	}
@@ -122,7 +123,7 @@ func lateText(r turnkeeper.CallResult) string {
 
 // EndCall queues or sends the result of an attempt of a detached call, with the outputs that it stores.
 // claim is the claim under which it ran; empty: the scheduler ends it, whoever has a claim.
-func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.CallRef, claim string, r turnkeeper.CallResult) error {
+func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.CallRef, claim string, r turnlog.CallResult) error {
 
 	p := dbsqlc.EndDetachedParams{
 		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
@@ -131,17 +132,17 @@ func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.C
 	if r.Output != nil {
 		p.Output = string(r.Output.ID)
 	}
-	return errors.Join(q.EndDetached(ctx, p), s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnkeeper.CallResult{r}))
+	return errors.Join(q.EndDetached(ctx, p), s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnlog.CallResult{r}))
 }
 
 // HandOn releases a claimed call, to be run again from its beginning. It counts no loss.
 // It fails with ErrFenced if the claim is void.
-func (s *Store) HandOn(ctx context.Context, c turnkeeper.ClaimedCall) error {
+func (s *Store) HandOn(ctx context.Context, c turnlog.ClaimedCall) error {
 	return s.RunAgain(ctx, s.db.Q, c.Ref, string(c.Claim), false)
 }
 
 // RunAgain makes a detached call run again. claim is as for EndCall; lost counts a loss.
-func (s *Store) RunAgain(ctx context.Context, q *dbsqlc.Queries, ref turnkeeper.CallRef, claim string, lost bool) error {
+func (s *Store) RunAgain(ctx context.Context, q *dbsqlc.Queries, ref turnlog.CallRef, claim string, lost bool) error {
 	return pg.Translate(q.RunDetachedAgain(ctx, dbsqlc.RunDetachedAgainParams{
 		Turn: int64(ref.TurnID), Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
 		Claim: claim, Nonce: rand.Text(), Lost: lost, Wait: turnkeeper.MaxDetachedWait,

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -11,14 +12,14 @@ import (
 func TestArrivalIsNotTakenForDoneByItsOutput(t *testing.T) {
 	h := newEnv(t)
 	d := h.Waiting("a")
-	ref := turnkeeper.CallRef{TurnID: d.Grant.TurnID, Key: storagetest.Key(1, 1), Attempt: 1}
+	ref := turnlog.CallRef{TurnID: d.Grant.TurnID, Key: storagetest.Key(1, 1), Attempt: 1}
 	c, err := h.Claim(t.Context(), ref, "worker-2", []string{storagetest.Round(1, turnkeeper.EffectOnce).Calls[0].Name})
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.Exec(`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description)
 		values ('taken', $1, 1, 1, 'text/plain', 'x', 1, 1, 1, 1, '', false, '')`, d.Grant.TurnID)
-	r := turnkeeper.CallResult{Key: storagetest.Key(1, 1), Nonce: c.Call.Nonce, State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{ID: "taken", Text: "paid"}}
+	r := turnlog.CallResult{Key: storagetest.Key(1, 1), Nonce: c.Call.Nonce, State: turnkeeper.CallSucceeded, Output: &turnkeeper.Output{ID: "taken", Text: "paid"}}
 	if err := h.Arrive(t.Context(), c, r); err == nil {
 		t.Error("it has arrived")
 	}

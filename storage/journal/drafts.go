@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
@@ -14,7 +15,7 @@ import (
 // nothing. Nothing is written once the result is recorded or the turn no longer
 // runs under this grant. While the database is unavailable, WriteDraft retries
 // until ctx ends. Unlike the writer's other methods, it is safe for concurrent use.
-func (w *Writer) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) error {
+func (w *Writer) WriteDraft(ctx context.Context, part turnlog.OutputPart) error {
 	var c chunks
 	c.bytes(part.Output, c.text(part.Output, part.FirstChar, w.clean(part.Text)), part.Bytes)
 	if len(c.outputs) == 0 {
@@ -23,7 +24,7 @@ func (w *Writer) WriteDraft(ctx context.Context, part turnkeeper.OutputPart) err
 	return pg.Patiently(ctx, func() error { return w.sendDraft(ctx, part, c) })
 }
 
-func (w *Writer) sendDraft(ctx context.Context, part turnkeeper.OutputPart, c chunks) error {
+func (w *Writer) sendDraft(ctx context.Context, part turnlog.OutputPart, c chunks) error {
 	p := &pg.Pipeline{}
 	q := p.Queries()
 	errs := []error{q.WaitForNoDisk(ctx)}

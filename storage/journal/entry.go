@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 )
@@ -20,7 +21,7 @@ type step struct {
 
 // queue queues the statements of an entry, the fence first. Events are inserted by the
 // statement of the round or of the results, if there is one.
-func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnkeeper.Entry, ending Ending) error {
+func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnlog.Entry, ending Ending) error {
 	events := w.store.EventsOf(w.lastSeq, e.Events)
 	ride := func(with bool) StoredEvents {
 		if !with {
@@ -47,7 +48,7 @@ func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnke
 	)
 }
 
-func (w *Writer) stepOf(at step, e turnkeeper.Entry) dbsqlc.StepParams {
+func (w *Writer) stepOf(at step, e turnlog.Entry) dbsqlc.StepParams {
 	params := dbsqlc.StepParams{
 		Turn: int64(w.grant.TurnID), Token: w.grant.Token, GrantID: string(w.grant.GrantID), Worker: string(w.grant.WorkerID),
 		WriteID: at.id, Expected: w.journal.Entries + at.after, Events: int32(len(e.Events)), Calls: w.executed(e), //nolint:gosec // far below
@@ -66,7 +67,7 @@ func (w *Writer) stepOf(at step, e turnkeeper.Entry) dbsqlc.StepParams {
 
 // usedBy returns the usage of all model calls of an entry: that of its round, the failed
 // ones, and those made for tool calls.
-func usedBy(e turnkeeper.Entry) (u turnkeeper.Usage) {
+func usedBy(e turnlog.Entry) (u turnkeeper.Usage) {
 	if e.Round != nil {
 		u = e.Round.Usage
 	}
@@ -81,7 +82,7 @@ func usedBy(e turnkeeper.Entry) (u turnkeeper.Usage) {
 
 // executed returns how many calls count as executed once the entry is written: first
 // starts, and results of calls that needed no start on record.
-func (w *Writer) executed(e turnkeeper.Entry) (n int32) {
+func (w *Writer) executed(e turnlog.Entry) (n int32) {
 	for _, start := range e.Starts {
 		if start.Attempt == 1 && !w.paging[start.Key] {
 			n++
@@ -100,7 +101,7 @@ func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
 }
 
-func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnkeeper.Entry, events StoredEvents) error {
+func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry, events StoredEvents) error {
 	r := e.Round
 	if r == nil {
 		return nil
@@ -137,7 +138,7 @@ func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnkeeper
 	return errors.Join(q.InsertRound(ctx, p), w.queueParts(ctx, q, e.Parts), w.queueSummary(ctx, q, e.Summary))
 }
 
-func (w *Writer) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []turnkeeper.FailedAttempt) error {
+func (w *Writer) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []turnlog.FailedAttempt) error {
 	if len(failed) == 0 {
 		return nil
 	}
@@ -155,7 +156,7 @@ func (w *Writer) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []tu
 	return q.InsertFailedAttempts(ctx, p)
 }
 
-func (w *Writer) queueParts(ctx context.Context, q *dbsqlc.Queries, parts []turnkeeper.RequestPart) error {
+func (w *Writer) queueParts(ctx context.Context, q *dbsqlc.Queries, parts []turnlog.RequestPart) error {
 	if len(parts) == 0 {
 		return nil
 	}
@@ -168,7 +169,7 @@ func (w *Writer) queueParts(ctx context.Context, q *dbsqlc.Queries, parts []turn
 	return q.InsertRequestParts(ctx, hashes, contents)
 }
 
-func (w *Writer) queueSummary(ctx context.Context, q *dbsqlc.Queries, summary *turnkeeper.Summary) error {
+func (w *Writer) queueSummary(ctx context.Context, q *dbsqlc.Queries, summary *turnlog.Summary) error {
 	if summary == nil || summary.Text == "" {
 		return nil
 	}
@@ -182,7 +183,7 @@ func orOnce(e turnkeeper.Effect) turnkeeper.Effect {
 	return e
 }
 
-func (w *Writer) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
+func (w *Writer) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts []turnlog.CallStart) error {
 	if len(starts) == 0 {
 		return nil
 	}
@@ -196,7 +197,7 @@ func (w *Writer) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts []tu
 	return q.StartCalls(ctx, p)
 }
 
-func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult, events StoredEvents) error {
+func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult, events StoredEvents) error {
 	if len(results) == 0 {
 		return nil
 	}
@@ -223,7 +224,7 @@ func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []
 
 // queueUsage stores with each call the usage of the model calls made for it. Few calls
 // have any.
-func (w *Writer) queueUsage(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
+func (w *Writer) queueUsage(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult) error {
 	p := dbsqlc.AddCallUsageParams{TurnID: int64(w.grant.TurnID)}
 	for _, r := range results {
 		if r.Usage == (turnkeeper.Usage{}) {
@@ -241,13 +242,13 @@ func (w *Writer) queueUsage(ctx context.Context, q *dbsqlc.Queries, results []tu
 	return q.AddCallUsage(ctx, p)
 }
 
-func (w *Writer) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnkeeper.CallResult) error {
+func (w *Writer) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult) error {
 	return w.store.queueOutputs(ctx, q, w.grant, results)
 }
 
 // storedWith returns the outputs that results store, each with its result.
-func storedWith(results []turnkeeper.CallResult) iter.Seq2[turnkeeper.CallResult, *turnkeeper.Output] {
-	return func(yield func(turnkeeper.CallResult, *turnkeeper.Output) bool) {
+func storedWith(results []turnlog.CallResult) iter.Seq2[turnlog.CallResult, *turnkeeper.Output] {
+	return func(yield func(turnlog.CallResult, *turnkeeper.Output) bool) {
 		for _, r := range results {
 			if r.Output != nil && !yield(r, r.Output) {
 				return
@@ -263,7 +264,7 @@ func storedWith(results []turnkeeper.CallResult) iter.Seq2[turnkeeper.CallResult
 
 // queueOutputs queues the inserts of the outputs that results store. The grant matters
 // only if an output is Drafted.
-func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnkeeper.CallResult) error {
+func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnkeeper.Grant, results []turnlog.CallResult) error {
 	p := dbsqlc.InsertOutputsParams{TurnID: int64(grant.TurnID)}
 	var large chunks
 	var drafted []string
@@ -307,7 +308,7 @@ func (w *Writer) queueEvents(ctx context.Context, q *dbsqlc.Queries, events Stor
 	return q.InsertEvents(ctx, events.Params(w.grant.TurnID))
 }
 
-func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkeeper.Outcome, ending Ending) error {
+func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnlog.Outcome, ending Ending) error {
 	if o == nil {
 		return nil
 	}
@@ -320,7 +321,7 @@ func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnkeeper.
 }
 
 // AddSilentReply inserts the reply of a turn that has just ended with a Silent outcome. Its body is empty.
-func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, o turnkeeper.Outcome) error {
+func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, o turnlog.Outcome) error {
 	if !o.Silent {
 		return nil
 	}
@@ -329,7 +330,7 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 
 // queueHealth queues the updates of models' health, and of the message and lane of a turn that
 // failed. It must come after the lane's lease: see the function note_models.
-func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnkeeper.Entry) error {
+func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
 	if o := e.Outcome; o != nil && o.State == turnkeeper.TurnFailed {
 		if err := q.NoteFault(ctx, dbrow.OrEmpty(o.WaitsFor), int64(w.grant.TurnID), o.Counted); err != nil {
 			return err

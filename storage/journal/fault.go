@@ -1,6 +1,8 @@
 package journal
 
-import "turnkeeper"
+import (
+	"turnkeeper/internal/turnlog"
+)
 
 // Points at which a fault.Hook is called: a transaction has been sent with its commit, and the
 // answer is not read yet.
@@ -21,7 +23,7 @@ func FaultPoints() []string {
 
 // pointSent returns the point of a write to the journal, by the most important part of
 // the entry.
-func pointSent(e turnkeeper.Entry) string {
+func pointSent(e turnlog.Entry) string {
 	switch {
 	case e.Outcome != nil:
 		return "finish.sent"

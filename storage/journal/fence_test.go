@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
@@ -36,12 +37,12 @@ func TestEachConditionOfTheFence(t *testing.T) {
 			h.T = t
 			h.Submit("desk", f.name, "x")
 			d := h.Dispatch("worker-1")[0]
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 			h.Exec("update turnkeeper.turns set "+f.change+" where id = $1", d.Grant.TurnID)
 			before := h.Rows()
-			for name, e := range map[string]turnkeeper.Entry{
+			for name, e := range map[string]turnlog.Entry{
 				"a step":  {Round: storagetest.Round(2)},
-				"a start": {Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}},
+				"a start": {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}},
 				"the end": {Outcome: storagetest.Succeeded("done")},
 			} {
 				if err := d.Append(t.Context(), e, storagetest.Answered); !errors.Is(err, f.want) {
@@ -116,7 +117,7 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	}
 	h.Exec("update turnkeeper.turns set worker_id = 'worker-1'")
 	happened := p.CutNext(storagetest.Unanswer, storagetest.Sent.Executes)
-	if err := far.Writer(d.Record, d.Grant).Append(t.Context(), turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
+	if err := far.Writer(d.Record, d.Grant).Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err != nil {
 		t.Error(err)
 	}
 	if !done(happened) {
@@ -135,9 +136,9 @@ func TestLateAttachmentsNeedTheStart(t *testing.T) {
 		h.Submit("desk", conversation, "x")
 		d := h.Dispatch("worker-1")[0]
 		for n := 1; n <= 2; n++ {
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(n, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(n, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 		}
-		d.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}})
+		d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}})
 		return d
 	}
 	d, other := calls("one", "own"), calls("other", "another's")

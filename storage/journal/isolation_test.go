@@ -11,7 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -27,9 +29,9 @@ type scene struct {
 // calls gives a turn two rounds of two calls, the first of which is started in each.
 func (s scene) calls() {
 	for n := 1; n <= 2; n++ {
-		s.Write(s.T, turnkeeper.Entry{
+		s.Write(s.T, turnlog.Entry{
 			Round: storagetest.Round(n, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventRoundStart),
-			Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(n, 1), s.nonce(n, 1), 1, turnkeeper.EffectOnce)},
+			Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(n, 1), s.nonce(n, 1), 1, turnkeeper.EffectOnce)},
 		})
 	}
 }
@@ -41,7 +43,7 @@ func (s scene) nonce(round, ordinal int) string {
 // plans gives a turn two rounds of two calls that may run elsewhere, none of which is started.
 func (s scene) plans() {
 	for n := 1; n <= 2; n++ {
-		s.Write(s.T, turnkeeper.Entry{Round: storagetest.Round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
+		s.Write(s.T, turnlog.Entry{Round: storagetest.Round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
 	}
 }
 
@@ -52,7 +54,7 @@ func (s scene) detach(k turnkeeper.CallKey) {
 	begun.Detached = time.Hour
 	running := storagetest.Result(k, begun.Nonce, turnkeeper.CallRunning, "handle")
 	running.OutputID = turnkeeper.OutputID(begun.Nonce)
-	s.Write(s.T, turnkeeper.Entry{Starts: []turnkeeper.CallStart{begun}, Results: []turnkeeper.CallResult{running}})
+	s.Write(s.T, turnlog.Entry{Starts: []turnlog.CallStart{begun}, Results: []turnlog.CallResult{running}})
 }
 
 // open gives the turn two rounds with two detached calls each, and makes the turn wait for them.
@@ -63,7 +65,7 @@ func (s scene) open() {
 
 func (s scene) openRunning() {
 	for n := 1; n <= 2; n++ {
-		e := turnkeeper.Entry{Round: storagetest.Round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)}
+		e := turnlog.Entry{Round: storagetest.Round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)}
 		for o := 1; o <= 2; o++ {
 			begun := storagetest.Start(storagetest.Key(n, o), s.nonce(n, o), 1, turnkeeper.EffectKeyed)
 			begun.Detached = time.Hour
@@ -76,18 +78,18 @@ func (s scene) openRunning() {
 	}
 }
 
-func (s scene) ref() turnkeeper.CallRef {
-	return turnkeeper.CallRef{TurnID: s.Grant.TurnID, Key: storagetest.Key(1, 1), Attempt: 1}
+func (s scene) ref() turnlog.CallRef {
+	return turnlog.CallRef{TurnID: s.Grant.TurnID, Key: storagetest.Key(1, 1), Attempt: 1}
 }
 
-func (s scene) claim(worker turnkeeper.WorkerID) turnkeeper.ClaimedCall {
+func (s scene) claim(worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 	s.T.Helper()
 	return s.claimOf(storagetest.Key(1, 1), worker)
 }
 
-func (s scene) claimOf(k turnkeeper.CallKey, worker turnkeeper.WorkerID) turnkeeper.ClaimedCall {
+func (s scene) claimOf(k turnkeeper.CallKey, worker turnkeeper.WorkerID) turnlog.ClaimedCall {
 	s.T.Helper()
-	c, err := s.Claim(s.T.Context(), turnkeeper.CallRef{TurnID: s.Grant.TurnID, Key: k, Attempt: 1}, worker, []string{"tool"})
+	c, err := s.Claim(s.T.Context(), turnlog.CallRef{TurnID: s.Grant.TurnID, Key: k, Attempt: 1}, worker, []string{"tool"})
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func (s scene) must(err error) {
 }
 
 // lostCall has the first call's run count as lost.
-func (s scene) lostCall(ctx context.Context, tick *grants.Tick) turnkeeper.LostCall {
+func (s scene) lostCall(ctx context.Context, tick *grants.Tick) granting.LostCall {
 	s.T.Helper()
 	lost, err := tick.LostCalls(ctx, 100)
 	if err != nil || len(lost) != 1 || lost[0].Ref != s.ref() {
@@ -123,27 +125,27 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		do     func(scene)
 		want   string
 	}{
-		{"a round", scene.calls, nothing, func(s scene) { s.Write(s.T, turnkeeper.Entry{Round: storagetest.Round(3)}) }, "round 3, turn"},
+		{"a round", scene.calls, nothing, func(s scene) { s.Write(s.T, turnlog.Entry{Round: storagetest.Round(3)}) }, "round 3, turn"},
 		{"a start", scene.calls, nothing, func(s scene) {
-			s.Write(s.T, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), s.nonce(1, 2), 1, turnkeeper.EffectOnce)}})
+			s.Write(s.T, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), s.nonce(1, 2), 1, turnkeeper.EffectOnce)}})
 		}, "call 1.2, start 1.2 #1, turn"},
 		{"an answer", scene.calls, nothing, func(s scene) {
-			s.Write(s.T, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
+			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
 		}, "call 1.1, turn"},
 		{"an answer with usage", scene.calls, nothing, func(s scene) {
 			r := storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")
 			r.Usage = turnkeeper.Usage{InputTokens: 5}
-			s.Write(s.T, turnkeeper.Entry{Results: []turnkeeper.CallResult{r}})
+			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{r}})
 		}, "call 1.1, turn"},
 		{"the end", scene.calls, nothing, func(s scene) { s.Finish(s.T, "done") }, "grant, job, lane, message, reply, turn"},
 		{"a hand-back", scene.calls, nothing, func(s scene) {
-			s.must(s.Append(s.T.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"}))
+			s.must(s.Append(s.T.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}, journal.Ending{Log: "handed_back"}))
 		}, "grant, job, lane, turn"},
 		{"a late result", scene.calls, func(s scene) { s.Lose(s.Dispatch) }, func(s scene) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "late")))
 		}, "call 1.1"},
 		{"a late result after a verdict", scene.calls, func(s scene) {
-			s.Write(s.T, turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}}})
+			s.Write(s.T, turnlog.Entry{Verdicts: []turnlog.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}}})
 		}, func(s scene) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "late")))
 		}, "call 1.1"},
@@ -166,7 +168,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			"awaited 1.1, call 1.1, message 4 of another, spawned 1.1, start 1.1 #1, tree, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
 		{"an answer of an open call", scene.openRunning, nothing, func(s scene) {
-			s.Write(s.T, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
+			s.Write(s.T, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")}})
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, turn"},
 		{"an arrival", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
 			s.must(s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
@@ -196,7 +198,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, job 1.1, start 1.1 #2"},
 		{"a lost run ended", scene.open, scene.giveUp, func(s scene) {
 			s.Tick(func(ctx context.Context, tick *grants.Tick) error {
-				return tick.EndCall(ctx, s.lostCall(ctx, tick), turnkeeper.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
+				return tick.EndCall(ctx, s.lostCall(ctx, tick), turnlog.CallResult{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
 			})
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
 	} {
@@ -236,9 +238,9 @@ func (s scene) giveUp() {
 }
 
 // claimed is the claim that is on record.
-func (s scene) claimed() turnkeeper.ClaimedCall {
+func (s scene) claimed() turnlog.ClaimedCall {
 	claim := storagetest.One[string](s.env, "select claim from turnkeeper.detached_calls where claim is not null")
-	return turnkeeper.ClaimedCall{Ref: s.ref(), Claim: turnkeeper.ClaimID(claim), Call: s.Call(s.Grant.TurnID, storagetest.Key(1, 1))}
+	return turnlog.ClaimedCall{Ref: s.ref(), Claim: turnlog.ClaimID(claim), Call: s.Call(s.Grant.TurnID, storagetest.Key(1, 1))}
 }
 
 // short is what a row of the turn's own is called without the turn; rows of others keep their names.

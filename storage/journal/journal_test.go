@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
@@ -30,22 +31,22 @@ func TestAFullTurnIsReadBackAsItWasWritten(t *testing.T) {
 	first.Usage = turnkeeper.Usage{InputTokens: 100, OutputTokens: 20, CachedTokens: 30, ReasoningTokens: 4}
 	first.Calls[3].State, first.Calls[3].Shown, first.Calls[3].Preview = turnkeeper.CallDenied, "no", "no"
 	first.Calls[0].RawArgs, first.Calls[0].ProviderID = "{ }", "call_1"
-	d.Write(t, turnkeeper.Entry{Round: first, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart, turnkeeper.EventBlockStart)})
+	d.Write(t, turnlog.Entry{Round: first, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart, turnkeeper.EventBlockStart)})
 	full := &turnkeeper.Output{
 		ID: "out-1", MediaType: "text/plain", Text: "long text", SizeBytes: 9, RawBytes: 10, Chars: 9, Tokens: 3,
 		SHA256: "abc", Incomplete: true, Description: "d",
 	}
 	read := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "long…")
 	read.Output, read.Duration = full, 250*time.Millisecond
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}, Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce)}})
-	d.Write(t, turnkeeper.Entry{
-		Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 2), "n2", turnkeeper.CallFailed, "tool error")},
-		Starts:  []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectKeyed)},
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce)}})
+	d.Write(t, turnlog.Entry{
+		Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "n2", turnkeeper.CallFailed, "tool error")},
+		Starts:  []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectKeyed)},
 	})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 3), "n3", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 3), "n3", turnkeeper.CallSucceeded, "ok")}})
 	second := storagetest.Round(2)
 	second.Charged, second.Usage = false, turnkeeper.Usage{InputTokens: 1, OutputTokens: 2, Estimated: true}
-	d.Write(t, turnkeeper.Entry{Round: second})
+	d.Write(t, turnlog.Entry{Round: second})
 
 	again := h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, "worker-1").Record
 	want := []turnkeeper.Round{*first, *second}
@@ -88,19 +89,19 @@ func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
 	keyed := turnkeeper.EffectKeyed
 	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, keyed, keyed, keyed)
 	r.Calls[0].Paging, r.Calls[3].Paging, r.Calls[5].Paging = true, true, true
-	d.Write(t, turnkeeper.Entry{Round: r})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+	d.Write(t, turnlog.Entry{Round: r})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
 		storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "page"),
 		storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallSkipped, "skipped"),
 		storagetest.Result(storagetest.Key(1, 3), "", turnkeeper.CallFailed, "failed"),
-	}, Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 4), "page", 1, keyed), storagetest.Start(storagetest.Key(1, 5), "first", 1, keyed)}})
+	}, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 4), "page", 1, keyed), storagetest.Start(storagetest.Key(1, 5), "first", 1, keyed)}})
 	// The next worker knows the paging calls it did not plan, and its second
 	// start is no second call.
 	d = h.Again(d, "worker-2")
-	d.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{
+	d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{
 		storagetest.Start(storagetest.Key(1, 4), "page again", 2, keyed), storagetest.Start(storagetest.Key(1, 5), "second", 2, keyed), storagetest.Start(storagetest.Key(1, 6), "page too", 1, keyed),
 	}})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 5), "second", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 5), "second", turnkeeper.CallSucceeded, "ok")}})
 	if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns"); n != 2 {
 		t.Errorf("%d executed calls, want the failed one and the one that was started twice", n)
 	}
@@ -108,7 +109,7 @@ func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
 
 func TestFence(t *testing.T) {
 	h := newEnv(t)
-	entry := turnkeeper.Entry{Round: storagetest.Round(1)}
+	entry := turnlog.Entry{Round: storagetest.Round(1)}
 	d := h.Turn("x")
 	forged := func(change func(*turnkeeper.Grant)) error {
 		g := d.Grant
@@ -134,7 +135,7 @@ func TestFence(t *testing.T) {
 		if err := d.Append(t.Context(), entry, journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a step %s: %v", when, err)
 		}
-		if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("stale")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
+		if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("stale")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
 			t.Errorf("a reply %s: %v", when, err)
 		}
 		_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, nil)
@@ -173,17 +174,17 @@ func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	twin := h.Writer(d.Record, d.Grant) // the same grant, as of the same moment
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
-	if err := twin.Append(t.Context(), turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	if err := twin.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("an entry on an older journal: %v", err)
 	}
-	if err := twin.Append(t.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("twin")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := twin.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("twin")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("an end on an older journal: %v", err)
 	}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a round twice: %v", err)
 	}
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(2)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
 }
 
 func TestStarts(t *testing.T) {
@@ -206,14 +207,14 @@ func TestStarts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := h.Turn("x")
 			nonce := name // unique over all turns
-			d.Write(t, turnkeeper.Entry{
+			d.Write(t, turnlog.Entry{
 				Round:  storagetest.Round(1, c.effect),
-				Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+"a", 1, c.effect)},
+				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+"a", 1, c.effect)},
 			})
 			next := h.Again(d, "worker-2")
-			err := next.Append(t.Context(), turnkeeper.Entry{
+			err := next.Append(t.Context(), turnlog.Entry{
 				Events: storagetest.Events(turnkeeper.EventToolStarted),
-				Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+c.nonce, c.attempt, c.effect)},
+				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+c.nonce, c.attempt, c.effect)},
 			}, journal.Ending{})
 			if (err == nil) != (c.refused == "") || err != nil && !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("error %v, want %q", err, c.refused)
@@ -239,36 +240,36 @@ func TestStarts(t *testing.T) {
 func TestUnknownCallCannotBeStartedOrAnswered(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	if err := d.Append(t.Context(), turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := d.Append(t.Context(), turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("start: %v", err)
 	}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("result: %v", err)
 	}
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 }
 
 func TestResultsNeedTheNonceOfTheNewestStart(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{
+	d.Write(t, turnlog.Entry{
 		Round:  storagetest.Round(1, turnkeeper.EffectKeyed, turnkeeper.EffectNone),
-		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "first", 1, turnkeeper.EffectKeyed)},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "first", 1, turnkeeper.EffectKeyed)},
 	})
 	next := h.Again(d, "worker-2")
-	next.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "second", 2, turnkeeper.EffectKeyed)}})
+	next.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "second", 2, turnkeeper.EffectKeyed)}})
 	for _, nonce := range []string{"first", "", "third"} {
-		err := next.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, journal.Ending{})
+		err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), nonce, turnkeeper.CallSucceeded, nonce)}}, journal.Ending{})
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Errorf("a result with nonce %q: %v", nonce, err)
 		}
 	}
 	twice := storagetest.Result(storagetest.Key(1, 1), "second", turnkeeper.CallSucceeded, "ok")
-	if err := next.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{twice, twice}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice, twice}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a result twice in one entry: %v", err)
 	}
-	next.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{twice}})
-	if err := next.Append(t.Context(), turnkeeper.Entry{Results: []turnkeeper.CallResult{twice}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+	next.Write(t, turnlog.Entry{Results: []turnlog.CallResult{twice}})
+	if err := next.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{twice}}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("a result again: %v", err)
 	}
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); call.Shown != "ok" || call.Nonce != "second" {
@@ -279,9 +280,9 @@ func TestResultsNeedTheNonceOfTheNewestStart(t *testing.T) {
 func TestLateResults(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{
+	d.Write(t, turnlog.Entry{
 		Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
-		Starts: []turnkeeper.CallStart{
+		Starts: []turnlog.CallStart{
 			storagetest.Start(storagetest.Key(1, 1), "n1", 1, turnkeeper.EffectOnce), storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce),
 			storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectOnce),
 		},
@@ -295,17 +296,17 @@ func TestLateResults(t *testing.T) {
 	}
 	// Before the verdict it is the result, and the verdict on it is refused whole.
 	late(storagetest.Key(1, 1), "n1", "it happened")
-	verdict := func(k turnkeeper.CallKey) turnkeeper.CallResult {
-		return turnkeeper.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
+	verdict := func(k turnkeeper.CallKey) turnlog.CallResult {
+		return turnlog.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
 	}
-	err := next.Append(t.Context(), turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{verdict(storagetest.Key(1, 1)), verdict(storagetest.Key(1, 2))}}, journal.Ending{})
+	err := next.Append(t.Context(), turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 1)), verdict(storagetest.Key(1, 2))}}, journal.Ending{})
 	if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Fatalf("a verdict on a call that has its result: %v", err)
 	}
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 2)); call.State != turnkeeper.CallStarted {
 		t.Errorf("the refused entry moved a call to %s", call.State)
 	}
-	next.Write(t, turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{verdict(storagetest.Key(1, 2))}})
+	next.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 2))}})
 	// After the verdict it is kept beside it, the first one that comes.
 	late(storagetest.Key(1, 2), "n2", "it happened too")
 	late(storagetest.Key(1, 2), "n2", "it happened twice")
@@ -330,8 +331,8 @@ func TestLateResults(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	next.Write(t, turnkeeper.Entry{Verdicts: []turnkeeper.CallResult{verdict(storagetest.Key(1, 3))}, Outcome: nil})
-	if err := next.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+	next.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 3))}, Outcome: nil})
+	if err := next.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "done"}}, storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
@@ -344,16 +345,16 @@ func TestLateResults(t *testing.T) {
 func TestLateResultOfAnOlderStart(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{
+	d.Write(t, turnlog.Entry{
 		Round:  storagetest.Round(1, turnkeeper.EffectKeyed),
-		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "old", 1, turnkeeper.EffectKeyed)},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "old", 1, turnkeeper.EffectKeyed)},
 	})
 	next := h.Again(d, "worker-2")
-	next.Write(t, turnkeeper.Entry{Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "new", 2, turnkeeper.EffectKeyed)}})
+	next.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "new", 2, turnkeeper.EffectKeyed)}})
 	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), "old", turnkeeper.CallSucceeded, "old")); err != nil {
 		t.Fatal(err)
 	}
-	next.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "new", turnkeeper.CallSucceeded, "new")}})
+	next.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "new", turnkeeper.CallSucceeded, "new")}})
 	if c := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)); c.Shown != "new" || c.LateResult != "old" {
 		t.Errorf("shows %q, late %q", c.Shown, c.LateResult)
 	}
@@ -362,19 +363,19 @@ func TestLateResultOfAnOlderStart(t *testing.T) {
 func TestEventsAreNumberedWithoutGaps(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
-	d.Write(t, turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventRoundStop)})
-	if err := d.Append(t.Context(), turnkeeper.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); err == nil {
+	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventRoundStop)})
+	if err := d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); err == nil {
 		t.Fatal("a round twice")
 	}
-	d.Write(t, turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventNotice)})
+	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)})
 	next := h.Again(d, "worker-2")
-	next.Write(t, turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventTurnResumed)})
-	if err := d.Append(t.Context(), turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
+	next.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnResumed)})
+	if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Fatalf("an event of a stale writer: %v", err)
 	}
-	e := turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventTurnComplete), Outcome: storagetest.Succeeded("done")}
+	e := turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnComplete), Outcome: storagetest.Succeeded("done")}
 	if err := next.Append(t.Context(), e, storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
@@ -405,19 +406,19 @@ func TestStreamPositionForTheNextWorker(t *testing.T) {
 	at := func(typ turnkeeper.EventType, round, block int) turnkeeper.Event {
 		return turnkeeper.Event{Type: typ, Round: round, Block: block}
 	}
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{
 		at(turnkeeper.EventTurnStart, 0, 0), at(turnkeeper.EventRoundStart, 1, 0), at(turnkeeper.EventBlockStart, 1, 1), at(turnkeeper.EventBlockStart, 1, 2),
 	}})
 	d = h.Again(d, "worker-2")
 	if d.Record.OpenRound != 1 || d.Record.NextBlock != 3 {
 		t.Errorf("open round %d, next block %d; want 1 and 3", d.Record.OpenRound, d.Record.NextBlock)
 	}
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundRollback, 1, 0)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundRollback, 1, 0)}})
 	d = h.Again(d, "worker-3")
 	if d.Record.OpenRound != 0 || d.Record.NextBlock != 3 {
 		t.Errorf("after the rollback: open round %d, next block %d; want 0 and 3", d.Record.OpenRound, d.Record.NextBlock)
 	}
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundStart, 1, 0)}, Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{at(turnkeeper.EventRoundStart, 1, 0)}, Round: storagetest.Round(1)})
 	d = h.Again(d, "worker-4")
 	if d.Record.OpenRound != 0 || len(d.Record.Rounds) != 1 {
 		t.Errorf("after the answer: open round %d, %d rounds", d.Record.OpenRound, len(d.Record.Rounds))
@@ -428,8 +429,8 @@ func TestHistoryOfAConversation(t *testing.T) {
 	h := newEnv(t)
 	for _, body := range []string{"one", "two"} {
 		d := h.Turn(body)
-		d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
-		d.Write(t, turnkeeper.Entry{Round: storagetest.Round(2), Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, body)}})
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(2), Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, body)}})
 		d.Finish(t, "re: "+body)
 	}
 	h.Turn("cancelled").Cancel(t)
@@ -456,12 +457,12 @@ func TestRecentCalls(t *testing.T) {
 	d := h.Turn("x")
 	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone)
 	r.Calls[3].ArgsHash = "other"
-	d.Write(t, turnkeeper.Entry{Round: r})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+	d.Write(t, turnlog.Entry{Round: r})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
 		storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "a"), storagetest.Result(storagetest.Key(1, 3), "", turnkeeper.CallSkipped, "c"),
 		storagetest.Result(storagetest.Key(1, 4), "", turnkeeper.CallSucceeded, "d"),
 	}})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallFailed, "b")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallFailed, "b")}})
 	got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -23,16 +25,16 @@ const countedTurns = 1000
 // the turn no longer has that grant, and with ErrNewerJournal if only a newer program
 // can run the turn: the record then lacks rounds and history, but suffices to hand the
 // turn back.
-func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Record, error) {
+func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
 	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
-		return turnkeeper.Record{}, turnkeeper.ErrFenced
+		return turnlog.Record{}, turnkeeper.ErrFenced
 	}
 	if err != nil {
-		return turnkeeper.Record{}, err
+		return turnlog.Record{}, err
 	}
 	if row.TurnkeeperTurn.State != string(turnkeeper.TurnRunning) || dbrow.OrZero(row.TurnkeeperTurn.GrantID) != string(grant) {
-		return turnkeeper.Record{}, turnkeeper.ErrFenced
+		return turnlog.Record{}, turnkeeper.ErrFenced
 	}
 	record := recordOf(row)
 	if row.AnyDown {
@@ -59,7 +61,7 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 // loadConversation reads the newest earlier turns, the previous run of the turn's
 // schedule, and, unless summary is 0, the summary up to that turn. It counts the turns
 // before those it reads.
-func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record, summary turnkeeper.TurnID) (err error) {
+func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, summary turnkeeper.TurnID) (err error) {
 	turn := record.Turn
 	if record.History, err = s.loadHistory(ctx, turn); err != nil {
 		return err
@@ -75,9 +77,9 @@ func (s *Store) loadConversation(ctx context.Context, record *turnkeeper.Record,
 	return pg.Translate(err)
 }
 
-func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
+func recordOf(row dbsqlc.TurnForWorkerRow) turnlog.Record {
 	turn := dbrow.Turn(row.TurnkeeperTurn)
-	return turnkeeper.Record{
+	return turnlog.Record{
 		Turn: turn,
 		Message: turnkeeper.Message{
 			ID: turn.MessageID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
@@ -99,7 +101,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnkeeper.Record {
 }
 
 // loadJournal reads the rounds of earlier dispatches of the turn.
-func (s *Store) loadJournal(ctx context.Context, record *turnkeeper.Record) error {
+func (s *Store) loadJournal(ctx context.Context, record *turnlog.Record) error {
 	ids := []int64{int64(record.Turn.ID)}
 	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
 	if err != nil {
@@ -131,7 +133,7 @@ func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
 	return 0
 }
 
-func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnkeeper.Past, error) {
+func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnlog.Past, error) {
 	past, err := s.db.Q.PastTurns(ctx, turn.Agent, turn.Conversation, int64(turn.ID), pastTurns)
 	if err != nil {
 		return nil, pg.Translate(err)
@@ -142,7 +144,7 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnke
 
 // loadLastRun reads the previous run of the turn's schedule. It returns nil if there is
 // none, or if no schedule started the turn.
-func (s *Store) loadLastRun(ctx context.Context, record turnkeeper.Record) (*turnkeeper.Past, error) {
+func (s *Store) loadLastRun(ctx context.Context, record turnlog.Record) (*turnlog.Past, error) {
 	turn := record.Turn
 	if record.Message.Schedule == "" {
 		return nil, nil
@@ -164,7 +166,7 @@ func (s *Store) loadLastRun(ctx context.Context, record turnkeeper.Record) (*tur
 }
 
 // withJournals reads the journals of earlier turns, which must be sorted by id.
-func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnkeeper.Past, error) {
+func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
 	ids := dbrow.Map(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
 	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
 	if err != nil {
@@ -176,7 +178,7 @@ func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([
 	}
 	all := dbrow.Rounds(answers, calls)
 	foreign := foreignTurns(answers, calls)
-	history := make([]turnkeeper.Past, len(past))
+	history := make([]turnlog.Past, len(past))
 	for i, p := range past {
 		n := 0
 		for _, a := range answers[:min(len(answers), len(all))] {
@@ -185,7 +187,7 @@ func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([
 			}
 			n++
 		}
-		history[i] = turnkeeper.Past{
+		history[i] = turnlog.Past{
 			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Rounds: all[:n], Reply: p.Reply, Silent: p.Silent,
 			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass,
 		}
@@ -216,7 +218,7 @@ func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCal
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx
 // ends.
-func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnkeeper.Record, err error) {
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
 	var newer error // not retried
 	err = pg.Patiently(ctx, func() error {
 		record, err = s.Load(ctx, turn, grant)
@@ -229,7 +231,7 @@ func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant
 	return record, cmp.Or(err, newer)
 }
 
-func (s *Store) downModels(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
+func (s *Store) downModels(ctx context.Context) ([]modelhealth.Health, error) {
 	rows, err := s.db.Q.DownModels(ctx)
 	return dbrow.Map(rows, dbrow.DownModel), pg.Translate(err)
 }

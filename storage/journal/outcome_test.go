@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
@@ -75,13 +77,13 @@ func (h *env) after(d *storagetest.Dispatch) after {
 func TestOutcomes(t *testing.T) {
 	cases := map[string]struct {
 		failuresBefore int
-		outcome        turnkeeper.Outcome
+		outcome        turnlog.Outcome
 		ending         journal.Ending
 		want           after
 	}{
 		"succeeded": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done", Backoff: time.Hour},
+			outcome:        turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done", Backoff: time.Hour},
 			ending:         storagetest.Answered,
 			want: after{
 				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
@@ -90,7 +92,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"degraded": {
 			failuresBefore: 2,
-			outcome: turnkeeper.Outcome{
+			outcome: turnlog.Outcome{
 				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: "Tool results: 1 succeeded, 0 failed.",
 				ErrorClass: "overloaded", Error: "the model is overloaded",
 			},
@@ -102,7 +104,7 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		"without a reply": {
-			outcome: turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "nothing to do"},
+			outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "nothing to do"},
 			ending:  storagetest.Answered,
 			want: after{
 				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
@@ -111,7 +113,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"failed, to be tried again": {
 			failuresBefore: 1,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", ErrorClass: "transport", Retry: true},
+			outcome:        turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", ErrorClass: "transport", Retry: true},
 			ending:         journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 4 * time.Second},
 			want: after{
 				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageWaiting, LastError: "no",
@@ -120,7 +122,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"failed for good": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "could not be answered"},
+			outcome:        turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "could not be answered"},
 			ending:         journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished", LaneBackoff: 8 * time.Second},
 			want: after{
 				Turn: turnkeeper.TurnFailed, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageFailed, Closed: true,
@@ -130,7 +132,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"cancelled": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."},
+			outcome:        turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."},
 			ending:         journal.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"},
 			want: after{
 				Turn: turnkeeper.TurnCancelled, Stop: turnkeeper.StopCancelled, TurnEnded: true, Message: turnkeeper.MessageCancelled, Closed: true,
@@ -139,13 +141,13 @@ func TestOutcomes(t *testing.T) {
 		},
 		"handed back": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"},
+			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"},
 			ending:         journal.Ending{Message: turnkeeper.MessageAnswered, Log: "handed_back"},
 			want:           after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Failures: 2, Log: "handed_back"},
 		},
 		"deferred": {
 			failuresBefore: 2,
-			outcome:        turnkeeper.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget", Backoff: time.Hour},
+			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget", Backoff: time.Hour},
 			ending:         journal.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"},
 			want: after{
 				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning, ErrorClass: "budget", Failures: 2, Log: "deferred",
@@ -163,7 +165,7 @@ func TestOutcomes(t *testing.T) {
 			all := h.Dispatch("worker-1")
 			d := all[len(all)-1]
 			h.Exec("update turnkeeper.leases set failures = $1, not_before = timestamptz '2100-01-01'", c.failuresBefore)
-			if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, c.ending); err != nil {
+			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 				t.Fatal(err)
 			}
 			c.want.Job, c.want.LogEnded = "completed", true
@@ -236,14 +238,14 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 	}
 	ask(h.TurnOf("clerk", "worker-1"), "another reason")
 	again := journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
 	for name, c := range map[string]struct {
-		outcome     turnkeeper.Outcome
+		outcome     turnlog.Outcome
 		ending      journal.Ending
 		want, asked string // states of the turn and of its message
 	}{
-		"handed back":       {turnkeeper.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: "handed_back"}, "queued running", "cancelled cancelled"},
-		"waits":             {turnkeeper.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
+		"handed back":       {turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: "handed_back"}, "queued running", "cancelled cancelled"},
+		"waits":             {turnlog.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
 		"fails, once":       {failed, again, "failed waiting", "failed cancelled"},
 		"fails for good":    {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "failed failed", "failed failed"},
 		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded answered", "succeeded answered"},
@@ -264,7 +266,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 					ask(d, name)
 				}
 				before := storagetest.One[int](h, "select count(*) from turnkeeper.cancellations")
-				if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, c.ending); err != nil {
+				if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 					t.Fatal(err)
 				}
 				got := storagetest.One[string](h, "select t.state || ' ' || m.state from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = $1", d.Grant.TurnID)
@@ -293,7 +295,7 @@ func TestAnEndOfAnotherGrant(t *testing.T) {
 		if _, _, err := tick.Look(ctx); err != nil {
 			return err
 		}
-		return tick.Requeue(ctx, turnkeeper.LostGrant{
+		return tick.Requeue(ctx, granting.LostGrant{
 			TurnID: d.Grant.TurnID, GrantID: turnkeeper.GrantID(uuid.NewString()), JobID: d.Grant.JobID, WorkerID: d.Grant.WorkerID,
 		})
 	})
@@ -325,21 +327,21 @@ func TestTheJobOfAnEnd(t *testing.T) {
 // it leaves.
 func TestWhoIsToldOfAnEnd(t *testing.T) {
 	h := newEnv(t)
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
 	for name, c := range map[string]struct {
-		outcome turnkeeper.Outcome
+		outcome turnlog.Outcome
 		ending  journal.Ending
 		want    string
 	}{
 		"succeeded":      {*storagetest.Succeeded("done"), storagetest.Answered, "inbox freed"},
 		"failed":         {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "inbox freed"},
 		"failed, once":   {failed, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Minute}, "inbox"},
-		"is handed back": {turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}, journal.Ending{Log: "handed_back"}, "inbox"},
+		"is handed back": {turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Minute}, journal.Ending{Log: "handed_back"}, "inbox"},
 	} {
 		h.Submit("desk", name, "x")
 		d := h.Dispatch("worker-1")[0]
 		rings := h.Heard(func() {
-			if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, c.ending); err != nil {
+			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 				t.Error(err)
 			}
 		})
@@ -352,12 +354,12 @@ func TestWhoIsToldOfAnEnd(t *testing.T) {
 func TestAnOutcomeIsWrittenWholeOrNotAtAll(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
-	for name, o := range map[string]turnkeeper.Outcome{
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
+	for name, o := range map[string]turnlog.Outcome{
 		"a state that no turn ends in": {State: turnkeeper.TurnRunning, StopReason: turnkeeper.StopNone, Reply: "x"},
 		"an unknown stop reason":       {State: turnkeeper.TurnSucceeded, StopReason: "bored", Reply: "x"},
 	} {
-		if err := d.Append(t.Context(), turnkeeper.Entry{Events: storagetest.Events(turnkeeper.EventNotice), Outcome: &o}, storagetest.Answered); err == nil {
+		if err := d.Append(t.Context(), turnlog.Entry{Events: storagetest.Events(turnkeeper.EventNotice), Outcome: &o}, storagetest.Answered); err == nil {
 			t.Errorf("%s was written", name)
 		}
 	}
@@ -370,8 +372,8 @@ func TestAnOutcomeIsWrittenWholeOrNotAtAll(t *testing.T) {
 func TestDeferredTurnWaitsAndKeepsItsLane(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("first")
-	deferred := turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &deferred}, journal.Ending{Log: "deferred"}); err != nil {
+	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &deferred}, journal.Ending{Log: "deferred"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Submit("clerk", "", "second")
@@ -391,8 +393,8 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("first")
 	h.Submit("clerk", "", "second")
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+	err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: 2 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -417,7 +419,7 @@ func TestFailedLaneBacksOffAndTriesTheSameMessage(t *testing.T) {
 func TestLostDispatches(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 	h.Lose(d)
 	got := h.after(d)
 	want := after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Log: "lost", LogEnded: true, Job: "cancelled"}
@@ -464,9 +466,9 @@ func TestUnclaimedGrantIsNoLoss(t *testing.T) {
 func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{
+	d.Write(t, turnlog.Entry{
 		Round:  storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce),
-		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 		Events: storagetest.Events(turnkeeper.EventTurnStart),
 	})
 	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
@@ -485,7 +487,7 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 		if rounds[0].Calls[0].State != turnkeeper.CallUnknown || rounds[0].Calls[1].State != turnkeeper.CallCancelled {
 			t.Errorf("settled as %s and %s", rounds[0].Calls[0].State, rounds[0].Calls[1].State)
 		}
-		return tick.Close(ctx, lost[0], turnkeeper.Outcome{
+		return tick.Close(ctx, lost[0], turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: "sorry", ErrorClass: "worker_lost",
 		}, storagetest.Events(turnkeeper.EventTurnComplete))
 	})
@@ -500,7 +502,7 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 	if err != nil || len(stream) != 2 || stream[1].Type != turnkeeper.EventTurnComplete {
 		t.Errorf("events %+v, error %v", stream, err)
 	}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("late")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("late")}, storagetest.Answered); !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Errorf("its worker after all: %v", err)
 	}
 }
@@ -515,8 +517,8 @@ func TestScheduledTurn(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			d := turnkeeper.SlotDecision{Slot: slot, NextDue: slot.Add(24 * time.Hour)}
-			d.Schedule = turnkeeper.DueSchedule{Agent: "clerk", Name: "morning", Conversation: "log", Message: "Wake up."}
+			d := granting.SlotDecision{Slot: slot, NextDue: slot.Add(24 * time.Hour)}
+			d.Schedule = granting.DueSchedule{Agent: "clerk", Name: "morning", Conversation: "log", Message: "Wake up."}
 			if len(due) > 0 {
 				d.Schedule = due[0]
 			}
@@ -534,8 +536,8 @@ func TestScheduledTurn(t *testing.T) {
 	if all[0].Record.Turn.Trigger != turnkeeper.TriggerSchedule {
 		t.Errorf("the turn's trigger is %s", all[0].Record.Turn.Trigger)
 	}
-	o := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "all is well"}
-	if err := all[0].Append(t.Context(), turnkeeper.Entry{Outcome: &o}, storagetest.Answered); err != nil {
+	o := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "all is well"}
+	if err := all[0].Append(t.Context(), turnlog.Entry{Outcome: &o}, storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.ReplyTo(t.Context(), m.ID); !errors.Is(err, turnkeeper.ErrNotFound) {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -12,10 +13,10 @@ import (
 
 // RecentCalls lists the calls of an agent with this name and arguments hash that ended
 // within the window, newest first, at most 20.
-func (s *Store) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnkeeper.PastCall, error) {
+func (s *Store) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error) {
 	rows, err := s.db.Q.RecentCalls(ctx, agent, name, argsHash, within)
-	return dbrow.Map(rows, func(r dbsqlc.RecentCallsRow) turnkeeper.PastCall {
-		return turnkeeper.PastCall{Succeeded: r.State == string(turnkeeper.CallSucceeded), Ago: max(dbrow.Micros(r.AgoUs), 0)}
+	return dbrow.Map(rows, func(r dbsqlc.RecentCallsRow) turnlog.PastCall {
+		return turnlog.PastCall{Succeeded: r.State == string(turnkeeper.CallSucceeded), Ago: max(dbrow.Micros(r.AgoUs), 0)}
 	}), pg.Translate(err)
 }
 

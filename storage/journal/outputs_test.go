@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -12,10 +13,10 @@ func TestPartsOfAnOutput(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	r := storagetest.Round(1, turnkeeper.EffectNone)
-	d.Write(t, turnkeeper.Entry{Round: r})
+	d.Write(t, turnlog.Entry{Round: r})
 	read := storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "cut")
 	read.Output = &turnkeeper.Output{ID: "o", Text: "aé日😀z", Chars: 5, SizeBytes: 11, Tokens: 2, SHA256: "s", MediaType: "text/plain"}
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
 	turn := d.Grant.TurnID
 	for span, want := range map[[2]int64]string{
 		{0, 5}: "aé日😀z", {1, 4}: "é日😀", {3, 1 << 60}: "😀z", {-5, 1}: "a", {4, 4}: "", {3, 1}: "", {9, 12}: "", {1 << 60, 1 << 61}: "",
@@ -35,10 +36,10 @@ func TestPartsOfAnOutput(t *testing.T) {
 	}
 	// Beside it the turn has another.
 	r = storagetest.Round(2, turnkeeper.EffectNone)
-	d.Write(t, turnkeeper.Entry{Round: r})
+	d.Write(t, turnlog.Entry{Round: r})
 	read = storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "cut")
 	read.Output = &turnkeeper.Output{ID: "p", Text: "other", Chars: 5, SizeBytes: 5, SHA256: "s", MediaType: "text/csv"}
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
 	for id, want := range map[turnkeeper.OutputID]string{"o": "aé日😀z of text/plain", "p": "other of text/csv"} {
 		text, err := h.ReadOutput(t.Context(), turn, id, 0, 5)
 		o, found := h.DescribeOutput(t.Context(), turn, id)

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -27,7 +27,7 @@ func TestTheEndOfATurnHasItsOwnConnections(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if err := d.Append(short, turnkeeper.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err == nil {
+	if err := d.Append(short, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); err == nil {
 		t.Errorf("a round was written beside %d connections", held)
 	}
 	d.Finish(t, "done")

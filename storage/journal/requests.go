@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/pg"
 )
 
@@ -22,7 +23,7 @@ func recipeJSON(r turnkeeper.Recipe) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-func byHash(a, b turnkeeper.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
+func byHash(a, b turnlog.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
 
 // RequestParts reads the parts that recipes of requests name, by hash. Unknown hashes
 // are left out.
@@ -40,24 +41,24 @@ func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]
 
 // summaryUpTo returns the summary of a turn's conversation up to the turn upTo, or zero
 // if there is none.
-func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnkeeper.Summary, error) {
+func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turnkeeper.TurnID) (turnlog.Summary, error) {
 	if upTo == 0 {
-		return turnkeeper.Summary{}, nil
+		return turnlog.Summary{}, nil
 	}
 	text, err := s.db.Q.SummaryUpTo(ctx, turn.Agent, turn.Conversation, int64(upTo))
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
-		return turnkeeper.Summary{}, nil
+		return turnlog.Summary{}, nil
 	}
-	return turnkeeper.Summary{UpTo: upTo, Text: text}, err
+	return turnlog.Summary{UpTo: upTo, Text: text}, err
 }
 
 // RecordForRequest reads a turn as its worker saw it when it built the request of a
 // round, so that the request can be rebuilt: with its rounds, its definition, its
 // history, and the summary that the round's recipe names.
-func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnkeeper.Record, error) {
+func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnlog.Record, error) {
 	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
 	if err != nil {
-		return turnkeeper.Record{}, pg.Translate(err)
+		return turnlog.Record{}, pg.Translate(err)
 	}
 	record := recordOf(row)
 	if err := s.loadJournal(ctx, &record); err != nil {

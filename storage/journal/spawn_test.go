@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
@@ -18,20 +19,20 @@ import (
 // spawn gives work to an agent by a planned call of effect keyed.
 func (s scene) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.MessageID {
 	s.T.Helper()
-	return s.spawnIn(turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 9}, k, agent, task, "")
+	return s.spawnIn(turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 9}, k, agent, task, "")
 }
 
-func (s scene) spawnIn(limits turnkeeper.TreeLimits, k turnkeeper.CallKey, agent, task, trace string) turnkeeper.MessageID {
+func (s scene) spawnIn(limits turnlog.TreeLimits, k turnkeeper.CallKey, agent, task, trace string) turnkeeper.MessageID {
 	s.T.Helper()
 	message, err := s.NewMessage(s.T.Context())
 	s.must(err)
 	begun := storagetest.Start(k, s.nonce(k.Round, k.Ordinal), 1, turnkeeper.EffectKeyed)
-	begun.Spawn = &turnkeeper.Spawn{
+	begun.Spawn = &turnlog.Spawn{
 		Message: message, Agent: agent, Task: task, Root: s.Grant.TurnID, Limits: limits, Within: time.Hour,
 		Agents: []string{s.Record.Turn.Agent, agent}, TraceParent: trace,
 	}
-	s.Write(s.T, turnkeeper.Entry{
-		Starts: []turnkeeper.CallStart{begun}, Results: []turnkeeper.CallResult{storagetest.Result(k, begun.Nonce, turnkeeper.CallRunning, "not yet")},
+	s.Write(s.T, turnlog.Entry{
+		Starts: []turnlog.CallStart{begun}, Results: []turnlog.CallResult{storagetest.Result(k, begun.Nonce, turnkeeper.CallRunning, "not yet")},
 	})
 	return message
 }
@@ -123,12 +124,12 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 	other, it := scene{h, all[0]}, scene{h, all[1]}
 	for _, s := range []scene{other, it} {
 		s.plans()
-		s.Write(t, turnkeeper.Entry{Round: storagetest.Round(3, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
+		s.Write(t, turnlog.Entry{Round: storagetest.Round(3, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
 	}
 	for _, k := range spawnKeys {
 		other.spawn(k, "clerk", "x")
 	}
-	limits := turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 2}
+	limits := turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 2}
 	for _, c := range []struct {
 		key                  turnkeeper.CallKey
 		agent, trace         string
@@ -174,21 +175,21 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 func TestHowSubAgentsEnd(t *testing.T) {
 	h, it, other := families(t)
 	for k, c := range map[turnkeeper.CallKey]struct {
-		outcome turnkeeper.Outcome
+		outcome turnlog.Outcome
 		message turnkeeper.MessageState
 		state   string
 	}{
-		storagetest.Key(1, 1): {turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}, turnkeeper.MessageAnswered, "succeeded"},
-		storagetest.Key(1, 2): {turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds}, turnkeeper.MessageAnswered, "succeeded"},
-		storagetest.Key(2, 1): {turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError}, turnkeeper.MessageFailed, "failed"},
-		storagetest.Key(2, 2): {turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled}, turnkeeper.MessageCancelled, "failed"},
+		storagetest.Key(1, 1): {turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}, turnkeeper.MessageAnswered, "succeeded"},
+		storagetest.Key(1, 2): {turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds}, turnkeeper.MessageAnswered, "succeeded"},
+		storagetest.Key(2, 1): {turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError}, turnkeeper.MessageFailed, "failed"},
+		storagetest.Key(2, 2): {turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled}, turnkeeper.MessageCancelled, "failed"},
 	} {
 		child := it.children[k]
 		c.outcome.Reply = "reply " + k.String()
 		var rings []string
 		own, others := it.changed(func() {
 			rings = h.Heard(func() {
-				it.must(child.Append(t.Context(), turnkeeper.Entry{Outcome: &c.outcome}, journal.Ending{Message: c.message, Log: "finished"}))
+				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, journal.Ending{Message: c.message, Log: "finished"}))
 			})
 		})
 		if want := fmt.Sprintf("awaited %d.%d, spawned %[1]d.%d", k.Round, k.Ordinal); own != want || others != 6 { // its grant, job, lane, message, reply and turn
@@ -332,14 +333,14 @@ func TestAReplyThatNobodyAwaits(t *testing.T) {
 func TestACallThatDropsItsSubAgent(t *testing.T) {
 	h, it, _ := families(t)
 	k, replied := storagetest.Key(2, 1), storagetest.Key(1, 2)
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	it.must(it.children[k].Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}))
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+	it.must(it.children[k].Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}))
 	h.Exec("update turnkeeper.leases set not_before = null")
 	open := h.Dispatch("worker-2")[0]
 	it.children[replied].Finish(t, "done")
 	answer := func(k turnkeeper.CallKey) func() {
 		return func() {
-			it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(k, it.nonce(k.Round, k.Ordinal), turnkeeper.CallSucceeded, "ok")}})
+			it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(k, it.nonce(k.Round, k.Ordinal), turnkeeper.CallSucceeded, "ok")}})
 		}
 	}
 	for key, c := range map[turnkeeper.CallKey]struct {
@@ -408,8 +409,8 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 // TestALostParentsCalls closes a turn that was lost too often: calls whose sub-agents have not replied end with it.
 func TestALostParentsCalls(t *testing.T) {
 	h, it, _ := families(t)
-	it.Write(t, turnkeeper.Entry{Round: storagetest.Round(3, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)}})
-	it.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+	it.Write(t, turnlog.Entry{Round: storagetest.Round(3, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)}})
+	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
 		storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "ok"), storagetest.Result(storagetest.Key(3, 1), "third", turnkeeper.CallRunning, "handle"), // in the background
 	}})
 	own, others := it.changed(func() {
@@ -442,9 +443,9 @@ func TestFamiliesThatArePurged(t *testing.T) {
 			(select string_agg(case root when $1 then 'it' else 'other' end, ' ' order by root desc) from turnkeeper.agent_trees),
 			(select string_agg(case scope when 'tree:' || $1 then 'it' else 'other' end, ' ' order by scope desc) from turnkeeper.spend where scope like 'tree:%'))`, it.Grant.TurnID)
 	}
-	silent := turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}
+	silent := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}
 	for _, f := range []family{it, other} { // a sub-agent that has ended, and has nothing to say
-		it.must(f.children[storagetest.Key(2, 1)].Append(t.Context(), turnkeeper.Entry{Outcome: &silent}, storagetest.Answered))
+		it.must(f.children[storagetest.Key(2, 1)].Append(t.Context(), turnlog.Entry{Outcome: &silent}, storagetest.Answered))
 	}
 	h.Lose(it.Dispatch)
 	h.AskCancel(it.Dispatch)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -22,7 +23,7 @@ func (w *Writer) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err e
 
 // queueSpawns queues the statement that starts the sub-agents of the calls among starts.
 // All sub-agents of one entry are in one tree.
-func (w *Writer) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts []turnkeeper.CallStart) error {
+func (w *Writer) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts []turnlog.CallStart) error {
 	p := dbsqlc.SpawnAgentsParams{Turn: int64(w.grant.TurnID)}
 	var hung []int64
 	var parents []string
@@ -54,7 +55,7 @@ func (w *Writer) queueSpawns(ctx context.Context, q *dbsqlc.Queries, starts []tu
 }
 
 // spawnEnds adds the outcomes of sub-agents to the results of their calls.
-func (w *Writer) spawnEnds(ctx context.Context, arrived []turnkeeper.CallResult) error {
+func (w *Writer) spawnEnds(ctx context.Context, arrived []turnlog.CallResult) error {
 	rows, err := w.store.db.Q.SpawnedBy(ctx, int64(w.grant.TurnID))
 	if err != nil {
 		return err
@@ -64,9 +65,9 @@ func (w *Writer) spawnEnds(ctx context.Context, arrived []turnkeeper.CallResult)
 			if arrived[i].Key != (turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}) {
 				continue
 			}
-			arrived[i].Spawned = &turnkeeper.SpawnEnd{
+			arrived[i].Spawned = &turnlog.SpawnEnd{
 				Agent: r.Agent, Message: turnkeeper.MessageID(r.MessageID), Turn: turnkeeper.TurnID(r.Child),
-				Trouble: turnkeeper.SpawnTrouble(r.Trouble), Outcome: turnkeeper.TurnState(r.Outcome), Stop: turnkeeper.StopReason(r.Stop),
+				Trouble: turnlog.SpawnTrouble(r.Trouble), Outcome: turnkeeper.TurnState(r.Outcome), Stop: turnkeeper.StopReason(r.Stop),
 				Reply: r.Reply, Open: r.Open, Replied: r.Replied, Calls: dbrow.ReplyCalls(r.Calls),
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/storagetest"
@@ -40,18 +41,18 @@ func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.Write(t, turnkeeper.Entry{
+	d.Write(t, turnlog.Entry{
 		Round: r, Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Data: data}},
-		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), 1, turnkeeper.EffectOnce)},
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), 1, turnkeeper.EffectOnce)},
 	})
 	read := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, text)
 	outputID := turnkeeper.OutputID(fmt.Sprint("out-", d.Grant.TurnID))
 	read.Output = &turnkeeper.Output{ID: outputID, Text: text, MediaType: text, Description: text}
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
 	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), turnkeeper.CallSucceeded, text)); err != nil {
 		t.Fatal(err)
 	}
-	err = d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+	err = d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "re: " + text, InnerDialogue: text, Error: text, ErrorClass: text,
 	}}, storagetest.Answered)
 	if err != nil {
@@ -144,13 +145,13 @@ func TestEventDataKeepsEveryEscape(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	for _, data := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"n":1e400}`, `{"a":1,"a":2}`, `[]`, `null`} {
-		d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice, Data: json.RawMessage(data)}}})
+		d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice, Data: json.RawMessage(data)}}})
 		got, err := h.Events(t.Context(), d.Grant.TurnID, 0, 100)
 		if err != nil || string(got[len(got)-1].Data) != data {
 			t.Errorf("%s became %s, error %v", data, got[len(got)-1].Data, err)
 		}
 	}
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice}}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice}}})
 }
 
 func TestBinaryOutput(t *testing.T) {
@@ -158,10 +159,10 @@ func TestBinaryOutput(t *testing.T) {
 	d := h.Turn("x")
 	for name, bytes := range map[string][]byte{"some": {0, 255, 1}, "none": {}} {
 		r := storagetest.Round(len(roundsOf(t, h, d))+1, turnkeeper.EffectNone)
-		d.Write(t, turnkeeper.Entry{Round: r})
+		d.Write(t, turnlog.Entry{Round: r})
 		read := storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "binary")
 		read.Output = &turnkeeper.Output{ID: turnkeeper.OutputID(name), Bytes: bytes}
-		d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{read}})
+		d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
 		got, err := h.Output(t.Context(), turnkeeper.OutputID(name))
 		if err != nil || string(got.Bytes) != string(bytes) || got.Bytes == nil || got.Text != "" {
 			t.Errorf("%s: %v, text %q, error %v", name, got.Bytes, got.Text, err)
@@ -189,7 +190,7 @@ func TestMaskedTextReachesNoTable(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return tick.Close(ctx, lost[0], turnkeeper.Outcome{
+		return tick.Close(ctx, lost[0], turnlog.Outcome{
 			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopWorkerLost, Reply: secret, Error: secret, InnerDialogue: secret, ErrorClass: secret,
 		}, []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"reply":"` + secret + `"}`)}})
 	})

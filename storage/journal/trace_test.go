@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"turnkeeper"
+	"turnkeeper/internal/traceparent"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -24,7 +24,7 @@ func TestEnqueueKeepsTraceContextsOnly(t *testing.T) {
 		"cc-" + trace + "-" + span + "-01-" + strings.Repeat("m", 200), "cc-" + trace + "-" + span + "-01-" + strings.Repeat("m", 201), strings.Replace(whole, "-", "_", 1),
 	} {
 		want := ""
-		if _, ok := turnkeeper.ParseTraceParent(text); ok && len(text) <= 256 {
+		if _, ok := traceparent.Parse(text); ok && len(text) <= 256 {
 			want = text
 		}
 		id := storagetest.One[int64](h, "select turnkeeper.enqueue('clerk', 'x', trace_parent => $1)", text)

@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/commit"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/pg"
 )
 
@@ -23,21 +24,21 @@ import (
 // broke during a statement of run, Transact calls run again, until within has passed.
 // If run broke the connection itself, as when its context ends during a statement, the
 // failure is recorded.
-func (w *Writer) Transact(ctx context.Context, start turnkeeper.CallStart, within time.Duration,
-	run func(context.Context) turnkeeper.CallResult,
-) (result turnkeeper.CallResult, err error) {
+func (w *Writer) Transact(ctx context.Context, start turnlog.CallStart, within time.Duration,
+	run func(context.Context) turnlog.CallResult,
+) (result turnlog.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
 	began := time.Now()
 	err = w.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) error {
 		return pg.Translate(w.inTx(ctx, func(tx pgx.Tx) error {
-			if err := w.sendIn(ctx, tx, step{id: id}, turnkeeper.Entry{Starts: []turnkeeper.CallStart{start}}); err != nil {
+			if err := w.sendIn(ctx, tx, step{id: id}, turnlog.Entry{Starts: []turnlog.CallStart{start}}); err != nil {
 				return err
 			}
 			if err := w.letWait(ctx, tx, within); err != nil {
 				return err
 			}
 			broke := func() bool { return false }
-			result, err = runInSavepoint(ctx, tx, func(ctx context.Context) turnkeeper.CallResult {
+			result, err = runInSavepoint(ctx, tx, func(ctx context.Context) turnlog.CallResult {
 				ctx, stop := context.WithDeadline(ctx, began.Add(within))
 				defer stop()
 				ctx, broke = pg.WatchBreak(ctx)
@@ -46,11 +47,11 @@ func (w *Writer) Transact(ctx context.Context, start turnkeeper.CallStart, withi
 			if err != nil {
 				again := broke() && time.Since(began) < within
 				if failed := result; failed.State == turnkeeper.CallFailed && !again {
-					run = func(context.Context) turnkeeper.CallResult { return failed }
+					run = func(context.Context) turnlog.CallResult { return failed }
 				}
 				return err
 			}
-			return w.sendIn(ctx, tx, step{id: id, after: 1}, turnkeeper.Entry{Results: []turnkeeper.CallResult{result}})
+			return w.sendIn(ctx, tx, step{id: id, after: 1}, turnlog.Entry{Results: []turnlog.CallResult{result}})
 		}))
 	}})
 	return result, err
@@ -81,7 +82,7 @@ func (w *Writer) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) e
 	return err
 }
 
-func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnkeeper.Entry) error {
+func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnlog.Entry) error {
 	p := &pg.Pipeline{}
 	if err := w.queue(ctx, p.Queries(), at, e, Ending{}); err != nil {
 		return err
@@ -92,10 +93,10 @@ func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnkeeper.En
 // runInSavepoint runs a tool in a savepoint, so that a failure undoes its writes and
 // leaves the transaction usable for recording the failure. A tool that reports success
 // after one of its statements failed counts as failed.
-func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) turnkeeper.CallResult) (turnkeeper.CallResult, error) {
+func runInSavepoint(ctx context.Context, tx pgx.Tx, run func(context.Context) turnlog.CallResult) (turnlog.CallResult, error) {
 	save, err := tx.Begin(ctx)
 	if err != nil {
-		return turnkeeper.CallResult{}, err
+		return turnlog.CallResult{}, err
 	}
 	result := run(pg.WithTx(ctx, save))
 	const inFailedTransaction = 'E'
@@ -118,7 +119,7 @@ const (
 	shownRefused = "tool error: what the tool wrote was refused by the database, and so nothing of it was kept"
 )
 
-func undone(r turnkeeper.CallResult, shown string) turnkeeper.CallResult {
+func undone(r turnlog.CallResult, shown string) turnlog.CallResult {
 	r.State, r.Output, r.Attached, r.Shown, r.Preview = turnkeeper.CallFailed, nil, nil, shown, shown
 	return r
 }

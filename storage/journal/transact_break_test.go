@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -15,12 +16,12 @@ import (
 func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
 	ctx, stop := context.WithTimeout(t.Context(), storagetest.Patience) // the turn's time
 	defer stop()
 	runs := 0
-	_, err := d.Transact(ctx, storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(ctx, storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 		runs++
 		own, stop := context.WithTimeout(ctx, 300*time.Millisecond) // its tool_timeout
 		defer stop()
@@ -50,10 +51,10 @@ func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
 			d := h.Turn("x")
-			d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 			k := storagetest.Key(1, 1)
 			runs, idle := 0, ""
-			_, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), c.within, func(ctx context.Context) turnkeeper.CallResult {
+			_, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), c.within, func(ctx context.Context) turnlog.CallResult {
 				runs++
 				ctx = context.WithoutCancel(ctx) // the tool has not noticed that its time is over
 				tx, _ := storage.TxFrom(ctx)
@@ -92,10 +93,10 @@ func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 func TestTransactionalToolWhoseConnectionBreaksAfterIt(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
 	runs := 0
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 		runs++
 		tx, _ := storage.TxFrom(ctx)
 		var pid int

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -20,9 +21,9 @@ func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 	store := storagetest.OpenWith(t, storage.Options{URL: h.URL, StatementTimeout: statementTimeout, MaxConns: 3})
 	d := h.Turn("x")
 	d.Writer = store.Writer(d.Record, d.Grant)
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k, runs := storagetest.Key(1, 1), 0
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 		if runs++; runs > 1 {
 			return storagetest.Result(k, "n", turnkeeper.CallFailed, "once more")
 		}

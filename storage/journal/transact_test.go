@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/storagetest"
@@ -16,9 +17,9 @@ import (
 func TestTransactionalCall(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 	run := func(k turnkeeper.CallKey, state turnkeeper.CallState, also func(ctx context.Context)) error {
-		_, err := d.Transact(t.Context(), storagetest.Start(k, k.String(), 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+		_, err := d.Transact(t.Context(), storagetest.Start(k, k.String(), 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 			if err := h.WriteNote(ctx, "clerk", k.String(), "from the tool"); err != nil {
 				t.Error(err)
 			}
@@ -76,11 +77,11 @@ func TestTransactionalCall(t *testing.T) {
 func TestTransactionalCallOfALostLeaseLeavesNothing(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	h.Lose(d)
-	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnkeeper.CallResult {
+	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnlog.CallResult {
 		t.Error("the tool ran")
-		return turnkeeper.CallResult{}
+		return turnlog.CallResult{}
 	})
 	if !errors.Is(err, turnkeeper.ErrFenced) {
 		t.Errorf("error %v", err)
@@ -92,8 +93,8 @@ func TestTransactionalCallOfALostLeaseLeavesNothing(t *testing.T) {
 func TestSchedulerDoesNotWaitForATransactionalTool(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
-	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnkeeper.CallResult {
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	_, err := d.Transact(t.Context(), storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce), time.Minute, func(context.Context) turnlog.CallResult {
 		h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp()")
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			lost, err := tick.Lost(ctx, 10)
@@ -132,9 +133,9 @@ func TestNotes(t *testing.T) {
 func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
-	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnkeeper.CallResult {
+	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 		tx, _ := storage.TxFrom(ctx)
 		if err := h.WriteNote(ctx, "clerk", "n", "lost"); err != nil {
 			t.Error(err)

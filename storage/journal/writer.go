@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/commit"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
@@ -35,7 +36,7 @@ func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 
 // Writer returns a writer that continues the journal in record under the grant. If
 // BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
-func (s *Store) Writer(record turnkeeper.Record, grant turnkeeper.Grant) *Writer {
+func (s *Store) Writer(record turnlog.Record, grant turnkeeper.Grant) *Writer {
 	w := &Writer{
 		store: s, grant: grant, agent: record.Turn.Agent, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
 		journal: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
@@ -53,7 +54,7 @@ func (s *Store) Writer(record turnkeeper.Record, grant turnkeeper.Grant) *Writer
 // entry was written exactly once.
 //
 // ending matters only if the entry has an Outcome.
-func (w *Writer) Append(ctx context.Context, e turnkeeper.Entry, ending Ending) error {
+func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) error {
 	pool := w.store.db.Pool
 	if e.Outcome != nil {
 		pool = w.store.db.Finish
@@ -86,13 +87,13 @@ func (w *Writer) remember(r *turnkeeper.Round) {
 
 // Late stores a result that came after the lease was lost: as the call's result if it
 // has none yet, else as its late result. Outputs attached to it are stored in any case.
-func (w *Writer) Late(ctx context.Context, r turnkeeper.CallResult) error {
+func (w *Writer) Late(ctx context.Context, r turnlog.CallResult) error {
 	return w.store.keepLate(ctx, w.grant.TurnID, r)
 }
 
 // keepLate stores a late result of the start with its nonce. It does nothing if there is
 // no such start.
-func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnkeeper.CallResult) error {
+func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnlog.CallResult) error {
 	p := dbsqlc.LateResultParams{
 		Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
 		State: string(r.State), Shown: s.db.Clean(r.Shown), Preview: s.db.Clean(r.Preview),
@@ -107,7 +108,7 @@ func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnkeep
 	both := &pg.Pipeline{}
 	err = errors.Join(
 		both.Queries().LateResult(ctx, p),
-		s.queueOutputs(ctx, both.Queries(), turnkeeper.Grant{TurnID: turn}, []turnkeeper.CallResult{{Key: r.Key, Attached: r.Attached}}),
+		s.queueOutputs(ctx, both.Queries(), turnkeeper.Grant{TurnID: turn}, []turnlog.CallResult{{Key: r.Key, Attached: r.Attached}}),
 	)
 	if err != nil {
 		return err

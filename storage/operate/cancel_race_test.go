@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 )
 
@@ -14,8 +15,8 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	h.Exec("select turnkeeper.ask_cancel($1, '')", d.Grant.TurnID) // the first half of CancelTurn
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	if m, err := h.Message(t.Context(), d.Record.Message.ID); err != nil || m.State != turnkeeper.MessageCancelled {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -74,7 +75,7 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 				}
 			}
 			r.Text = text
-			d.Write(t, turnkeeper.Entry{Round: r})
+			d.Write(t, turnlog.Entry{Round: r})
 		}
 		return d
 	}
@@ -223,8 +224,8 @@ func TestRetries(t *testing.T) {
 		t.Fatalf("no turn of %s", name)
 		return nil
 	}
-	end := func(d *storagetest.Dispatch, o turnkeeper.Outcome, ending journal.Ending) {
-		if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &o}, ending); err != nil {
+	end := func(d *storagetest.Dispatch, o turnlog.Outcome, ending journal.Ending) {
+		if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, ending); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,14 +235,14 @@ func TestRetries(t *testing.T) {
 		h.Submit("desk", name, "x")
 		h.Exec(dueLater, name)
 	}
-	deferred := turnkeeper.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
+	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
 	// Others, which each wait for their time.
 	later("other")
 	end(begin("other-deferred"), deferred, journal.Ending{Log: "deferred"})
 	end(begin("other-pauses"), *storagetest.Succeeded("done"), storagetest.Answered)
 	h.Exec(pauses, "other-pauses", "1 h")
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "no"}
-	degraded := turnkeeper.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"}
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Reply: "no"}
+	degraded := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"}
 	for name, c := range map[string]struct {
 		before  func(name string)
 		want    string // the verdict without and with anyway

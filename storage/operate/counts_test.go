@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -15,11 +16,11 @@ import (
 func TestFiguresCountEndsByState(t *testing.T) {
 	h := newEnv(t)
 	h.Turn("succeeds").Finish(t, "done")
-	for _, o := range []turnkeeper.Outcome{
+	for _, o := range []turnlog.Outcome{
 		{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"},
 		{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, Reply: "so far"},
 	} {
-		if err := h.Turn(string(o.StopReason)).Append(t.Context(), turnkeeper.Entry{Outcome: &o}, storagetest.Answered); err != nil {
+		if err := h.Turn(string(o.StopReason)).Append(t.Context(), turnlog.Entry{Outcome: &o}, storagetest.Answered); err != nil {
 			t.Fatal(err)
 		}
 	}

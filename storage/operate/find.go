@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -35,7 +36,7 @@ const (
 
 // FindMessages lists messages, newest first. It reads at most 10,000 of them, so it may find fewer
 // than the limit, even none. next is the cursor to continue with, or 0 if all were read.
-func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.WaitingMessage, next int64, err error) {
+func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Message, next int64, err error) {
 	p, err := s.prepare(ctx, f, s.db.Q.MessageNear)
 	if err != nil {
 		return nil, 0, err
@@ -47,8 +48,8 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.
 	if err != nil {
 		return nil, 0, pg.Translate(err)
 	}
-	found = dbrow.Map(rows, func(r dbsqlc.TurnkeeperMessage) turnkeeper.WaitingMessage {
-		return turnkeeper.WaitingMessage{Message: dbrow.Message(r)}
+	found = dbrow.Map(rows, func(r dbsqlc.TurnkeeperMessage) waiting.Message {
+		return waiting.Message{Message: dbrow.Message(r)}
 	})
 	switch {
 	case len(found) == int(f.limit()):
@@ -68,8 +69,8 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []turnkeeper.
 }
 
 // withOutcomes sets the outcome of closed messages from the turns that closed them.
-func (s *Views) withOutcomes(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
-	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m turnkeeper.WaitingMessage) int64 { return int64(m.TurnID) }))
+func (s *Views) withOutcomes(ctx context.Context, messages []waiting.Message) error {
+	rows, err := s.db.Q.StatesOfTurns(ctx, dbrow.Map(messages, func(m waiting.Message) int64 { return int64(m.TurnID) }))
 	if err != nil {
 		return pg.Translate(err)
 	}
@@ -156,7 +157,7 @@ func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context
 
 // An Exchange is a message of a conversation with its reply and calls.
 type Exchange struct {
-	Message turnkeeper.WaitingMessage
+	Message waiting.Message
 	Reply   *turnkeeper.Reply      // nil: none yet
 	Calls   []turnkeeper.ReplyCall // of its newest turn, so far
 }
@@ -169,7 +170,7 @@ func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (ex
 	if err != nil {
 		return nil, 0, err
 	}
-	ids := dbrow.Map(messages, func(m turnkeeper.WaitingMessage) int64 { return int64(m.ID) })
+	ids := dbrow.Map(messages, func(m waiting.Message) int64 { return int64(m.ID) })
 	rows, err := s.db.Q.RepliesOfMessages(ctx, ids)
 	if err != nil {
 		return nil, 0, pg.Translate(err)

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -60,7 +62,7 @@ func TestFinding(t *testing.T) {
 		{"a state and a time", operate.Search{Page: operate.Page{State: "waiting"}, Until: at(13)}, "3", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			messages := pages(t, c.search, func(s operate.Search) ([]turnkeeper.WaitingMessage, int64, error) {
+			messages := pages(t, c.search, func(s operate.Search) ([]waiting.Message, int64, error) {
 				return h.FindMessages(t.Context(), s)
 			})
 			turns := pages(t, c.search, func(s operate.Search) ([]turnkeeper.Turn, int64, error) { return h.FindTurns(t.Context(), s) })
@@ -104,14 +106,14 @@ func TestTranscripts(t *testing.T) {
 	for _, body := range []string{"first", "second", "third"} {
 		h.Submit("desk", "a", body)
 	}
-	asks := func(name string) turnkeeper.Entry {
+	asks := func(name string) turnlog.Entry {
 		r := storagetest.Round(1, turnkeeper.EffectNone)
 		r.Calls[0].Name = name
-		return turnkeeper.Entry{Round: r}
+		return turnlog.Entry{Round: r}
 	}
 	first := h.Dispatch("worker-1")[0]
 	first.Write(t, asks("look"))
-	first.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	first.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
 	first.Finish(t, "done")
 	for _, d := range h.Dispatch("worker-1") {
 		d.Write(t, asks("search"))

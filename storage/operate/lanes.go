@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -43,10 +44,10 @@ func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 const maxSkip = 1 << 30
 
 // Workers lists worker processes, except those that stopped more than an hour ago.
-func (s *Reports) Workers(ctx context.Context) ([]turnkeeper.Heartbeat, error) {
+func (s *Reports) Workers(ctx context.Context) ([]presence.Heartbeat, error) {
 	rows, err := s.db.Q.ListWorkers(ctx)
-	return dbrow.Map(rows, func(r dbsqlc.ListWorkersRow) turnkeeper.Heartbeat {
-		return turnkeeper.Heartbeat{
+	return dbrow.Map(rows, func(r dbsqlc.ListWorkersRow) presence.Heartbeat {
+		return presence.Heartbeat{
 			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version, Slots: int(r.Slots),
 			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt, StoppedAt: dbrow.OrZero(r.StoppedAt),
 			Silent: time.Duration(r.SilentMs) * time.Millisecond, Roles: r.Roles,

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -30,8 +32,8 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 	h := newEnv(t)
 	h.Turn("answered").Finish(t, "done")
 	h.Submit("desk", "a", "fails")
-	failed := turnkeeper.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "no", Error: "no"}
-	if err := h.Dispatch("worker-1")[0].Append(t.Context(), turnkeeper.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}); err != nil {
+	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "no", Error: "no"}
+	if err := h.Dispatch("worker-1")[0].Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
 	h.Turn("runs")
@@ -52,7 +54,7 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 		{operate.Page{Cursor: 1}, "", ""},
 	} {
 		messages, err := h.Messages(t.Context(), c.page)
-		if got := listed(t, messages, err, func(m turnkeeper.WaitingMessage) string { return strings.TrimSpace(fmt.Sprint(m.ID, " ", m.Outcome)) }); got != c.messages {
+		if got := listed(t, messages, err, func(m waiting.Message) string { return strings.TrimSpace(fmt.Sprint(m.ID, " ", m.Outcome)) }); got != c.messages {
 			t.Errorf("%+v: messages %q, want %q", c.page, got, c.messages)
 		}
 		turns, err := h.Turns(t.Context(), c.page)

@@ -3,23 +3,23 @@ package operate
 import (
 	"context"
 
-	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // MCPTools lists the stored tools of an MCP server, or of all servers if server is
 // empty, by server and name.
-func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]turnkeeper.MCPTool, error) {
+func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]mcpdef.Tool, error) {
 	rows, err := s.db.Q.MCPTools(ctx, server)
-	all := make([]turnkeeper.MCPTool, len(rows))
+	all := make([]mcpdef.Tool, len(rows))
 	for i, r := range rows {
-		all[i] = turnkeeper.MCPTool{
+		all[i] = mcpdef.Tool{
 			Server: r.Server, Name: r.Tool, PinnedAt: r.PinnedAt, SeenAt: r.SeenAt, Gone: r.Gone,
-			Pinned: turnkeeper.MCPDefinition{
+			Pinned: mcpdef.Definition{
 				Description: r.PinnedDescription, Schema: r.PinnedSchema, ReadOnly: r.PinnedReadOnly, Idempotent: r.PinnedIdempotent, Hash: r.PinnedHash,
 			},
-			Seen: turnkeeper.MCPDefinition{
+			Seen: mcpdef.Definition{
 				Description: r.Description, Schema: r.Schema, ReadOnly: r.ReadOnly, Idempotent: r.Idempotent, Hash: r.Hash,
 			},
 		}
@@ -29,7 +29,7 @@ func (s *MCPStore) MCPTools(ctx context.Context, server string) ([]turnkeeper.MC
 
 // SeeMCPTools records the tools that a server lists. A new tool is pinned as it is, and
 // a stored tool that is not listed is marked as gone. It returns the stored tools.
-func (s *MCPStore) SeeMCPTools(ctx context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error) {
+func (s *MCPStore) SeeMCPTools(ctx context.Context, server string, seen []mcpdef.Tool) ([]mcpdef.Tool, error) {
 	p := dbsqlc.SeeMCPToolsParams{Server: server, Tools: []string{}}
 	for _, t := range seen {
 		p.Tools = append(p.Tools, s.db.Clean(t.Name))

@@ -8,35 +8,36 @@ import (
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // MCPLogins lists the logins to MCP servers, by server.
-func (s *MCPStore) MCPLogins(ctx context.Context) ([]turnkeeper.MCPLogin, error) {
+func (s *MCPStore) MCPLogins(ctx context.Context) ([]mcpdef.Login, error) {
 	rows, err := s.db.Q.MCPLogins(ctx, "")
 	return dbrow.Map(rows, mcpLoginOf), pg.Translate(err)
 }
 
 // MCPLogin reads the login to a server, or fails with ErrNotFound.
-func (s *MCPStore) MCPLogin(ctx context.Context, server string) (turnkeeper.MCPLogin, error) {
+func (s *MCPStore) MCPLogin(ctx context.Context, server string) (mcpdef.Login, error) {
 	rows, err := s.db.Q.MCPLogins(ctx, server)
 	if err == nil && (server == "" || len(rows) == 0) {
-		return turnkeeper.MCPLogin{}, turnkeeper.ErrNotFound
+		return mcpdef.Login{}, turnkeeper.ErrNotFound
 	}
 	if err != nil {
-		return turnkeeper.MCPLogin{}, pg.Translate(err)
+		return mcpdef.Login{}, pg.Translate(err)
 	}
 	return mcpLoginOf(rows[0]), nil
 }
 
-func mcpLoginOf(r dbsqlc.TurnkeeperMcpLogin) turnkeeper.MCPLogin {
-	return turnkeeper.MCPLogin{
+func mcpLoginOf(r dbsqlc.TurnkeeperMcpLogin) mcpdef.Login {
+	return mcpdef.Login{
 		Server: r.Server, Revision: r.Revision, Sealed: r.Sealed, Scopes: r.Scopes, Wanted: r.Wanted, Expires: dbrow.OrZero(r.ExpiresAt),
 		Renewable: r.Renewable, LoggedInAt: r.LoggedInAt, RenewedAt: dbrow.OrZero(r.RenewedAt), Lapsed: dbrow.OrZero(r.Lapsed),
 	}
 }
 
 // SaveMCPLogin stores a login, replacing the previous one.
-func (s *MCPStore) SaveMCPLogin(ctx context.Context, l turnkeeper.MCPLogin) error {
+func (s *MCPStore) SaveMCPLogin(ctx context.Context, l mcpdef.Login) error {
 	return pg.Translate(s.db.Q.SaveMCPLogin(ctx, dbsqlc.SaveMCPLoginParams{
 		Server: l.Server, Sealed: l.Sealed, Scopes: s.db.CleanAll(l.Scopes), ExpiresAt: dbrow.OrNullTime(l.Expires), Renewable: l.Renewable,
 	}))
@@ -51,7 +52,7 @@ func (s *MCPStore) ClaimMCPLogin(ctx context.Context, server string, revision in
 
 // RenewMCPLogin stores the renewed login and ends the claim. It returns false if the
 // claim expired and another process took over, or if the login was deleted.
-func (s *MCPStore) RenewMCPLogin(ctx context.Context, l turnkeeper.MCPLogin, claim string) (bool, error) {
+func (s *MCPStore) RenewMCPLogin(ctx context.Context, l mcpdef.Login, claim string) (bool, error) {
 	n, err := s.db.Q.RenewMCPLogin(ctx, dbsqlc.RenewMCPLoginParams{
 		Server: l.Server, Sealed: l.Sealed, Scopes: s.db.CleanAll(l.Scopes), ExpiresAt: dbrow.OrNullTime(l.Expires), Renewable: l.Renewable, Claim: &claim,
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 func TestOneAtATimeRenewsALogin(t *testing.T) {
@@ -17,13 +18,13 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 		t.Errorf("no login: %v", err)
 	}
 	expires := time.Now().Add(time.Hour).Truncate(time.Millisecond)
-	first := turnkeeper.MCPLogin{Server: "s", Sealed: []byte{1}, Scopes: []string{"a", "b"}, Expires: expires, Renewable: true}
+	first := mcpdef.Login{Server: "s", Sealed: []byte{1}, Scopes: []string{"a", "b"}, Expires: expires, Renewable: true}
 	if err := h.SaveMCPLogin(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	kept, err := h.MCPLogin(t.Context(), "s")
 	first.Wanted = []string{}
-	changing := cmpopts.IgnoreFields(turnkeeper.MCPLogin{}, "Revision", "LoggedInAt", "RenewedAt")
+	changing := cmpopts.IgnoreFields(mcpdef.Login{}, "Revision", "LoggedInAt", "RenewedAt")
 	if diff := cmp.Diff(first, kept, changing); diff != "" || err != nil || kept.LoggedInAt.IsZero() {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -63,7 +64,7 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 
 func TestALoginThatHasLapsedIsMadeAnew(t *testing.T) {
 	h := newEnv(t)
-	login := turnkeeper.MCPLogin{Server: "s", Sealed: []byte{1}, Renewable: true}
+	login := mcpdef.Login{Server: "s", Sealed: []byte{1}, Renewable: true}
 	if err := h.SaveMCPLogin(t.Context(), login); err != nil {
 		t.Fatal(err)
 	}

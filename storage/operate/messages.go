@@ -4,25 +4,26 @@ import (
 	"context"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // Message reads one message of the inbox, or fails with ErrNotFound.
-func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
+func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error) {
 	row, err := s.db.Q.MessageByID(ctx, int64(id))
 	if err != nil {
-		return turnkeeper.WaitingMessage{}, pg.Translate(err)
+		return waiting.Message{}, pg.Translate(err)
 	}
-	found := []turnkeeper.WaitingMessage{closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState)}
+	found := []waiting.Message{closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState)}
 	err = s.withModels(ctx, found)
 	return found[0], err
 }
 
 // closedBy sets the outcome of a closed message from the state of its newest turn.
-func closedBy(row turnkeeper.Message, turn string) turnkeeper.WaitingMessage {
-	m := turnkeeper.WaitingMessage{Message: row}
+func closedBy(row turnkeeper.Message, turn string) waiting.Message {
+	m := waiting.Message{Message: row}
 	if !m.ClosedAt.IsZero() {
 		m.Outcome = turnkeeper.TurnState(turn)
 	}
@@ -54,12 +55,12 @@ func (p Page) limit() int32 {
 }
 
 // Messages lists the inbox, newest first, with what its open messages wait for.
-func (s *Views) Messages(ctx context.Context, p Page) ([]turnkeeper.WaitingMessage, error) {
+func (s *Views) Messages(ctx context.Context, p Page) ([]waiting.Message, error) {
 	rows, err := s.db.Q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	messages := dbrow.Map(rows, func(r dbsqlc.ListMessagesRow) turnkeeper.WaitingMessage {
+	messages := dbrow.Map(rows, func(r dbsqlc.ListMessagesRow) waiting.Message {
 		return closedBy(dbrow.Message(r.TurnkeeperMessage), r.TurnState)
 	})
 	return messages, s.withWaits(ctx, messages)

@@ -5,22 +5,24 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // DownModels lists the models that are down, by name.
-func (s *Views) DownModels(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
+func (s *Views) DownModels(ctx context.Context) ([]modelhealth.Health, error) {
 	rows, err := s.db.Q.DownModels(ctx)
 	return dbrow.Map(rows, dbrow.DownModel), pg.Translate(err)
 }
 
 // Models lists the models that agents use, and those that were ever down, by name.
-func (s *Reports) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) {
+func (s *Reports) Models(ctx context.Context) ([]modelhealth.Health, error) {
 	rows, err := s.db.Q.ListModels(ctx)
-	return dbrow.Map(rows, func(r dbsqlc.ListModelsRow) turnkeeper.ModelHealth {
-		return turnkeeper.ModelHealth{
+	return dbrow.Map(rows, func(r dbsqlc.ListModelsRow) modelhealth.Health {
+		return modelhealth.Health{
 			Model: r.Model, DownSince: dbrow.OrZero(r.DownSince), Until: dbrow.OrZero(r.Until), Failures: int(r.Failures), ErrorClass: r.ErrorClass,
 			Error: r.Error, Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Agents: r.Agents, Asked: r.Asked,
 		}
@@ -28,7 +30,7 @@ func (s *Reports) Models(ctx context.Context) ([]turnkeeper.ModelHealth, error) 
 }
 
 // withModels sets the models that waiting messages wait for.
-func (s *Views) withModels(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
+func (s *Views) withModels(ctx context.Context, messages []waiting.Message) error {
 	var agents []string
 	for _, m := range messages {
 		if m.State == turnkeeper.MessageWaiting && !slices.Contains(agents, m.Agent) {

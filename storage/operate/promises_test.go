@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -15,17 +16,17 @@ func busyDatabase(t *testing.T) *env {
 	t.Helper()
 	h := newEnv(t)
 	d := h.Turn("done")
-	frame := turnkeeper.NewRequestPart("{}")
+	frame := turnlog.NewRequestPart("{}")
 	answer := storagetest.Round(1, turnkeeper.EffectOnce)
 	answer.Recipe = &turnkeeper.Recipe{Version: 1, Frame: frame.SHA256}
-	d.Write(t, turnkeeper.Entry{
-		Round: answer, Parts: []turnkeeper.RequestPart{frame}, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
-		Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
+	d.Write(t, turnlog.Entry{
+		Round: answer, Parts: []turnlog.RequestPart{frame}, Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 	})
 	done := storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")
 	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", turnkeeper.OutputChunkBytes+1), SizeBytes: turnkeeper.OutputChunkBytes + 1}
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{done}})
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered); err != nil {
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{done}})
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered); err != nil {
 		t.Fatal(err)
 	}
 	h.Turn("running")
@@ -128,7 +129,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	t.Run("two workers have run calls under one grant that is not over", func(t *testing.T) {
 		h := newEnv(t)
 		d := h.Turn("x")
-		d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Starts: []turnkeeper.CallStart{
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{
 			storagetest.Start(storagetest.Key(1, 1), "n1", 1, turnkeeper.EffectOnce), storagetest.Start(storagetest.Key(1, 2), "n2", 1, turnkeeper.EffectOnce),
 		}})
 		if broken := h.broken(false); len(broken) != 0 {

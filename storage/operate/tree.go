@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -26,15 +27,15 @@ const shownSubAgents = 1000
 
 // A Tree is a turn and all its sub-agents, at any depth.
 type Tree struct {
-	Lineage    turnkeeper.Lineage // of the requested turn
+	Lineage    turnlog.Lineage // of the requested turn
 	Root       turnkeeper.TurnID
 	Agent      string               // of the root
 	State      turnkeeper.TurnState // of the root; empty: its records were purged
-	Limits     turnkeeper.TreeLimits
+	Limits     turnlog.TreeLimits
 	Usage      turnkeeper.Usage // of the root and the newest turn of each sub-agent
 	UsedTokens int64            // of the tree's budget, if it has one
 	UsedCalls  int64
-	SubAgents  []turnkeeper.SubAgent // in the order they were spawned, at most 1000
+	SubAgents  []turnlog.SubAgent // in the order they were spawned, at most 1000
 }
 
 // treeOf reads the tree of a turn, or returns nil if the turn is not a sub-agent's and has
@@ -53,7 +54,7 @@ func (s *Views) treeOf(ctx context.Context, turn turnkeeper.Turn) (*Tree, error)
 		return nil, err
 	}
 	tree.Agent, tree.State = row.Agent, turnkeeper.TurnState(row.State)
-	tree.Limits = turnkeeper.TreeLimits{MaxDepth: int(row.MaxDepth), MaxAgents: int(row.MaxAgents), Tokens: row.Tokens, Calls: row.Calls}
+	tree.Limits = turnlog.TreeLimits{MaxDepth: int(row.MaxDepth), MaxAgents: int(row.MaxAgents), Tokens: row.Tokens, Calls: row.Calls}
 	tree.UsedTokens, tree.UsedCalls = row.UsedTokens, row.UsedCalls
 	rows, err := s.db.Q.SubAgents(ctx, int64(tree.Root), shownSubAgents)
 	tree.SubAgents = dbrow.Map(rows, subAgentOf)
@@ -64,10 +65,10 @@ func (s *Views) treeOf(ctx context.Context, turn turnkeeper.Turn) (*Tree, error)
 	return tree, pg.Translate(err)
 }
 
-func subAgentOf(r dbsqlc.SubAgentsRow) turnkeeper.SubAgent {
-	return turnkeeper.SubAgent{
+func subAgentOf(r dbsqlc.SubAgentsRow) turnlog.SubAgent {
+	return turnlog.SubAgent{
 		Parent: turnkeeper.TurnID(r.TurnID), Call: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, Agent: r.Agent,
-		Message: turnkeeper.MessageID(r.MessageID), Trouble: turnkeeper.SpawnTrouble(r.Trouble), State: turnkeeper.MessageState(r.MessageState),
+		Message: turnkeeper.MessageID(r.MessageID), Trouble: turnlog.SpawnTrouble(r.Trouble), State: turnkeeper.MessageState(r.MessageState),
 		Turn: turnkeeper.TurnID(r.Child), TurnState: turnkeeper.TurnState(r.ChildState), Depth: int(r.Depth),
 		Usage: turnkeeper.Usage{InputTokens: r.InputTokens, OutputTokens: r.OutputTokens},
 		Since: r.SpawnedAt, Until: r.Deadline, EndedAt: dbrow.OrZero(r.EndedAt), Dropped: r.Dropped,

@@ -6,6 +6,8 @@ import (
 	"errors"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -14,10 +16,10 @@ import (
 // A TurnView is a turn with all its details.
 type TurnView struct {
 	Turn       turnkeeper.Turn
-	Message    turnkeeper.WaitingMessage
+	Message    waiting.Message
 	Reply      *turnkeeper.Reply // nil: none
 	Rounds     []turnkeeper.Round
-	Failed     []turnkeeper.FailedAttempt // model calls without an answer, in order
+	Failed     []turnlog.FailedAttempt // model calls without an answer, in order
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output // without their content
 	Awaited    []turnkeeper.AwaitedCall

@@ -7,24 +7,26 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
 // WaitingMessage is like Message, but also sets Waits: what an open message waits for.
-func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error) {
+func (s *Views) WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error) {
 	m, err := s.Message(ctx, id)
 	if err != nil {
 		return m, err
 	}
-	found := []turnkeeper.WaitingMessage{m}
+	found := []waiting.Message{m}
 	err = s.withWaits(ctx, found)
 	return found[0], err
 }
 
 // withWaits sets what open messages wait for.
-func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.WaitingMessage) error {
+func (s *Views) withWaits(ctx context.Context, messages []waiting.Message) error {
 	var ids []int64
 	for _, m := range messages {
 		if m.ClosedAt.IsZero() {
@@ -62,9 +64,9 @@ func (s *Views) withWaits(ctx context.Context, messages []turnkeeper.WaitingMess
 	return nil
 }
 
-func waitsForModels(waits []turnkeeper.Wait) (models []string) {
+func waitsForModels(waits []waiting.Wait) (models []string) {
 	for _, w := range waits {
-		if w.Reason == turnkeeper.WaitModel {
+		if w.Reason == waiting.ModelDown {
 			models = append(models, w.Model)
 		}
 	}
@@ -75,13 +77,13 @@ func waitsForModels(waits []turnkeeper.Wait) (models []string) {
 type waiter struct {
 	dbsqlc.WaitsOfMessagesRow
 	global  dbsqlc.HouseRow // scheduler and workers
-	down    []turnkeeper.ModelHealth
+	down    []modelhealth.Health
 	silence *turnkeeper.Silence // of the worker of its lane's open turn
 }
 
 // waits lists what the message waits for: first its own reasons, then those that concern all
 // messages.
-func (w waiter) waits() (all []turnkeeper.Wait) {
+func (w waiter) waits() (all []waiting.Wait) {
 	if w.State == string(turnkeeper.MessageRunning) {
 		if turnkeeper.TurnState(w.TurnState) == turnkeeper.TurnRunning {
 			return w.running()
@@ -96,74 +98,74 @@ func (w waiter) waits() (all []turnkeeper.Wait) {
 	all = append(all, w.globalWaits(len(all) == 0)...)
 	all = append(all, w.models()...)
 	if len(all) == 0 {
-		all = []turnkeeper.Wait{{Reason: turnkeeper.WaitTick}}
+		all = []waiting.Wait{{Reason: waiting.NextTick}}
 	}
 	return all
 }
 
 // running returns what a message waits for if its turn is running.
-func (w waiter) running() []turnkeeper.Wait {
+func (w waiter) running() []waiting.Wait {
 	turn := w.turn()
 	switch {
 	case w.silence != nil: // and for what keeps another worker from taking over
-		turn.Reason, turn.Silent, turn.Stopped, turn.Until = turnkeeper.WaitSilent, w.silence.For, w.silence.Stopped, w.silence.Until
+		turn.Reason, turn.Silent, turn.Stopped, turn.Until = waiting.WorkerSilent, w.silence.For, w.silence.Stopped, w.silence.Until
 	case turn.Worker == "":
-		turn.Reason = turnkeeper.WaitNotTaken
+		turn.Reason = waiting.NotTakenUp
 	default:
 		return nil
 	}
 	if w.silence == nil {
-		return []turnkeeper.Wait{turn}
+		return []waiting.Wait{turn}
 	}
-	return append([]turnkeeper.Wait{turn}, w.globalWaits(false)...)
+	return append([]waiting.Wait{turn}, w.globalWaits(false)...)
 }
 
 // suspended returns what a message waits for if its turn is queued or waiting.
-func (w waiter) suspended() []turnkeeper.Wait {
+func (w waiter) suspended() []waiting.Wait {
 	turn := w.turn()
 	turn.Worker = ""
 	switch {
 	case turn.State == turnkeeper.TurnWaiting:
-		turn.Reason, turn.Count = turnkeeper.WaitCalls, int(w.Calls)
+		turn.Reason, turn.Count = waiting.DetachedCalls, int(w.Calls)
 	case w.TurnDueAt == nil:
 		return nil
 	default:
-		turn.Reason, turn.Until, turn.Why = turnkeeper.WaitDeferred, *w.TurnDueAt, w.Error
+		turn.Reason, turn.Until, turn.Why = waiting.Deferred, *w.TurnDueAt, w.Error
 		if w.ErrorClass == "budget" {
-			turn.Reason = turnkeeper.WaitBudget
+			turn.Reason = waiting.BudgetSpent
 		}
 	}
-	return []turnkeeper.Wait{turn}
+	return []waiting.Wait{turn}
 }
 
 // turn returns a Wait with the open turn of the lane.
-func (w waiter) turn() turnkeeper.Wait {
-	return turnkeeper.Wait{
+func (w waiter) turn() waiting.Wait {
+	return waiting.Wait{
 		Turn: turnkeeper.TurnID(w.TurnID), State: turnkeeper.TurnState(w.TurnState), Worker: turnkeeper.WorkerID(w.WorkerID),
 		Lane: turnkeeper.Lane(w.Lane), Since: dbrow.OrZero(w.GrantedAt),
 	}
 }
 
 // inLane returns what a message waits for in its lane if it has no open turn.
-func (w waiter) inLane() (all []turnkeeper.Wait) {
+func (w waiter) inLane() (all []waiting.Wait) {
 	lane := turnkeeper.Lane(w.Lane)
 	if !w.Known {
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitUnknownAgent, Agent: w.Agent})
+		all = append(all, waiting.Wait{Reason: waiting.UnknownAgent, Agent: w.Agent})
 	}
 	if w.RetiredAt != nil && !w.Spawned { // sub-agents still work
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitRetired, Agent: w.Agent, Since: *w.RetiredAt})
+		all = append(all, waiting.Wait{Reason: waiting.AgentRetired, Agent: w.Agent, Since: *w.RetiredAt})
 	}
 	if w.Early {
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNotDue, Until: w.DueAt})
+		all = append(all, waiting.Wait{Reason: waiting.NotDue, Until: w.DueAt})
 	}
 	if w.Before > 0 {
-		all = append(all, turnkeeper.Wait{
-			Reason: turnkeeper.WaitEarlier, Lane: lane, Message: turnkeeper.MessageID(w.FirstBefore), Count: int(w.Before),
+		all = append(all, waiting.Wait{
+			Reason: waiting.EarlierMessage, Lane: lane, Message: turnkeeper.MessageID(w.FirstBefore), Count: int(w.Before),
 		})
 	}
 	if w.TurnID != 0 {
 		turn := w.turn()
-		turn.Reason = turnkeeper.WaitLaneHeld
+		turn.Reason = waiting.LaneHeld
 		switch turn.State {
 		case turnkeeper.TurnRunning:
 			turn.Until = dbrow.OrZero(w.LeaseUntil)
@@ -174,13 +176,13 @@ func (w waiter) inLane() (all []turnkeeper.Wait) {
 		}
 		all = append(all, turn)
 		if w.silence != nil {
-			turn.Reason, turn.Silent, turn.Stopped, turn.Until = turnkeeper.WaitSilent, w.silence.For, w.silence.Stopped, w.silence.Until
+			turn.Reason, turn.Silent, turn.Stopped, turn.Until = waiting.WorkerSilent, w.silence.For, w.silence.Stopped, w.silence.Until
 			all = append(all, turn)
 		}
 	}
 	if w.Pauses {
-		all = append(all, turnkeeper.Wait{
-			Reason: turnkeeper.WaitBackoff, Lane: lane, Until: dbrow.OrZero(w.NotBefore), Count: int(w.Failures), Why: w.LastError,
+		all = append(all, waiting.Wait{
+			Reason: waiting.LaneBackoff, Lane: lane, Until: dbrow.OrZero(w.NotBefore), Count: int(w.Failures), Why: w.LastError,
 		})
 	}
 	return all
@@ -192,38 +194,38 @@ const tickLate = 3 * time.Minute
 
 // globalWaits returns what every message waits for. It mentions busy slots only if free is set: the
 // message waits for nothing else.
-func (w waiter) globalWaits(free bool) (all []turnkeeper.Wait) {
+func (w waiter) globalWaits(free bool) (all []waiting.Wait) {
 	h := w.global
 	if h.PausedAt != nil {
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitPaused, Since: *h.PausedAt, Why: h.PausedReason})
+		all = append(all, waiting.Wait{Reason: waiting.SchedulerPaused, Since: *h.PausedAt, Why: h.PausedReason})
 	}
 	if h.HoldUntil != nil && h.HoldUntil.After(h.Now) {
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitHoldOff, Until: *h.HoldUntil, Why: h.HoldReason})
+		all = append(all, waiting.Wait{Reason: waiting.SchedulerHoldsOff, Until: *h.HoldUntil, Why: h.HoldReason})
 	}
 	switch {
 	case h.Workers == 0:
-		return append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNoWorker})
+		return append(all, waiting.Wait{Reason: waiting.NoWorker})
 	case h.LastTickAt == nil || h.Now.Sub(*h.LastTickAt) > max(tickLate, 3*dbrow.OrZero(h.PollInterval)):
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitScheduler, Since: dbrow.OrZero(h.LastTickAt)})
+		all = append(all, waiting.Wait{Reason: waiting.SchedulerSilent, Since: dbrow.OrZero(h.LastTickAt)})
 	case free && len(all) == 0 && h.Held >= h.Slots:
-		all = append(all, turnkeeper.Wait{Reason: turnkeeper.WaitNoSlot, Count: int(h.Slots)})
+		all = append(all, waiting.Wait{Reason: waiting.NoFreeSlot, Count: int(h.Slots)})
 	}
 	return all
 }
 
 // models returns the models of the agent if all of them are down.
-func (w waiter) models() (all []turnkeeper.Wait) {
+func (w waiter) models() (all []waiting.Wait) {
 	if !w.ModelsDown {
 		return nil
 	}
 	for _, h := range w.down {
 		if slices.Contains(w.Models, h.Model) {
-			all = append(all, turnkeeper.Wait{
-				Reason: turnkeeper.WaitModel, Model: h.Model, Since: h.DownSince, Until: h.Until, Turn: h.ProbeTurn, Why: classed(h.ErrorClass, h.Error),
+			all = append(all, waiting.Wait{
+				Reason: waiting.ModelDown, Model: h.Model, Since: h.DownSince, Until: h.Until, Turn: h.ProbeTurn, Why: classed(h.ErrorClass, h.Error),
 			})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b turnkeeper.Wait) int {
+	slices.SortStableFunc(all, func(a, b waiting.Wait) int {
 		return cmp.Compare(slices.Index(w.Models, a.Model), slices.Index(w.Models, b.Model))
 	})
 	return all

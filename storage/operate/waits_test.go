@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -121,7 +123,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 		"lane_held turn=1 state=running worker=worker-1 until", "worker_silent turn=1 state=running worker=worker-1 until")
 	h.serves("worker-1", 2)
 
-	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+	err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnQueued, ErrorClass: "budget", Error: "the day's budget is used up", Backoff: time.Hour,
 	}}, journal.Ending{Log: "deferred"})
 	if err != nil {
@@ -135,7 +137,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	h.wantWaits("given back", m, "next_tick")
 
 	d = h.Dispatch("worker-1")[0]
-	if err := d.Append(t.Context(), turnkeeper.Entry{Outcome: &turnkeeper.Outcome{
+	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, ErrorClass: "overloaded", Error: "503 Service Unavailable", Retry: true, Backoff: time.Minute,
 	}}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Minute}); err != nil {
 		t.Fatal(err)
@@ -219,21 +221,21 @@ func TestWhatATurnDoes(t *testing.T) {
 	}
 	text := `{"text":"` + strings.Repeat("word", 50) + `"}`
 	want("before the first text", turnkeeper.UnderWay{Round: 1})
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 1, `{"of":3}`), event(turnkeeper.EventBlockDelta, 1, text)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 1, `{"of":3}`), event(turnkeeper.EventBlockDelta, 1, text)}})
 	want("while it streams", turnkeeper.UnderWay{Round: 1, OutputTokens: 50})
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventBlockDelta, 1, text)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventBlockDelta, 1, text)}})
 	want("as it goes on", turnkeeper.UnderWay{Round: 1, OutputTokens: 100})
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundRollback, 1, `{"reason":"x"}`)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundRollback, 1, `{"reason":"x"}`)}})
 	want("taken back", turnkeeper.UnderWay{Round: 1})
-	d.Write(t, turnkeeper.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectNone), Starts: []turnkeeper.CallStart{storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)}})
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectNone), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "a", 1, turnkeeper.EffectOnce)}})
 	want("while tools run", turnkeeper.UnderWay{Round: 1, Calls: []turnkeeper.OpenCall{
 		{Key: storagetest.Key(1, 1), Name: "tool", State: turnkeeper.CallStarted}, {Key: storagetest.Key(1, 2), Name: "tool", State: turnkeeper.CallPlanned},
 	}})
-	d.Write(t, turnkeeper.Entry{Results: []turnkeeper.CallResult{
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
 		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "ok"), storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallSucceeded, "ok"),
 	}})
 	want("after them", turnkeeper.UnderWay{Round: 2})
-	d.Write(t, turnkeeper.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 2, `{"of":3}`), event(turnkeeper.EventBlockDelta, 2, text)}})
+	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{event(turnkeeper.EventRoundStart, 2, `{"of":3}`), event(turnkeeper.EventBlockDelta, 2, text)}})
 	want("in its second round", turnkeeper.UnderWay{Round: 2, OutputTokens: 50})
 
 	if turn := look(); turn.Silence != nil {
@@ -270,13 +272,13 @@ func TestRolesOfAProcess(t *testing.T) {
 	for _, c := range []struct {
 		roles []string
 		slots int
-		want  turnkeeper.WorkerState
+		want  presence.State
 	}{
-		{[]string{"api", "worker"}, 5, turnkeeper.WorkerAlive}, {[]string{"api", "worker"}, 0, turnkeeper.WorkerDraining},
-		{[]string{"api"}, 0, turnkeeper.WorkerServing}, {nil, 0, turnkeeper.WorkerDraining},
+		{[]string{"api", "worker"}, 5, presence.Alive}, {[]string{"api", "worker"}, 0, presence.Draining},
+		{[]string{"api"}, 0, presence.Serving}, {nil, 0, presence.Draining},
 	} {
 		h.Exec("delete from turnkeeper.worker_heartbeat")
-		if err := h.Beat(t.Context(), turnkeeper.Heartbeat{WorkerID: "w", Roles: c.roles, Slots: c.slots, TakeoverAfter: time.Hour}); err != nil {
+		if err := h.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Roles: c.roles, Slots: c.slots, TakeoverAfter: time.Hour}); err != nil {
 			t.Fatal(err)
 		}
 		if all, err := h.Workers(t.Context()); err != nil || len(all) != 1 || all[0].State() != c.want {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -13,7 +14,7 @@ import (
 
 // RegisterWebhook stores a webhook, so that replies written from now on are delivered to it. An
 // existing webhook gets the origin and agents of w.
-func (s *WebhookStore) RegisterWebhook(ctx context.Context, w turnkeeper.Webhook) error {
+func (s *WebhookStore) RegisterWebhook(ctx context.Context, w outbox.Webhook) error {
 	return pg.Translate(s.db.Q.RegisterWebhook(ctx, w.Name, w.Origin, w.Agents, w.SubAgents))
 }
 
@@ -26,7 +27,7 @@ func (s *WebhookStore) SeeWebhooks(ctx context.Context, names []string) ([]strin
 
 // ClaimDeliveries claims at most limit due deliveries of a webhook, oldest first, for the time
 // hold. All workers together claim at most slots at a time. Each claim counts as an attempt.
-func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]turnkeeper.DeliveryClaim, error) {
+func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, worker turnkeeper.WorkerID, slots, limit int, hold time.Duration) ([]outbox.DeliveryClaim, error) {
 	rows, err := s.db.Q.ClaimDeliveries(ctx, dbsqlc.ClaimDeliveriesParams{
 		Webhook: webhook, Worker: string(worker), Slots: int32(slots), MaxRows: int32(limit), Hold: hold, //nolint:gosec // settings bound them
 	})
@@ -34,13 +35,13 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 		return nil, pg.Translate(err)
 	}
 	replies, err := s.repliesOf(ctx, rows)
-	var claims []turnkeeper.DeliveryClaim
+	var claims []outbox.DeliveryClaim
 	for _, r := range rows {
 		reply, there := replies[r.ReplyID]
 		if !there {
 			continue // just purged
 		}
-		claims = append(claims, turnkeeper.DeliveryClaim{
+		claims = append(claims, outbox.DeliveryClaim{
 			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply,
 		})
 	}
@@ -67,7 +68,7 @@ func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeli
 
 // EndDelivery records the result of an attempt. held is false, and nothing is recorded, if the
 // claim expired and another worker has claimed the delivery, or if the delivery was deleted.
-func (s *WebhookStore) EndDelivery(ctx context.Context, c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) (held bool, err error) {
+func (s *WebhookStore) EndDelivery(ctx context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd) (held bool, err error) {
 	p := dbsqlc.EndDeliveryParams{
 		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ReplyID: int64(c.Reply.ID), Webhook: c.Webhook, Claim: c.Claim,
 		Error: dbrow.OrNull(s.db.Clean(end.Error)),
@@ -93,7 +94,7 @@ func (s *WebhookStore) NextDelivery(ctx context.Context, webhook string) (wait t
 
 // A WebhookView is a webhook with the counts of its deliveries, each up to 100,000.
 type WebhookView struct {
-	turnkeeper.Webhook
+	outbox.Webhook
 	Pending int           // including Sending
 	Sending int           // attempts in progress
 	Dead    int           // given up
@@ -127,7 +128,7 @@ func (s *WebhookStore) Webhook(ctx context.Context, name string) (WebhookView, e
 }
 
 // Deliveries lists the deliveries of a webhook, newest reply first.
-func (s *WebhookStore) Deliveries(ctx context.Context, webhook string, p Page) ([]turnkeeper.Delivery, error) {
+func (s *WebhookStore) Deliveries(ctx context.Context, webhook string, p Page) ([]outbox.Delivery, error) {
 	rows, err := s.db.Q.ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
 		Webhook: webhook, State: p.State, Agent: p.Agent, Before: p.Cursor, MaxRows: p.limit(),
 	})
@@ -214,7 +215,7 @@ func (s *WebhookStore) SweepDeliveries(ctx context.Context) error {
 func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 	w := r.TurnkeeperWebhook
 	return WebhookView{
-		Webhook: turnkeeper.Webhook{
+		Webhook: outbox.Webhook{
 			Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: dbrow.OrZero(w.NotBefore),
 			PausedAt: dbrow.OrZero(w.PausedAt), PausedReason: dbrow.OrZero(w.PausedReason), SucceededAt: dbrow.OrZero(w.SucceededAt), FailedAt: dbrow.OrZero(w.FailedAt),
 			LastError: dbrow.OrZero(w.LastError),
@@ -223,11 +224,11 @@ func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 	}
 }
 
-func deliveryOf(r dbsqlc.ListDeliveriesRow) turnkeeper.Delivery {
-	return turnkeeper.Delivery{
+func deliveryOf(r dbsqlc.ListDeliveriesRow) outbox.Delivery {
+	return outbox.Delivery{
 		Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(r.ReplyID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), RepliedAt: r.RepliedAt,
-		State: turnkeeper.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: dbrow.OrZero(r.DueAt), Sending: r.Sending,
+		State: outbox.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: dbrow.OrZero(r.DueAt), Sending: r.Sending,
 		WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)), FirstAt: dbrow.OrZero(r.FirstAt), LastAt: dbrow.OrZero(r.LastAt), Status: int(dbrow.OrZero(r.Status)),
 		Error: dbrow.OrZero(r.Error), Duration: time.Duration(dbrow.OrZero(r.DurationMs)) * time.Millisecond, Redelivered: int(r.Redelivered), CreatedAt: r.CreatedAt,
 	}

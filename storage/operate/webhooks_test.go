@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -16,7 +17,7 @@ import (
 // hook registers a webhook for the replies of some agents, or of all.
 func (h *env) hook(name string, agents ...string) {
 	h.T.Helper()
-	if err := h.RegisterWebhook(h.T.Context(), turnkeeper.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
+	if err := h.RegisterWebhook(h.T.Context(), outbox.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
 		h.T.Fatal(err)
 	}
 }
@@ -29,7 +30,7 @@ func (h *env) reply(body string) {
 
 const hold = time.Minute
 
-func (h *env) claim(webhook string, worker turnkeeper.WorkerID, slots, limit int) []turnkeeper.DeliveryClaim {
+func (h *env) claim(webhook string, worker turnkeeper.WorkerID, slots, limit int) []outbox.DeliveryClaim {
 	h.T.Helper()
 	claims, err := h.ClaimDeliveries(h.T.Context(), webhook, worker, slots, limit, hold)
 	if err != nil {
@@ -38,7 +39,7 @@ func (h *env) claim(webhook string, worker turnkeeper.WorkerID, slots, limit int
 	return claims
 }
 
-func (h *env) end(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) bool {
+func (h *env) end(c outbox.DeliveryClaim, end outbox.DeliveryEnd) bool {
 	h.T.Helper()
 	held, err := h.EndDelivery(h.T.Context(), c, end)
 	if err != nil {
@@ -47,7 +48,7 @@ func (h *env) end(c turnkeeper.DeliveryClaim, end turnkeeper.DeliveryEnd) bool {
 	return held
 }
 
-func ids(claims []turnkeeper.DeliveryClaim) (ids []turnkeeper.ReplyID) {
+func ids(claims []outbox.DeliveryClaim) (ids []turnkeeper.ReplyID) {
 	for _, c := range claims {
 		ids = append(ids, c.Reply.ID)
 	}
@@ -101,15 +102,15 @@ func TestClaims(t *testing.T) {
 	if third := h.claim("shop", "worker-2", 3, 2); len(third) != 0 {
 		t.Errorf("beyond the slots %v are claimed", ids(third))
 	}
-	if !h.end(second[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 204}) {
+	if !h.end(second[0], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 204}) {
 		t.Error("a claim that stands was not ended")
 	}
-	if h.end(second[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending}) {
+	if h.end(second[0], outbox.DeliveryEnd{State: outbox.DeliveryPending}) {
 		t.Error("a delivery was ended twice")
 	}
 	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() - interval '1 hour' where reply_id = $1", int64(first[0].Reply.ID))
 	again := h.claim("shop", "worker-2", 3, 1)
-	if !slices.Equal(ids(again), ids(first[:1])) || again[0].Attempt != 2 || h.end(first[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDead}) {
+	if !slices.Equal(ids(again), ids(first[:1])) || again[0].Attempt != 2 || h.end(first[0], outbox.DeliveryEnd{State: outbox.DeliveryDead}) {
 		t.Errorf("after its end the claim of %v is %v", ids(first[:1]), ids(again))
 	}
 
@@ -118,7 +119,7 @@ func TestClaims(t *testing.T) {
 	if taken := h.claim("shop", "worker-2", 10, 10); !slices.Contains(ids(taken), first[1].Reply.ID) || len(taken) != 3 {
 		t.Errorf("of a worker that is gone %v are taken, and not %v", ids(taken), ids(first[1:]))
 	}
-	if h.end(first[1], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered}) {
+	if h.end(first[1], outbox.DeliveryEnd{State: outbox.DeliveryDelivered}) {
 		t.Error("a worker that is gone ended a delivery")
 	}
 }
@@ -132,7 +133,7 @@ func TestClaimsBesideEachOther(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[turnkeeper.ReplyID]int{}
 	flying, most := 0, 0
-	count := func(n int, claims ...turnkeeper.DeliveryClaim) int {
+	count := func(n int, claims ...outbox.DeliveryClaim) int {
 		mu.Lock()
 		defer mu.Unlock()
 		flying += n
@@ -154,7 +155,7 @@ func TestClaimsBesideEachOther(t *testing.T) {
 				count(len(claims), claims...)
 				for _, c := range claims {
 					count(-1)
-					if _, err := h.EndDelivery(t.Context(), c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered}); err != nil {
+					if _, err := h.EndDelivery(t.Context(), c, outbox.DeliveryEnd{State: outbox.DeliveryDelivered}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -180,7 +181,7 @@ func TestEndsOfAttempts(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
 	h.reply("hello")
-	view := func() (operate.WebhookView, turnkeeper.Delivery) {
+	view := func() (operate.WebhookView, outbox.Delivery) {
 		t.Helper()
 		w, err := h.Webhook(t.Context(), "shop")
 		if err != nil {
@@ -192,7 +193,7 @@ func TestEndsOfAttempts(t *testing.T) {
 		}
 		return w, all[0]
 	}
-	claim := func() turnkeeper.DeliveryClaim {
+	claim := func() outbox.DeliveryClaim {
 		t.Helper()
 		h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where state = 'pending'")
 		claims := h.claim("shop", "w", 1, 1)
@@ -216,32 +217,32 @@ func TestEndsOfAttempts(t *testing.T) {
 	if w, d := view(); w.Sending != 1 || w.Pending != 1 || !d.Sending || d.Attempts != 1 {
 		t.Errorf("while it is sent: %+v, %+v", w, d)
 	}
-	h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Uncounted: true})
+	h.end(c, outbox.DeliveryEnd{State: outbox.DeliveryPending, Uncounted: true})
 	if w, d := view(); d.Attempts != 0 || d.Error != "" || !w.FailedAt.IsZero() || !w.SucceededAt.IsZero() {
 		t.Errorf("broken off: %+v, %+v", w, d)
 	}
-	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 500, Error: "no", Wait: time.Hour, Duration: time.Second})
+	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 500, Error: "no", Wait: time.Hour, Duration: time.Second})
 	if w, d := view(); d.Attempts != 1 || d.Status != 500 || d.Error != "no" || w.LastError != "no" || w.FailedAt.IsZero() || d.Duration != time.Second {
 		t.Errorf("failed: %+v, %+v", w, d)
 	}
 	if w := wait(); w < 59*time.Minute || w > time.Hour {
 		t.Errorf("it waits %s", w)
 	}
-	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
+	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
 	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp()")
 	if claims := h.claim("shop", "w", 1, 1); len(claims) != 0 || wait() < 59*time.Minute {
 		t.Errorf("an endpoint that rests gets %v", claims)
 	}
 	h.Exec("update turnkeeper.webhooks set not_before = clock_timestamp()")
-	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 410, Error: "gone", Gone: true})
+	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 410, Error: "gone", Gone: true})
 	if w, _ := view(); w.PausedReason == "" || len(h.claim("shop", "w", 1, 1)) != 0 {
 		t.Errorf("gone: %+v", w)
 	}
 	if err := h.ResumeWebhook(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
-	h.end(claim(), turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDead, Error: "never"})
-	if w, d := view(); w.Dead != 1 || w.Pending != 0 || d.Attempts != 1 || d.State != turnkeeper.DeliveryDead {
+	h.end(claim(), outbox.DeliveryEnd{State: outbox.DeliveryDead, Error: "never"})
+	if w, d := view(); w.Dead != 1 || w.Pending != 0 || d.Attempts != 1 || d.State != outbox.DeliveryDead {
 		t.Errorf("given up: %+v, %+v", w, d)
 	}
 	if n, err := h.RedeliverDead(t.Context(), "shop"); n != 1 || err != nil {
@@ -251,8 +252,8 @@ func TestEndsOfAttempts(t *testing.T) {
 	if done, err := h.Redeliver(t.Context(), "shop", c.Reply.ID); done || err != nil {
 		t.Errorf("while it is sent: %v, %v", done, err)
 	}
-	h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200})
-	if w, d := view(); w.Dead+w.Pending != 0 || d.State != turnkeeper.DeliveryDelivered || d.Redelivered != 1 || w.SucceededAt.IsZero() {
+	h.end(c, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200})
+	if w, d := view(); w.Dead+w.Pending != 0 || d.State != outbox.DeliveryDelivered || d.Redelivered != 1 || w.SucceededAt.IsZero() {
 		t.Errorf("delivered: %+v, %+v", w, d)
 	}
 	if _, ok, err := h.NextDelivery(t.Context(), "shop"); ok || err != nil {
@@ -270,11 +271,11 @@ func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
 	if done, err := h.Redeliver(t.Context(), "shop", c.Reply.ID); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	if h.end(c, turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200}) {
+	if h.end(c, outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
 		t.Error("the older attempt has ended it")
 	}
 	again := h.claim("shop", "w", 1, 1)
-	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryDelivered, Status: 200}) {
+	if len(again) != 1 || again[0].Claim == c.Claim || !h.end(again[0], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
 		t.Errorf("claimed again: %+v", again)
 	}
 }
@@ -321,7 +322,7 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "select from turnkeeper.claim_deliveries('shop', 'worker-1', 3, 2, interval '1 minute')"); err != nil {
 		t.Fatal(err)
 	}
-	second := make(chan []turnkeeper.DeliveryClaim)
+	second := make(chan []outbox.DeliveryClaim)
 	go func() {
 		claims, err := h.ClaimDeliveries(t.Context(), "shop", "worker-2", 3, 2, hold)
 		if err != nil {
@@ -347,10 +348,10 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 
 // What an endpoint asked for holds, whatever comes of attempts that were under way then.
 func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
-	for name, later := range map[string]turnkeeper.DeliveryEnd{
-		"a success":      {State: turnkeeper.DeliveryDelivered, Status: 200},
-		"a shorter rest": {State: turnkeeper.DeliveryPending, Status: 503, Error: "busy", Rest: time.Second},
-		"a failure":      {State: turnkeeper.DeliveryPending, Error: "no answer"},
+	for name, later := range map[string]outbox.DeliveryEnd{
+		"a success":      {State: outbox.DeliveryDelivered, Status: 200},
+		"a shorter rest": {State: outbox.DeliveryPending, Status: 503, Error: "busy", Rest: time.Second},
+		"a failure":      {State: outbox.DeliveryPending, Error: "no answer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
@@ -362,7 +363,7 @@ func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 			if len(claims) != 2 {
 				t.Fatalf("%d are claimed", len(claims))
 			}
-			h.end(claims[0], turnkeeper.DeliveryEnd{State: turnkeeper.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
+			h.end(claims[0], outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 429, Error: "slow", Rest: time.Hour})
 			h.end(claims[1], later)
 			if wait, ok, err := h.NextDelivery(t.Context(), "shop"); err != nil || !ok || wait < 59*time.Minute {
 				t.Errorf("it is left alone for %s: %v, %v", wait, ok, err)

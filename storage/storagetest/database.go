@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/storage"
 	"turnkeeper/storage/grants"
 )
@@ -49,7 +50,7 @@ func (db *DB) TurnOf(agent string, worker turnkeeper.WorkerID) *Dispatch {
 }
 
 // Look returns what a tick reads: the snapshot and the lost grants.
-func (db *DB) Look() (sit turnkeeper.Situation, lost []turnkeeper.LostGrant) {
+func (db *DB) Look() (sit granting.Snapshot, lost []granting.LostGrant) {
 	db.T.Helper()
 	err := db.InTick(db.T.Context(), func(tick *grants.Tick) (err error) {
 		if sit, _, err = tick.Look(db.T.Context()); err != nil {

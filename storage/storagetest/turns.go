@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
 )
@@ -72,7 +74,7 @@ const TTL = 240 * time.Second
 // A Dispatch is a granted turn, as its worker loaded it.
 type Dispatch struct {
 	*journal.Writer
-	Record turnkeeper.Record
+	Record turnlog.Record
 	Grant  turnkeeper.Grant
 }
 
@@ -182,7 +184,7 @@ func (db *DB) Again(lost *Dispatch, worker turnkeeper.WorkerID) *Dispatch {
 }
 
 // Write appends an entry.
-func (d *Dispatch) Write(t testing.TB, e turnkeeper.Entry) {
+func (d *Dispatch) Write(t testing.TB, e turnlog.Entry) {
 	t.Helper()
 	if err := d.Append(t.Context(), e, journal.Ending{}); err != nil {
 		t.Fatal(err)
@@ -192,15 +194,15 @@ func (d *Dispatch) Write(t testing.TB, e turnkeeper.Entry) {
 // Finish ends a dispatch with a reply.
 func (d *Dispatch) Finish(t testing.TB, reply string) {
 	t.Helper()
-	err := d.Append(t.Context(), turnkeeper.Entry{Outcome: Succeeded(reply)}, Answered)
+	err := d.Append(t.Context(), turnlog.Entry{Outcome: Succeeded(reply)}, Answered)
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
 // Succeeded returns the outcome of a turn that succeeded.
-func Succeeded(reply string) *turnkeeper.Outcome {
-	return &turnkeeper.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
+func Succeeded(reply string) *turnlog.Outcome {
+	return &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply}
 }
 
 // Answered is the ending of a turn that answered its message.
@@ -224,13 +226,13 @@ func Key(round, ordinal int) turnkeeper.CallKey {
 }
 
 // Start returns the start of a call.
-func Start(k turnkeeper.CallKey, nonce string, attempt int, effect turnkeeper.Effect) turnkeeper.CallStart {
-	return turnkeeper.CallStart{Key: k, Nonce: nonce, Attempt: attempt, Effect: effect}
+func Start(k turnkeeper.CallKey, nonce string, attempt int, effect turnkeeper.Effect) turnlog.CallStart {
+	return turnlog.CallStart{Key: k, Nonce: nonce, Attempt: attempt, Effect: effect}
 }
 
 // Result returns the result of a call.
-func Result(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, shown string) turnkeeper.CallResult {
-	return turnkeeper.CallResult{Key: k, Nonce: nonce, State: state, Shown: shown, Preview: shown}
+func Result(k turnkeeper.CallKey, nonce string, state turnkeeper.CallState, shown string) turnlog.CallResult {
+	return turnlog.CallResult{Key: k, Nonce: nonce, State: state, Shown: shown, Preview: shown}
 }
 
 // Events returns an event of each type.
@@ -273,12 +275,12 @@ func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch 
 	db.T.Helper()
 	db.Submit("desk", conversation, "take your time")
 	d := db.Dispatch("worker-1")[0]
-	d.Write(db.T, turnkeeper.Entry{
+	d.Write(db.T, turnlog.Entry{
 		Round: Round(1, effect), Events: Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
-		Starts: []turnkeeper.CallStart{{
+		Starts: []turnlog.CallStart{{
 			Key: Key(1, 1), Nonce: fmt.Sprint("n", d.Grant.TurnID), Attempt: 1, Effect: effect, Detached: time.Hour,
 		}},
-		Results: []turnkeeper.CallResult{{
+		Results: []turnlog.CallResult{{
 			Key: Key(1, 1), Nonce: fmt.Sprint("n", d.Grant.TurnID), State: turnkeeper.CallRunning, Shown: "handle",
 			OutputID: turnkeeper.OutputID(fmt.Sprint("output-", d.Grant.TurnID)),
 		}},
@@ -289,8 +291,8 @@ func (db *DB) Detached(conversation string, effect turnkeeper.Effect) *Dispatch 
 // Wait ends a dispatch because its turn waits for detached calls.
 func (d *Dispatch) Wait(t testing.TB) {
 	t.Helper()
-	err := d.Append(t.Context(), turnkeeper.Entry{
-		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnWaiting}, Events: Events(turnkeeper.EventTurnWaiting),
+	err := d.Append(t.Context(), turnlog.Entry{
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}, Events: Events(turnkeeper.EventTurnWaiting),
 	}, journal.Ending{Log: "waiting"})
 	if err != nil {
 		t.Fatal(err)
@@ -300,8 +302,8 @@ func (d *Dispatch) Wait(t testing.TB) {
 // Cancel ends a dispatch as cancelled, with all its open calls.
 func (d *Dispatch) Cancel(t testing.TB) {
 	t.Helper()
-	err := d.Append(t.Context(), turnkeeper.Entry{
-		Outcome: &turnkeeper.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"},
+	err := d.Append(t.Context(), turnlog.Entry{
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"},
 	}, journal.Ending{Message: turnkeeper.MessageCancelled, Log: "finished"})
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +313,7 @@ func (d *Dispatch) Cancel(t testing.TB) {
 // HeartBeat writes a heartbeat of a worker.
 func (db *DB) HeartBeat(id turnkeeper.WorkerID, slots int, takeover time.Duration) {
 	db.T.Helper()
-	err := db.Beat(db.T.Context(), turnkeeper.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
+	err := db.Beat(db.T.Context(), presence.Heartbeat{WorkerID: id, Host: "here", PID: 1, Version: "v", Slots: slots, TakeoverAfter: takeover})
 	if err != nil {
 		db.T.Fatal(err)
 	}

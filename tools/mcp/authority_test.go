@@ -22,6 +22,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/tools/mcp"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // An authority is an authorization server, and the MCP server that takes its tokens.
@@ -284,7 +285,7 @@ func (a *authority) person() mcp.Person {
 // memLogins keep logins in memory.
 type memLogins struct {
 	mu      sync.Mutex
-	row     turnkeeper.MCPLogin // Revision 0: none
+	row     mcpdef.Login // Revision 0: none
 	next    int64
 	claim   string
 	reads   int
@@ -295,26 +296,26 @@ type memLogins struct {
 
 func newMemLogins() *memLogins { return &memLogins{refused: make(chan struct{}, 1000)} }
 
-func (m *memLogins) MCPLogin(context.Context, string) (turnkeeper.MCPLogin, error) {
+func (m *memLogins) MCPLogin(context.Context, string) (mcpdef.Login, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.reads++
 	if m.broken != nil {
-		return turnkeeper.MCPLogin{}, m.broken
+		return mcpdef.Login{}, m.broken
 	}
 	if m.row.Revision == 0 {
-		return turnkeeper.MCPLogin{}, turnkeeper.ErrNotFound
+		return mcpdef.Login{}, turnkeeper.ErrNotFound
 	}
 	return m.row, nil
 }
 
-func (m *memLogins) put(l turnkeeper.MCPLogin) {
+func (m *memLogins) put(l mcpdef.Login) {
 	m.next++
 	l.Revision = m.next
 	m.row, m.claim = l, ""
 }
 
-func (m *memLogins) SaveMCPLogin(_ context.Context, l turnkeeper.MCPLogin) error {
+func (m *memLogins) SaveMCPLogin(_ context.Context, l mcpdef.Login) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.put(l)
@@ -332,7 +333,7 @@ func (m *memLogins) ClaimMCPLogin(_ context.Context, _ string, revision int64, c
 	return true, nil
 }
 
-func (m *memLogins) RenewMCPLogin(_ context.Context, l turnkeeper.MCPLogin, claim string) (bool, error) {
+func (m *memLogins) RenewMCPLogin(_ context.Context, l mcpdef.Login, claim string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.away > 0 {
@@ -366,11 +367,11 @@ func (m *memLogins) ForgetMCPLogin(context.Context, string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	was := m.row.Revision != 0
-	m.row = turnkeeper.MCPLogin{}
+	m.row = mcpdef.Login{}
 	return was, nil
 }
 
-func (m *memLogins) kept() turnkeeper.MCPLogin {
+func (m *memLogins) kept() mcpdef.Login {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.row

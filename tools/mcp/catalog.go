@@ -8,8 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
-	"turnkeeper"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // A catalog has the definitions of a server's tools: the stored ones, and those that
@@ -31,7 +31,7 @@ type catalog struct {
 }
 
 type entry struct {
-	turnkeeper.MCPTool
+	mcpdef.Tool
 	schema *tools.Schema // of the definition in use
 	fault  string        // why the definition cannot be used; empty: it can
 }
@@ -41,7 +41,7 @@ func newCatalog(s Server, store Store, log *zap.Logger, rereadEvery time.Duratio
 }
 
 // inUse returns the definition to use: the pinned one if changes are refused.
-func (c *catalog) inUse(t turnkeeper.MCPTool) turnkeeper.MCPDefinition {
+func (c *catalog) inUse(t mcpdef.Tool) mcpdef.Definition {
 	if c.server.RefuseChange && t.Changed() {
 		return t.Pinned
 	}
@@ -65,7 +65,7 @@ func (c *catalog) read(ctx context.Context) error {
 }
 
 // see updates the catalog from a session's list. It does so even if it cannot store it.
-func (c *catalog) see(ctx context.Context, seen []turnkeeper.MCPTool) {
+func (c *catalog) see(ctx context.Context, seen []mcpdef.Tool) {
 	c.mu.Lock()
 	merged := Merge(c.kept(), seen, time.Now())
 	c.mu.Unlock()
@@ -83,26 +83,26 @@ func (c *catalog) see(ctx context.Context, seen []turnkeeper.MCPTool) {
 	c.take(merged)
 }
 
-func (c *catalog) kept() []turnkeeper.MCPTool {
-	var kept []turnkeeper.MCPTool
+func (c *catalog) kept() []mcpdef.Tool {
+	var kept []mcpdef.Tool
 	for _, e := range c.tools {
-		kept = append(kept, e.MCPTool)
+		kept = append(kept, e.Tool)
 	}
 	return kept
 }
 
 // take compiles definitions, and logs invalid and changed ones once each.
-func (c *catalog) take(kept []turnkeeper.MCPTool) {
+func (c *catalog) take(kept []mcpdef.Tool) {
 	known := c.tools
 	c.tools = map[string]entry{}
 	for _, t := range kept {
 		d := c.inUse(t)
 		e, same := known[t.Name]
-		if !same || c.inUse(e.MCPTool).Hash != d.Hash {
+		if !same || c.inUse(e.Tool).Hash != d.Hash {
 			e = entry{}
 			e.schema, e.fault = compile(d)
 		}
-		e.MCPTool = t
+		e.Tool = t
 		c.tools[t.Name] = e
 		if e.fault != "" && c.leftOut[t.Name] != d.Hash {
 			c.leftOut[t.Name] = d.Hash
@@ -117,12 +117,12 @@ func (c *catalog) take(kept []turnkeeper.MCPTool) {
 }
 
 // Fault says why a definition cannot be used, so its tool is omitted; "" if it can.
-func Fault(d turnkeeper.MCPDefinition) string {
+func Fault(d mcpdef.Definition) string {
 	_, fault := compile(d)
 	return fault
 }
 
-func compile(d turnkeeper.MCPDefinition) (*tools.Schema, string) {
+func compile(d mcpdef.Definition) (*tools.Schema, string) {
 	if size := len(d.Description); size > maxDescription {
 		return nil, fmt.Sprintf("its description has %d bytes; at most %d are taken", size, maxDescription)
 	}
@@ -138,16 +138,16 @@ func compile(d turnkeeper.MCPDefinition) (*tools.Schema, string) {
 
 // Merge returns the definitions to store after a server has listed its tools: new
 // ones are pinned, missing ones are marked as gone.
-func Merge(kept, seen []turnkeeper.MCPTool, now time.Time) []turnkeeper.MCPTool {
-	before := map[string]turnkeeper.MCPTool{}
+func Merge(kept, seen []mcpdef.Tool, now time.Time) []mcpdef.Tool {
+	before := map[string]mcpdef.Tool{}
 	for _, t := range kept {
 		before[t.Name] = t
 	}
-	var merged []turnkeeper.MCPTool
+	var merged []mcpdef.Tool
 	for _, s := range seen {
 		t, known := before[s.Name]
 		if !known {
-			t = turnkeeper.MCPTool{Server: s.Server, Name: s.Name, Pinned: s.Seen, PinnedAt: now}
+			t = mcpdef.Tool{Server: s.Server, Name: s.Name, Pinned: s.Seen, PinnedAt: now}
 		}
 		t.Seen, t.SeenAt, t.Gone = s.Seen, now, false
 		merged = append(merged, t)

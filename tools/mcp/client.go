@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // maxLanes is the maximum number of sessions of a server with one per lane.
@@ -340,7 +341,7 @@ func (h *host) close() {
 
 // Probe lists a server's tools once, and ends it. It stores nothing but a renewed
 // login.
-func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]turnkeeper.MCPTool, error) {
+func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]mcpdef.Tool, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
@@ -356,6 +357,6 @@ func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]tur
 	}
 	defer session.close()
 	seen, err := session.list(ctx)
-	slices.SortFunc(seen, func(a, b turnkeeper.MCPTool) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(seen, func(a, b mcpdef.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	return seen, plainError(err)
 }

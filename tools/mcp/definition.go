@@ -11,7 +11,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"turnkeeper"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // Bounds of what a server may list.
@@ -27,8 +27,8 @@ const (
 const emptySchema = `{"properties":{},"type":"object"}`
 
 // listTools reads all pages of a session's list of tools.
-func listTools(ctx context.Context, session *sdk.ClientSession, server string) ([]turnkeeper.MCPTool, error) {
-	var all []turnkeeper.MCPTool
+func listTools(ctx context.Context, session *sdk.ClientSession, server string) ([]mcpdef.Tool, error) {
+	var all []mcpdef.Tool
 	seen := map[string]bool{}
 	cursor, size := "", 0
 	for range maxPages {
@@ -37,7 +37,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string) (
 			return nil, fmt.Errorf("its tools could not be listed: %w", err)
 		}
 		for _, tool := range page.Tools {
-			if tool == nil || seen[tool.Name] || turnkeeper.CheckMCPToolName(tool.Name) != nil {
+			if tool == nil || seen[tool.Name] || mcpdef.CheckToolName(tool.Name) != nil {
 				continue // no agent can list it
 			}
 			if len(all) == maxTools {
@@ -48,7 +48,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string) (
 			if size += len(d.Description) + len(d.Schema); size > maxListing {
 				return nil, fmt.Errorf("its list of tools is too large: at most %d MiB are taken", maxListing>>20)
 			}
-			all = append(all, turnkeeper.MCPTool{Server: server, Name: tool.Name, Seen: d})
+			all = append(all, mcpdef.Tool{Server: server, Name: tool.Name, Seen: d})
 		}
 		if page.NextCursor == "" {
 			return all, nil
@@ -58,8 +58,8 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string) (
 	return nil, errors.New("its list of tools has no end")
 }
 
-func definitionOf(tool *sdk.Tool) turnkeeper.MCPDefinition {
-	d := turnkeeper.MCPDefinition{Description: clean(tool.Description), Schema: emptySchema}
+func definitionOf(tool *sdk.Tool) mcpdef.Definition {
+	d := mcpdef.Definition{Description: clean(tool.Description), Schema: emptySchema}
 	if schema, err := json.Marshal(tool.InputSchema); err == nil && tool.InputSchema != nil {
 		d.Schema = canonical(schema)
 	}
@@ -89,7 +89,7 @@ func canonical(raw []byte) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func hashOf(name string, d turnkeeper.MCPDefinition) string {
+func hashOf(name string, d mcpdef.Definition) string {
 	encoded, _ := json.Marshal([]any{name, d.Description, d.Schema, d.ReadOnly, d.Idempotent}) // they always encode
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:])

@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // The transports that everything is tried with.
@@ -125,20 +126,20 @@ func await(t *testing.T, what string, holds func() bool) {
 // memStore keeps definitions in memory.
 type memStore struct {
 	mu    sync.Mutex
-	tools map[string][]turnkeeper.MCPTool
+	tools map[string][]mcpdef.Tool
 }
 
 func newMemStore() *memStore {
-	return &memStore{tools: map[string][]turnkeeper.MCPTool{}}
+	return &memStore{tools: map[string][]mcpdef.Tool{}}
 }
 
-func (m *memStore) MCPTools(_ context.Context, server string) ([]turnkeeper.MCPTool, error) {
+func (m *memStore) MCPTools(_ context.Context, server string) ([]mcpdef.Tool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.tools[server], nil
 }
 
-func (m *memStore) SeeMCPTools(_ context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error) {
+func (m *memStore) SeeMCPTools(_ context.Context, server string, seen []mcpdef.Tool) ([]mcpdef.Tool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.tools[server] = mcp.Merge(m.tools[server], seen, time.Now())
@@ -149,7 +150,7 @@ func (m *memStore) SeeMCPTools(_ context.Context, server string, seen []turnkeep
 func (m *memStore) pin(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	pinned := append([]turnkeeper.MCPTool{}, m.tools[server]...)
+	pinned := append([]mcpdef.Tool{}, m.tools[server]...)
 	for i := range pinned {
 		pinned[i].Pinned = pinned[i].Seen
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"turnkeeper"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // A Person is who logs in.
@@ -37,21 +38,21 @@ const maxVisits = 3
 
 // Login has a person log in to a server, and keeps the login. It returns the login,
 // and how many tools the server lists with it.
-func Login(ctx context.Context, s Server, access Access, person Person) (turnkeeper.MCPLogin, int, error) {
+func Login(ctx context.Context, s Server, access Access, person Person) (mcpdef.Login, int, error) {
 	if s.OAuth == nil || s.OAuth.Grant != GrantAuthorizationCode {
-		return turnkeeper.MCPLogin{}, 0, errors.New("nobody logs in to this server: its oauth.grant is not authorization_code")
+		return mcpdef.Login{}, 0, errors.New("nobody logs in to this server: its oauth.grant is not authorization_code")
 	}
 	visitor, err := newVisitor(ctx, s, access, person)
 	if err != nil {
-		return turnkeeper.MCPLogin{}, 0, err
+		return mcpdef.Login{}, 0, err
 	}
 	defer visitor.close()
 	tools, err := visitor.tools(ctx)
 	if err != nil {
-		return turnkeeper.MCPLogin{}, 0, plainAuthError(err)
+		return mcpdef.Login{}, 0, plainAuthError(err)
 	}
 	if visitor.given == nil {
-		return turnkeeper.MCPLogin{}, 0, errors.New("the server answers without a login: take oauth out of its settings")
+		return mcpdef.Login{}, 0, errors.New("the server answers without a login: take oauth out of its settings")
 	}
 	l, err := visitor.keep(ctx)
 	return l, tools, err
@@ -64,7 +65,7 @@ type visitor struct {
 	client    *http.Client
 	closeIdle func()
 	person    Person
-	before    turnkeeper.MCPLogin // what is kept of the server; its zero value: nothing
+	before    mcpdef.Login // what is kept of the server; its zero value: nothing
 	flow      *auth.AuthorizationCodeHandler
 	turn      gate
 
@@ -234,7 +235,7 @@ func flowError(err error) error {
 }
 
 // keep keeps the login.
-func (v *visitor) keep(ctx context.Context) (turnkeeper.MCPLogin, error) {
+func (v *visitor) keep(ctx context.Context) (mcpdef.Login, error) {
 	l := login{
 		URL: v.server.URL, Resource: v.resource, Endpoint: v.config.Endpoint.TokenURL, Metadata: v.metadata,
 		ClientID: v.config.ClientID, Secret: v.config.ClientSecret, Style: int(v.config.Endpoint.AuthStyle),
@@ -245,7 +246,7 @@ func (v *visitor) keep(ctx context.Context) (turnkeeper.MCPLogin, error) {
 	}
 	l.take(v.given)
 	now := time.Now()
-	row, err := l.row(v.access.Key, turnkeeper.MCPLogin{Server: v.server.Name, Scopes: cleanScopes(v.scopes), LoggedInAt: now}, v.given)
+	row, err := l.row(v.access.Key, mcpdef.Login{Server: v.server.Name, Scopes: cleanScopes(v.scopes), LoggedInAt: now}, v.given)
 	if err != nil {
 		return row, err
 	}
@@ -269,7 +270,7 @@ func Logout(ctx context.Context, s Server, access Access) (was bool, told, err e
 }
 
 // revoke tells the authorization server that the tokens are not used any more.
-func revoke(ctx context.Context, s Server, access Access, row turnkeeper.MCPLogin) error {
+func revoke(ctx context.Context, s Server, access Access, row mcpdef.Login) error {
 	l, err := unseal(access.Key, s.Name, row.Sealed)
 	if err != nil {
 		return fmt.Errorf("the login cannot be opened: %w", err)

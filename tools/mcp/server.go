@@ -6,11 +6,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // A Server says how to reach a server, and how far to trust it.
 type Server struct {
-	Name string // as turnkeeper.CheckMCPServerName wants it
+	Name string // as mcpdef.CheckServerName wants it
 
 	// Command is the program and its arguments of a server over standard input
 	// and output. Empty: URL.
@@ -70,11 +71,11 @@ type ToolSettings struct {
 // concurrent use.
 type Store interface {
 	// MCPTools are the tools that are kept of a server.
-	MCPTools(ctx context.Context, server string) ([]turnkeeper.MCPTool, error)
+	MCPTools(ctx context.Context, server string) ([]mcpdef.Tool, error)
 	// SeeMCPTools notes what a server lists: a tool that is new is pinned as it
 	// is, and one that is kept and not among them is gone. It returns what is kept
 	// then.
-	SeeMCPTools(ctx context.Context, server string, seen []turnkeeper.MCPTool) ([]turnkeeper.MCPTool, error)
+	SeeMCPTools(ctx context.Context, server string, seen []mcpdef.Tool) ([]mcpdef.Tool, error)
 }
 
 const defaultConnectTimeout = 30 * time.Second
@@ -87,7 +88,7 @@ func (s Server) connectTimeout() time.Duration {
 }
 
 // EffectOf returns the effect of the tool.
-func (s Server) EffectOf(tool string, d turnkeeper.MCPDefinition) turnkeeper.Effect {
+func (s Server) EffectOf(tool string, d mcpdef.Definition) turnkeeper.Effect {
 	switch own := s.Tools[tool].Effect; {
 	case own != "":
 		return own

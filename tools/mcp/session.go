@@ -14,7 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
-	"turnkeeper"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // legacyProtocol is asked for where a server does not answer being asked for a
@@ -283,7 +283,7 @@ func (s *session) probe() {
 }
 
 // list reads the server's tools.
-func (s *session) list(ctx context.Context) ([]turnkeeper.MCPTool, error) {
+func (s *session) list(ctx context.Context) ([]mcpdef.Tool, error) {
 	return listTools(ctx, s.sdk, s.server.Name)
 }
 

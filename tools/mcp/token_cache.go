@@ -14,21 +14,22 @@ import (
 	"golang.org/x/oauth2"
 
 	"turnkeeper"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // A LoginStore keeps people's logins, one for each server, for all workers.
 // Implementations are safe for concurrent use.
 type LoginStore interface {
 	// MCPLogin is the login of a server, or turnkeeper.ErrNotFound.
-	MCPLogin(ctx context.Context, server string) (turnkeeper.MCPLogin, error)
+	MCPLogin(ctx context.Context, server string) (mcpdef.Login, error)
 	// SaveMCPLogin keeps a new login in place of whatever was there.
-	SaveMCPLogin(ctx context.Context, l turnkeeper.MCPLogin) error
+	SaveMCPLogin(ctx context.Context, l mcpdef.Login) error
 	// ClaimMCPLogin lets the caller alone renew a login, for hold. It is false where
 	// somebody else does, or where the login is not of that revision any more.
 	ClaimMCPLogin(ctx context.Context, server string, revision int64, claim string, hold time.Duration) (bool, error)
 	// RenewMCPLogin keeps what a claim was for, and ends it. It is false where the
 	// claim had run out.
-	RenewMCPLogin(ctx context.Context, l turnkeeper.MCPLogin, claim string) (bool, error)
+	RenewMCPLogin(ctx context.Context, l mcpdef.Login, claim string) (bool, error)
 	// ReleaseMCPLogin ends a claim. lapsed is why the login does not hold any more;
 	// empty: nothing is known of that.
 	ReleaseMCPLogin(ctx context.Context, server, claim, lapsed string) error
@@ -63,7 +64,7 @@ type tokenCache struct {
 
 	mu   sync.Mutex
 	held login
-	row  turnkeeper.MCPLogin
+	row  mcpdef.Login
 	read time.Time // when row was; zero: never
 }
 
@@ -157,7 +158,7 @@ func (k *tokenCache) reread(ctx context.Context) (login, error) {
 		k.read, k.row = time.Now(), row
 		return k.held, nil
 	}
-	k.held, k.row, k.read = login{}, turnkeeper.MCPLogin{}, time.Time{}
+	k.held, k.row, k.read = login{}, mcpdef.Login{}, time.Time{}
 	switch {
 	case err != nil:
 		return login{}, k.needsLogin("nobody is logged in to it")
@@ -204,7 +205,7 @@ func (k *tokenCache) renewOnce(ctx context.Context, l login) (done bool, err err
 }
 
 // exchange gives the refresh token for new tokens, and keeps them.
-func (k *tokenCache) exchange(ctx context.Context, row turnkeeper.MCPLogin, l login, claim string) error {
+func (k *tokenCache) exchange(ctx context.Context, row mcpdef.Login, l login, claim string) error {
 	asking, stop := context.WithTimeout(withClient(ctx, k.client), tokenTime)
 	defer stop()
 	c := credential{id: l.ClientID, secret: l.Secret, style: oauth2.AuthStyle(l.Style)}
@@ -229,7 +230,7 @@ func (k *tokenCache) exchange(ctx context.Context, row turnkeeper.MCPLogin, l lo
 // save keeps a renewed login, and goes on trying: the old refresh token may be of no
 // use any more. Where the claim had run out somebody has taken over: what they keep
 // counts, and is read next.
-func (k *tokenCache) save(ctx context.Context, next turnkeeper.MCPLogin, claim string) error {
+func (k *tokenCache) save(ctx context.Context, next mcpdef.Login, claim string) error {
 	for {
 		_, err := k.access.Logins.RenewMCPLogin(ctx, next, claim)
 		if err == nil {
@@ -252,7 +253,7 @@ func (l *login) take(token *oauth2.Token) {
 }
 
 // row is the login as it is kept.
-func (l login) row(key []byte, before turnkeeper.MCPLogin, token *oauth2.Token) (turnkeeper.MCPLogin, error) {
+func (l login) row(key []byte, before mcpdef.Login, token *oauth2.Token) (mcpdef.Login, error) {
 	sealed, err := l.seal(key, before.Server)
 	before.Sealed, before.Expires, before.Renewable, before.Lapsed = sealed, l.Expiry, l.Refresh != "", ""
 	if told, ok := token.Extra("scope").(string); ok {

@@ -13,8 +13,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"turnkeeper"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // metaKey is the key of the idempotency key in a call's _meta.
@@ -36,18 +36,18 @@ func (h *host) newTool(name string) tools.Tool {
 		return nil
 	}
 	t := &tool{host: h, name: name, spec: tools.Spec{
-		Name:       turnkeeper.MCPToolName(h.server.Name, name),
+		Name:       mcpdef.ToolName(h.server.Name, name),
 		Parameters: json.RawMessage(emptySchema),
 		Timeout:    h.server.timeoutOf(name),
 		Background: cmp.Or(h.server.Tools[name].Background, h.server.Background),
 		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
 	}}
 	if !known {
-		t.spec.Effect = h.server.EffectOf(name, turnkeeper.MCPDefinition{})
+		t.spec.Effect = h.server.EffectOf(name, mcpdef.Definition{})
 		t.spec.Description = fmt.Sprintf("The tool %s of the MCP server %s. What it does is not known, for the server has not told yet.", name, h.server.Name)
 		return t
 	}
-	d := h.catalog.inUse(e.MCPTool)
+	d := h.catalog.inUse(e.Tool)
 	t.hash, t.spec.Effect = d.Hash, h.server.EffectOf(name, d)
 	t.spec.Description, t.spec.Parameters = d.Description, json.RawMessage(d.Schema)
 	if d.Description == "" {
@@ -144,7 +144,7 @@ func (t *tool) check(ctx context.Context, call tools.Call) string {
 		return "denied: " + why + ". Nothing was run."
 	}
 	e, known, _ := t.host.catalog.get(t.name)
-	if !known || t.host.catalog.inUse(e.MCPTool).Hash == t.hash {
+	if !known || t.host.catalog.inUse(e.Tool).Hash == t.hash {
 		return ""
 	}
 	_, fault := tools.CheckArguments(e.schema, string(call.Arguments))

@@ -11,13 +11,15 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
 // A Store reads and writes the database; *operate.Store implements it.
 type Store interface {
-	Message(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
-	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, error)
+	Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
+	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
 	RetryFailed(ctx context.Context, scope operate.FailedScope) ([]operate.BulkRetried, error)
@@ -30,7 +32,7 @@ type Store interface {
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
 
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
-	Models(ctx context.Context) ([]turnkeeper.ModelHealth, error)
+	Models(ctx context.Context) ([]modelhealth.Health, error)
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
 	PauseScheduler(ctx context.Context, reason string) error
@@ -103,21 +105,21 @@ func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to in
 }
 
 // Message reads the message whose id is in the path.
-func (a Access) Message(c *request.Call) (turnkeeper.WaitingMessage, error) {
+func (a Access) Message(c *request.Call) (waiting.Message, error) {
 	id, err := request.ID[turnkeeper.MessageID](c, "message")
 	if err != nil {
-		return turnkeeper.WaitingMessage{}, err
+		return waiting.Message{}, err
 	}
 	m, err := a.store.Message(c.Context(), id)
 	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(m.Agent) {
-		return turnkeeper.WaitingMessage{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
+		return waiting.Message{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
 	}
 	return m, err
 }
 
 // Answered reads a message, with the reasons why it waits, and its reply, or nil. The two are
 // consistent: if the message was closed between the two reads, it is read again.
-func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
+func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, *turnkeeper.Reply, error) {
 	m, err := a.store.WaitingMessage(ctx, id)
 	if err != nil {
 		return m, nil, err
@@ -161,7 +163,7 @@ func (a Access) Agents(c *request.Call) ([]turnkeeper.AgentRegistration, error) 
 }
 
 // Models lists the models that the caller's agents use.
-func (a Access) Models(c *request.Call) ([]turnkeeper.ModelHealth, error) {
+func (a Access) Models(c *request.Call) ([]modelhealth.Health, error) {
 	all, err := a.store.Models(c.Context())
 	if err != nil || c.Caller.SeesAll() {
 		return all, err
@@ -169,7 +171,7 @@ func (a Access) Models(c *request.Call) ([]turnkeeper.ModelHealth, error) {
 	for i := range all {
 		all[i].Agents = slices.DeleteFunc(all[i].Agents, func(agent string) bool { return !c.Caller.Sees(agent) })
 	}
-	return slices.DeleteFunc(all, func(h turnkeeper.ModelHealth) bool { return len(h.Agents) == 0 }), nil
+	return slices.DeleteFunc(all, func(h modelhealth.Health) bool { return len(h.Agents) == 0 }), nil
 }
 
 // Schedules lists the schedules visible to the caller.

@@ -12,7 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"turnkeeper"
+	"turnkeeper/internal/traceparent"
 )
 
 const (
@@ -112,7 +112,7 @@ func (c *Call) CheckKey() error {
 // TraceParent returns the sender's W3C trace context; empty if it is missing or invalid.
 func (c *Call) TraceParent() string {
 	value := c.Header.Get("Traceparent")
-	if _, ok := turnkeeper.ParseTraceParent(value); !ok || len(value) > maxTraceParent {
+	if _, ok := traceparent.Parse(value); !ok || len(value) > maxTraceParent {
 		return ""
 	}
 	return value

@@ -16,6 +16,7 @@ import (
 	"turnkeeper/internal/redact"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // mcpServers returns the configured MCP servers, sorted by name.
@@ -98,7 +99,7 @@ func checkMCP(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 			file.Add(line, fmt.Sprintf("mcp_servers has %q, which is not configured: %s%s", server.Name, have, toolbox.hint()))
 		}
 		for _, tool := range server.Tools {
-			name := turnkeeper.MCPToolName(server.Name, tool)
+			name := mcpdef.ToolName(server.Name, tool)
 			if _, taken := toolbox.Get(name); taken {
 				file.Add(line, fmt.Sprintf("the tool %q of the MCP server %q would have the name %q, which another tool has", tool, server.Name, name))
 			}
@@ -107,7 +108,7 @@ func checkMCP(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
 }
 
 // MCPEffect returns the effect of a tool according to the settings.
-func MCPEffect(cfg *config.Config, t turnkeeper.MCPTool) turnkeeper.Effect {
+func MCPEffect(cfg *config.Config, t mcpdef.Tool) turnkeeper.Effect {
 	for _, s := range mcpServers(cfg) {
 		if s.Name == t.Server {
 			return s.EffectOf(t.Name, t.Seen)
@@ -155,7 +156,7 @@ func usedMCPServers(agents []*agentdef.Definition) map[string]bool {
 	return used
 }
 
-func lackingTools(server string, found []turnkeeper.MCPTool, agents []*agentdef.Definition) (lacks []string) {
+func lackingTools(server string, found []mcpdef.Tool, agents []*agentdef.Definition) (lacks []string) {
 	var names []string
 	faults := map[string]string{}
 	for _, tool := range found {

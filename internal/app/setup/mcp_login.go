@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 
-	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
 	"turnkeeper/tools/mcp"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // An mcpStore stores tools of and logins to MCP servers.
@@ -71,10 +71,10 @@ func mcpServer(cfg *config.Config, name string) (mcp.Server, error) {
 
 // LogInToMCP lets a person log in to an MCP server and stores the login. It returns the login and the
 // number of the server's tools.
-func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string, person mcp.Person) (turnkeeper.MCPLogin, int, error) {
+func LogInToMCP(ctx context.Context, cfg *config.Config, store mcp.LoginStore, server string, person mcp.Person) (mcpdef.Login, int, error) {
 	s, err := mcpServer(cfg, server)
 	if err != nil {
-		return turnkeeper.MCPLogin{}, 0, err
+		return mcpdef.Login{}, 0, err
 	}
 	return mcp.Login(ctx, s, mcpAccess(cfg, store), person)
 }

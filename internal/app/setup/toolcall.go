@@ -20,6 +20,7 @@ import (
 	"turnkeeper/outputs"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // AgentTools runs the tools that an agent's file lists outside a turn, configured as in a worker with the
@@ -102,7 +103,7 @@ func CallableTools(cfg *config.Config, agent string) []string {
 	}
 	for _, server := range def.MCPServers {
 		for _, name := range server.Tools {
-			names = append(names, turnkeeper.MCPToolName(server.Name, name))
+			names = append(names, mcpdef.ToolName(server.Name, name))
 		}
 	}
 	slices.Sort(names)
@@ -138,7 +139,7 @@ func (a *AgentTools) Missing(name string) (secret config.MissingSecret, ok bool)
 	}
 	for _, server := range a.def.MCPServers {
 		for _, tool := range server.Tools {
-			if turnkeeper.MCPToolName(server.Name, tool) == name {
+			if mcpdef.ToolName(server.Name, tool) == name {
 				return MissingOfMCP(a.cfg, server.Name)
 			}
 		}

@@ -13,11 +13,12 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage"
 )
 
 // A waiting waits for the reply to an accepted message.
-type waiting struct {
+type awaiting struct {
 	*enqueuing
 
 	db       *database.Database
@@ -35,7 +36,7 @@ const (
 
 var errWaitTimeout = errors.New("the wait timed out")
 
-func (w *waiting) run(ctx context.Context) error {
+func (w *awaiting) run(ctx context.Context) error {
 	ctx, cancel := w.limit(ctx)
 	defer cancel()
 	notifier, stop := follow.HangBell(ctx, w.db)
@@ -51,7 +52,7 @@ func (w *waiting) run(ctx context.Context) error {
 	return w.finish(message, reply)
 }
 
-func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+func (w *awaiting) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if w.waitTimeout == 0 {
 		return context.WithCancel(ctx)
 	}
@@ -64,11 +65,11 @@ func (w *waiting) limit(ctx context.Context) (context.Context, context.CancelFun
 
 // closed waits until the message is closed, while the watcher shows its turns.
 // With an error it returns the message as last read.
-func (w *waiting) closed(ctx context.Context, notifier *storage.Notifier) (turnkeeper.WaitingMessage, *turnkeeper.Reply, error) {
+func (w *awaiting) closed(ctx context.Context, notifier *storage.Notifier) (waiting.Message, *turnkeeper.Reply, error) {
 	rings, unsubscribe := notifier.Subscribe(storage.TopicTurns)
 	defer unsubscribe()
 	answered := time.Now()
-	last := turnkeeper.WaitingMessage{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting}} // as accepted
+	last := waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageWaiting}} // as accepted
 	for wait := minPoll; ; wait = min(wait*3/2, maxPoll) {
 		message, reply, err := w.read(ctx)
 		if err == nil {
@@ -92,7 +93,7 @@ func (w *waiting) closed(ctx context.Context, notifier *storage.Notifier) (turnk
 
 // reportFailure prints the error of a failed attempt that will be retried: the
 // pause before the retry can take minutes.
-func (w *waiting) reportFailure(m turnkeeper.WaitingMessage) {
+func (w *awaiting) reportFailure(m waiting.Message) {
 	if w.json || m.State != turnkeeper.MessageWaiting || m.LastError == "" || m.Attempts == w.reported {
 		return
 	}
@@ -102,7 +103,7 @@ func (w *waiting) reportFailure(m turnkeeper.WaitingMessage) {
 }
 
 // reportDown prints, once, that the message waits for a model that is down.
-func (w *waiting) reportDown(ctx context.Context, m turnkeeper.WaitingMessage) {
+func (w *awaiting) reportDown(ctx context.Context, m waiting.Message) {
 	if len(m.WaitsFor) == 0 {
 		w.down = false
 		return
@@ -127,7 +128,7 @@ func (w *waiting) reportDown(ctx context.Context, m turnkeeper.WaitingMessage) {
 }
 
 // read reads the message and, once it is closed, its reply.
-func (w *waiting) read(ctx context.Context) (m turnkeeper.WaitingMessage, reply *turnkeeper.Reply, err error) {
+func (w *awaiting) read(ctx context.Context) (m waiting.Message, reply *turnkeeper.Reply, err error) {
 	if m, err = w.db.Store.Message(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
 		return m, nil, err
 	}
@@ -142,7 +143,7 @@ func (w *waiting) read(ctx context.Context) (m turnkeeper.WaitingMessage, reply 
 }
 
 // broken returns the error of an interrupted wait. It says that the message stays accepted.
-func (w *waiting) broken(ctx context.Context, m turnkeeper.WaitingMessage, err error) error {
+func (w *awaiting) broken(ctx context.Context, m waiting.Message, err error) error {
 	id := w.accepted.MessageID
 	stays := fmt.Sprintf(`message %d stays accepted; "turnctl explain --message %d" shows what it waits for`, id, id)
 	if ctx.Err() != nil {
@@ -164,7 +165,7 @@ func (w *waiting) broken(ctx context.Context, m turnkeeper.WaitingMessage, err e
 }
 
 // finish prints the reply. Its error is the outcome of the message, if that is not plain success.
-func (w *waiting) finish(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) error {
+func (w *awaiting) finish(m waiting.Message, reply *turnkeeper.Reply) error {
 	if err := w.printReply(m, reply); err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (w *waiting) finish(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) e
 	return nil
 }
 
-func (w *waiting) printReply(m turnkeeper.WaitingMessage, reply *turnkeeper.Reply) error {
+func (w *awaiting) printReply(m waiting.Message, reply *turnkeeper.Reply) error {
 	if w.json {
 		view := w.accepted
 		view.awaitedView = &awaitedView{State: m.State, TurnID: views.OrNull(m.TurnID)}

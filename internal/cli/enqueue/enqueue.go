@@ -15,6 +15,8 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
@@ -121,7 +123,7 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 	if !e.wait && cmd.Flags().Changed("wait-timeout") {
 		return shell.Misused("--wait-timeout needs --wait: add --wait, or omit --wait-timeout")
 	}
-	if _, ok := turnkeeper.ParseTraceParent(e.message.TraceParent); !ok && e.message.TraceParent != "" {
+	if _, ok := traceparent.Parse(e.message.TraceParent); !ok && e.message.TraceParent != "" {
 		return shell.Misused("--trace-parent is %q: it must be a W3C traceparent, such as "+
 			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01, or empty", e.message.TraceParent)
 	}
@@ -179,7 +181,7 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 	if !e.wait {
 		return nil
 	}
-	w := &waiting{enqueuing: e, db: db, accepted: accepted}
+	w := &awaiting{enqueuing: e, db: db, accepted: accepted}
 	return w.run(ctx)
 }
 
@@ -217,7 +219,7 @@ func (e *enqueuing) adviseWorker(ctx context.Context, cfg *config.Config, store 
 	if err != nil || e.json {
 		return
 	}
-	if !slices.ContainsFunc(workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive }) {
+	if !slices.ContainsFunc(workers, func(w presence.Heartbeat) bool { return w.State() == presence.Alive }) {
 		e.Err.Line("%s", e.Err.Paint(term.Warned, "no worker is running: the message waits until you start one"))
 	}
 	if change := e.changeOfFile(ctx, cfg, store); change != "" {

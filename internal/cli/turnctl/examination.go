@@ -10,13 +10,13 @@ import (
 	"strings"
 	"time"
 
-	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/presence"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
@@ -179,19 +179,19 @@ func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, st
 
 // examineWorkers checks the workers and returns how many are alive. That none is alive is a failure if messages or
 // turns wait.
-func examineWorkers(d *diagnosis, workers []turnkeeper.Heartbeat, queue operate.Figures) (alive int) {
+func examineWorkers(d *diagnosis, workers []presence.Heartbeat, queue operate.Figures) (alive int) {
 	slots := 0
 	var silent, draining, serving []string
 	for _, w := range workers {
 		switch w.State() {
-		case turnkeeper.WorkerAlive:
+		case presence.Alive:
 			alive++
 			slots += w.Slots
-		case turnkeeper.WorkerServing:
+		case presence.Serving:
 			serving = append(serving, string(w.WorkerID)+" ("+strings.Join(w.Roles, ", ")+")")
-		case turnkeeper.WorkerDraining:
+		case presence.Draining:
 			draining = append(draining, string(w.WorkerID))
-		case turnkeeper.WorkerSilent:
+		case presence.Silent:
 			silent = append(silent, string(w.WorkerID))
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -17,9 +19,9 @@ import (
 type explainer struct {
 	operate.TurnView
 	term.Clock
-	bounds  *turnkeeper.Bounds     // of the agent, by this program's settings; nil: not known
-	as, of  turnkeeper.MessageID   // the message's retry, and the message that it retries; 0: none
-	workers []turnkeeper.Heartbeat // of all worker processes
+	bounds  *turnkeeper.Bounds   // of the agent, by this program's settings; nil: not known
+	as, of  turnkeeper.MessageID // the message's retry, and the message that it retries; 0: none
+	workers []presence.Heartbeat // of all worker processes
 }
 
 func (x *explainer) explain() explanation {
@@ -48,7 +50,7 @@ func (x *explainer) asked() []string {
 }
 
 // askedBy describes a message: its sender, agent and body.
-func askedBy(m turnkeeper.WaitingMessage, agent string, c term.Clock) string {
+func askedBy(m waiting.Message, agent string, c term.Clock) string {
 	body := "“" + term.OneLine(m.Body, 200) + "”"
 	if m.Trigger == turnkeeper.TriggerSchedule {
 		return fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, agent, c.Moment(m.Slot), body)
@@ -256,7 +258,7 @@ func (x *explainer) status() string {
 func (x *explainer) blockers() (said []string) {
 	for _, w := range x.Message.Waits {
 		switch w.Reason {
-		case turnkeeper.WaitPaused, turnkeeper.WaitHoldOff, turnkeeper.WaitScheduler, turnkeeper.WaitNoSlot, turnkeeper.WaitModel:
+		case waiting.SchedulerPaused, waiting.SchedulerHoldsOff, waiting.SchedulerSilent, waiting.NoFreeSlot, waiting.ModelDown:
 			text := words.Sentence(words.Wait(w, x.Moment))
 			said = append(said, strings.ToUpper(text[:1])+text[1:])
 		}
@@ -279,7 +281,7 @@ func (x *explainer) doing() string {
 
 // workerAlive reports whether a worker could continue an open turn.
 func (x *explainer) workerAlive() bool {
-	return slices.ContainsFunc(x.workers, func(w turnkeeper.Heartbeat) bool { return w.State() == turnkeeper.WorkerAlive })
+	return slices.ContainsFunc(x.workers, func(w presence.Heartbeat) bool { return w.State() == presence.Alive })
 }
 
 // subAgents lists the sub-agents that the turn waits for.

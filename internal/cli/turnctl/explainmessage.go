@@ -11,6 +11,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -27,7 +28,7 @@ type messageExplanation struct {
 
 // A messageExplainer writes the explanation of a message.
 type messageExplainer struct {
-	turnkeeper.WaitingMessage
+	waiting.Message
 	term.Clock
 	reply  *turnkeeper.Reply    // nil: none
 	turn   *turnkeeper.Turn     // its newest; nil: none yet
@@ -56,7 +57,7 @@ func readMessage(ctx context.Context, s *shell.Session, store *operate.Store, id
 	case !errors.Is(err, turnkeeper.ErrNotFound):
 		return nil, err
 	}
-	if x.WaitingMessage, err = store.WaitingMessage(ctx, id); err != nil {
+	if x.Message, err = store.WaitingMessage(ctx, id); err != nil {
 		return nil, err
 	}
 	turns, err := store.TurnsOf(ctx, id)
@@ -88,7 +89,7 @@ func (x *messageExplainer) explain() messageExplanation {
 }
 
 func (x *messageExplainer) asked() []string {
-	said := []string{askedBy(x.WaitingMessage, x.Agent, x.Clock)}
+	said := []string{askedBy(x.Message, x.Agent, x.Clock)}
 	if x.of != 0 {
 		said = append(said, fmt.Sprintf("It is a retry of message %d.", x.of))
 	}
@@ -158,27 +159,27 @@ func (x *messageExplainer) next() (said []string) {
 	}
 	for _, w := range x.Waits {
 		switch w.Reason {
-		case turnkeeper.WaitUnknownAgent:
+		case waiting.UnknownAgent:
 			advise("Start a worker that has the file of agent %s.", w.Agent)
-		case turnkeeper.WaitRetired:
+		case waiting.AgentRetired:
 			advise("Restore the agent: turnctl agents restore %s. Or cancel the message: turnctl cancel --message %d.", w.Agent, x.ID)
-		case turnkeeper.WaitPaused:
+		case waiting.SchedulerPaused:
 			advise("Resume the scheduler: turnctl scheduler resume.")
-		case turnkeeper.WaitNoWorker:
+		case waiting.NoWorker:
 			advise("Start a worker: %s.", shell.Command("worker"))
-		case turnkeeper.WaitScheduler:
+		case waiting.SchedulerSilent:
 			advise("Start a process with the role scheduler: %s.", shell.Command("worker"))
-		case turnkeeper.WaitNoSlot:
+		case waiting.NoFreeSlot:
 			advise("Raise worker_slots, or start another worker.")
-		case turnkeeper.WaitModel:
+		case waiting.ModelDown:
 			advise("Fix the cause: see turnctl models. To retry the message at once: turnctl retry %d.", x.ID)
-		case turnkeeper.WaitBackoff:
+		case waiting.LaneBackoff:
 			advise("Fix the cause; the message is retried by itself, or at once: turnctl retry %d.", x.ID)
-		case turnkeeper.WaitBudget:
+		case waiting.BudgetSpent:
 			advise("Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message %d.", x.ID)
-		case turnkeeper.WaitLaneHeld, turnkeeper.WaitSilent, turnkeeper.WaitCalls, turnkeeper.WaitDeferred, turnkeeper.WaitNotTaken:
+		case waiting.LaneHeld, waiting.WorkerSilent, waiting.DetachedCalls, waiting.Deferred, waiting.NotTakenUp:
 			advise("See the turn: turnctl explain %d.", w.Turn)
-		case turnkeeper.WaitEarlier:
+		case waiting.EarlierMessage:
 			advise("See the message ahead: turnctl explain --message %d.", w.Message)
 		}
 	}

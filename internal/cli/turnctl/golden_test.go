@@ -11,7 +11,11 @@ import (
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
@@ -36,7 +40,7 @@ func eventfulTurn() operate.TurnView {
 			Usage:      turnkeeper.Usage{InputTokens: 12345, OutputTokens: 678, CachedTokens: 1000, ReasoningTokens: 90, Estimated: true},
 			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "worker_lost", Error: "worker host-1-aaaa was silent for 15 s", LastSeq: 77,
 		},
-		Message: turnkeeper.WaitingMessage{Message: turnkeeper.Message{
+		Message: waiting.Message{Message: turnkeeper.Message{
 			ID: 12, Agent: "clerk", Conversation: "anna", Lane: "clerk/anna", State: turnkeeper.MessageAnswered, Attempts: 2, TurnID: 41,
 			Body: "Please order 3 boxes.\n\tThen say \x1b[31mwhen\x1b[0m they come; 日本語も書けます。 \u009b2J\u202e\x7f", Trigger: turnkeeper.TriggerMessage,
 			AcceptedAt: after(-time.Second), DueAt: after(-time.Second), ClosedAt: after(42500 * time.Millisecond),
@@ -46,7 +50,7 @@ func eventfulTurn() operate.TurnView {
 			ID: 5, MessageID: 12, TurnID: 41, Agent: "clerk", Conversation: "anna", Outcome: turnkeeper.TurnDegraded,
 			Body: "Tool results: 1 succeeded, 0 failed, 1 unknown.\nclock: 09:30\norder: it may or may not have happened", CreatedAt: after(42500 * time.Millisecond),
 		},
-		Failed: []turnkeeper.FailedAttempt{
+		Failed: []turnlog.FailedAttempt{
 			{
 				Round: 1, Attempt: 1, Provider: "openai", Model: "gpt-5-mini", Class: "transport", Error: "model openai/gpt-5-mini: transport: the provider sent nothing for 20s\x1b[31m",
 				Text: "Let me che\x1b]0;x\a", Latency: 21 * time.Second, Usage: turnkeeper.Usage{InputTokens: 1200, OutputTokens: 4, Estimated: true},
@@ -126,7 +130,7 @@ func openTurn() operate.TurnView {
 			DefinitionHash: strings.Repeat("f", 64), State: turnkeeper.TurnQueued, CreatedAt: after(9 * time.Minute), DueAt: after(11 * time.Minute),
 			ErrorClass: "budget", InnerDialogue: "Nothing changed.",
 		},
-		Message: turnkeeper.WaitingMessage{Message: turnkeeper.Message{
+		Message: waiting.Message{Message: turnkeeper.Message{
 			ID: 13, Body: "Scheduled run of watcher.", Trigger: turnkeeper.TriggerSchedule, Schedule: "nightly", Slot: after(-24 * time.Hour),
 			AcceptedAt: after(9 * time.Minute),
 		}},
@@ -159,12 +163,12 @@ func treeTurn() operate.TurnView {
 	v.Awaited[0].Name = turnkeeper.ToolSpawnAgent
 	call := func(n int) turnkeeper.CallKey { return turnkeeper.CallKey{Round: 1, Ordinal: n} }
 	used := turnkeeper.Usage{InputTokens: 1200, OutputTokens: 300}
-	agents := []turnkeeper.SubAgent{
+	agents := []turnlog.SubAgent{
 		{Parent: 40, Call: call(1), Agent: v.Turn.Agent, Message: 13, State: turnkeeper.MessageRunning, Turn: v.Turn.ID, TurnState: v.Turn.State, Depth: 1, Usage: used},
 		{Parent: v.Turn.ID, Call: call(1), Agent: "scout", Message: 15, State: turnkeeper.MessageWaiting, Depth: 2},
 		{Parent: v.Turn.ID, Call: call(2), Agent: "critic", Message: 16, State: turnkeeper.MessageAnswered, Turn: 44, TurnState: turnkeeper.TurnDegraded, Depth: 2, Usage: used, EndedAt: after(10 * time.Minute)},
 		{Parent: 40, Call: call(2), Agent: "scout\x1b", Message: 14, State: turnkeeper.MessageRunning, Turn: 43, TurnState: turnkeeper.TurnRunning, Depth: 1, Dropped: true},
-		{Parent: 40, Call: call(3), Agent: "scout", Trouble: turnkeeper.SpawnTreeFull, Depth: 1, EndedAt: after(9 * time.Minute)},
+		{Parent: 40, Call: call(3), Agent: "scout", Trouble: turnlog.SpawnTreeFull, Depth: 1, EndedAt: after(9 * time.Minute)},
 		{Parent: 40, Call: call(4), Agent: "gone", Message: 3, Depth: 1, EndedAt: after(9 * time.Minute)},
 	}
 	for i := range agents {
@@ -172,8 +176,8 @@ func treeTurn() operate.TurnView {
 	}
 	v.Tree = &operate.Tree{
 		Root: 40, Agent: "boss", State: turnkeeper.TurnWaiting, SubAgents: agents, Usage: used.Add(used).Add(used),
-		Lineage: turnkeeper.Lineage{Root: 40, Parent: 40, Call: call(1), Agents: []string{"boss", v.Turn.Agent}},
-		Limits:  turnkeeper.TreeLimits{MaxDepth: 3, MaxAgents: 32, Tokens: 1_000_000, Calls: 40}, UsedTokens: 4500, UsedCalls: 7,
+		Lineage: turnlog.Lineage{Root: 40, Parent: 40, Call: call(1), Agents: []string{"boss", v.Turn.Agent}},
+		Limits:  turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 32, Tokens: 1_000_000, Calls: 40}, UsedTokens: 4500, UsedCalls: 7,
 	}
 	return v
 }
@@ -271,7 +275,7 @@ func TestLists(t *testing.T) {
 			showTurns(s, utcNow, []turnkeeper.Turn{silent, running, open.Turn, turn.Turn})
 		},
 		"inbox": func(s *term.Screen) {
-			showMessages(s, utcNow, []turnkeeper.WaitingMessage{long, open.Message, turn.Message})
+			showMessages(s, utcNow, []waiting.Message{long, open.Message, turn.Message})
 		},
 		"outbox": func(s *term.Screen) {
 			showReplies(s, utcNow, []turnkeeper.Reply{*turn.Reply})
@@ -288,22 +292,22 @@ func TestLists(t *testing.T) {
 		"top": func(s *term.Screen) {
 			drawTop(s, utcNow, topState{
 				Figures: operate.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 39, Degraded: 2, Failed: 1, Tokens: 123456, Now: utcNow.Now},
-				Down: []turnkeeper.ModelHealth{
+				Down: []modelhealth.Health{
 					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},
 					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5, ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},
 				},
 				Scheduler: operate.SchedulerSettings{PausedAt: began, PausedReason: "repairs"},
-				Workers:   []turnkeeper.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
+				Workers:   []presence.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
 				Turns:     []turnkeeper.Turn{open.Turn},
 				Lanes:     []operate.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
 			})
 		},
 		"models": func(s *term.Screen) {
-			down := turnkeeper.ModelHealth{Model: "test/down", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}, Asked: true}
+			down := modelhealth.Health{Model: "test/down", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}, Asked: true}
 			probing, unused := down, down
 			probing.Model, probing.Probe, probing.ProbeTurn = "test/probing", "grant", 42
 			unused.Model, unused.Agents = "test/unused", nil
-			showModels(s, utcNow, []turnkeeper.ModelHealth{
+			showModels(s, utcNow, []modelhealth.Health{
 				down, probing, {Model: "test/unknown", Agents: []string{"echo", "watcher"}}, unused, {Model: "test/up", Agents: []string{"echo"}, Asked: true},
 			})
 		},
@@ -315,7 +319,7 @@ func TestLists(t *testing.T) {
 			})
 		},
 		"workers": func(s *term.Screen) {
-			showWorkers(s, utcNow, []turnkeeper.Heartbeat{
+			showWorkers(s, utcNow, []presence.Heartbeat{
 				{WorkerID: "a", Host: "one", PID: 1, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second},
 				{WorkerID: "b", Host: "two", PID: 2, Version: "v1", Roles: []string{"api", "worker"}, TakeoverAfter: 15 * time.Second, StartedAt: began},
 				{WorkerID: "e", Host: "two", PID: 5, Version: "v1", Roles: []string{"api"}, TakeoverAfter: 15 * time.Second, StartedAt: began},

@@ -5,10 +5,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -17,7 +17,7 @@ func inboxCommand(s *shell.Session) *cobra.Command {
 	return newestCommand(s, "inbox", "messages", messageStates, (*operate.Store).Messages, views.OfMessage, showMessages)
 }
 
-func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.WaitingMessage) {
+func showMessages(s *term.Screen, c term.Clock, messages []waiting.Message) {
 	t := term.NewTable(">MESSAGE", "STATE", "AGENT", "CONVERSATION", ">PRIORITY", ">ATTEMPTS", ">TURN", "ACCEPTED", "BODY")
 	for _, m := range messages {
 		turn := "-"
@@ -31,7 +31,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []turnkeeper.WaitingMes
 }
 
 // messageCell returns the status of a message.
-func messageCell(m turnkeeper.WaitingMessage, c term.Clock) term.Cell {
+func messageCell(m waiting.Message, c term.Clock) term.Cell {
 	state, note := words.Standing(m, c.Ago)
 	cell := stateCell(state)
 	if note != "" {

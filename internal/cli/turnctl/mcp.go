@@ -18,6 +18,7 @@ import (
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools/mcp"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 func mcpCommand(s *shell.Session) *cobra.Command {
@@ -55,7 +56,7 @@ func listMCPCommand(s *shell.Session) *cobra.Command {
 				if err := warnOfLogins(cmd.Context(), s, cfg, db.Store, strings.Join(args, "")); err != nil {
 					return err
 				}
-				view := func(t turnkeeper.MCPTool) mcpToolView { return viewMCPTool(t, setup.MCPEffect(cfg, t)) }
+				view := func(t mcpdef.Tool) mcpToolView { return viewMCPTool(t, setup.MCPEffect(cfg, t)) }
 				return s.Print(views.All(found, view), func() {
 					if len(found) == 0 {
 						s.Err.Line("no tools: a worker stores the definitions from its agents' MCP servers")
@@ -82,16 +83,16 @@ type mcpToolView struct {
 	Schema      string    `json:"schema"`
 }
 
-func viewMCPTool(t turnkeeper.MCPTool, effect turnkeeper.Effect) mcpToolView {
+func viewMCPTool(t mcpdef.Tool, effect turnkeeper.Effect) mcpToolView {
 	return mcpToolView{
-		Server: t.Server, Tool: t.Name, Name: turnkeeper.MCPToolName(t.Server, t.Name), State: mcpState(t), Effect: string(effect),
+		Server: t.Server, Tool: t.Name, Name: mcpdef.ToolName(t.Server, t.Name), State: mcpState(t), Effect: string(effect),
 		PinnedHash: t.Pinned.Hash, PinnedAt: t.PinnedAt, Hash: t.Seen.Hash, SeenAt: t.SeenAt,
 		Description: t.Seen.Description, Schema: t.Seen.Schema,
 	}
 }
 
 // mcpState returns pinned, changed or gone.
-func mcpState(t turnkeeper.MCPTool) string {
+func mcpState(t mcpdef.Tool) string {
 	switch {
 	case t.Gone:
 		return "gone"
@@ -101,7 +102,7 @@ func mcpState(t turnkeeper.MCPTool) string {
 	return "pinned"
 }
 
-func showMCPTools(s *term.Screen, cfg *config.Config, found []turnkeeper.MCPTool) {
+func showMCPTools(s *term.Screen, cfg *config.Config, found []mcpdef.Tool) {
 	t := term.NewTable("SERVER", "TOOL", "STATE", "EFFECT", "HASH", "DESCRIPTION")
 	for _, tool := range found {
 		state := term.Cell{Text: mcpState(tool), Tone: term.Dim}
@@ -222,7 +223,7 @@ func examinePins(ctx context.Context, d *diagnosis, cfg *config.Config, store *o
 		if _, configured := cfg.MCPServers[t.Server]; !configured || t.Gone || !t.Changed() {
 			continue
 		}
-		found := fmt.Sprintf("the definition of %s differs from the pinned one", turnkeeper.MCPToolName(t.Server, t.Name))
+		found := fmt.Sprintf("the definition of %s differs from the pinned one", mcpdef.ToolName(t.Server, t.Name))
 		if cfg.MCPServers[t.Server].RefuseChange {
 			found += ", and its calls are refused"
 		}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
@@ -22,6 +21,7 @@ import (
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools/mcp"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 func loginMCPCommand(s *shell.Session) *cobra.Command {
@@ -85,7 +85,7 @@ func logInToMCP(ctx context.Context, s *shell.Session, cfg *config.Config, store
 	})
 }
 
-func untilText(l turnkeeper.MCPLogin, c term.Clock) string {
+func untilText(l mcpdef.Login, c term.Clock) string {
 	if l.Expires.IsZero() {
 		return "when it expires (the server gave no time)"
 	}
@@ -145,7 +145,7 @@ func loginsMCPCommand(s *shell.Session) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				view := func(l loginState) mcpLoginView { return viewMCPLogin(l.Server, l.MCPLogin) }
+				view := func(l loginState) mcpLoginView { return viewMCPLogin(l.Server, l.Login) }
 				return s.Print(views.All(found, view), func() {
 					if len(found) == 0 {
 						s.Err.Line("no logins: no MCP server of the settings has oauth.grant %s", config.GrantAuthorizationCode)
@@ -162,7 +162,7 @@ func loginsMCPCommand(s *shell.Session) *cobra.Command {
 // if there is none.
 type loginState struct {
 	Server string
-	turnkeeper.MCPLogin
+	mcpdef.Login
 }
 
 // loginStates returns the servers that people log in to, and others with a stored login,
@@ -172,13 +172,13 @@ func loginStates(ctx context.Context, cfg *config.Config, store *operate.Store, 
 	if err != nil {
 		return nil, err
 	}
-	byName := map[string]turnkeeper.MCPLogin{}
+	byName := map[string]mcpdef.Login{}
 	for _, l := range kept {
 		byName[l.Server] = l
 	}
 	for name, s := range cfg.MCPServers {
 		if _, there := byName[name]; !there && s.OAuth != nil && s.OAuth.Grant == config.GrantAuthorizationCode {
-			byName[name] = turnkeeper.MCPLogin{}
+			byName[name] = mcpdef.Login{}
 		}
 	}
 	var states []loginState
@@ -233,7 +233,7 @@ type mcpLoginView struct {
 	Reason     string     `json:"reason"`     // why it has ended
 }
 
-func viewMCPLogin(server string, l turnkeeper.MCPLogin) mcpLoginView {
+func viewMCPLogin(server string, l mcpdef.Login) mcpLoginView {
 	return mcpLoginView{
 		Server: server, State: loginState{server, l}.state(time.Now()), Scopes: append([]string{}, l.Scopes...), Wanted: append([]string{}, l.Wanted...),
 		Renewable: l.Renewable, LoggedInAt: timeOrNil(l.LoggedInAt), RenewedAt: timeOrNil(l.RenewedAt), ExpiresAt: timeOrNil(l.Expires), Reason: l.Lapsed,

@@ -12,6 +12,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -31,7 +32,7 @@ minutes, or longer if the provider asks for it; its first answer releases all
 waiting messages. A worker that starts or reloads its agents (SIGHUP) makes it tried
 at once.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.ModelHealth, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]modelhealth.Health, error) {
 				return store.Models(ctx)
 			}
 			return list(s, cmd, look, views.OfModel, showModels, "no models: a worker registers its agents' models when it starts")
@@ -39,7 +40,7 @@ at once.`,
 	}
 }
 
-func showModels(s *term.Screen, c term.Clock, models []turnkeeper.ModelHealth) {
+func showModels(s *term.Screen, c term.Clock, models []modelhealth.Health) {
 	t := term.NewTable("MODEL", "STATE", "DOWN SINCE", "NEXT TRY", ">FAILURES", "ERROR", "AGENTS")
 	for _, m := range models {
 		state := term.Cell{Text: m.State(), Tone: map[string]term.Tone{"up": term.Good, "down": term.Bad, "probing": term.Bad, "unknown": term.Warned, "unused": term.Dim}[m.State()]}
@@ -86,9 +87,9 @@ func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c te
 }
 
 // withoutAnother returns the agents of the model whose other models are all down.
-func withoutAnother(m turnkeeper.ModelHealth, all []turnkeeper.ModelHealth) (stuck []string) {
+func withoutAnother(m modelhealth.Health, all []modelhealth.Health) (stuck []string) {
 	for _, agent := range m.Agents {
-		if !slices.ContainsFunc(all, func(other turnkeeper.ModelHealth) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
+		if !slices.ContainsFunc(all, func(other modelhealth.Health) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
 			stuck = append(stuck, agent)
 		}
 	}
@@ -107,7 +108,7 @@ func errorClasses() (words []string) {
 }
 
 // adviceOfModel says how to fix a model that is down, by the class of its newest failure.
-func adviceOfModel(m turnkeeper.ModelHealth, c term.Clock) string {
+func adviceOfModel(m modelhealth.Health, c term.Clock) string {
 	provider, _, _ := strings.Cut(m.Model, "/")
 	switch inference.Class(m.ErrorClass) {
 	case inference.ClassAuth:

@@ -13,6 +13,8 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
@@ -59,9 +61,9 @@ prints once; -o json prints one object per refresh.
 // A topState is what top shows at one moment.
 type topState struct {
 	operate.Figures
-	Down      []turnkeeper.ModelHealth // used models that are down
+	Down      []modelhealth.Health // used models that are down
 	Scheduler operate.SchedulerSettings
-	Workers   []turnkeeper.Heartbeat
+	Workers   []presence.Heartbeat
 	Turns     []turnkeeper.Turn
 	Lanes     []operate.LaneView
 }
@@ -102,7 +104,7 @@ func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, 
 	if err != nil {
 		return v, err
 	}
-	v.Down = slices.DeleteFunc(models, func(m turnkeeper.ModelHealth) bool { return !m.Down() || !m.Used() })
+	v.Down = slices.DeleteFunc(models, func(m modelhealth.Health) bool { return !m.Down() || !m.Used() })
 	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
 		return v, err
 	}
@@ -209,7 +211,7 @@ func statusOf(s *shell.Session, err error, silent time.Duration) term.Cell {
 func drawTop(s *term.Screen, c term.Clock, v topState) {
 	alive, slots := 0, 0
 	for _, w := range v.Workers {
-		if w.State() == turnkeeper.WorkerAlive {
+		if w.State() == presence.Alive {
 			alive++
 			slots += w.Slots
 		}

@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/turnlog"
 )
 
 // tree prints the tree of sub-agents.
@@ -46,7 +47,7 @@ func (p *turnPage) below(turn turnkeeper.TurnID, depth int) {
 }
 
 // subAgentWords describes the state of a sub-agent.
-func (p *turnPage) subAgentWords(a turnkeeper.SubAgent) string {
+func (p *turnPage) subAgentWords(a turnlog.SubAgent) string {
 	switch {
 	case a.Message == 0:
 		return "not spawned: " + string(a.Trouble)

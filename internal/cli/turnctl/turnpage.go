@@ -9,6 +9,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -107,7 +108,7 @@ func (p *turnPage) outcome() {
 		list.add("not before", p.At(t.DueAt))
 	}
 	list.add("definition", term.Cut(t.DefinitionHash, 13))
-	list.add("trace", turnkeeper.TraceOf(t, p.Message.TraceParent).String())
+	list.add("trace", traceparent.Of(t, p.Message.TraceParent).String())
 }
 
 func (p *turnPage) stopReason() string {

@@ -17,6 +17,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -79,7 +80,7 @@ func showWebhooks(s *term.Screen, c term.Clock, all []operate.WebhookView) {
 	t.Print(s)
 }
 
-func agentsOf(w turnkeeper.Webhook) string {
+func agentsOf(w outbox.Webhook) string {
 	if w.Agents == nil {
 		return "all"
 	}
@@ -143,7 +144,7 @@ func showWebhookCommand(s *shell.Session) *cobra.Command {
 	return cmd
 }
 
-var deliveryStates = []string{string(turnkeeper.DeliveryPending), string(turnkeeper.DeliveryDelivered), string(turnkeeper.DeliveryDead)}
+var deliveryStates = []string{string(outbox.DeliveryPending), string(outbox.DeliveryDelivered), string(outbox.DeliveryDead)}
 
 // webhookPage is a webhook with some of its deliveries.
 type webhookPage struct {
@@ -151,7 +152,7 @@ type webhookPage struct {
 	Deliveries []views.Delivery `json:"deliveries"`
 }
 
-func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries []turnkeeper.Delivery) {
+func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries []outbox.Delivery) {
 	state := webhookState(c, w)
 	s.Line("%s  %s, to %s", s.Paint(term.Bold, "webhook "+w.Name), s.Paint(state.Tone, state.Text), term.Plain(w.Origin))
 	s.Line("replies of %s, since %s", agentsOf(w.Webhook), c.At(w.AddedAt))
@@ -178,13 +179,13 @@ func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries
 	t.Print(s)
 }
 
-func deliveryCell(d turnkeeper.Delivery) term.Cell {
+func deliveryCell(d outbox.Delivery) term.Cell {
 	switch {
 	case d.Sending:
 		return term.Cell{Text: "sending", Tone: term.Active}
-	case d.State == turnkeeper.DeliveryDelivered:
+	case d.State == outbox.DeliveryDelivered:
 		return term.Cell{Text: string(d.State), Tone: term.Good}
-	case d.State == turnkeeper.DeliveryDead:
+	case d.State == outbox.DeliveryDead:
 		return term.Cell{Text: string(d.State), Tone: term.Bad}
 	case d.Attempts > 0:
 		return term.Cell{Text: string(d.State), Tone: term.Warned}
@@ -193,7 +194,7 @@ func deliveryCell(d turnkeeper.Delivery) term.Cell {
 	}
 }
 
-func nextOf(c term.Clock, d turnkeeper.Delivery) string {
+func nextOf(c term.Clock, d outbox.Delivery) string {
 	if d.Sending {
 		return "-"
 	}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -21,7 +21,7 @@ serving (it does not have the role worker, so it takes no turns), draining (it i
 shutting down and takes no more turns), silent (no heartbeat for 15 s: other workers
 take over its turns after takeover_after) or stopped.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			look := func(ctx context.Context, store *operate.Store) ([]turnkeeper.Heartbeat, error) {
+			look := func(ctx context.Context, store *operate.Store) ([]presence.Heartbeat, error) {
 				return store.Workers(ctx)
 			}
 			return list(s, cmd, look, views.OfWorker, showWorkers, "no workers")
@@ -29,8 +29,8 @@ take over its turns after takeover_after) or stopped.`,
 	}
 }
 
-func showWorkers(s *term.Screen, c term.Clock, workers []turnkeeper.Heartbeat) {
-	tones := map[turnkeeper.WorkerState]term.Tone{turnkeeper.WorkerAlive: term.Good, turnkeeper.WorkerServing: term.Good, turnkeeper.WorkerDraining: term.Active, turnkeeper.WorkerSilent: term.Bad, turnkeeper.WorkerStopped: term.Dim}
+func showWorkers(s *term.Screen, c term.Clock, workers []presence.Heartbeat) {
+	tones := map[presence.State]term.Tone{presence.Alive: term.Good, presence.Serving: term.Good, presence.Draining: term.Active, presence.Silent: term.Bad, presence.Stopped: term.Dim}
 	t := term.NewTable("WORKER", "STATE", ">SLOTS", "HOST", ">PID", "STARTED", "LAST HEARTBEAT", "VERSION")
 	for _, w := range workers {
 		state := w.State()

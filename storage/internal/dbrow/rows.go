@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
@@ -27,8 +29,8 @@ func OrEmpty(list []string) []string {
 }
 
 // DownModel converts a row.
-func DownModel(r dbsqlc.DownModelsRow) turnkeeper.ModelHealth {
-	return turnkeeper.ModelHealth{
+func DownModel(r dbsqlc.DownModelsRow) modelhealth.Health {
+	return modelhealth.Health{
 		Model: r.Model, DownSince: r.DownSince, Until: r.Until, Failures: int(r.Failures), ErrorClass: r.ErrorClass, Error: r.Error,
 		Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Due: r.Due,
 	}
@@ -158,8 +160,8 @@ func Round(r dbsqlc.TurnkeeperRound) turnkeeper.Round {
 }
 
 // FailedAttempt converts a row.
-func FailedAttempt(r dbsqlc.TurnkeeperFailedAttempt) turnkeeper.FailedAttempt {
-	return turnkeeper.FailedAttempt{
+func FailedAttempt(r dbsqlc.TurnkeeperFailedAttempt) turnlog.FailedAttempt {
+	return turnlog.FailedAttempt{
 		Round: int(r.Round), Attempt: int(r.Attempt), Provider: r.Provider, Model: r.Model, Class: r.ErrorClass, Error: r.Error,
 		Text: r.Text, Reasoning: r.Reasoning, Latency: time.Duration(r.LatencyMs) * time.Millisecond, EndedAt: r.EndedAt,
 		Usage: turnkeeper.Usage{

@@ -6,25 +6,26 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/tools/mcp/mcpdef"
 )
 
 // logins keeps the login of the one server during a scenario.
 type logins struct {
 	mu    sync.Mutex
-	login turnkeeper.MCPLogin
+	login mcpdef.Login
 	claim string
 }
 
-func (l *logins) MCPLogin(context.Context, string) (turnkeeper.MCPLogin, error) {
+func (l *logins) MCPLogin(context.Context, string) (mcpdef.Login, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.login.Revision == 0 {
-		return turnkeeper.MCPLogin{}, turnkeeper.ErrNotFound
+		return mcpdef.Login{}, turnkeeper.ErrNotFound
 	}
 	return l.login, nil
 }
 
-func (l *logins) SaveMCPLogin(_ context.Context, login turnkeeper.MCPLogin) error {
+func (l *logins) SaveMCPLogin(_ context.Context, login mcpdef.Login) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	login.Revision, login.LoggedInAt = l.login.Revision+1, time.Now()
@@ -42,7 +43,7 @@ func (l *logins) ClaimMCPLogin(_ context.Context, _ string, revision int64, clai
 	return true, nil
 }
 
-func (l *logins) RenewMCPLogin(_ context.Context, login turnkeeper.MCPLogin, claim string) (bool, error) {
+func (l *logins) RenewMCPLogin(_ context.Context, login mcpdef.Login, claim string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.claim != claim {
@@ -73,6 +74,6 @@ func (l *logins) ForgetMCPLogin(context.Context, string) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.login.Revision != 0
-	l.login, l.claim = turnkeeper.MCPLogin{}, ""
+	l.login, l.claim = mcpdef.Login{}, ""
 	return was, nil
 }

@@ -1,4 +1,4 @@
-package turnkeeper_test
+package traceparent_test
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/traceparent"
 )
 
 const sender = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -35,14 +36,14 @@ func TestParseTraceParent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, ok := turnkeeper.ParseTraceParent(c.text)
+			got, ok := traceparent.Parse(c.text)
 			if ok != c.ok || got.Sampled != c.sampled {
 				t.Fatalf("%q: %+v, %v", c.text, got, ok)
 			}
 			if ok && (got.String() != "0af7651916cd43dd8448eb211c80319c" || got.Sender[0] != 0xb7) {
 				t.Errorf("%q: %+v", c.text, got)
 			}
-			if !ok && got != (turnkeeper.TraceContext{}) {
+			if !ok && got != (traceparent.Context{}) {
 				t.Errorf("%q is none, and gives %+v", c.text, got)
 			}
 		})
@@ -55,21 +56,21 @@ func TestATurnsTrace(t *testing.T) {
 	t.Parallel()
 	made := time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)
 	turn := turnkeeper.Turn{ID: 7, CreatedAt: made}
-	if got := turnkeeper.TraceOf(turn, sender); got.String() != "0af7651916cd43dd8448eb211c80319c" || !got.HasSender() || !got.Sampled {
+	if got := traceparent.Of(turn, sender); got.String() != "0af7651916cd43dd8448eb211c80319c" || !got.HasSender() || !got.Sampled {
 		t.Errorf("got %+v", got)
 	}
-	own := turnkeeper.TraceOf(turn, "")
-	if own.HasSender() || own != turnkeeper.TraceOf(turn, "nonsense") || own != turnkeeper.TraceOf(turnkeeper.Turn{ID: 7, CreatedAt: made.In(time.FixedZone("", 3600))}, "") {
+	own := traceparent.Of(turn, "")
+	if own.HasSender() || own != traceparent.Of(turn, "nonsense") || own != traceparent.Of(turnkeeper.Turn{ID: 7, CreatedAt: made.In(time.FixedZone("", 3600))}, "") {
 		t.Errorf("got %+v", own)
 	}
-	others := []turnkeeper.TraceContext{
-		own, turnkeeper.TraceOf(turnkeeper.Turn{ID: 8, CreatedAt: made}, ""), turnkeeper.TraceOf(turnkeeper.Turn{ID: 7, CreatedAt: made.Add(time.Microsecond)}, ""),
+	others := []traceparent.Context{
+		own, traceparent.Of(turnkeeper.Turn{ID: 8, CreatedAt: made}, ""), traceparent.Of(turnkeeper.Turn{ID: 7, CreatedAt: made.Add(time.Microsecond)}, ""),
 	}
 	seen := map[any]bool{}
 	for _, c := range others {
 		seen[c.TraceID] = true
-		seen[c.SpanOf(turnkeeper.TurnSpan(7))] = true
-		seen[c.SpanOf(turnkeeper.GrantSpan("7"))] = true
+		seen[c.SpanOf(traceparent.TurnSpan(7))] = true
+		seen[c.SpanOf(traceparent.GrantSpan("7"))] = true
 	}
 	if len(seen) != 3*len(others) {
 		t.Errorf("%d ids are different of %d", len(seen), 3*len(others))
@@ -82,9 +83,9 @@ func TestBelowASpan(t *testing.T) {
 	turn := turnkeeper.Turn{ID: 7, CreatedAt: time.Date(2026, 2, 3, 4, 5, 6, 789000, time.UTC)}
 	for _, from := range []string{"", sender} {
 		for _, sampled := range []bool{true, false} {
-			above := turnkeeper.TraceOf(turn, from)
-			span := above.SpanOf(turnkeeper.CallSpan(7, turnkeeper.CallKey{Round: 1, Ordinal: 2}))
-			below := turnkeeper.TraceOf(turnkeeper.Turn{ID: 8}, above.Below(span, sampled))
+			above := traceparent.Of(turn, from)
+			span := above.SpanOf(traceparent.CallSpan(7, turnkeeper.CallKey{Round: 1, Ordinal: 2}))
+			below := traceparent.Of(turnkeeper.Turn{ID: 8}, above.Below(span, sampled))
 			if below.TraceID != above.TraceID || below.Sender != span || below.Sampled != sampled {
 				t.Errorf("below %+v is %+v", above, below)
 			}

@@ -1,35 +1,39 @@
-package turnkeeper
+// Package modelhealth holds what all workers know of the health of a model, and the rules by which a
+// failure or an answer changes it. It does no I/O.
+package modelhealth
 
 import (
 	"slices"
 	"time"
+
+	"turnkeeper"
 )
 
 // ModelHealth is what all workers know of a model. The zero value, with a name, is
 // a model that is up.
-type ModelHealth struct {
-	Model      string    // "provider/model", as agents name it
-	DownSince  time.Time // zero: it is up
-	Until      time.Time // a model that is down is not asked before
-	Failures   int       // in a row; 0: it is up
-	ErrorClass string    // of the newest failure
-	Error      string    // for operators
-	Probe      GrantID   // the grant whose turn tries it now; empty: none does
-	ProbeTurn  TurnID    // the turn of that grant
-	Due        bool      // it is down and may be tried now
-	Agents     []string  // that ask it; only for operators
-	Asked      bool      // it was down before, or one of the newest 1,000 rounds is its answer; only for operators
+type Health struct {
+	Model      string             // "provider/model", as agents name it
+	DownSince  time.Time          // zero: it is up
+	Until      time.Time          // a model that is down is not asked before
+	Failures   int                // in a row; 0: it is up
+	ErrorClass string             // of the newest failure
+	Error      string             // for operators
+	Probe      turnkeeper.GrantID // the grant whose turn tries it now; empty: none does
+	ProbeTurn  turnkeeper.TurnID  // the turn of that grant
+	Due        bool               // it is down and may be tried now
+	Agents     []string           // that ask it; only for operators
+	Asked      bool               // it was down before, or one of the newest 1,000 rounds is its answer; only for operators
 }
 
 // Down says that the model cannot be asked at present.
-func (h ModelHealth) Down() bool { return !h.DownSince.IsZero() }
+func (h Health) Down() bool { return !h.DownSince.IsZero() }
 
 // Used says that an agent asks the model. Only for operators.
-func (h ModelHealth) Used() bool { return len(h.Agents) > 0 }
+func (h Health) Used() bool { return len(h.Agents) > 0 }
 
 // State is how the model stands for operators, in a word: up; down; probing, where a turn tries it;
 // unknown, where nothing tells that it was ever asked; or unused, where no agent asks it any more.
-func (h ModelHealth) State() string {
+func (h Health) State() string {
 	switch {
 	case !h.Used():
 		return "unused"
@@ -45,7 +49,7 @@ func (h ModelHealth) State() string {
 }
 
 // A ModelFailure is a model that a turn could not use, by a fault of the service.
-type ModelFailure struct {
+type Failure struct {
 	Model      string
 	Seen       int // failures in a row that were known before
 	ErrorClass string
@@ -54,12 +58,12 @@ type ModelFailure struct {
 }
 
 // Pause is how long the model is left alone after the failure.
-func (f ModelFailure) Pause() time.Duration { return max(Backoff(f.Seen+1), f.RetryAfter) }
+func (f Failure) Pause() time.Duration { return max(Backoff(f.Seen+1), f.RetryAfter) }
 
 // Fail is the health after a failure. Requests that fail side by side count once:
 // a failure of a request that was made before the newest one was known adds
 // nothing but the pause that the provider asked for.
-func (h ModelHealth) Fail(f ModelFailure, now time.Time) ModelHealth {
+func (h Health) Fail(f Failure, now time.Time) Health {
 	if !h.Down() {
 		h.DownSince = now
 	}
@@ -90,15 +94,15 @@ func Backoff(n int) time.Duration {
 }
 
 // An AgentChain is the models that an agent's turns ask, in order.
-type AgentChain struct {
+type Chain struct {
 	Agent  string
 	Models []string
 }
 
 // Down says that no model of the chain is up. An agent whose models are not known
 // is not down.
-func (c AgentChain) Down(down []ModelHealth) bool {
+func (c Chain) Down(down []Health) bool {
 	return len(c.Models) > 0 && !slices.ContainsFunc(c.Models, func(model string) bool {
-		return !slices.ContainsFunc(down, func(h ModelHealth) bool { return h.Model == model && h.Down() })
+		return !slices.ContainsFunc(down, func(h Health) bool { return h.Model == model && h.Down() })
 	})
 }

@@ -1,4 +1,4 @@
-package turnkeeper
+package turnlog
 
 // An ExtractionKey says what a kept extraction is the answer to.
 type ExtractionKey struct {

@@ -1,6 +1,11 @@
-package turnkeeper
+package turnlog
 
-import "time"
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+)
 
 // An Entry is one write to the journal of a turn. It is written whole or not at
 // all, and only while the writer holds the turn's grant. The store applies the
@@ -13,7 +18,7 @@ type Entry struct {
 
 	// Round is an answer of the model with its calls, each in state CallPlanned
 	// or already answered (denied, skipped). nil: none.
-	Round *Round
+	Round *turnkeeper.Round
 
 	// Parts are the request parts that the recipe of Round names. Parts that are
 	// already stored do not change.
@@ -36,12 +41,12 @@ type Entry struct {
 	Failed []FailedAttempt
 
 	// Events continue the turn's stream, in order. The writer sets Seq.
-	Events []Event
+	Events []turnkeeper.Event
 
 	// Answered are models that answered, and ModelFailures models that failed, each sorted by
 	// name. They change the health of the models.
 	Answered      []string
-	ModelFailures []ModelFailure
+	ModelFailures []modelhealth.Failure
 
 	// Outcome ends this dispatch. nil: the turn continues.
 	Outcome *Outcome
@@ -49,10 +54,10 @@ type Entry struct {
 
 // A CallStart records that a call is about to run.
 type CallStart struct {
-	Key     CallKey
-	Nonce   string // random id of this start
-	Attempt int    // 1 for the first start; more only for repeatable effects
-	Effect  Effect // as planned; the journal compares it with the call's
+	Key     turnkeeper.CallKey
+	Nonce   string            // random id of this start
+	Attempt int               // 1 for the first start; more only for repeatable effects
+	Effect  turnkeeper.Effect // as planned; the journal compares it with the call's
 
 	// Detached is the maximum duration of one run of a detached call, which runs
 	// in its own job on any worker. 0: the call runs in the turn.
@@ -65,24 +70,24 @@ type CallStart struct {
 
 // A CallResult is the result of a call.
 type CallResult struct {
-	Key     CallKey
+	Key     turnkeeper.CallKey
 	Nonce   string // of its start; empty for a call without a start
-	State   CallState
+	State   turnkeeper.CallState
 	Shown   string
 	Preview string
-	Output  *Output // nil: nothing to store but Shown
+	Output  *turnkeeper.Output // nil: nothing to store but Shown
 	// Attached are further outputs of the result, stored with it.
-	Attached []Output
+	Attached []turnkeeper.Output
 	// OutputID names an output that another write stores: of a background call, or
 	// of a detached one. Empty: the id of Output, or none.
-	OutputID OutputID
+	OutputID turnkeeper.OutputID
 	Ran      bool // the tool ran; not stored, but logged when the lease is lost
 	// Duration is how long the tool ran, by the worker's monotonic clock. 0: it
 	// did not run.
 	Duration time.Duration
 	// Usage is the usage of model calls made for this call. It is added to the
 	// turn's. Zero for verdicts.
-	Usage Usage
+	Usage turnkeeper.Usage
 	// Spawned is how the sub-agent of the call ended. The turn makes the result from
 	// it. nil: the result is complete.
 	Spawned *SpawnEnd
@@ -98,8 +103,8 @@ type CallResult struct {
 //   - queued: the turn is granted again after Backoff. It was handed back at
 //     shutdown or deferred by a budget.
 type Outcome struct {
-	State         TurnState
-	StopReason    StopReason
+	State         turnkeeper.TurnState
+	StopReason    turnkeeper.StopReason
 	Reply         string // empty: no reply (only for scheduled turns, retries and hand-backs), unless Silent
 	Silent        bool   // the reply has no text
 	InnerDialogue string
@@ -114,37 +119,37 @@ type Outcome struct {
 // A Record is a turn as loaded from the journal: everything that a worker needs
 // to continue it.
 type Record struct {
-	Turn       Turn
-	Message    Message
-	Definition []byte        // the agent file at the time the turn was created
-	Rounds     []Round       // in order, with their calls
-	History    []Past        // earlier turns of the conversation, oldest first
-	LastRun    *Past         // the previous run of the turn's schedule in its conversation; nil: none
-	Summary    Summary       // the newest summary of the conversation; zero: none
-	Older      int           // turns of the conversation before History, counted up to 1000
-	Down       []ModelHealth // models that are down
-	Waited     time.Duration // since the message was accepted and due, by the database's clock
-	Entries    int64         // writes to the journal so far
-	LastWrite  string        // id of the newest write; empty: none
-	Failures   int           // failed turns of the lane in a row
-	NextBlock  int           // first unused block number
-	OpenRound  int           // the round with streamed events but no answer; 0: none
-	Lineage    Lineage       // of a sub-agent's turn
-	Cancelled  bool          // the turn's cancellation was requested
-	ReadySince time.Time     // when the turn became ready for a grant
-	Remaining  time.Duration // of the lease, by the database's clock when the record was read
-	Elapsed    time.Duration // since the grant, by the database's clock
+	Turn       turnkeeper.Turn
+	Message    turnkeeper.Message
+	Definition []byte               // the agent file at the time the turn was created
+	Rounds     []turnkeeper.Round   // in order, with their calls
+	History    []Past               // earlier turns of the conversation, oldest first
+	LastRun    *Past                // the previous run of the turn's schedule in its conversation; nil: none
+	Summary    Summary              // the newest summary of the conversation; zero: none
+	Older      int                  // turns of the conversation before History, counted up to 1000
+	Down       []modelhealth.Health // models that are down
+	Waited     time.Duration        // since the message was accepted and due, by the database's clock
+	Entries    int64                // writes to the journal so far
+	LastWrite  string               // id of the newest write; empty: none
+	Failures   int                  // failed turns of the lane in a row
+	NextBlock  int                  // first unused block number
+	OpenRound  int                  // the round with streamed events but no answer; 0: none
+	Lineage    Lineage              // of a sub-agent's turn
+	Cancelled  bool                 // the turn's cancellation was requested
+	ReadySince time.Time            // when the turn became ready for a grant
+	Remaining  time.Duration        // of the lease, by the database's clock when the record was read
+	Elapsed    time.Duration        // since the grant, by the database's clock
 }
 
 // A Past is an earlier turn of the conversation, for the model's history: a turn
 // that was answered, that was cancelled after it began, that failed and closed its
 // message, or that ran a tool with an effect.
 type Past struct {
-	TurnID     TurnID
+	TurnID     turnkeeper.TurnID
 	Body       string // the message
-	Rounds     []Round
+	Rounds     []turnkeeper.Round
 	Reply      string // empty: none
 	Silent     bool   // it sent no reply; Reply is the text of the model
-	State      TurnState
+	State      turnkeeper.TurnState
 	ErrorClass string // of the error that ended it; empty: none
 }

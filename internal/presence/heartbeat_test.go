@@ -1,21 +1,22 @@
-package turnkeeper_test
+package presence_test
 
 import (
 	"testing"
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 )
 
 func TestASilentWorkerIsSilentWhateverItsTakeover(t *testing.T) {
 	t.Parallel()
 	for _, takeover := range []time.Duration{0, time.Second, turnkeeper.SilentAfter, time.Hour} {
-		h := turnkeeper.Heartbeat{Slots: 1, TakeoverAfter: takeover, Silent: turnkeeper.SilentAfter}
-		if got := h.State(); got != turnkeeper.WorkerAlive {
+		h := presence.Heartbeat{Slots: 1, TakeoverAfter: takeover, Silent: turnkeeper.SilentAfter}
+		if got := h.State(); got != presence.Alive {
 			t.Errorf("takeover after %s, silent for %s: %s", takeover, h.Silent, got)
 		}
 		h.Silent++
-		if got := h.State(); got != turnkeeper.WorkerSilent {
+		if got := h.State(); got != presence.Silent {
 			t.Errorf("takeover after %s, silent for %s: %s", takeover, h.Silent, got)
 		}
 	}

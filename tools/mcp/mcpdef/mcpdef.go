@@ -1,4 +1,6 @@
-package turnkeeper
+// Package mcpdef holds what is stored of an MCP server's tools and logins, and the rules of their names. It
+// does no I/O, and does not import the MCP SDK.
+package mcpdef
 
 import (
 	"crypto/sha256"
@@ -10,7 +12,7 @@ import (
 )
 
 // An MCPDefinition is what an MCP server says of one of its tools.
-type MCPDefinition struct {
+type Definition struct {
 	Description string
 	Schema      string // JSON Schema of the arguments, as canonical JSON
 	// Hints of the server about what a call does. They are claims.
@@ -21,16 +23,16 @@ type MCPDefinition struct {
 }
 
 // An MCPTool is what is kept of a tool of an MCP server.
-type MCPTool struct {
+type Tool struct {
 	Server string
 	Name   string // the server's own
 	// Pinned is the definition that was first seen, or that an operator has
 	// accepted since.
-	Pinned   MCPDefinition
+	Pinned   Definition
 	PinnedAt time.Time
 	// Seen is what the server said last. Its hash is Pinned's unless the
 	// definition has changed.
-	Seen   MCPDefinition
+	Seen   Definition
 	SeenAt time.Time
 	// Gone says that the server did not list the tool any more when it was last
 	// asked.
@@ -38,10 +40,10 @@ type MCPTool struct {
 }
 
 // Changed says that the definition is not the pinned one.
-func (t MCPTool) Changed() bool { return t.Pinned.Hash != t.Seen.Hash }
+func (t Tool) Changed() bool { return t.Pinned.Hash != t.Seen.Hash }
 
 // An MCPLogin is what is kept of a person's login to an MCP server.
-type MCPLogin struct {
+type Login struct {
 	Server   string
 	Revision int64    // grows with every change of it
 	Sealed   []byte   // the tokens, for whoever has the key
@@ -59,23 +61,23 @@ type MCPLogin struct {
 }
 
 var (
-	mcpServerForm = regexp.MustCompile(`^[a-zA-Z0-9]([_-]?[a-zA-Z0-9])*$`)
-	mcpToolForm   = regexp.MustCompile(`^[^\s\x00-\x1f\x7f]{1,128}$`)
+	serverForm = regexp.MustCompile(`^[a-zA-Z0-9]([_-]?[a-zA-Z0-9])*$`)
+	toolForm   = regexp.MustCompile(`^[^\s\x00-\x1f\x7f]{1,128}$`)
 )
 
 // CheckMCPServerName says what is wrong with the name that the settings give to
 // an MCP server. It cannot hold two _ in a row, so that it can be told from the
 // tool's in a name of both.
-func CheckMCPServerName(name string) error {
-	if len(name) > 32 || !mcpServerForm.MatchString(name) {
+func CheckServerName(name string) error {
+	if len(name) > 32 || !serverForm.MatchString(name) {
 		return fmt.Errorf("the server's name %.100q: use 1 to 32 of a-z A-Z 0-9, with single _ or - between them", name)
 	}
 	return nil
 }
 
 // CheckMCPToolName says what is wrong with the name of a server's tool.
-func CheckMCPToolName(name string) error {
-	if !utf8.ValidString(name) || !mcpToolForm.MatchString(name) {
+func CheckToolName(name string) error {
+	if !utf8.ValidString(name) || !toolForm.MatchString(name) {
 		return fmt.Errorf("the tool's name %.200q: it must be 1 to 128 characters without spaces", name)
 	}
 	return nil
@@ -92,7 +94,7 @@ var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 // "server__tool". What models' names cannot hold becomes _, and a name that was
 // changed by that, or that is longer than 64 characters, ends with a hash of the
 // server's own, so that two tools never have the same name.
-func MCPToolName(server, tool string) string {
+func ToolName(server, tool string) string {
 	whole := server + "__" + tool
 	name := notInToolName.ReplaceAllString(whole, "_")
 	if name == whole && len(name) <= maxToolName {

@@ -1,0 +1,99 @@
+// Package granting holds what the scheduler reads and decides: the snapshot at the start of a tick, the
+// candidates for a grant, due schedules, and grants and calls that lost their worker. The scheduler, the
+// stores and the jobs share it. It does no I/O.
+package granting
+
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+)
+
+// A Situation is what the scheduler reads at the start of a tick.
+type Snapshot struct {
+	Now           time.Time // the database's clock
+	Paused        bool
+	PollInterval  time.Duration // set by an operator; 0: not set
+	MaxDispatches int           // set by an operator; 0: not set
+
+	Timeline     string    // the database's timeline now
+	SeenTimeline string    // its timeline at the last recorded tick; empty: no tick is recorded
+	LastTickAt   time.Time // the last recorded tick; zero: none
+	HoldUntil    time.Time // zero: the scheduler does not hold off
+	HoldReason   string
+	Restarted    bool      // the server process is not the one of the last recorded tick
+	NewestGrant  time.Time // the newest grant among held leases; zero: no lease is held
+
+	Lost   bool // some grants may be lost
+	Slots  bool // some schedules are due
+	Calls  bool // some detached calls may be lost
+	Spawns bool // some calls of sub-agents need an update
+	Queued bool // some open turns wait for a lease
+	Lanes  bool // the lane setting of an agent changed, so messages may wait in old lanes
+	Room   int  // free slots of live workers
+
+	Waiting int // due messages in the inbox, counted up to MaxWaiting
+
+	Down []modelhealth.Health // models that are down
+}
+
+// MaxWaiting is the maximum number of waiting messages that a Situation counts.
+const MaxWaiting = 101
+
+// A LostGrant is a grant whose lease has expired or whose worker is silent.
+type LostGrant struct {
+	Lane       turnkeeper.Lane
+	TurnID     turnkeeper.TurnID
+	GrantID    turnkeeper.GrantID
+	JobID      turnkeeper.JobID
+	MessageID  turnkeeper.MessageID
+	WorkerID   turnkeeper.WorkerID // empty: no worker took the job
+	Trigger    turnkeeper.Trigger
+	GrantedAt  time.Time
+	Lapsed     bool // the lease has expired; false: its worker is silent
+	Alive      bool // the worker's process is alive but late: the loss does not count
+	Losses     int  // earlier losses of the message that count
+	Dispatches int
+	Rounds     int // answered rounds
+	LastSeq    int64
+}
+
+// A DueSchedule is a schedule whose next slot is due or not known yet.
+type DueSchedule struct {
+	Agent        string
+	Name         string
+	Cron         string
+	TimeZone     string
+	Conversation string
+	Message      string
+	NextDue      time.Time // zero: not known yet
+	LastSlot     time.Time // zero: none yet
+}
+
+// A SlotDecision is what the scheduler does with a due schedule.
+type SlotDecision struct {
+	Schedule DueSchedule
+	Slot     time.Time // the slot that becomes a message; zero: none
+	NextDue  time.Time // zero: never again
+	Error    string    // why the schedule is invalid; empty: it is valid
+}
+
+// A Ready is a candidate for a grant: an open turn without a lease, or the first message of a free lane, for
+// which the grant creates a turn.
+type Candidate struct {
+	New            bool
+	TurnID         turnkeeper.TurnID // 0 if New
+	MessageID      turnkeeper.MessageID
+	Agent          string
+	Conversation   string
+	Lane           turnkeeper.Lane
+	Trigger        turnkeeper.Trigger
+	Attempt        int
+	DefinitionHash string
+	DueAt          time.Time
+	Priority       int
+	WorkerID       turnkeeper.WorkerID // the only worker that may take it; empty: any
+	Overdue        bool                // it has waited for a service as long as its agent allows
+	Probes         []string            // models that are down, and that its turn probes
+}

@@ -1,0 +1,56 @@
+// Package presence tells from the heartbeat of a worker process whether it is alive. It does no I/O.
+package presence
+
+import (
+	"slices"
+	"time"
+
+	"turnkeeper"
+)
+
+// A Heartbeat is the newest sign of life of a worker process, from the database.
+type Heartbeat struct {
+	WorkerID      turnkeeper.WorkerID
+	Host          string
+	PID           int
+	Version       string
+	Roles         []string      // its roles in the settings
+	Slots         int           // maximum number of turns at once; 0: it drains, or is no worker of turns
+	TakeoverAfter time.Duration // silence after which others take over its turns; 0: only when the lease ends
+	StartedAt     time.Time
+	BeatAt        time.Time
+	StoppedAt     time.Time // when it reported its stop; zero: it did not
+	Silent        time.Duration
+}
+
+// RoleWorker is the role of processes that take turns.
+const RoleWorker = "worker"
+
+// WorkerState is the state of a worker process.
+type State string
+
+// The states of a worker process.
+const (
+	Alive    State = "alive"   // it takes turns
+	Serving  State = "serving" // it is alive, and takes no turns as it lacks RoleWorker
+	Draining State = "draining"
+	Silent   State = "silent"
+	Stopped  State = "stopped"
+)
+
+// State returns the state of the process. It is silent after SilentAfter, whatever its TakeoverAfter: that is
+// when other workers take over its turns, and until when the scheduler counts its slots.
+func (h Heartbeat) State() State {
+	switch {
+	case !h.StoppedAt.IsZero():
+		return Stopped
+	case h.Silent > turnkeeper.SilentAfter:
+		return Silent
+	case h.Slots == 0 && len(h.Roles) > 0 && !slices.Contains(h.Roles, RoleWorker):
+		return Serving
+	case h.Slots == 0:
+		return Draining
+	default:
+		return Alive
+	}
+}
