@@ -91,7 +91,7 @@ type ToolCall struct {
 	Shown      string        // what the model is shown as its result
 	Preview    string        // at most 220 characters of it, for summaries
 	OutputID   OutputID
-	Elsewhere  bool   // it runs outside of the turn's dispatches, and its result arrives
+	Awaited    bool   // it runs outside of the turn's dispatches, and its result arrives
 	LateResult string // a result that came after the verdict unknown; changes nothing
 }
 

@@ -52,7 +52,7 @@ func (c calls) detached() []*turnkeeper.ToolCall { return c.each(isDetached) }
 // isDetached reports whether a call is detached and open: its result will arrive whether
 // the turn runs or waits.
 func isDetached(call turnkeeper.ToolCall) bool {
-	return call.Elsewhere && call.State == turnkeeper.CallRunning
+	return call.Awaited && call.State == turnkeeper.CallRunning
 }
 
 // upTo returns the calls up to and including key.

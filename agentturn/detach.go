@@ -42,7 +42,7 @@ func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 		e.pending.dropResult(start.Nonce)
 		return err
 	}
-	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, id
+	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, id
 	e.log.Info("tool call detached", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Duration("limit", spec.Timeout))
 	return nil
 }

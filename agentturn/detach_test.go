@@ -83,7 +83,7 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 		"one is answered":        {[]string{"remote", "local"}, false},
 		"one is denied":          {[]string{"remote", "nonsense"}, false},
 		"one has bad arguments":  {[]string{`remote {"x":1}`, "remote"}, false},
-		"none is open elsewhere": {[]string{"local"}, false},
+		"none is detached": {[]string{"local"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -224,7 +224,7 @@ func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
 	})
 }
 
-// An answer ends the turn when no effect is open elsewhere any more, and the model has
+// An answer ends the turn when no effect is detached any more, and the model has
 // been told of those that came meanwhile.
 func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	for _, test := range []struct {
@@ -298,7 +298,7 @@ func (b *callBox) Arrive(_ context.Context, _ turnlog.ClaimedCall, r turnlog.Cal
 	return nil
 }
 
-func (b *callBox) HandOn(context.Context, turnlog.ClaimedCall) error {
+func (b *callBox) Release(context.Context, turnlog.ClaimedCall) error {
 	b.handedOn = true
 	return nil
 }
@@ -397,7 +397,7 @@ func TestAttachmentsOfADetachedCall(t *testing.T) {
 	}
 }
 
-// A wait for nothing but what is open elsewhere holds nothing: it is answered
+// A wait for nothing but what is detached holds nothing: it is answered
 // when the turn goes on.
 func TestAWaitForWhatIsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

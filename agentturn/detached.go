@@ -24,9 +24,9 @@ type CallBox interface {
 	// waits. It returns turnkeeper.ErrFenced if the claim is void; the result is then
 	// stored beside the call's own result.
 	Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error
-	// HandOn gives a claimed call back, to be run again from its beginning. It returns
+	// Release gives a claimed call back, to be run again from its beginning. It returns
 	// turnkeeper.ErrFenced if the claim is void.
-	HandOn(ctx context.Context, c turnlog.ClaimedCall) error
+	Release(ctx context.Context, c turnlog.ClaimedCall) error
 }
 
 // The timeouts for writing the end of a run: the usual one, which allows for an
@@ -58,7 +58,7 @@ func (r *Runner) RunDetached(ctx context.Context, c turnlog.ClaimedCall, box Cal
 	case errors.Is(cause, turnkeeper.ErrFenced):
 		return "", cause
 	case c.Call.Effect.Repeatable():
-		err = box.HandOn(ending, c)
+		err = box.Release(ending, c)
 	default:
 		result = cutDetached(c, result.Duration)
 		err = box.Arrive(ending, c, result)

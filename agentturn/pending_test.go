@@ -68,7 +68,7 @@ func TestLookups(t *testing.T) {
 		return turnkeeper.ToolCall{Key: key(round, ordinal), Effect: effect, State: state}
 	}
 	detached := call(2, 2, turnkeeper.EffectOnce, turnkeeper.CallRunning)
-	detached.Elsewhere = true
+	detached.Awaited = true
 	c := calls{
 		{Number: 1, Charged: true, Calls: []turnkeeper.ToolCall{call(1, 1, turnkeeper.EffectNone, turnkeeper.CallSucceeded)}},
 		{Number: 2, Charged: true, Calls: []turnkeeper.ToolCall{

@@ -201,7 +201,7 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		return err
 	}
 	e.releaseArguments(call)
-	call.State, call.Elsewhere, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
+	call.State, call.Awaited, call.Shown, call.OutputID = handle.State, true, handle.Shown, handle.OutputID
 	e.blockUntil = time.Now().Add(spawnBlockTime)
 	e.log.Info("sub-agent spawned", zap.Stringer("call", call.Key), zap.String("sub_agent", args.Agent), zap.Int64("message", int64(message)))
 	return nil

@@ -85,7 +85,7 @@ func (s *store) accept() {
 	}
 	s.tick(func(t scheduler.Tick) error {
 		due := granting.DueSchedule{Agent: "tester", Name: "daily", Conversation: turnkeeper.DefaultConversation, Message: s.body}
-		return t.Occur(ctx, granting.SlotDecision{Schedule: due, Slot: time.Now()})
+		return t.Fire(ctx, granting.SlotDecision{Schedule: due, Slot: time.Now()})
 	})
 	s.message = turnkeeper.MessageID(s.earlier + 1)
 }

@@ -160,10 +160,10 @@ func (w *CallWorker) Stop(cause error) {
 	}
 }
 
-// HandOn releases the calls that may run again to other workers, now and later, because
+// Release releases the calls that may run again to other workers, now and later, because
 // this worker is shutting down. Calls that may not run again get the shutdown's grace
 // time.
-func (w *CallWorker) HandOn() {
+func (w *CallWorker) Release() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.draining = true

@@ -61,7 +61,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 			from turnkeeper.turns`},
 		"tool, after a wait": {1, tooled, leftLongAgo, `
 			update turnkeeper.turns set created_at = created_at - interval '1 hour';
-			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, elsewhere)
+			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, awaited)
 			select id, 1, 1, 'clerk', 'w', '', 'divine', '{}', 'h', 'once', false, 'failed', 0, 'n', now(), now(), true from turnkeeper.turns;
 			insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce, arrived_at, state, closed_at)
 			select id, 1, 1, 'n', now(), 'failed', now() from turnkeeper.turns`},

@@ -137,7 +137,7 @@ func TestRiverTakesTheWordOfAStaleAttempt(t *testing.T) {
 			close(wake)
 			wait()
 			if state := s.row(id)["state"]; state != c.want && (c.want != "retryable" || state != "available") {
-				t.Errorf("the job that runs elsewhere is %v, was %s before", state, c.want)
+				t.Errorf("the job of a detached call is %v, was %s before", state, c.want)
 			}
 		})
 	}

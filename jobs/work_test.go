@@ -250,7 +250,7 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 					t.Error("it ran, and was cancelled")
 				}
 			})
-			worker.HandOn()
+			worker.Release()
 			_ = worker.Work(t.Context(), s.callJob(turn, 1))
 			if again := one[bool](s, "select attempt = 2 from turnkeeper.detached_calls"); again != released {
 				t.Errorf("it is left to another worker: %v", again)

@@ -442,7 +442,7 @@ create table turnkeeper.calls (
     args_hash        text not null,
     effect           text not null,
     paging           boolean not null,
-    elsewhere        boolean not null default false, -- detached, or a sub-agent: the result arrives in awaited_calls
+    awaited        boolean not null default false, -- detached, or a sub-agent: the result arrives in awaited_calls
     state            text not null,
     -- the newest start
     starts           integer not null default 0,

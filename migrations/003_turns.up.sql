@@ -114,7 +114,7 @@ begin
     -- What the model has seen of a background call is kept.
     update turnkeeper.calls set state = p_state, shown = case when state = 'running' then shown else p_shown end,
         preview = p_preview, ended_at = greatest(clock_timestamp(), started_at)
-    where turn_id = p_turn and round = p_round and ordinal = p_ordinal and (state = 'started' or state = 'running' and not elsewhere) and nonce = p_nonce
+    where turn_id = p_turn and round = p_round and ordinal = p_ordinal and (state = 'started' or state = 'running' and not awaited) and nonce = p_nonce
       and exists (select from turnkeeper.turns t where t.id = p_turn and t.ended_at is null);
     if not found then
         update turnkeeper.calls set late_result = p_shown
@@ -193,7 +193,7 @@ end $$;
 create function turnkeeper.detach_calls(p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_limits interval[], p_wait interval)
 returns void language plpgsql as $$
 begin
-    update turnkeeper.calls c set elsewhere = true from unnest(p_rounds, p_ordinals) as s(round, ordinal)
+    update turnkeeper.calls c set awaited = true from unnest(p_rounds, p_ordinals) as s(round, ordinal)
     where c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
     insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce)
     select p_turn, s.round, s.ordinal, s.nonce from unnest(p_rounds, p_ordinals, p_nonces) as s(round, ordinal, nonce);
@@ -309,7 +309,7 @@ begin
     return null;
 end $$;
 create trigger call_answered after update of state on turnkeeper.calls
-    for each row when (old.elsewhere and old.state = 'running' and new.state <> 'running')
+    for each row when (old.awaited and old.state = 'running' and new.state <> 'running')
     execute function turnkeeper.close_awaited();
 
 ----------------------------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ begin
             when (select count(*) from turnkeeper.spawned_calls c where c.root = p_root and c.message_id is not null) >= most
                 then 'max_tree_sub_agents'
         end;
-        update turnkeeper.calls set elsewhere = true where turn_id = p_turn and round = s.round and ordinal = s.ordinal;
+        update turnkeeper.calls set awaited = true where turn_id = p_turn and round = s.round and ordinal = s.ordinal;
         insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values (p_turn, s.round, s.ordinal, s.nonce);
         if refused is null then
             conv := format('turn-%s-round-%s-tool-%s', p_turn, s.round, s.ordinal);
@@ -442,7 +442,7 @@ begin
     return null;
 end $$;
 create trigger call_dropped after update of state on turnkeeper.calls
-    for each row when (old.elsewhere and old.state = 'running' and new.state <> 'running')
+    for each row when (old.awaited and old.state = 'running' and new.state <> 'running')
     execute function turnkeeper.drop_spawned();
 
 -- A tick's work on sub-agents: deliver results to parents whose row was locked before, give up overdue sub-agents, and

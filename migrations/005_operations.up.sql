@@ -95,7 +95,7 @@ begin
       and a.arrived_at is not null and a.closed_at is null and c.state = 'running';
     update turnkeeper.calls set state = 'cancelled', ended_at = greatest(clock_timestamp(), started_at),
         preview = ended || case when effect = 'none' then '.' else maybe end
-    where turn_id = p_turn and state = 'running' and elsewhere;
+    where turn_id = p_turn and state = 'running' and awaited;
     update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
         ended_at = greatest(clock_timestamp(), started_at), shown = case when state = 'planned' then not_run else unknown end,
         preview = left(case when state = 'planned' then not_run else unknown end, 220)

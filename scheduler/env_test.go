@@ -182,7 +182,7 @@ func (t *tick) DueSchedules(_ context.Context, limit int) ([]granting.DueSchedul
 	return slices.Clone(t.schedules[:min(limit, len(t.schedules))]), nil
 }
 
-func (t *tick) Occur(_ context.Context, d granting.SlotDecision) error {
+func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	t.slots = append(t.slots, d)
 	t.schedules = slices.DeleteFunc(slices.Clone(t.schedules), func(s granting.DueSchedule) bool { return s.Name == d.Schedule.Name })
 	if !d.Slot.IsZero() {

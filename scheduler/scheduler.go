@@ -66,8 +66,8 @@ type Tick interface {
 
 	// DueSchedules lists schedules whose next slot is due or not computed yet.
 	DueSchedules(ctx context.Context, limit int) ([]granting.DueSchedule, error)
-	// Occur carries out the decision on a due schedule.
-	Occur(ctx context.Context, d granting.SlotDecision) error
+	// Fire carries out the decision on a due schedule.
+	Fire(ctx context.Context, d granting.SlotDecision) error
 
 	// ReadyTurns and ReadyMessages list what can be granted, oldest due first, then
 	// priority, then ID, at most one per lane. For the held agents, they list only
@@ -105,7 +105,7 @@ const (
 	PointLost     = "tick.lost"      // before a lost turn is reclaimed
 	PointLostCall = "tick.lost_call" // before a lost detached call is handled
 	PointSpawned  = "tick.spawned"   // before sub-agents are settled
-	PointOccurred = "tick.occurred"  // a slot has become a message
+	PointFired    = "tick.fired"     // a slot has become a message
 	PointPicked   = "tick.picked"    // before the grants
 	PointGranted  = "tick.granted"   // nothing is committed yet
 	PointDone     = "tick.done"      // everything is committed
@@ -113,7 +113,7 @@ const (
 
 // FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
-	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointOccurred, PointPicked, PointGranted, PointDone}
+	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointFired, PointPicked, PointGranted, PointDone}
 }
 
 // An Observer records metrics of a scheduler. It must not block.

@@ -213,11 +213,11 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, re
 		if d.Error != "" {
 			s.Log.Error("disabling a schedule", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name), zap.String("error", d.Error))
 		}
-		if err := t.Occur(ctx, d); err != nil {
+		if err := t.Fire(ctx, d); err != nil {
 			return err
 		}
 		if !d.Slot.IsZero() {
-			s.at(ctx, PointOccurred)
+			s.at(ctx, PointFired)
 			report.Slots++
 		}
 	}

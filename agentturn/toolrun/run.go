@@ -93,7 +93,7 @@ func (s Set) Age(call turnkeeper.ToolCall) time.Duration {
 	if r := s[call.Key]; r != nil {
 		return time.Since(r.Since)
 	}
-	if call.Elsewhere && !call.StartedAt.IsZero() {
+	if call.Awaited && !call.StartedAt.IsZero() {
 		return max(time.Since(call.StartedAt), 0)
 	}
 	return 0

@@ -32,7 +32,7 @@ type Store interface {
 	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
 	LatestReplies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 
-	Figures(ctx context.Context, window time.Duration) (operate.Figures, error)
+	Totals(ctx context.Context, window time.Duration) (operate.Totals, error)
 	Workers(ctx context.Context) ([]presence.Heartbeat, error)
 	Lanes(ctx context.Context, p operate.Page) ([]operate.LaneView, error)
 	SchedulerSettings(ctx context.Context) (operate.SchedulerSettings, error)

@@ -63,11 +63,11 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 }
 
 func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
-	figures, err := h.cfg.Store.Figures(ctx, figuresWindow)
+	figures, err := h.cfg.Store.Totals(ctx, figuresWindow)
 	if err != nil {
 		return err
 	}
-	v.Figures = &figures
+	v.Totals = &figures
 	if v.Workers, err = h.cfg.Store.Workers(ctx); err != nil {
 		return err
 	}

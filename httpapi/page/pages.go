@@ -42,7 +42,7 @@ func (l Listing) Narrowed() bool {
 
 // Overview is the first page.
 type Overview struct {
-	Figures   *operate.Figures // nil: not visible to this viewer
+	Totals    *operate.Totals // nil: not visible to this viewer
 	Scheduler operate.SchedulerSettings
 	Workers   []presence.Heartbeat // nil: not visible to this viewer
 	Open      []turnkeeper.Turn

@@ -124,7 +124,7 @@ func (p Turn) call(r turnkeeper.Round, c turnkeeper.ToolCall) Span {
 		Kind: "tool", What: c.Name, State: string(c.State), Tokens: c.Usage.Total(), Start: c.StartedAt, End: c.EndedAt, Anchor: c.Key.String(),
 	}
 	switch {
-	case c.Elsewhere:
+	case c.Awaited:
 		span.Note = "detached"
 	case p.Background(c):
 		span.Note = "in the background"

@@ -30,7 +30,7 @@ func TestTimeline(t *testing.T) {
 			Number: 1, Provider: "p", Model: "m", Attempts: 3, Latency: 5 * time.Second, EndedAt: at(20), Usage: turnkeeper.Usage{InputTokens: 7, OutputTokens: 2},
 			Calls: []turnkeeper.ToolCall{
 				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Name: "read", State: turnkeeper.CallSucceeded, EndedAt: at(22), Duration: time.Second},
-				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "send", State: turnkeeper.CallRunning, Elsewhere: true, StartedAt: at(50)},
+				{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "send", State: turnkeeper.CallRunning, Awaited: true, StartedAt: at(50)},
 			},
 		}},
 	}}

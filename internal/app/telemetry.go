@@ -73,7 +73,7 @@ func (w *worker) watch() error {
 
 func (w *worker) queue(ctx context.Context) (telemetry.Queue, error) {
 	f, err := w.store.Queue(ctx)
-	return telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued, Waits: f.Elsewhere}, err
+	return telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued, Waits: f.WaitingTurns}, err
 }
 
 func (w *worker) modelsDown(ctx context.Context) (map[string]bool, error) {

@@ -462,7 +462,7 @@ var errStoppedHard = errors.New("stopped at once: turns that were not handed bac
 func (w *worker) stopTurns(ctx, hard context.Context) error {
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.client.Stop(ctx) }()
-	w.calls.HandOn()
+	w.calls.Release()
 	grace := time.NewTimer(w.cfg.ShutdownGrace)
 	defer grace.Stop()
 	over := time.NewTimer(w.cfg.ShutdownGrace + handBack)

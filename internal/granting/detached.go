@@ -16,10 +16,10 @@ type CallFailure string
 
 // The reasons.
 const (
-	CallLost       CallFailure = "lost"     // its worker is silent, or gave it up
-	CallOverdue    CallFailure = "overdue"  // it ran longer than its limit
-	CallJobMissing CallFailure = "unrung"   // no run began, and its job is missing
-	CallUnclaimed  CallFailure = "unwanted" // no worker claimed it within MaxDetachedWait
+	CallLost       CallFailure = "lost"        // its worker is silent, or gave it up
+	CallOverdue    CallFailure = "overdue"     // it ran longer than its limit
+	CallJobMissing CallFailure = "job_missing" // no run began, and its job is missing
+	CallUnclaimed  CallFailure = "unclaimed"   // no worker claimed it within MaxDetachedWait
 )
 
 // A LostCall is a detached call that gets no result unless the scheduler acts.

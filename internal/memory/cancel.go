@@ -179,7 +179,7 @@ func (t *turnRow) endElsewhere(now time.Time) {
 	for i := range t.rounds {
 		for j := range t.rounds[i].Calls {
 			call := &t.rounds[i].Calls[j]
-			if !call.Elsewhere || call.State != turnkeeper.CallRunning {
+			if !call.Awaited || call.State != turnkeeper.CallRunning {
 				continue
 			}
 			t.closeAwaited(call.Key)

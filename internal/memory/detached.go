@@ -85,7 +85,7 @@ func (t *turnRow) settleArrived(now time.Time) {
 
 // detach queues a call that was just started, for any worker to run.
 func (s *Store) detach(t *turnRow, call *turnkeeper.ToolCall, limit time.Duration) {
-	call.Elsewhere = true
+	call.Awaited = true
 	t.awaited = append(t.awaited, awaitedRow{
 		key: call.Key, nonce: call.Nonce, attempt: 1, limit: limit, deadline: s.now().Add(turnkeeper.MaxDetachedWait),
 		job: s.state.ringCall(turnlog.CallRef{TurnID: t.ID, Key: call.Key, Attempt: 1}),
@@ -261,8 +261,8 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 	}
 }
 
-// HandOn releases a claimed call, to be run again from its beginning.
-func (c *Conn) HandOn(ctx context.Context, call turnlog.ClaimedCall) error {
+// Release releases a claimed call, to be run again from its beginning.
+func (c *Conn) Release(ctx context.Context, call turnlog.ClaimedCall) error {
 	return c.ask(ctx, "hand on", func() error {
 		return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
 			if a.ended || a.claim != call.Claim {

@@ -264,7 +264,7 @@ func (t *turnRow) late(r turnlog.CallResult, s *Store) {
 	if call == nil {
 		return
 	}
-	open := call.State == turnkeeper.CallStarted || call.State == turnkeeper.CallRunning && !call.Elsewhere
+	open := call.State == turnkeeper.CallStarted || call.State == turnkeeper.CallRunning && !call.Awaited
 	fits := open && call.Nonce == r.Nonce && !t.State.Terminal()
 	if s.bugs.has(BugLateOverwrites) {
 		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce

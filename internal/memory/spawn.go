@@ -41,7 +41,7 @@ func (j *Journal) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err 
 
 // awaitReply makes a call that was just started await the reply of a sub-agent.
 func (t *turnRow) awaitReply(call *turnkeeper.ToolCall) {
-	call.Elsewhere = true
+	call.Awaited = true
 	t.awaited = append(t.awaited, awaitedRow{key: call.Key, nonce: call.Nonce, spawned: true})
 }
 

@@ -99,8 +99,8 @@ func (d *door) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.Call
 	return d.store.Connect(d).Arrive(ctx, c, r)
 }
 
-func (d *door) HandOn(ctx context.Context, c turnlog.ClaimedCall) error {
-	return d.conn.HandOn(ctx, c)
+func (d *door) Release(ctx context.Context, c turnlog.ClaimedCall) error {
+	return d.conn.Release(ctx, c)
 }
 
 func (d *door) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error) {

@@ -405,7 +405,7 @@ func (t *tick) waits(lane turnkeeper.Lane, sched granting.DueSchedule) bool {
 	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule)
 }
 
-func (t *tick) Occur(_ context.Context, d granting.SlotDecision) error {
+func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	sched := d.Schedule
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()

@@ -60,7 +60,7 @@ var targets = []Target{
 	},
 	{
 		Name:      "inbox",
-		Queries:   []string{"WrittenHere", "DueSchedules", "Occur", "AdvanceSchedule", "NextDue"},
+		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue", "replies_after"},
 		First:     "^(TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter)",
 		Tests:     stores, Skip: plans,

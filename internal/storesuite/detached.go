@@ -25,7 +25,7 @@ func (e *env) detached(effect turnkeeper.Effect) *dispatch {
 	})
 	call := d.call(key(1, 1))
 	equal(e, "state", call.State, turnkeeper.CallRunning)
-	equal(e, "detached", call.Elsewhere, true)
+	equal(e, "detached", call.Awaited, true)
 	equal(e, "ended", call.EndedAt.IsZero(), true)
 	return d
 }
@@ -210,7 +210,7 @@ func claimVoid(e *env) {
 	wantErr(e, "a result", e.Arrive(e.Context(), c, with(completed(c, "it came"), "dot")), turnkeeper.ErrFenced)
 	d.wantAttached("dot")
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallCancelled)
-	wantErr(e, "a release", e.HandOn(e.Context(), c), turnkeeper.ErrFenced)
+	wantErr(e, "a release", e.Release(e.Context(), c), turnkeeper.ErrFenced)
 	equal(e, "queued calls", len(e.FetchCalls(first)), 0)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnSucceeded)
 }
@@ -220,7 +220,7 @@ func released(e *env) {
 	for attempt := 1; attempt <= granting.MaxDetachedLosses+1; attempt++ {
 		c := e.claim(first)
 		equal(e, "attempt", c.Ref.Attempt, attempt)
-		wantErr(e, "release", e.HandOn(e.Context(), c), nil)
+		wantErr(e, "release", e.Release(e.Context(), c), nil)
 		wantErr(e, "a result after it", e.Arrive(e.Context(), c, completed(c, "late")), turnkeeper.ErrFenced)
 	}
 	c := e.claim(second)

@@ -39,7 +39,7 @@ type Store interface {
 	FetchCalls(worker turnkeeper.WorkerID) []turnlog.CallRef
 	Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error)
 	Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error
-	HandOn(ctx context.Context, c turnlog.ClaimedCall) error
+	Release(ctx context.Context, c turnlog.ClaimedCall) error
 	ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error)
 	Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal
 	// CancelTurn and CancelMessage report whether they closed the turn; otherwise its holder ends it.

@@ -563,7 +563,7 @@ func slotOnce(e *env) {
 			}
 			decision = scheduler.Decide(due[0], sit.Now)
 		}
-		return t.Occur(ctx, decision)
+		return t.Fire(ctx, decision)
 	}
 	wantErr(e, "first", e.Scheduler().InTick(ctx, occur), nil)
 	wantErr(e, "again", e.Scheduler().InTick(ctx, occur), nil)

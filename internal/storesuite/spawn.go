@@ -58,7 +58,7 @@ func (d *dispatch) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.Me
 		Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{result}, Events: events(turnkeeper.EventToolStarted),
 	})
 	equal(d.env, "state of the call", d.call(k).State, turnkeeper.CallRunning)
-	equal(d.env, "the call is detached", d.call(k).Elsewhere, true)
+	equal(d.env, "the call is detached", d.call(k).Awaited, true)
 	return start.Spawn.Message
 }
 

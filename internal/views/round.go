@@ -87,7 +87,7 @@ func OfCall(c turnkeeper.ToolCall) Call {
 	v := Call{
 		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.Arguments, RawArgs: c.RawArgs,
 		Effect: c.Effect, State: c.State, Paging: c.Paging,
-		Background: prompt.WentOn(c), Detached: c.Elsewhere, Starts: c.Starts, StartedAt: OrNull(c.StartedAt), EndedAt: OrNull(c.EndedAt),
+		Background: prompt.WentOn(c), Detached: c.Awaited, Starts: c.Starts, StartedAt: OrNull(c.StartedAt), EndedAt: OrNull(c.EndedAt),
 		DurationMs: Millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: OrNull(c.OutputID), LateResult: c.LateResult,
 	}
 	if c.Usage != (turnkeeper.Usage{}) {

@@ -18,7 +18,7 @@ const (
 	EarlierMessage    Reason = "earlier_message"     // other messages of its lane go first
 	LaneHeld          Reason = "lane_held"           // another turn is open in its lane
 	LaneBackoff       Reason = "lane_backoff"        // its lane pauses after a failed turn
-	DetachedCalls     Reason = "calls_elsewhere"     // its turn waits for calls that run elsewhere
+	DetachedCalls     Reason = "detached_calls"      // its turn waits for calls that run elsewhere
 	BudgetSpent       Reason = "budget_spent"        // its turn is put off until the budget opens again
 	Deferred          Reason = "deferred"            // its turn is put off for another reason
 	NotTakenUp        Reason = "not_taken_up"        // its turn is granted, and no worker has begun it

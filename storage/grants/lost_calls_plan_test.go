@@ -28,7 +28,7 @@ func pourWaiting(h *env) {
 				cached_tokens, reasoning_tokens, usage_estimated, text, reasoning)
 			select i, (r).round, (r).charged, (r).provider, (r).model, (r).attempts, (r).latency_ms, (r).finish_reason, 0, 0, 0, 0, false, '', ''
 			from (select r from turnkeeper.rounds r limit 1) one, generate_series($IDS) i;
-			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, elsewhere)
+			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, awaited)
 			select i, 1, 1, 'desk', 'w', '', 'tool', '{}', 'h', 'once', false, case when $DONE then 'succeeded' else 'running' end, 1, 'n' || i, now(), case when $DONE then now() end, true from generate_series($IDS) i;
 			insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce, arrived_at, state, closed_at)
 			select i, 1, 1, 'n' || i, case when $DONE then now() end, case when $DONE then 'succeeded' end, case when $DONE then now() end from generate_series($IDS) i;
@@ -61,8 +61,8 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			{"scheduler.sql", "ReadyMessages", 60},
 			{"scheduler.sql", "ShortQueue", 60},
 			{"scheduler.sql", "NextDue", 500}, // and here once
-			{"elsewhere.sql", "LostCalls", 200},
-			{"elsewhere.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost
+			{"detached.sql", "LostCalls", 200},
+			{"detached.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost
 		} {
 			plan := h.Explain(query(t, q.file, q.name))
 			if q.name == "Look" && plan.Pages() > q.most {

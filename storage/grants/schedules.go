@@ -20,12 +20,12 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]granting.DueSched
 	}), pg.Translate(err)
 }
 
-// Occur writes the message of a due slot, at most once, and advances the schedule.
-func (t *Tick) Occur(ctx context.Context, d granting.SlotDecision) error {
+// Fire writes the message of a due slot, at most once, and advances the schedule.
+func (t *Tick) Fire(ctx context.Context, d granting.SlotDecision) error {
 	s := d.Schedule
 	if !d.Slot.IsZero() {
 		t.ahead = nil // outdated: a message is added
-		err := t.q.Occur(ctx, dbsqlc.OccurParams{
+		err := t.q.Fire(ctx, dbsqlc.FireParams{
 			Agent: s.Agent, Conversation: s.Conversation, Body: s.Message, Schedule: s.Name, Slot: d.Slot,
 		})
 		if err != nil {

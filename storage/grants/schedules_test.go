@@ -38,7 +38,7 @@ func (h *env) due(decide func(granting.DueSchedule) granting.SlotDecision) (cron
 			crons = append(crons, d.Cron)
 			decision := decide(d)
 			decision.Schedule = d
-			if err := tick.Occur(ctx, decision); err != nil {
+			if err := tick.Fire(ctx, decision); err != nil {
 				return err
 			}
 		}
@@ -379,7 +379,7 @@ func TestWhatASlotBecomes(t *testing.T) {
 			next = next.Add(time.Hour)
 			d := granting.SlotDecision{Slot: slot, NextDue: next}
 			d.Schedule = granting.DueSchedule{Agent: agent, Name: name, Conversation: conversation, Message: "Look."}
-			return tick.Occur(ctx, d)
+			return tick.Fire(ctx, d)
 		})
 		if diff := cmp.Diff([]string{agent + " " + name}, storagetest.Changed(before, schedules())); diff != "" {
 			t.Errorf("schedules that are moved on (-want +got):\n%s", diff)

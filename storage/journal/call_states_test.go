@@ -71,7 +71,7 @@ func aLateResult(t *testing.T, judged bool) {
 	}
 }
 
-// TestALateResultInTheBackground keeps what the model was told of a call in the background; of a call that is open elsewhere it
+// TestALateResultInTheBackground keeps what the model was told of a call in the background; of a call that is detached it
 // says nothing, and a turn that has ended keeps its calls as they are.
 func TestALateResultInTheBackground(t *testing.T) {
 	h, it, other := twoTurns(t)
@@ -84,12 +84,12 @@ func TestALateResultInTheBackground(t *testing.T) {
 	if call := h.Call(it.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Shown != "handle" || call.Preview != "late" {
 		t.Errorf("in the background: %+v", call)
 	}
-	h.Exec("update turnkeeper.calls set elsewhere = true where turn_id = $1 and round = 1", other.Grant.TurnID)
+	h.Exec("update turnkeeper.calls set awaited = true where turn_id = $1 and round = 1", other.Grant.TurnID)
 	if err := other.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "late")); err != nil {
 		t.Fatal(err)
 	}
 	if call := h.Call(other.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallRunning {
-		t.Errorf("open elsewhere: %+v", call)
+		t.Errorf("detached: %+v", call)
 	}
 	h.Exec("update turnkeeper.turns set state = 'degraded', stop_reason = 'none', ended_at = clock_timestamp() where id = $1", other.Grant.TurnID)
 	if err := other.Late(t.Context(), storagetest.Result(storagetest.Key(2, 1), other.nonce(2, 1), turnkeeper.CallSucceeded, "late")); err != nil {

@@ -49,7 +49,7 @@ func TestWhoMayClaim(t *testing.T) {
 		"an older attempt":  {"update turnkeeper.detached_calls set attempt = 2" + ofCall, 1, []string{"tool"}, false},
 		"another's claim":   {"update turnkeeper.detached_calls set claim = 'other', worker_id = 'w', claimed_at = now()" + ofCall, 1, []string{"tool"}, false},
 		"its end":           {"update turnkeeper.detached_calls set ended_at = now()" + ofCall, 1, []string{"tool"}, false},
-		"the call's answer": {"update turnkeeper.calls set elsewhere = false" + ofCall + "; update turnkeeper.calls set state = 'failed', ended_at = now()" + ofCall, 1, []string{"tool"}, true},
+		"the call's answer": {"update turnkeeper.calls set awaited = false" + ofCall + "; update turnkeeper.calls set state = 'failed', ended_at = now()" + ofCall, 1, []string{"tool"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, it, other := openCalls(t)
@@ -152,7 +152,7 @@ func TestArrivalsThatAreRefused(t *testing.T) {
 				h.Exec(c.change, it.Grant.TurnID)
 			}
 			before := h.Rows()
-			if err := h.HandOn(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrFenced) {
+			if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrFenced) {
 				t.Errorf("handed on: %v", err)
 			}
 			claimed.Call.Nonce = "none" // so that nothing is kept as late
@@ -182,12 +182,12 @@ func TestArrivalsThatAreRefused(t *testing.T) {
 		h, it, _ := openCalls(t)
 		claimed := it.claim("w")
 		h.Exec("update turnkeeper.calls set starts = 5"+ofCall, it.Grant.TurnID)
-		if err := h.HandOn(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Errorf("handed on: %v", err)
 		}
-		h.Exec("update turnkeeper.calls set starts = 1, elsewhere = false"+ofCall, it.Grant.TurnID)
+		h.Exec("update turnkeeper.calls set starts = 1, awaited = false"+ofCall, it.Grant.TurnID)
 		h.Exec("update turnkeeper.calls set state = 'failed', ended_at = now()"+ofCall, it.Grant.TurnID)
-		if err := h.HandOn(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			t.Errorf("handed on after an answer: %v", err)
 		}
 	})
@@ -281,12 +281,12 @@ func TestWhichCallsAreLost(t *testing.T) {
 		"it is looked at, fetched":              {[]string{looked, fetched}, true, ""},
 		"it is looked at, to be retried":        {[]string{looked, state("retryable")}, true, ""},
 		"it is looked at, pending":              {[]string{looked, state("pending")}, true, ""},
-		"it is looked at, its job completed":    {[]string{looked, state("completed")}, true, "unrung"},
-		"it is looked at, its job cancelled":    {[]string{looked, state("cancelled")}, true, "unrung"},
-		"it is looked at, its job gone":         {[]string{looked, "delete from turnkeeper.river_job where kind = 'DetachedCall'"}, true, "unrung"},
+		"it is looked at, its job completed":    {[]string{looked, state("completed")}, true, "job_missing"},
+		"it is looked at, its job cancelled":    {[]string{looked, state("cancelled")}, true, "job_missing"},
+		"it is looked at, its job gone":         {[]string{looked, "delete from turnkeeper.river_job where kind = 'DetachedCall'"}, true, "job_missing"},
 		"it is not looked at, its job gone":     {[]string{"delete from turnkeeper.river_job where kind = 'DetachedCall'"}, false, ""},
-		"it waits too long":                     {[]string{looked, "update turnkeeper.detached_calls set deadline = now()"}, true, "unwanted"},
-		"a look far ahead":                      {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled")}, true, "unrung"},
+		"it waits too long":                     {[]string{looked, "update turnkeeper.detached_calls set deadline = now()"}, true, "unclaimed"},
+		"a look far ahead":                      {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled")}, true, "job_missing"},
 		"a look ahead":                          {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '10 minutes'", state("cancelled")}, false, ""},
 		"a look far ahead, over":                {[]string{"update turnkeeper.detached_calls set look_at = now() + interval '12 minutes'", state("cancelled"), ended}, false, ""},
 		"it is run, and would be looked at":     {[]string{claimed, looked, jobGone}, false, ""},
@@ -294,9 +294,9 @@ func TestWhichCallsAreLost(t *testing.T) {
 		"it is run, its job another's":          {[]string{claimed, fetched, "update turnkeeper.river_job set attempted_by = array['gone'] where kind = 'DetachedCall'"}, false, ""},
 		"it waits too long, not looked at":      {[]string{"update turnkeeper.detached_calls set deadline = now() - interval '1 h'"}, false, ""},
 		"fetched by a live worker":              {[]string{fetched}, false, ""},
-		"fetched by a silent worker":            {[]string{fetched, silent}, true, "unrung"},
-		"fetched by a worker that stopped":      {[]string{fetched, stopped}, true, "unrung"},
-		"fetched long ago":                      {[]string{fetched, "update turnkeeper.river_job set attempted_at = now() - interval '6 minutes' where kind = 'DetachedCall'"}, true, "unrung"},
+		"fetched by a silent worker":            {[]string{fetched, silent}, true, "job_missing"},
+		"fetched by a worker that stopped":      {[]string{fetched, stopped}, true, "job_missing"},
+		"fetched long ago":                      {[]string{fetched, "update turnkeeper.river_job set attempted_at = now() - interval '6 minutes' where kind = 'DetachedCall'"}, true, "job_missing"},
 		"waiting, as if by a silent worker":     {[]string{fetched, silent, "update turnkeeper.river_job set state = 'available' where kind = 'DetachedCall'"}, false, ""},
 		"in another queue":                      {[]string{fetched, silent, "update turnkeeper.river_job set queue = 'turns' where kind = 'DetachedCall'"}, false, ""},
 		"an older job fetched":                  {[]string{fetched, silent, "update turnkeeper.detached_calls set job_id = job_id + 1000"}, false, ""},
@@ -420,7 +420,7 @@ func TestWhoIsToldOfACall(t *testing.T) {
 		{"a result", "inbox", arrive(it, storagetest.Key(1, 1))},
 		{"a result for a turn that goes on already", "", arrive(it, storagetest.Key(1, 2))},
 		{"a run that never began", "river_insert", func() { h.Tick(again) }},
-		{"a call handed on", "calls river_insert", func() { it.must(h.HandOn(t.Context(), other.claimOf(storagetest.Key(1, 2), "w"))) }},
+		{"a call handed on", "calls river_insert", func() { it.must(h.Release(t.Context(), other.claimOf(storagetest.Key(1, 2), "w"))) }},
 		{"a verdict", "calls inbox", func() { h.Tick(end) }},
 		{"a third result", "", arrive(it, storagetest.Key(2, 1))},
 		{"the last result", "", arrive(it, storagetest.Key(2, 2))},
@@ -444,7 +444,7 @@ func TestACallIsMovedUnderTheLockOfItsTurn(t *testing.T) {
 		"a result": {storagetest.Key(1, 1), func(ctx context.Context, s *storagetest.DB, c turnlog.ClaimedCall) error {
 			return s.Arrive(ctx, c, storagetest.Result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
 		}},
-		"a call handed on": {storagetest.Key(1, 2), func(ctx context.Context, s *storagetest.DB, c turnlog.ClaimedCall) error { return s.HandOn(ctx, c) }},
+		"a call handed on": {storagetest.Key(1, 2), func(ctx context.Context, s *storagetest.DB, c turnlog.ClaimedCall) error { return s.Release(ctx, c) }},
 	} {
 		for _, others := range []bool{true, false} {
 			s := it
@@ -477,7 +477,7 @@ func TestJobsOfCallsThatAreOver(t *testing.T) {
 		"results": {"completed", func(ctx context.Context, c turnlog.ClaimedCall) error {
 			return h.Arrive(ctx, c, storagetest.Result(c.Ref.Key, c.Call.Nonce, turnkeeper.CallSucceeded, "ok"))
 		}},
-		"handed on": {"cancelled", h.HandOn},
+		"handed on": {"cancelled", h.Release},
 		"verdicts": {"cancelled", func(_ context.Context, c turnlog.ClaimedCall) error {
 			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 				return tick.EndCall(ctx, granting.LostCall{Ref: c.Ref}, turnlog.CallResult{Key: c.Ref.Key, State: turnkeeper.CallUnknown, Shown: "?", Preview: "?"})
@@ -554,7 +554,7 @@ func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 			h.Exec("update turnkeeper.detached_calls set ended_at = timestamptz '2026-01-01'"+ofThird, it.Grant.TurnID)
 			const ofLast = " where turn_id = $1 and round = 2 and ordinal = 2"
 			h.Exec("update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"+ofLast, it.Grant.TurnID)
-			h.Exec("update turnkeeper.calls set elsewhere = false"+ofLast, it.Grant.TurnID) // so that its answer leaves what is awaited
+			h.Exec("update turnkeeper.calls set awaited = false"+ofLast, it.Grant.TurnID) // so that its answer leaves what is awaited
 			h.Exec("update turnkeeper.calls set state = 'failed', ended_at = clock_timestamp()"+ofLast, it.Grant.TurnID)
 			before := h.Rows()
 			c.closes(it)

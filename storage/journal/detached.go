@@ -135,9 +135,9 @@ func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.Call
 	return errors.Join(q.EndDetached(ctx, p), s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnlog.CallResult{r}))
 }
 
-// HandOn releases a claimed call, to be run again from its beginning. It counts no loss.
+// Release releases a claimed call, to be run again from its beginning. It counts no loss.
 // It fails with ErrFenced if the claim is void.
-func (s *Store) HandOn(ctx context.Context, c turnlog.ClaimedCall) error {
+func (s *Store) Release(ctx context.Context, c turnlog.ClaimedCall) error {
 	return s.RunAgain(ctx, s.db.Q, c.Ref, string(c.Claim), false)
 }
 

@@ -40,14 +40,14 @@ func (s scene) nonce(round, ordinal int) string {
 	return fmt.Sprintf("n-%d-%d.%d", s.Grant.TurnID, round, ordinal)
 }
 
-// plans gives a turn two rounds of two calls that may run elsewhere, none of which is started.
+// plans gives a turn two rounds of two calls that may be detached, none of which is started.
 func (s scene) plans() {
 	for n := 1; n <= 2; n++ {
 		s.Write(s.T, turnlog.Entry{Round: storagetest.Round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
 	}
 }
 
-// detach starts a planned call elsewhere.
+// detach starts a planned call as a detached one.
 func (s scene) detach(k turnkeeper.CallKey) {
 	s.T.Helper()
 	begun := storagetest.Start(k, s.nonce(k.Round, k.Ordinal), 1, turnkeeper.EffectKeyed)
@@ -163,7 +163,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			s.must(err)
 		}, "awaited 1.1, awaited 1.2, awaited 2.1, awaited 2.2, call 1.1, call 1.2, call 2.1, call 2.2, cancellation, " +
 			"detached 1.1, detached 1.2, detached 2.1, detached 2.2, event 2, job 1.1, job 1.2, job 2.1, job 2.2, message, reply, turn"},
-		{"a start elsewhere", scene.plans, nothing, func(s scene) { s.detach(storagetest.Key(1, 1)) }, "awaited 1.1, call 1.1, detached 1.1, job 1.1, start 1.1 #1, turn"},
+		{"a detached start", scene.plans, nothing, func(s scene) { s.detach(storagetest.Key(1, 1)) }, "awaited 1.1, call 1.1, detached 1.1, job 1.1, start 1.1 #1, turn"},
 		{"work given to an agent", scene.plans, nothing, func(s scene) { s.spawn(storagetest.Key(1, 1), "clerk", "look it up") },
 			"awaited 1.1, call 1.1, message 4 of another, spawned 1.1, start 1.1 #1, tree, turn"},
 		{"a claim", scene.open, nothing, func(s scene) { s.claim("w") }, "detached 1.1"},
@@ -180,7 +180,7 @@ func TestNothingHappensToBystanders(t *testing.T) {
 			s.must(s.Arrive(s.T.Context(), s.claimed(), storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")))
 		}, "awaited 1.1, detached 1.1, job 1.1, turn"},
 		{"a claim handed on", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
-			s.must(s.HandOn(s.T.Context(), s.claimed()))
+			s.must(s.Release(s.T.Context(), s.claimed()))
 		}, "awaited 1.1, call 1.1, detached 1.1, job 1.1, job 1.1, start 1.1 #2"},
 		{"a claim given up", scene.open, func(s scene) { s.claim("w") }, func(s scene) {
 			_, err := s.GiveBackCalls(s.T.Context(), "w", 0, nil, nil)

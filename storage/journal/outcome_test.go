@@ -522,7 +522,7 @@ func TestScheduledTurn(t *testing.T) {
 			if len(due) > 0 {
 				d.Schedule = due[0]
 			}
-			return tick.Occur(ctx, d)
+			return tick.Fire(ctx, d)
 		})
 	}
 	all := h.Dispatch("w")

@@ -10,13 +10,13 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Figures are an overview for operators.
-type Figures struct {
-	Waiting   int           // messages in the inbox; counted up to 100,000
-	Oldest    time.Duration // since the oldest of them is due; negative: until it is due
-	Running   int           // turns
-	Queued    int           // turns that wait for a worker
-	Elsewhere int           // turns that wait for calls
+// Totals are an overview for operators.
+type Totals struct {
+	Waiting      int           // messages in the inbox; counted up to 100,000
+	Oldest       time.Duration // since the oldest of them is due; negative: until it is due
+	Running      int           // turns
+	Queued       int           // turns that wait for a worker
+	WaitingTurns int           // turns that wait for calls
 
 	// Of turns that ended within the window, at most the 5,000 newest.
 	Ended, Succeeded, Degraded, Failed int
@@ -25,23 +25,23 @@ type Figures struct {
 	Now time.Time // by the database's clock
 }
 
-// Figures reads the figures. window is the period for those of ended turns.
-func (s *Reports) Figures(ctx context.Context, window time.Duration) (Figures, error) {
-	r, err := s.db.Q.Figures(ctx, window)
-	return Figures{
+// Totals reads the figures. window is the period for those of ended turns.
+func (s *Reports) Totals(ctx context.Context, window time.Duration) (Totals, error) {
+	r, err := s.db.Q.Totals(ctx, window)
+	return Totals{
 		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)), Running: int(r.Running), Queued: int(r.Queued),
-		Elsewhere: int(r.Elsewhere), Ended: int(r.Ended), Succeeded: int(r.Good), Degraded: int(r.Degraded), Failed: int(r.Bad),
+		WaitingTurns: int(r.WaitingTurns), Ended: int(r.Ended), Succeeded: int(r.Good), Degraded: int(r.Degraded), Failed: int(r.Bad),
 		Tokens: r.Tokens, Now: r.Now,
 	}, pg.Translate(err)
 }
 
 // Queue reads only the figures of waiting messages and open turns. It does not count
 // messages that are not due yet.
-func (s *Reports) Queue(ctx context.Context) (Figures, error) {
+func (s *Reports) Queue(ctx context.Context) (Totals, error) {
 	r, err := s.db.Q.Queue(ctx)
-	return Figures{
+	return Totals{
 		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)),
-		Running: int(r.Running), Queued: int(r.Queued), Elsewhere: int(r.Elsewhere),
+		Running: int(r.Running), Queued: int(r.Queued), WaitingTurns: int(r.WaitingTurns),
 	}, pg.Translate(err)
 }
 

@@ -25,12 +25,12 @@ func TestFiguresCountEndsByState(t *testing.T) {
 		}
 	}
 	h.Turn("runs")
-	got, err := h.Figures(t.Context(), time.Hour)
+	got, err := h.Totals(t.Context(), time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := operate.Figures{Running: 1, Ended: 3, Succeeded: 1, Degraded: 2}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(operate.Figures{}, "Now", "Tokens")); diff != "" {
+	want := operate.Totals{Running: 1, Ended: 3, Succeeded: 1, Degraded: 2}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(operate.Totals{}, "Now", "Tokens")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -40,7 +40,7 @@ func (s *Views) withWaits(ctx context.Context, messages []waiting.Message) error
 	if err != nil {
 		return pg.Translate(err)
 	}
-	global, err := s.db.Q.House(ctx)
+	global, err := s.db.Q.GlobalState(ctx)
 	if err != nil {
 		return pg.Translate(err)
 	}
@@ -76,7 +76,7 @@ func waitsForModels(waits []waiting.Wait) (models []string) {
 // A waiter is an open message and the state of everything that it may wait for.
 type waiter struct {
 	dbsqlc.WaitsOfMessagesRow
-	global  dbsqlc.HouseRow // scheduler and workers
+	global  dbsqlc.GlobalStateRow // scheduler and workers
 	down    []modelhealth.Health
 	silence *turnkeeper.Silence // of the worker of its lane's open turn
 }

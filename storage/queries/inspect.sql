@@ -119,7 +119,7 @@ where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select 
     where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back');
 
 -- name: WaitsOfMessages :many
--- What each of some open messages may wait for, except what all messages wait for: see House.
+-- What each of some open messages may wait for, except what all messages wait for: see GlobalState.
 select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
     (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
     (a.name is not null)::boolean as known,
@@ -146,7 +146,7 @@ left join lateral (
 ) first on true
 where m.id = any(@ids::bigint[]) and m.state in ('waiting', 'running');
 
--- name: House :one
+-- name: GlobalState :one
 -- What all messages wait for: state of the scheduler and of workers.
 select paused_at, coalesce(paused_reason, '')::text as paused_reason,
     hold_until, coalesce(hold_reason, '')::text as hold_reason,

@@ -33,7 +33,7 @@ select message_id, retried_as, asked_at from turnkeeper.retries where message_id
 -- name: DefinitionByHash :one
 select content from turnkeeper.definitions where hash = @hash;
 
--- name: Figures :one
+-- name: Totals :one
 -- An overview for operators. Waiting messages are counted up to 100,000; the figures of
 -- ended turns are of the newest 5,000 in the window.
 select
@@ -42,7 +42,7 @@ select
         where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere,
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,
     recent.ended, recent.good, recent.degraded, recent.bad, recent.tokens,
     clock_timestamp()::timestamptz as now
 from (
@@ -79,4 +79,4 @@ select
         where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere;
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns;

@@ -83,7 +83,7 @@ order by next_due nulls first, agent, name
 limit @max_rows
 for update;
 
--- name: Occur :exec
+-- name: Fire :exec
 -- Inserts the message of a slot, unless a message of the schedule still waits, because
 -- its lane is held or no slot is free: that message is the run for both.
 insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)

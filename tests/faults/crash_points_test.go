@@ -26,7 +26,7 @@ func crashTestOf(point string) crashTest {
 		return crashWithLateResult
 	case point == "tick.spawned":
 		return crashDuringSpawn
-	case point == "tick.occurred":
+	case point == "tick.fired":
 		return crashDuringSlot
 	case strings.HasPrefix(point, "webhook."):
 		return crashDuringWebhook

@@ -70,7 +70,7 @@ func toolsAt(point string) []string {
 		return []string{"mark_large"}
 	case point == "recover.reconcile":
 		return []string{"mark_sure"}
-	case strings.HasPrefix(point, "accept."), strings.HasPrefix(point, "webhook."), point == "tick.occurred", point == "tick.spawned":
+	case strings.HasPrefix(point, "accept."), strings.HasPrefix(point, "webhook."), point == "tick.fired", point == "tick.spawned":
 		return []string{"mark_none"}
 	default:
 		return []string{"mark_none", "mark_keyed", "mark_once", "note_write"}

@@ -39,7 +39,7 @@ var errWaitTimeout = errors.New("the wait timed out")
 func (w *awaiting) run(ctx context.Context) error {
 	ctx, cancel := w.limit(ctx)
 	defer cancel()
-	notifier, stop := follow.HangBell(ctx, w.db)
+	notifier, stop := follow.StartNotifier(ctx, w.db)
 	defer stop()
 	w.watcher = &follow.Watcher{
 		Source: follow.EventSource{Store: w.db.Store, Bell: notifier}, Progress: follow.NewProgress(w.Err, w.verbose && !w.json, w.json),

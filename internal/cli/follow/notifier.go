@@ -14,7 +14,7 @@ import (
 // Listen subscribes to a topic until stop is called. A failing notifier is no
 // error: callers also poll.
 func Listen(ctx context.Context, db *database.Database, topic storage.Topic) (rings <-chan struct{}, stop func()) {
-	notifier, stopNotifier := HangBell(ctx, db)
+	notifier, stopNotifier := StartNotifier(ctx, db)
 	rings, unsubscribe := notifier.Subscribe(topic)
 	return rings, func() {
 		unsubscribe()
@@ -22,8 +22,8 @@ func Listen(ctx context.Context, db *database.Database, topic storage.Topic) (ri
 	}
 }
 
-// HangBell starts a notifier, which runs until stop is called.
-func HangBell(ctx context.Context, db *database.Database) (notifier *storage.Notifier, stop func()) {
+// StartNotifier starts a notifier, which runs until stop is called.
+func StartNotifier(ctx context.Context, db *database.Database) (notifier *storage.Notifier, stop func()) {
 	notifier = storage.NewNotifier(db.URL, zap.NewNop())
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup

@@ -98,7 +98,7 @@ func followEvents(ctx context.Context, s *shell.Session, db *database.Database, 
 	if turn.State.Terminal() && after >= turn.LastSeq {
 		return endCode(turn.State)
 	}
-	notifier, stop := follow.HangBell(ctx, db)
+	notifier, stop := follow.StartNotifier(ctx, db)
 	defer stop()
 	paper := newTranscript(s.Out)
 	defer paper.end()

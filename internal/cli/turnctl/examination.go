@@ -179,7 +179,7 @@ func examineRegistered(ctx context.Context, d *diagnosis, cfg *config.Config, st
 
 // examineWorkers checks the workers and returns how many are alive. That none is alive is a failure if messages or
 // turns wait.
-func examineWorkers(d *diagnosis, workers []presence.Heartbeat, queue operate.Figures) (alive int) {
+func examineWorkers(d *diagnosis, workers []presence.Heartbeat, queue operate.Totals) (alive int) {
 	slots := 0
 	var silent, draining, serving []string
 	for _, w := range workers {

@@ -143,7 +143,7 @@ func waitingTurn() operate.TurnView {
 	v.Turn.State, v.Turn.DueAt, v.Turn.ErrorClass, v.Turn.InnerDialogue = turnkeeper.TurnWaiting, time.Time{}, "", ""
 	call := turnkeeper.ToolCall{
 		Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, WireID: "call_a", Name: "build", Arguments: `{"what":"all"}`, Effect: turnkeeper.EffectKeyed,
-		State: turnkeeper.CallRunning, Starts: 2, Shown: "Tool Output ID: abc", Elsewhere: true, OutputID: "abc",
+		State: turnkeeper.CallRunning, Starts: 2, Shown: "Tool Output ID: abc", Awaited: true, OutputID: "abc",
 	}
 	v.Rounds = []turnkeeper.Round{{Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{call}}}
 	v.Cancel = &operate.Cancellation{Reason: "asked by the sender", AskedAt: after(10 * time.Minute)}
@@ -291,7 +291,7 @@ func TestLists(t *testing.T) {
 		},
 		"top": func(s *term.Screen) {
 			drawTop(s, utcNow, topState{
-				Figures: operate.Figures{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 39, Degraded: 2, Failed: 1, Tokens: 123456, Now: utcNow.Now},
+				Totals: operate.Totals{Waiting: 1234, Oldest: 3 * time.Minute, Running: 1, Queued: 1, Ended: 42, Succeeded: 39, Degraded: 2, Failed: 1, Tokens: 123456, Now: utcNow.Now},
 				Down: []modelhealth.Health{
 					{Model: "test/large", DownSince: began, Until: after(10*time.Minute + 30*time.Second), Failures: 5, ErrorClass: "auth", Error: "wrong key", Agents: []string{"echo"}},
 					{Model: "test/small", DownSince: began, Until: after(10*time.Minute + 10*time.Second), Failures: 5, ErrorClass: "overloaded", Error: "HTTP 503", Agents: []string{"echo"}},

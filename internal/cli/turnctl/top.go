@@ -60,7 +60,7 @@ prints once; -o json prints one object per refresh.
 
 // A topState is what top shows at one moment.
 type topState struct {
-	operate.Figures
+	operate.Totals
 	Down      []modelhealth.Health // used models that are down
 	Scheduler operate.SchedulerSettings
 	Workers   []presence.Heartbeat
@@ -75,7 +75,7 @@ type topView struct {
 	OldestMs        int64           `json:"oldest_due_ms"` // 0: nothing is due
 	Running         int             `json:"running_turns"`
 	Queued          int             `json:"queued_turns"`
-	Elsewhere       int             `json:"waiting_turns"`
+	WaitingTurns    int             `json:"waiting_turns"`
 	EndedPerMin     int             `json:"ended_last_minute"`
 	SucceededPerMin int             `json:"succeeded_last_minute"`
 	DegradedPerMin  int             `json:"degraded_last_minute"`
@@ -90,14 +90,14 @@ type topView struct {
 
 func viewTop(v topState) topView {
 	return topView{
-		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.Elsewhere, v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns, v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
 		views.All(v.Down, views.OfModel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
 		views.All(v.Lanes, views.OfLane),
 	}
 }
 
 func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, err error) {
-	if v.Figures, err = store.Figures(ctx, topWindow); err != nil {
+	if v.Totals, err = store.Totals(ctx, topWindow); err != nil {
 		return v, err
 	}
 	models, err := store.Models(ctx)
@@ -223,7 +223,7 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		oldest = "the oldest due " + term.Coarse(v.Oldest) + " ago"
 	}
 	s.Line("queue    %s, %s", term.Plural(v.Waiting, "message"), oldest)
-	s.Line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.Elsewhere)
+	s.Line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.WaitingTurns)
 	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
 	for i, m := range v.Down {
 		label := "         "

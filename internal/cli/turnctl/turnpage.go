@@ -241,9 +241,9 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 	}
 	facts += " · effect " + string(c.Effect)
 	switch {
-	case c.Elsewhere && c.Name == turnkeeper.ToolSpawnAgent:
+	case c.Awaited && c.Name == turnkeeper.ToolSpawnAgent:
 		facts += " · sub-agent"
-	case c.Elsewhere:
+	case c.Awaited:
 		facts += " · detached"
 	case prompt.WentOn(c):
 		facts += " · in the background"

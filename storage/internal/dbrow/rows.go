@@ -179,7 +179,7 @@ func Call(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
 		Paging: r.Paging, State: turnkeeper.CallState(r.State), Starts: int(r.Starts), Nonce: r.Nonce,
 		StartedAt: OrZero(r.StartedAt), EndedAt: OrZero(r.EndedAt),
 		Duration: time.Duration(OrZero(r.DurationMs)) * time.Millisecond, Shown: r.Shown, Preview: r.Preview,
-		OutputID: turnkeeper.OutputID(OrZero(r.OutputID)), Elsewhere: r.Elsewhere, LateResult: OrZero(r.LateResult),
+		OutputID: turnkeeper.OutputID(OrZero(r.OutputID)), Awaited: r.Awaited, LateResult: OrZero(r.LateResult),
 		Usage: turnkeeper.Usage{
 			InputTokens: r.InputTokens, OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens,
 			ReasoningTokens: r.ReasoningTokens, Estimated: r.UsageEstimated,

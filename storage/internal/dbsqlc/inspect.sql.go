@@ -90,6 +90,48 @@ func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, ma
 	return items, nil
 }
 
+const GlobalState = `-- name: GlobalState :one
+select paused_at, coalesce(paused_reason, '')::text as paused_reason,
+    hold_until, coalesce(hold_reason, '')::text as hold_reason,
+    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
+from turnkeeper.settings, (
+    select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+) w
+`
+
+type GlobalStateRow struct {
+	PausedAt     *time.Time
+	PausedReason string
+	HoldUntil    *time.Time
+	HoldReason   string
+	LastTickAt   *time.Time
+	PollInterval *time.Duration
+	Now          time.Time
+	Workers      int64
+	Slots        int64
+	Held         int64
+}
+
+// What all messages wait for: state of the scheduler and of workers.
+func (q *Queries) GlobalState(ctx context.Context) (GlobalStateRow, error) {
+	row := q.db.QueryRow(ctx, GlobalState)
+	var i GlobalStateRow
+	err := row.Scan(
+		&i.PausedAt,
+		&i.PausedReason,
+		&i.HoldUntil,
+		&i.HoldReason,
+		&i.LastTickAt,
+		&i.PollInterval,
+		&i.Now,
+		&i.Workers,
+		&i.Slots,
+		&i.Held,
+	)
+	return i, err
+}
+
 const GrantBefore = `-- name: GrantBefore :one
 select b.id, b.lane, b.token, b.grant_id, b.turn_id, b.job_id, b.worker_id, b.granted_at, b.lease_until, b.ended_at, b.outcome from turnkeeper.lease_log b
 join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = $1
@@ -243,48 +285,6 @@ func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error
 		return nil, err
 	}
 	return items, nil
-}
-
-const House = `-- name: House :one
-select paused_at, coalesce(paused_reason, '')::text as paused_reason,
-    hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
-from turnkeeper.settings, (
-    select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
-) w
-`
-
-type HouseRow struct {
-	PausedAt     *time.Time
-	PausedReason string
-	HoldUntil    *time.Time
-	HoldReason   string
-	LastTickAt   *time.Time
-	PollInterval *time.Duration
-	Now          time.Time
-	Workers      int64
-	Slots        int64
-	Held         int64
-}
-
-// What all messages wait for: state of the scheduler and of workers.
-func (q *Queries) House(ctx context.Context) (HouseRow, error) {
-	row := q.db.QueryRow(ctx, House)
-	var i HouseRow
-	err := row.Scan(
-		&i.PausedAt,
-		&i.PausedReason,
-		&i.HoldUntil,
-		&i.HoldReason,
-		&i.LastTickAt,
-		&i.PollInterval,
-		&i.Now,
-		&i.Workers,
-		&i.Slots,
-		&i.Held,
-	)
-	return i, err
 }
 
 const LatestTurn = `-- name: LatestTurn :one
@@ -930,7 +930,7 @@ type WaitsOfMessagesRow struct {
 	Before      int64
 }
 
-// What each of some open messages may wait for, except what all messages wait for: see House.
+// What each of some open messages may wait for, except what all messages wait for: see GlobalState.
 func (q *Queries) WaitsOfMessages(ctx context.Context, ids []int64) ([]WaitsOfMessagesRow, error) {
 	rows, err := q.db.Query(ctx, WaitsOfMessages, ids)
 	if err != nil {

@@ -32,7 +32,7 @@ type TurnkeeperCall struct {
 	ArgsHash        string
 	Effect          string
 	Paging          bool
-	Elsewhere       bool
+	Awaited         bool
 	State           string
 	Starts          int32
 	Nonce           string

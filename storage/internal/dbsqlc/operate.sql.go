@@ -94,60 +94,6 @@ func (q *Queries) DefinitionByHash(ctx context.Context, hash string) (string, er
 	return content, err
 }
 
-const Figures = `-- name: Figures :one
-select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
-    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
-    (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
-    (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere,
-    recent.ended, recent.good, recent.degraded, recent.bad, recent.tokens,
-    clock_timestamp()::timestamptz as now
-from (
-    select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
-        count(*) filter (where t.state = 'degraded')::bigint as degraded,
-        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
-    from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
-    where t.ended_at > clock_timestamp() - $1::interval
-) recent
-`
-
-type FiguresRow struct {
-	Waiting       int64
-	OldestSeconds float64
-	Running       int64
-	Queued        int64
-	Elsewhere     int64
-	Ended         int64
-	Good          int64
-	Degraded      int64
-	Bad           int64
-	Tokens        int64
-	Now           time.Time
-}
-
-// An overview for operators. Waiting messages are counted up to 100,000; the figures of
-// ended turns are of the newest 5,000 in the window.
-func (q *Queries) Figures(ctx context.Context, span time.Duration) (FiguresRow, error) {
-	row := q.db.QueryRow(ctx, Figures, span)
-	var i FiguresRow
-	err := row.Scan(
-		&i.Waiting,
-		&i.OldestSeconds,
-		&i.Running,
-		&i.Queued,
-		&i.Elsewhere,
-		&i.Ended,
-		&i.Good,
-		&i.Degraded,
-		&i.Bad,
-		&i.Tokens,
-		&i.Now,
-	)
-	return i, err
-}
-
 const HasActed = `-- name: HasActed :one
 select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
     where t.message_id = $1 and (c.effect <> 'none' and c.starts > 0
@@ -294,7 +240,7 @@ select
         where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as elsewhere
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns
 `
 
 type QueueRow struct {
@@ -302,7 +248,7 @@ type QueueRow struct {
 	OldestSeconds float64
 	Running       int64
 	Queued        int64
-	Elsewhere     int64
+	WaitingTurns  int64
 }
 
 // Due messages and open turns only, because it runs every few seconds.
@@ -314,7 +260,7 @@ func (q *Queries) Queue(ctx context.Context) (QueueRow, error) {
 		&i.OldestSeconds,
 		&i.Running,
 		&i.Queued,
-		&i.Elsewhere,
+		&i.WaitingTurns,
 	)
 	return i, err
 }
@@ -376,5 +322,59 @@ func (q *Queries) SettleCancel(ctx context.Context, turn int64) (SettleCancelRow
 	row := q.db.QueryRow(ctx, SettleCancel, turn)
 	var i SettleCancelRow
 	err := row.Scan(&i.State, &i.Done, &i.Again)
+	return i, err
+}
+
+const Totals = `-- name: Totals :one
+select
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
+    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
+        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
+    (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,
+    recent.ended, recent.good, recent.degraded, recent.bad, recent.tokens,
+    clock_timestamp()::timestamptz as now
+from (
+    select count(*)::bigint as ended, count(*) filter (where t.state = 'succeeded')::bigint as good,
+        count(*) filter (where t.state = 'degraded')::bigint as degraded,
+        count(*) filter (where t.state = 'failed')::bigint as bad, coalesce(sum(t.input_tokens + t.output_tokens), 0)::bigint as tokens
+    from (select state, ended_at, input_tokens, output_tokens from turnkeeper.turns order by id desc limit 5000) t
+    where t.ended_at > clock_timestamp() - $1::interval
+) recent
+`
+
+type TotalsRow struct {
+	Waiting       int64
+	OldestSeconds float64
+	Running       int64
+	Queued        int64
+	WaitingTurns  int64
+	Ended         int64
+	Good          int64
+	Degraded      int64
+	Bad           int64
+	Tokens        int64
+	Now           time.Time
+}
+
+// An overview for operators. Waiting messages are counted up to 100,000; the figures of
+// ended turns are of the newest 5,000 in the window.
+func (q *Queries) Totals(ctx context.Context, span time.Duration) (TotalsRow, error) {
+	row := q.db.QueryRow(ctx, Totals, span)
+	var i TotalsRow
+	err := row.Scan(
+		&i.Waiting,
+		&i.OldestSeconds,
+		&i.Running,
+		&i.Queued,
+		&i.WaitingTurns,
+		&i.Ended,
+		&i.Good,
+		&i.Degraded,
+		&i.Bad,
+		&i.Tokens,
+		&i.Now,
+	)
 	return i, err
 }

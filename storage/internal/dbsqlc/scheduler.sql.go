@@ -139,6 +139,38 @@ func (q *Queries) EndHold(ctx context.Context) error {
 	return err
 }
 
+const Fire = `-- name: Fire :exec
+insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
+select $1::text, $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamptz,
+    date_trunc('second', $5::timestamptz)
+from turnkeeper.agents a,
+    lateral (select case when a.lane_per_conversation then a.name || '/' || $2 else a.name end as lane) l
+where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
+    where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = $4)
+on conflict (agent, schedule, slot) do nothing
+`
+
+type FireParams struct {
+	Agent        string
+	Conversation string
+	Body         string
+	Schedule     string
+	Slot         time.Time
+}
+
+// Inserts the message of a slot, unless a message of the schedule still waits, because
+// its lane is held or no slot is free: that message is the run for both.
+func (q *Queries) Fire(ctx context.Context, arg FireParams) error {
+	_, err := q.db.Exec(ctx, Fire,
+		arg.Agent,
+		arg.Conversation,
+		arg.Body,
+		arg.Schedule,
+		arg.Slot,
+	)
+	return err
+}
+
 const GiveBackJobs = `-- name: GiveBackJobs :execrows
 update turnkeeper.river_job j set state = 'available', attempt = greatest(j.attempt - 1, 0)
 from turnkeeper.leases l
@@ -519,38 +551,6 @@ update turnkeeper.settings set last_tick_at = $1::timestamptz, timeline = $2::te
 
 func (q *Queries) NoteTick(ctx context.Context, now time.Time, timeline string) error {
 	_, err := q.db.Exec(ctx, NoteTick, now, timeline)
-	return err
-}
-
-const Occur = `-- name: Occur :exec
-insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
-select $1::text, $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamptz,
-    date_trunc('second', $5::timestamptz)
-from turnkeeper.agents a,
-    lateral (select case when a.lane_per_conversation then a.name || '/' || $2 else a.name end as lane) l
-where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = $4)
-on conflict (agent, schedule, slot) do nothing
-`
-
-type OccurParams struct {
-	Agent        string
-	Conversation string
-	Body         string
-	Schedule     string
-	Slot         time.Time
-}
-
-// Inserts the message of a slot, unless a message of the schedule still waits, because
-// its lane is held or no slot is free: that message is the run for both.
-func (q *Queries) Occur(ctx context.Context, arg OccurParams) error {
-	_, err := q.db.Exec(ctx, Occur,
-		arg.Agent,
-		arg.Conversation,
-		arg.Body,
-		arg.Schedule,
-		arg.Slot,
-	)
 	return err
 }
 

@@ -88,12 +88,12 @@ with looked_at as (
       and (d.lost_at is not null or turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after)
            or turnkeeper.run_overdue(d.claimed_at, d.deadline, d.time_limit, h.beat_at))
     union all
-    select d.turn_id, d.round, d.ordinal, case when d.deadline <= statement_timestamp() then 'unwanted' else 'unrung' end
+    select d.turn_id, d.round, d.ordinal, case when d.deadline <= statement_timestamp() then 'unclaimed' else 'job_missing' end
     from looked_at d
     left join turnkeeper.river_job j on j.id = d.job_id
     where d.deadline <= statement_timestamp() or coalesce(j.state::text, '') not in ('available', 'scheduled', 'running', 'retryable', 'pending')
     union all
-    select d.turn_id, d.round, d.ordinal, 'unrung'
+    select d.turn_id, d.round, d.ordinal, 'job_missing'
     from fetched j
     join turnkeeper.detached_calls d on d.turn_id = (j.args ->> 'turn_id')::bigint and d.round = (j.args ->> 'round')::integer
         and d.ordinal = (j.args ->> 'ordinal')::integer and d.job_id = j.id and d.claim is null and d.ended_at is null
