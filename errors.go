@@ -5,45 +5,41 @@ import (
 	"fmt"
 )
 
-// Conditions that callers branch on. Storage and jobs return errors that match
-// them by errors.Is.
+// Errors that callers check with errors.Is.
 var (
 	// ErrEmptyMessage refuses a message without a body.
 	ErrEmptyMessage = errors.New("message cannot be empty")
 
 	// ErrInvalidMessage refuses a message that is too long, is not UTF-8 or
-	// has an impossible field. The error says which.
+	// has an invalid field. The error names it.
 	ErrInvalidMessage = errors.New("invalid message")
 
-	// ErrUnknownAgent refuses a message to an agent nobody has registered.
+	// ErrUnknownAgent refuses a message to an agent that no worker registered.
 	ErrUnknownAgent = errors.New("unknown agent")
 
-	// ErrAgentRetired refuses a message to an agent that was retired.
+	// ErrAgentRetired refuses a message to a retired agent.
 	ErrAgentRetired = errors.New("the agent is retired")
 
-	// ErrKeyConflict refuses a message whose idempotency key was used with
+	// ErrKeyConflict refuses a message whose idempotency key was used for
 	// another body, conversation or agent.
 	ErrKeyConflict = errors.New("idempotency key was already used for a different message")
 
-	// ErrNotFound says that no row has the id asked for.
+	// ErrNotFound reports that no row has the id.
 	ErrNotFound = errors.New("not found")
 
-	// ErrFenced refuses a write under a grant that is no longer the turn's.
-	// Whoever gets it has lost the lease: it stops, and writes nothing but a
-	// late result.
+	// ErrFenced refuses a write under a grant that is no longer the turn's. The
+	// caller has lost the lease: it stops, and may only write a late result.
 	ErrFenced = errors.New("the lease is no longer held")
 
-	// ErrJournalMoved says that the journal no longer is what the writer read:
-	// a late result of an earlier holder came between. Load it again and go on
-	// from what it says.
+	// ErrJournalMoved reports that the journal changed since the writer read it,
+	// by a late result of an earlier holder. Load it again and continue from it.
 	ErrJournalMoved = errors.New("the journal has moved on")
 
-	// ErrWrongState refuses what an operator asked for, because of where the turn
-	// or the message stands. The error says where.
+	// ErrWrongState refuses an operation in the current state of the turn or the
+	// message. The error names the state.
 	ErrWrongState = errors.New("not possible as things stand")
 
-	// ErrBadMove refuses a change of state that the state machine does not
-	// know.
+	// ErrBadMove refuses a change of state that the state machine does not allow.
 	ErrBadMove = errors.New("state change refused")
 )
 
@@ -57,5 +53,5 @@ func (e *moveError) Error() string {
 	return fmt.Sprintf("%s cannot go from %s to %s", e.What, e.From, e.To)
 }
 
-// Is makes every moveError match ErrBadMove.
+// Is matches ErrBadMove.
 func (e *moveError) Is(target error) bool { return target == ErrBadMove }

@@ -26,7 +26,7 @@ const (
 	EventTurnError     EventType = "turn_error"
 )
 
-// Terminal says that no event follows.
+// Terminal reports whether no event follows.
 func (t EventType) Terminal() bool { return t == EventTurnComplete || t == EventTurnError }
 
 // An Event is one entry of a turn's numbered, append-only stream.
@@ -35,7 +35,7 @@ type Event struct {
 	Seq    int64 // from 1, without gaps; set by the writer of the turn
 	Type   EventType
 	Round  int // 0: none
-	Block  int // numbered through all rounds from 1; 0: none
+	Block  int // from 1, numbered across rounds; 0: none
 	Data   json.RawMessage
 	At     time.Time
 }

@@ -5,49 +5,49 @@ import (
 	"strings"
 )
 
-// MessageID orders the messages of the inbox: a later accept has a larger id.
+// MessageID is the id of a message. A message that is accepted later has a larger id.
 type MessageID int64
 
-// TurnID names one turn. Ids grow, with gaps.
+// TurnID is the id of a turn. Ids grow, with gaps.
 type TurnID int64
 
-// ReplyID names one row of the outbox. It is the idempotency key of deliveries.
+// ReplyID is the id of a reply, and the idempotency key of its deliveries.
 type ReplyID int64
 
 // JobID is the id of a River job.
 type JobID int64
 
-// GrantID is the random id of one grant of a lease, a UUID in text form.
+// GrantID is the random id of one grant of a lease: a UUID as text.
 type GrantID string
 
-// WorkerID names one run of one worker process. It is never used again.
+// WorkerID is the id of one run of a worker process. It is never reused.
 type WorkerID string
 
-// OutputID names the stored full text of one tool result.
+// OutputID is the id of a stored tool result.
 type OutputID string
 
-// Lane is the key of what runs serially: "AGENT", or "AGENT/CONVERSATION" for
-// an agent with `lane: conversation`.
+// Lane is the name of a lane, whose turns run one at a time: "AGENT", or
+// "AGENT/CONVERSATION" for an agent with `lane: conversation`.
 type Lane string
 
-// Agent is the agent that the lane belongs to.
+// Agent returns the agent of the lane.
 func (l Lane) Agent() string {
 	agent, _, _ := strings.Cut(string(l), "/")
 	return agent
 }
 
-// CallKey names a tool call within its turn. Round and Ordinal count from 1.
-// It is the journal's own key: ids that a provider sent may be missing or
-// repeated, and are never used to find a call.
+// CallKey identifies a tool call within its turn. Round and Ordinal count from 1.
+// The ids that providers send are not used for this: they may be missing or
+// repeated.
 type CallKey struct {
 	Round   int
 	Ordinal int
 }
 
-// String is the internal call id, "round-R-tool-I".
+// String returns the internal call id, "round-R-tool-I".
 func (k CallKey) String() string { return fmt.Sprintf("round-%d-tool-%d", k.Round, k.Ordinal) }
 
-// Compare orders keys as the calls were asked for.
+// Compare orders keys by round and ordinal.
 func (k CallKey) Compare(other CallKey) int {
 	if k.Round != other.Round {
 		return k.Round - other.Round

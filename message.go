@@ -18,25 +18,24 @@ const (
 	MaxPriority            = 1000
 )
 
-// Trigger says what started a turn.
+// Trigger is what started a turn.
 type Trigger string
 
 // The triggers.
 const (
-	TriggerMessage  Trigger = "message"  // somebody put a message into the inbox
-	TriggerSchedule Trigger = "schedule" // a slot of the agent's schedule was due
+	TriggerMessage  Trigger = "message"  // a message in the inbox
+	TriggerSchedule Trigger = "schedule" // a slot of a schedule
 )
 
-// MessageState is where a message of the inbox stands.
+// MessageState is the state of a message.
 type MessageState string
 
-// The states of a message. A message that waits for a retry is waiting; its
-// lane says until when.
+// The states of a message. A message that waits for a retry is waiting.
 const (
 	MessageWaiting   MessageState = "waiting"
 	MessageRunning   MessageState = "running"  // it has an open turn
 	MessageAnswered  MessageState = "answered" // its turn succeeded or was degraded
-	MessageFailed    MessageState = "failed"   // every attempt failed; the reply says so
+	MessageFailed    MessageState = "failed"   // its last attempt failed, and its reply says so
 	MessageCancelled MessageState = "cancelled"
 )
 
@@ -49,8 +48,8 @@ type Submission struct {
 	Priority     int    // higher goes first among messages due in the same second
 	TraceParent  string // W3C trace context of the sender; empty: none
 
-	// DueAt is when the message may be run at the earliest, to the next whole second;
-	// zero or past: at once. It may be ten years ahead.
+	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:
+	// at once. At most MaxDelay ahead.
 	DueAt time.Time
 }
 
@@ -65,23 +64,23 @@ type Message struct {
 	Priority     int
 	Trigger      Trigger
 	Schedule     string    // name of the schedule; empty for TriggerMessage
-	Slot         time.Time // the slot it stands for; zero for TriggerMessage
+	Slot         time.Time // the slot of the schedule; zero for TriggerMessage
 	State        MessageState
-	Attempts     int       // turns begun for it
-	DueAt        time.Time // not picked before; whole seconds
+	Attempts     int       // turns started for it
+	DueAt        time.Time // it runs no earlier; whole seconds
 	AcceptedAt   time.Time
 	ClosedAt     time.Time // zero while open
 	TurnID       TurnID    // its newest turn; 0 before the first
-	Outcome      TurnState // of the turn that closed it; empty: it is open
-	LastError    string    // why its newest attempt failed, for operators
-	Faults       int       // turns that failed by what counts against it
-	WaitsFor     []string  // models, all of them down, that it waits for; nil: none
+	Outcome      TurnState // of the turn that closed it; empty while open
+	LastError    string    // error of the newest failed attempt, for operators
+	Faults       int       // failed attempts that count
+	WaitsFor     []string  // models that it waits for, all down; nil: none
 	TraceParent  string
 }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 
-// CheckAgentName says what is wrong with an agent's name, or nil.
+// CheckAgentName returns an error if an agent's name is invalid.
 func CheckAgentName(name string) error {
 	if name == "" {
 		return fmt.Errorf("the agent's name is missing")
@@ -92,9 +91,8 @@ func CheckAgentName(name string) error {
 	return nil
 }
 
-// Check says what is wrong with the submission, or nil. maxBytes bounds the
-// body; 0 means DefaultMaxMessageBytes. The errors match ErrEmptyMessage or
-// ErrInvalidMessage.
+// Check returns an error if the submission is invalid. It matches ErrEmptyMessage or
+// ErrInvalidMessage. maxBytes is the maximum size of the body; 0: DefaultMaxMessageBytes.
 func (s Submission) Check(maxBytes int) error {
 	if maxBytes <= 0 {
 		maxBytes = DefaultMaxMessageBytes
@@ -127,11 +125,11 @@ func (s Submission) Check(maxBytes int) error {
 	return nil
 }
 
-// MaxDelay is how far ahead a message may be due.
+// MaxDelay is the maximum time from the acceptance of a message until it is due.
 const MaxDelay = 3660 * 24 * time.Hour
 
-// DueFrom returns when a message is due that is accepted at now, in whole seconds, or an error
-// that matches ErrInvalidMessage.
+// DueFrom returns when the message is due if it is accepted at now, in whole seconds. An error
+// matches ErrInvalidMessage.
 func (s Submission) DueFrom(now time.Time) (time.Time, error) {
 	switch {
 	case s.DueAt.After(now.Add(MaxDelay)):

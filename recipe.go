@@ -4,61 +4,61 @@ import (
 	"math"
 )
 
-// A Recipe says how the request of an answered round was made of what the
-// journal holds, so that it can be made again. It is small, whatever the size
-// of the request. Of several attempts it is the answered one's.
+// A Recipe describes how the request of an answered round was built from the
+// journal, so it can be rebuilt. Its size does not depend on the request's. It is
+// the recipe of the attempt that was answered.
 type Recipe struct {
 	Version  int    `json:"v"`
 	Provider string `json:"provider"` // as configured
-	Model    string `json:"model"`    // as it was asked for
-	Frame    string `json:"frame"`    // hash of the RequestPart that holds what else the request is written with
+	Model    string `json:"model"`    // as requested
+	Frame    string `json:"frame"`    // hash of the RequestPart with the rest of the request
 	Tools    string `json:"tools,omitempty"`
-	Final    bool   `json:"final,omitempty"` // announced as the last round: no tool could be called
+	Final    bool   `json:"final,omitempty"` // announced as the last round, without tools
 
-	FirstPast TurnID `json:"first_past,omitempty"` // the oldest earlier turn that was told; 0: none was
-	LeanPast  TurnID `json:"lean_past,omitempty"`  // up to this one they were told without their results; 0: none
-	Omitted   int    `json:"omitted,omitempty"`    // earlier turns that the request says are not shown
-	Summary   TurnID `json:"summary,omitempty"`    // the last turn of the Summary that stands for them; 0: none
-	Dropped   string `json:"dropped,omitempty"`    // calls of this turn whose result was a line, by number: "1-3,7"
-	Notice    string `json:"notice,omitempty"`     // its last message; empty: none
+	FirstPast TurnID `json:"first_past,omitempty"` // the oldest earlier turn included; 0: none
+	LeanPast  TurnID `json:"lean_past,omitempty"`  // turns up to this one are included without results; 0: none
+	Omitted   int    `json:"omitted,omitempty"`    // number of earlier turns that the request mentions as omitted
+	Summary   TurnID `json:"summary,omitempty"`    // the last turn of their summary; 0: none
+	Dropped   string `json:"dropped,omitempty"`    // numbers of this turn's calls whose results were dropped: "1-3,7"
+	Notice    string `json:"notice,omitempty"`     // its last message, the System Notice; empty: none
 
-	// Compacted is the room, in tokens, to which the request was cut down when
-	// the provider had refused it as too long; 0: it was not.
+	// Compacted is the size in tokens to which the request was reduced after the
+	// provider had refused it as too long; 0: it was not.
 	Compacted int `json:"compacted,omitempty"`
-	// Cut says that the provider reported so few input tokens that it must have
-	// left out a part of the request without a word.
+	// Cut reports that the provider must have silently cut the request, because
+	// it reported too few input tokens.
 	Cut bool `json:"cut,omitempty"`
 
-	SHA256 string `json:"sha256"` // hex, of what was sent
-	Bytes  int    `json:"bytes"`  // its size
+	SHA256 string `json:"sha256"` // hex, of the request as sent
+	Bytes  int    `json:"bytes"`  // size of the request as sent
 
 	Window Window `json:"window"`
 }
 
-// A Window is a request held against the context window of its model, in
-// tokens. The parts are estimates before correction.
+// A Window compares a request with the context window of its model, in tokens.
+// The parts are estimates before correction.
 type Window struct {
-	Size    int `json:"size"`   // of the model's window
+	Size    int `json:"size"`   // the model's context window
 	Answer  int `json:"answer"` // reserved for the answer
-	Safety  int `json:"safety"` // left free, since counts are estimates
+	Safety  int `json:"safety"` // kept free, because counts are estimates
 	System  int `json:"system"` // the system prompt
-	Tools   int `json:"tools"`  // definitions of the tools offered
+	Tools   int `json:"tools"`  // definitions of the offered tools
 	History int `json:"history"`
 	Turn    int `json:"turn"` // the message and the rounds so far
 	Notice  int `json:"notice"`
 
-	// Factor is what the estimates were multiplied with, by what the model's
-	// provider had reported before.
+	// Factor corrects the estimates. It comes from earlier reports of the model's
+	// provider.
 	Factor float64 `json:"factor"`
-	// Reported is the provider's own count of the request; 0: it gave none.
+	// Reported is the provider's count of the request's tokens; 0: none.
 	Reported int64 `json:"reported,omitempty"`
 }
 
-// Estimate is the sum of the parts, before correction.
+// Estimate returns the sum of the parts, before correction.
 func (w Window) Estimate() int { return w.System + w.Tools + w.History + w.Turn + w.Notice }
 
-// Corrected is the estimate, corrected by Factor.
+// Corrected returns the estimate times Factor, rounded up.
 func (w Window) Corrected() int { return int(math.Ceil(float64(w.Estimate()) * w.Factor)) }
 
-// Room is what the window leaves to a request.
+// Room returns the maximum size of a request.
 func (w Window) Room() int { return w.Size - w.Answer - w.Safety }

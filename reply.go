@@ -1,6 +1,7 @@
 package turnkeeper
 
 import (
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -8,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// A Reply is the one outbox row that a message ends with.
+// A Reply is the one reply to a message.
 type Reply struct {
 	ID           ReplyID
 	MessageID    MessageID
@@ -16,27 +17,30 @@ type Reply struct {
 	Agent        string
 	Conversation string
 	Outcome      TurnState // succeeded, degraded, failed or cancelled
-	Body         string    // empty: the agent replies to such an outcome without a text
+	Body         string    // empty: the agent sends no text for this outcome
 	StopReason   StopReason
 	ErrorClass   string      // of the error that ended the turn; empty: none
-	Calls        []ReplyCall // of the turn, in the order they were asked for
+	Calls        []ReplyCall // of the turn, in the order the model asked for them
 	CreatedAt    time.Time
-	ParentTurn   TurnID // that a sub-agent wrote it for; 0: it is no sub-agent's
+	ParentTurn   TurnID // the turn that called the sub-agent which wrote it; 0: not by a sub-agent
 }
 
-// A ReplyCall is what became of a tool call, without what its tool returned.
+// WebhookID returns the id of the reply in webhook requests, equal for all attempts.
+func (id ReplyID) WebhookID() string { return fmt.Sprintf("reply_%d", id) }
+
+// A ReplyCall is the outcome of a tool call, without its result.
 type ReplyCall struct {
 	Key      CallKey
-	Ordinal  int // in the turn, from 1
+	Ordinal  int // number of the call in the turn, from 1
 	Name     string
 	Effect   Effect
 	State    CallState
-	Duration time.Duration // negative: it did not run, or nobody knows how long
-	Problem  string        // empty: there is none
+	Duration time.Duration // negative: it did not run, or the duration is unknown
+	Problem  string        // empty: none
 }
 
-// The problems of calls that do not depend on what was said of them. The function
-// turnkeeper.call_problem of the database has the same.
+// The texts of ToolCall.Problem that depend only on the state. The SQL function
+// turnkeeper.call_problem has the same.
 const (
 	ProblemFailed    = "the tool failed"
 	ProblemInDoubt   = "it may or may not have happened"
@@ -49,8 +53,8 @@ const maxProblem = 200 // characters
 
 var timedOut = regexp.MustCompile(`^tool error: '[^']*' (timed out after [0-9.]+ s)`)
 
-// Problem says in plain words why a call did not succeed; empty: it did, or was not
-// needed. What its tool returned is not in it.
+// Problem returns in plain words why a call did not succeed, or "" if it did or was not
+// needed. It contains nothing of the tool's result.
 func (c ToolCall) Problem() string {
 	switch c.State {
 	case CallSucceeded, CallSkipped:
@@ -73,7 +77,7 @@ func (c ToolCall) Problem() string {
 	return ProblemInDoubt
 }
 
-// refusalOf is the reason of a refused call: the first line of what the model was told.
+// refusalOf returns the reason of a refused call: the first line of the text for the model.
 func refusalOf(shown string) string {
 	line, _, _ := strings.Cut(strings.TrimPrefix(shown, "denied: "), "\n")
 	switch {
@@ -85,11 +89,11 @@ func refusalOf(shown string) string {
 	return line
 }
 
-// InDoubt says that nobody knows whether a call happened: its worker was lost, or it
-// was stopped while it ran.
+// InDoubt reports whether the outcome of a call is unknown: its worker was lost, or it was
+// cancelled while it ran.
 func (c ToolCall) InDoubt() bool {
 	return c.State == CallUnknown || c.State == CallCancelled && c.Effect != EffectNone && c.Nonce != ""
 }
 
-// AnyInDoubt says that one of the calls is in doubt.
+// AnyInDoubt reports whether the outcome of one of the calls is unknown.
 func AnyInDoubt(calls []ToolCall) bool { return slices.ContainsFunc(calls, ToolCall.InDoubt) }

@@ -5,51 +5,50 @@ import (
 	"time"
 )
 
-// Effect says what running a tool a second time would do.
+// Effect is what a second run of a tool would do.
 type Effect string
 
 // The effects. The zero value counts as EffectOnce.
 const (
-	EffectNone  Effect = "none"  // reads only: may run again, and beside others
+	EffectNone  Effect = "none"  // reads only: may run again, and concurrently
 	EffectKeyed Effect = "keyed" // may run again with the same idempotency key
 	EffectOnce  Effect = "once"  // is never started twice
 )
 
-// Repeatable says that a started call may be started again.
+// Repeatable reports whether a started call may be started again.
 func (e Effect) Repeatable() bool { return e == EffectNone || e == EffectKeyed }
 
-// CallState is where a tool call stands.
+// CallState is the state of a tool call.
 type CallState string
 
 // The states of a tool call.
 const (
 	CallPlanned   CallState = "planned"
 	CallStarted   CallState = "started"
-	CallRunning   CallState = "running" // gone to the background
+	CallRunning   CallState = "running" // moved to the background, or awaited
 	CallSucceeded CallState = "succeeded"
 	CallFailed    CallState = "failed"
-	CallSkipped   CallState = "skipped" // answered without running: dedupe, cool-down, repeated
-	CallDenied    CallState = "denied"  // not allowed, over a cap, bad arguments or no time
-	CallUnknown   CallState = "unknown" // started by a lost worker; nobody knows what happened
+	CallSkipped   CallState = "skipped" // answered without running: repeated, or in cooldown
+	CallDenied    CallState = "denied"  // not allowed, over a limit, invalid arguments, or no time
+	CallUnknown   CallState = "unknown" // started by a lost worker; the outcome is unknown
 	CallCancelled CallState = "cancelled"
 )
 
-// Every move a call can make. planned → succeeded and planned → failed are for
-// calls of effect none, which need no start on record, and for calls that were
-// answered with an error because nothing could run. running → started is a call
-// of a lost worker that is run again.
+// callMoves are all allowed moves. planned → succeeded and planned → failed are for
+// calls with effect none, which need no recorded start, and for errors before a
+// start. running → started is a repeated call of a lost worker.
 var callMoves = map[CallState][]CallState{
 	CallPlanned: {CallStarted, CallSucceeded, CallFailed, CallSkipped, CallDenied, CallCancelled},
 	CallStarted: {CallStarted, CallRunning, CallSucceeded, CallFailed, CallUnknown, CallCancelled},
 	CallRunning: {CallStarted, CallSucceeded, CallFailed, CallUnknown, CallCancelled},
 }
 
-// Answered says that the call has a result to show the model.
+// Answered reports whether the call has a result for the model.
 func (s CallState) Answered() bool {
 	return s != CallPlanned && s != CallStarted && s != CallRunning
 }
 
-// Executed says that the call ran, or may have.
+// Executed reports whether the call ran, or may have run.
 func (s CallState) Executed() bool {
 	return s == CallStarted || s == CallRunning || s == CallSucceeded || s == CallFailed || s == CallUnknown || s == CallCancelled
 }
@@ -62,8 +61,7 @@ func (s CallState) MoveTo(next CallState) error {
 	return &moveError{What: "tool call", From: string(s), To: string(next)}
 }
 
-// The tools by which a model reads more of stored results, and waits for those
-// that are not there yet.
+// The tools with which a model reads stored results and waits for background calls.
 const (
 	ToolGetContinuation   = "get_continuation"
 	ToolGetToolOutput     = "get_tool_output"
@@ -73,26 +71,26 @@ const (
 // A ToolCall is one call that a model asked for.
 type ToolCall struct {
 	Key        CallKey
-	WireID     string // the id answered to the provider; unique in the turn
+	WireID     string // the id that is sent back to the provider; unique in the turn
 	ProviderID string // the id as the provider sent it; may be empty or repeated
 	Name       string
 	Arguments  string // canonical JSON object, as validated; what is hashed and run
-	RawArgs    string // as the provider sent them, where that differs; else empty
+	RawArgs    string // as the provider sent them; empty: equal to Arguments
 	ArgsHash   string // hex SHA-256 of Name, a NUL and Arguments
 	Effect     Effect
-	Paging     bool // reads stored outputs; not counted as executed
+	Paging     bool // reads a stored result; does not count as executed
 	State      CallState
-	Starts     int    // how often it was started
-	Nonce      string // of its newest start; empty: never started
+	Starts     int    // number of starts
+	Nonce      string // of the newest start; empty: never started
 	StartedAt  time.Time
 	EndedAt    time.Time
-	Duration   time.Duration // how long it ran; 0: it did not, or nobody knows
-	Usage      Usage         // of model calls that were made for it; as a rule there are none
-	Shown      string        // what the model is shown as its result
-	Preview    string        // at most 220 characters of it, for summaries
+	Duration   time.Duration // how long it ran; 0: it did not run, or unknown
+	Usage      Usage         // of model calls made for this call; usually zero
+	Shown      string        // the result as the model sees it
+	Preview    string        // at most 220 characters of Shown, for summaries
 	OutputID   OutputID
-	Awaited    bool   // it runs outside of the turn's dispatches, and its result arrives
-	LateResult string // a result that came after the verdict unknown; changes nothing
+	Awaited    bool   // it is detached or a sub-agent's: its result comes from outside the turn
+	LateResult string // a result that arrived after CallUnknown was recorded; changes nothing
 }
 
 // An Output is the full text of a tool result.
@@ -110,9 +108,9 @@ type Output struct {
 	SHA256      string // hex, of the stored content
 	Retrieved   int64
 	CreatedAt   time.Time
-	Incomplete  bool // cut at the size limit
+	Incomplete  bool // cut at MaxOutputBytes
 	Description string
-	// Drafted says that the content was written before, in parts (OutputPart), and
-	// that Text is empty; Bytes is then only nil or not.
+	// Drafted reports that the content was written before in parts, so Text is empty.
+	// Bytes then only distinguishes text (nil) from binary.
 	Drafted bool
 }

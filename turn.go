@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TurnState is where a turn stands.
+// TurnState is the state of a turn.
 type TurnState string
 
 // The states of a turn. The last four are terminal.
@@ -14,20 +14,20 @@ const (
 	TurnRunning   TurnState = "running"
 	TurnWaiting   TurnState = "waiting" // holds no lease and no slot
 	TurnSucceeded TurnState = "succeeded"
-	TurnDegraded  TurnState = "degraded" // answered, but not as asked
-	TurnFailed    TurnState = "failed"   // no tool had started; the message stays
+	TurnDegraded  TurnState = "degraded" // it has a reply, but did not end as planned
+	TurnFailed    TurnState = "failed"   // it failed before any effect
 	TurnCancelled TurnState = "cancelled"
 )
 
-// Every move a turn can make. running → queued is a turn whose worker was lost,
-// was shut down, or whose budget defers it.
+// turnMoves are all allowed moves. running → queued is a turn whose worker was lost
+// or shut down, or that its budget defers.
 var turnMoves = map[TurnState][]TurnState{
 	TurnQueued:  {TurnRunning, TurnDegraded, TurnCancelled},
 	TurnRunning: {TurnQueued, TurnWaiting, TurnSucceeded, TurnDegraded, TurnFailed, TurnCancelled},
 	TurnWaiting: {TurnQueued, TurnCancelled},
 }
 
-// Terminal says that the turn is over.
+// Terminal reports whether the turn has ended.
 func (s TurnState) Terminal() bool {
 	return s == TurnSucceeded || s == TurnDegraded || s == TurnFailed || s == TurnCancelled
 }
@@ -40,12 +40,12 @@ func (s TurnState) MoveTo(next TurnState) error {
 	return &moveError{What: "turn", From: string(s), To: string(next)}
 }
 
-// StopReason says what ended the loop of a turn.
+// StopReason is why a turn ended.
 type StopReason string
 
 // The stop reasons.
 const (
-	StopNone           StopReason = "none" // the model had nothing more to ask
+	StopNone           StopReason = "none" // the model had finished
 	StopMaxRounds      StopReason = "max_rounds"
 	StopMaxDuration    StopReason = "max_duration"
 	StopMaxToolCalls   StopReason = "max_tool_calls"
@@ -55,7 +55,7 @@ const (
 	StopWorkerLost     StopReason = "worker_lost"
 )
 
-// A Turn is one handling of a message.
+// A Turn is one attempt to answer a message.
 type Turn struct {
 	ID             TurnID
 	MessageID      MessageID
@@ -70,48 +70,48 @@ type Turn struct {
 	Token      int64 // fencing token of its newest grant
 	GrantID    GrantID
 	JobID      JobID
-	WorkerID   WorkerID // that its newest grant is bound to; empty: none has begun to work under it
-	Dispatches int      // grants so far
+	WorkerID   WorkerID // the worker bound to its newest grant; empty: none yet
+	Dispatches int      // number of grants
 	Losses     int      // dispatches that ended with a lost worker
 
 	CreatedAt  time.Time
-	DueAt      time.Time // a deferred turn is not granted before; zero: at once
+	DueAt      time.Time // a deferred turn is granted no earlier; zero: not deferred
 	GrantedAt  time.Time
 	LeaseUntil time.Time
 	EndedAt    time.Time // zero while open
 
-	InferenceRounds int // model calls answered, paging rounds included
-	ChargedRounds   int // those that count against max_rounds
-	ExecutedCalls   int // tool calls run, paging calls excluded
+	InferenceRounds int // answered model calls, including paging rounds
+	ChargedRounds   int // rounds that count against max_rounds
+	ExecutedCalls   int // executed tool calls, without paging calls
 	Usage           Usage
 
 	StopReason    StopReason // empty while open
 	ErrorClass    string     // class of the error that ended or deferred it; empty: none
-	Error         string     // what happened, for operators
-	InnerDialogue string     // what the model said in a scheduled turn without a reply
-	LastSeq       int64      // number of its newest event
+	Error         string     // the error, for operators
+	InnerDialogue string     // text of the model in a scheduled turn without a reply
+	LastSeq       int64      // number of the newest event
 
-	Silence  *Silence  // of its worker; nil: the worker gives signs of life, or was not asked for
-	UnderWay *UnderWay // nil: it does not run, or was not asked for
+	Silence  *Silence  // of its worker; nil: the worker is alive, or not requested
+	UnderWay *UnderWay // nil: it is not running, or not requested
 }
 
-// Duration is from the first grant, with which a turn is made, to its end; 0 for
-// a turn that is open.
+// Duration returns the time from the first grant, which creates the turn, to the end; 0 while
+// the turn is open.
 func (t Turn) Duration() time.Duration { return max(t.EndedAt.Sub(t.CreatedAt), 0) }
 
-// MayHaveRun says of a call of the turn that it was cancelled without a start on record, and may have been
-// running all the same when a worker was lost: a call without an effect needs no start.
+// MayHaveRun reports whether a call of the turn without a recorded start may have been running when a
+// worker was lost. Only calls without an effect need no recorded start.
 func (t Turn) MayHaveRun(c ToolCall) bool {
 	return t.Losses > 0 && c.State == CallCancelled && c.Starts == 0 && c.Effect == EffectNone
 }
 
-// MayHaveActed says that a call of the turn may have changed something outside.
+// MayHaveActed reports whether a call of the turn may have had an effect.
 func (t Turn) MayHaveActed(c ToolCall) bool {
 	return c.Effect != EffectNone && c.Starts > 0 || t.MayHaveRun(c)
 }
 
-// Usage counts what model calls took. Estimated says that at least one of the
-// figures was estimated because the provider reported none.
+// Usage counts the tokens of model calls. Estimated reports that at least one count
+// is an estimate, because the provider reported none.
 type Usage struct {
 	InputTokens     int64 `json:"input_tokens"`
 	OutputTokens    int64 `json:"output_tokens"`
@@ -120,7 +120,7 @@ type Usage struct {
 	Estimated       bool  `json:"estimated,omitempty"`
 }
 
-// Add is the sum of both.
+// Add returns the sum.
 func (u Usage) Add(other Usage) Usage {
 	return Usage{
 		InputTokens:     u.InputTokens + other.InputTokens,
@@ -131,28 +131,28 @@ func (u Usage) Add(other Usage) Usage {
 	}
 }
 
-// Total is input plus output tokens.
+// Total returns input plus output tokens.
 func (u Usage) Total() int64 { return u.InputTokens + u.OutputTokens }
 
-// A Round is one answered model call of a turn, with the calls it asked for.
+// A Round is one answered model call of a turn, with its tool calls.
 type Round struct {
 	Number       int // from 1
 	Charged      bool
 	Provider     string
 	Model        string
-	Attempts     int // model calls made for it, retries and fallbacks included
+	Attempts     int // model calls for this round, including retries and fallbacks
 	Latency      time.Duration
-	FinishReason string // the provider's own
+	FinishReason string // as the provider sent it
 	Usage        Usage
 	Text         string
 	Reasoning    string // never shown to a user
-	Raw          []byte // the provider's message, JSON, for replay to the same provider; nil: none
+	Raw          []byte // the provider's message as JSON, sent back to the same provider; nil: none
 	EndedAt      time.Time
-	Calls        []ToolCall // in the order asked
-	Recipe       *Recipe    // how its request was made; nil: an older program wrote the round
+	Calls        []ToolCall // in the order the model asked for them
+	Recipe       *Recipe    // how its request was built; nil: not recorded
 }
 
-// A Lease is the exclusive right to run a lane's turn.
+// A Lease is the exclusive right to run a turn of a lane.
 type Lease struct {
 	Lane      Lane
 	Token     int64 // only grows
@@ -162,13 +162,13 @@ type Lease struct {
 	GrantedAt time.Time
 	Until     time.Time
 	Failures  int       // failed turns in a row
-	NotBefore time.Time // back-off; zero: none
+	NotBefore time.Time // end of the backoff; zero: none
 }
 
-// Held says that somebody holds the lease.
+// Held reports whether the lease is held.
 func (l Lease) Held() bool { return l.GrantID != "" }
 
-// A Grant is what a worker needs to prove that a turn is its own.
+// A Grant proves that a worker holds a turn.
 type Grant struct {
 	TurnID   TurnID
 	Lane     Lane

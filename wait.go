@@ -2,29 +2,29 @@ package turnkeeper
 
 import "time"
 
-// A Silence is that of a worker that a turn runs on.
+// A Silence is the silence of a turn's worker.
 type Silence struct {
-	For     time.Duration // since its last sign of life
-	Stopped bool          // it has said that it stops
-	Until   time.Time     // when the turn goes to another worker, by the scheduler's next look after that
+	For     time.Duration // since its last heartbeat
+	Stopped bool          // it reported its stop
+	Until   time.Time     // the next tick after this time gives the turn to another worker
 }
 
 // SilentAfter is how long a worker may send no heartbeat before all views call it silent: longer
 // than any pause between two heartbeats.
 const SilentAfter = 15 * time.Second
 
-// An UnderWay is what a running turn does at the moment.
+// An UnderWay is the current activity of a running turn.
 type UnderWay struct {
-	Round        int       // that a model is asked for, or whose calls run
-	Since        time.Time // of the round's first text; of the grant, where no text has come. Zero: calls run
-	OutputTokens int64     // of the answer so far, estimated from its text
+	Round        int       // the round in progress
+	Since        time.Time // of the round's first text, or of the grant; zero: calls are running
+	OutputTokens int64     // received so far, estimated from the text
 	Calls        []OpenCall
 }
 
-// An OpenCall is a tool call that is not answered.
+// An OpenCall is a tool call without a result.
 type OpenCall struct {
 	Key       CallKey
 	Name      string
-	State     CallState // planned: it waits for those before it, or is a read that runs
-	StartedAt time.Time // zero: no start is on record
+	State     CallState // planned: it waits for earlier calls, or is a running read
+	StartedAt time.Time // zero: no start is recorded
 }

@@ -11,7 +11,7 @@ import (
 // call fails.
 const MaxDetachedLosses = 3
 
-// CallTrouble is why a detached call has no result.
+// CallFailure is why a detached call has no result.
 type CallFailure string
 
 // The reasons.

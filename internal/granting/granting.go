@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/modelhealth"
 )
 
-// A Situation is what the scheduler reads at the start of a tick.
+// A Snapshot is what the scheduler reads at the start of a tick.
 type Snapshot struct {
 	Now           time.Time // the database's clock
 	Paused        bool
@@ -38,7 +38,7 @@ type Snapshot struct {
 	Down []modelhealth.Health // models that are down
 }
 
-// MaxWaiting is the maximum number of waiting messages that a Situation counts.
+// MaxWaiting is the maximum number of waiting messages that a Snapshot counts.
 const MaxWaiting = 101
 
 // A LostGrant is a grant whose lease has expired or whose worker is silent.
@@ -79,7 +79,7 @@ type SlotDecision struct {
 	Error    string    // why the schedule is invalid; empty: it is valid
 }
 
-// A Ready is a candidate for a grant: an open turn without a lease, or the first message of a free lane, for
+// A Candidate is a possible grant: an open turn without a lease, or the first message of a free lane, for
 // which the grant creates a turn.
 type Candidate struct {
 	New            bool

@@ -9,30 +9,30 @@ import (
 	"turnkeeper"
 )
 
-// ModelHealth is what all workers know of a model. The zero value, with a name, is
-// a model that is up.
+// Health is what all workers know about a model. With a name and zero values otherwise, the model
+// is up.
 type Health struct {
 	Model      string             // "provider/model", as agents name it
 	DownSince  time.Time          // zero: it is up
-	Until      time.Time          // a model that is down is not asked before
+	Until      time.Time          // when a model that is down may be tried again
 	Failures   int                // in a row; 0: it is up
 	ErrorClass string             // of the newest failure
 	Error      string             // for operators
-	Probe      turnkeeper.GrantID // the grant whose turn tries it now; empty: none does
+	Probe      turnkeeper.GrantID // the grant whose turn probes it now; empty: none
 	ProbeTurn  turnkeeper.TurnID  // the turn of that grant
-	Due        bool               // it is down and may be tried now
-	Agents     []string           // that ask it; only for operators
-	Asked      bool               // it was down before, or one of the newest 1,000 rounds is its answer; only for operators
+	Due        bool               // it is down, and a turn may probe it now
+	Agents     []string           // agents that use it; only in views for operators
+	Asked      bool               // it has answered one of the newest 1,000 rounds, or was down before; only in views for operators
 }
 
-// Down says that the model cannot be asked at present.
+// Down reports whether the model is down.
 func (h Health) Down() bool { return !h.DownSince.IsZero() }
 
-// Used says that an agent asks the model. Only for operators.
+// Used reports whether an agent uses the model. Only for operators.
 func (h Health) Used() bool { return len(h.Agents) > 0 }
 
-// State is how the model stands for operators, in a word: up; down; probing, where a turn tries it;
-// unknown, where nothing tells that it was ever asked; or unused, where no agent asks it any more.
+// State returns the state for operators: up; down; probing, if a turn tries it; unknown, if no request
+// is recorded; or unused, if no agent uses it.
 func (h Health) State() string {
 	switch {
 	case !h.Used():
@@ -48,21 +48,20 @@ func (h Health) State() string {
 	}
 }
 
-// A ModelFailure is a model that a turn could not use, by a fault of the service.
+// A Failure is a fault of the service that kept a turn from using a model.
 type Failure struct {
 	Model      string
-	Seen       int // failures in a row that were known before
+	Seen       int // failures in a row before this one
 	ErrorClass string
 	Error      string        // for operators
-	RetryAfter time.Duration // that the provider asked for; 0: none
+	RetryAfter time.Duration // requested by the provider; 0: none
 }
 
-// Pause is how long the model is left alone after the failure.
+// Pause returns how long no turn tries the model after the failure.
 func (f Failure) Pause() time.Duration { return max(Backoff(f.Seen+1), f.RetryAfter) }
 
-// Fail is the health after a failure. Requests that fail side by side count once:
-// a failure of a request that was made before the newest one was known adds
-// nothing but the pause that the provider asked for.
+// Fail returns the health after a failure. Concurrent failures count once: a failure of a request
+// from before the newest failure was recorded can only lengthen the pause.
 func (h Health) Fail(f Failure, now time.Time) Health {
 	if !h.Down() {
 		h.DownSince = now
@@ -79,10 +78,10 @@ func (h Health) Fail(f Failure, now time.Time) Health {
 	return h
 }
 
-// maxBackoff bounds the pause after failures.
+// maxBackoff is the maximum pause after failures.
 const maxBackoff = 120 * time.Second
 
-// Backoff is the pause after the n-th failure in a row: 2^n seconds, at most 120.
+// Backoff returns the pause after the n-th failure in a row: 2^n seconds, at most 120; 0 if n < 1.
 func Backoff(n int) time.Duration {
 	if n < 1 {
 		return 0
@@ -93,14 +92,13 @@ func Backoff(n int) time.Duration {
 	return time.Duration(1<<n) * time.Second
 }
 
-// An AgentChain is the models that an agent's turns ask, in order.
+// A Chain is the list of models that an agent's turns try, in order.
 type Chain struct {
 	Agent  string
 	Models []string
 }
 
-// Down says that no model of the chain is up. An agent whose models are not known
-// is not down.
+// Down reports whether all models of the chain are down. A chain without models is not down.
 func (c Chain) Down(down []Health) bool {
 	return len(c.Models) > 0 && !slices.ContainsFunc(c.Models, func(model string) bool {
 		return !slices.ContainsFunc(down, func(h Health) bool { return h.Model == model && h.Down() })

@@ -7,16 +7,16 @@ import (
 	"turnkeeper"
 )
 
-// A Webhook is an endpoint that replies are pushed to. Its address and secrets are in the
-// settings of the workers that deliver, and nowhere else.
+// A Webhook is an endpoint that receives replies. Its address and secrets are only in the settings
+// of the workers that deliver.
 type Webhook struct {
 	Name         string
 	Origin       string   // scheme, host and port of its address
-	Agents       []string // whose replies; nil: of all
-	SubAgents    bool     // also those that they write for other agents
+	Agents       []string // whose replies it receives; nil: all
+	SubAgents    bool     // also their replies as sub-agents
 	AddedAt      time.Time
-	SeenAt       time.Time // when a worker that has it in its settings last said so
-	NotBefore    time.Time // the endpoint asked for a pause until then; zero: it did not
+	SeenAt       time.Time // when a worker last reported it in its settings
+	NotBefore    time.Time // the endpoint asked for a pause until then; zero: no pause
 	PausedAt     time.Time // zero: it is not paused
 	PausedReason string
 	SucceededAt  time.Time // the newest delivery, to the second; zero: none
@@ -24,17 +24,17 @@ type Webhook struct {
 	LastError    string    // of the newest failed attempt
 }
 
-// DeliveryState is where a delivery stands.
+// DeliveryState is the state of a delivery.
 type DeliveryState string
 
 // The states of a delivery.
 const (
-	DeliveryPending   DeliveryState = "pending"   // it is tried until it is delivered, or its bounds are reached
+	DeliveryPending   DeliveryState = "pending"   // retried until it is delivered or reaches a limit
 	DeliveryDelivered DeliveryState = "delivered" // the endpoint answered 2xx
-	DeliveryDead      DeliveryState = "dead"      // given up; an operator can put it in again
+	DeliveryDead      DeliveryState = "dead"      // given up; an operator can redeliver it
 )
 
-// A Delivery is a reply on its way to a webhook.
+// A Delivery is the delivery of a reply to a webhook.
 type Delivery struct {
 	Webhook      string
 	ReplyID      turnkeeper.ReplyID
@@ -46,16 +46,16 @@ type Delivery struct {
 	RepliedAt    time.Time
 
 	State       DeliveryState
-	Attempts    int                 // since it was put in
-	DueAt       time.Time           // of the next attempt; while one is under way, when another worker may try; zero: it is over
-	Sending     bool                // an attempt is under way
+	Attempts    int                 // since it was created or redelivered
+	DueAt       time.Time           // of the next attempt; during an attempt, when another worker may try; zero: it has ended
+	Sending     bool                // an attempt is in progress
 	WorkerID    turnkeeper.WorkerID // of the newest attempt
-	FirstAt     time.Time           // the first attempt since it was put in
+	FirstAt     time.Time           // the first attempt since it was created or redelivered
 	LastAt      time.Time           // the end of the newest attempt
 	Status      int                 // HTTP status of the newest answer; 0: there was none
 	Error       string              // of the newest attempt; empty: it succeeded, or there was none
 	Duration    time.Duration       // of the newest attempt
-	Redelivered int                 // how often an operator has put it in again
+	Redelivered int                 // number of redeliveries by operators
 	CreatedAt   time.Time
 }
 
@@ -68,13 +68,13 @@ type DeliveryClaim struct {
 	Tried   time.Duration // since the first attempt
 }
 
-// A DeliveryEnd is what became of an attempt.
+// A DeliveryEnd is the result of an attempt.
 type DeliveryEnd struct {
 	State     DeliveryState
-	Wait      time.Duration // until the next attempt, where State is DeliveryPending
-	Rest      time.Duration // for which the whole endpoint is left alone; 0: it is not
-	Gone      bool          // the endpoint wants nothing any more: the webhook is paused
-	Uncounted bool          // the attempt was broken off by this side
+	Wait      time.Duration // until the next attempt, if State is DeliveryPending
+	Rest      time.Duration // pause of all deliveries to the endpoint; 0: none
+	Gone      bool          // the endpoint answered 410: the webhook is paused
+	Uncounted bool          // this side aborted the attempt: it does not count
 	Status    int           // 0: there was no answer
 	Error     string        // empty: it succeeded
 	Duration  time.Duration

@@ -26,7 +26,7 @@ type Heartbeat struct {
 // RoleWorker is the role of processes that take turns.
 const RoleWorker = "worker"
 
-// WorkerState is the state of a worker process.
+// State is the state of a worker process.
 type State string
 
 // The states of a worker process.

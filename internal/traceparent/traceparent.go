@@ -10,20 +10,18 @@ import (
 	"turnkeeper"
 )
 
-// A TraceContext is where a turn stands in a distributed trace, in the W3C's
-// terms. It follows from what the database keeps, so that every process that has
-// a part in the turn finds the same.
+// A Context is the place of a turn in a distributed trace, in the terms of W3C Trace Context. It is
+// computed from stored data, so every process that works on the turn gets the same.
 type Context struct {
 	TraceID [16]byte
-	// Sender is the span that the turn's message was sent from, and Sampled says
-	// what the sender decided. Sender is zero where the message brought none: then
-	// the turn is a trace of its own.
+	// Sender is the span that sent the turn's message, and Sampled its sampling decision. Sender
+	// is zero if the message has no trace context: the turn is then a new trace.
 	Sender  [8]byte
 	Sampled bool
 }
 
-// TraceOf is the turn's place in a trace: that of its message's sender, or else one
-// of its own, made of the turn's id and the microsecond it was made in.
+// Of returns the trace of a turn: its sender's if traceParent is valid, or else a new one, made from
+// the turn's id and its time of creation.
 func Of(t turnkeeper.Turn, traceParent string) Context {
 	if c, ok := Parse(traceParent); ok {
 		return c
@@ -34,14 +32,14 @@ func Of(t turnkeeper.Turn, traceParent string) Context {
 	return c
 }
 
-// String is the trace id in hexadecimal, as logs and tools for traces show it.
+// String returns the trace id in hexadecimal.
 func (c Context) String() string { return hex.EncodeToString(c.TraceID[:]) }
 
-// HasSender says that the turn goes on with a trace of its message's sender.
+// HasSender reports whether the turn continues the trace of its message's sender.
 func (c Context) HasSender() bool { return c.Sender != [8]byte{} }
 
-// SpanOf is the id of a span of the trace which more than one process speaks of:
-// that of the turn, or of one grant of it.
+// SpanOf returns the id of a span that several processes refer to. what names it: see TurnSpan,
+// GrantSpan and CallSpan.
 func (c Context) SpanOf(what string) (id [8]byte) {
 	sum := sha256.Sum256(append(c.TraceID[:], what...))
 	copy(id[:], sum[:])
@@ -54,12 +52,12 @@ func TurnSpan(id turnkeeper.TurnID) string { return fmt.Sprintf("turn %d", id) }
 // GrantSpan names the span of one grant, for SpanOf.
 func GrantSpan(id turnkeeper.GrantID) string { return "grant " + string(id) }
 
-// CallSpan names the span of a call whose result comes from elsewhere, for SpanOf.
+// CallSpan names the span of an awaited call, for SpanOf.
 func CallSpan(id turnkeeper.TurnID, call turnkeeper.CallKey) string {
 	return fmt.Sprintf("turn %d %s", id, call)
 }
 
-// Below is the traceparent of what hangs below a span of the trace.
+// Below returns the traceparent for a child of a span of the trace.
 func (c Context) Below(span [8]byte, sampled bool) string {
 	flags := 0
 	if sampled {
@@ -68,8 +66,7 @@ func (c Context) Below(span [8]byte, sampled bool) string {
 	return fmt.Sprintf("00-%x-%x-%02x", c.TraceID, span, flags)
 }
 
-// ParseTraceParent reads a traceparent of the W3C's Trace Context, of version 00
-// or later. What is none is not ok.
+// Parse parses a traceparent of W3C Trace Context, version 00 or later. ok is false if it is invalid.
 func Parse(text string) (c Context, ok bool) {
 	const length = len("00-00000000000000000000000000000000-0000000000000000-00")
 	if len(text) < length || text != strings.ToLower(text) {

@@ -1,9 +1,9 @@
 package turnlog
 
-// An ExtractionKey says what a kept extraction is the answer to.
+// An ExtractionKey identifies a stored extraction.
 type ExtractionKey struct {
-	SourceSHA256 string // hex, of the text that was searched
+	SourceSHA256 string // hex, of the searched text
 	Query        string
-	Model        string // who was asked: the names of the models, in the order they are asked
-	Prompt       int    // version of the words in which they were
+	Model        string // names of the models, in the order they are tried
+	Prompt       int    // version of the prompt
 }

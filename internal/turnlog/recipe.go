@@ -7,20 +7,19 @@ import (
 	"turnkeeper"
 )
 
-// A RequestPart is text that many requests share. It is stored once, under its
-// hash.
+// A RequestPart is a text that many requests share. It is stored once, by its hash.
 type RequestPart struct {
 	SHA256  string // hex
 	Content string
 }
 
-// NewRequestPart is the part with this content.
+// NewRequestPart returns the part with this content.
 func NewRequestPart(content string) RequestPart {
 	sum := sha256.Sum256([]byte(content))
 	return RequestPart{SHA256: hex.EncodeToString(sum[:]), Content: content}
 }
 
-// A Summary stands for the beginning of a conversation, up to and with a turn.
+// A Summary replaces the beginning of a conversation, up to and including a turn.
 // It never changes.
 type Summary struct {
 	UpTo turnkeeper.TurnID

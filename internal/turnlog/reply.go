@@ -4,7 +4,7 @@ import (
 	"turnkeeper"
 )
 
-// ReplyCalls are the calls of a turn as its reply tells of them.
+// ReplyCalls returns the calls of a turn for its reply.
 func ReplyCalls(rounds []turnkeeper.Round) []turnkeeper.ReplyCall {
 	calls := []turnkeeper.ReplyCall{}
 	for _, round := range rounds {

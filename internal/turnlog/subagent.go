@@ -8,20 +8,20 @@ import (
 	"turnkeeper"
 )
 
-// A Lineage says where a turn stands in a tree of agents that work for agents.
-// The zero value is that of a turn that nobody spawned.
+// A Lineage is the position of a turn in a tree of sub-agents. The zero value is that of a turn
+// outside any tree.
 type Lineage struct {
-	Root   turnkeeper.TurnID  // the turn that the tree began with; 0: this one
-	Parent turnkeeper.TurnID  // whose call this turn works for; 0: nobody's
+	Root   turnkeeper.TurnID  // the first turn of the tree; 0: this one
+	Parent turnkeeper.TurnID  // the turn whose call spawned this one; 0: none
 	Call   turnkeeper.CallKey // of Parent
-	Agents []string           // from the root's agent to the turn's own; nil: only that
+	Agents []string           // from the root's agent to the turn's; nil: only the turn's
 	Limits TreeLimits
 }
 
-// Depth is how many turns are above this one.
+// Depth returns the number of turns above this one.
 func (l Lineage) Depth() int { return max(len(l.Agents)-1, 0) }
 
-// Within are the agents from the root's to the turn's own.
+// Within returns the agents from the root's to the turn's, which is agent.
 func (l Lineage) Within(agent string) []string {
 	if l.Agents == nil {
 		return []string{agent}
@@ -29,67 +29,65 @@ func (l Lineage) Within(agent string) []string {
 	return l.Agents
 }
 
-// TreeLimits bound a tree of agents. They are those of the agent that it began
-// with, at the moment that it spawned the first one.
+// TreeLimits are the limits of a tree of sub-agents: those of the root's agent when it spawned
+// the first one.
 type TreeLimits struct {
-	MaxDepth  int   // turns above another, at most
-	MaxAgents int   // messages to sub-agents, in the whole tree
-	Tokens    int64 // of all model calls of the tree; 0: no bound
-	Calls     int64 // model calls of the tree; 0: no bound
+	MaxDepth  int   // maximum number of turns above another
+	MaxAgents int   // maximum number of sub-agents in the tree
+	Tokens    int64 // of all model calls of the tree; 0: no limit
+	Calls     int64 // model calls of the tree; 0: no limit
 }
 
-// A Spawn is the message to a sub-agent that the start of a call writes. It goes
-// into a conversation, and a lane, of its own, with the priority of the message
-// that the parent handles, and as old as that.
+// A Spawn is the message to a sub-agent, written with the start of a call. It has its own
+// conversation and lane, and the priority and age of the parent's message.
 type Spawn struct {
-	Message turnkeeper.MessageID // taken for it before; never used for another
+	Message turnkeeper.MessageID // reserved before, and never used for another message
 	Agent   string
 	Task    string
 	Root    turnkeeper.TurnID // of the tree
-	Agents  []string          // from the root's to the new one
+	Agents  []string          // from the root's to the new one's
 	Limits  TreeLimits
-	Within  time.Duration // how long its reply is waited for
+	Within  time.Duration // how long the call waits for the reply
 
-	// TraceParent is where the message's turn hangs in a trace: below the call. Empty:
-	// where the parent's message does.
+	// TraceParent is the traceparent of the message's turn, a child of the call. Empty: that
+	// of the parent's message.
 	TraceParent string
 }
 
-// SpawnConversation is the conversation of a call's sub-agent: no two calls have
-// the same.
+// SpawnConversation returns the conversation of a call's sub-agent, which is unique to the call.
 func SpawnConversation(parent turnkeeper.TurnID, call turnkeeper.CallKey) string {
 	return fmt.Sprintf("turn-%d-%s", parent, call)
 }
 
-// SpawnTrouble is why a call of ToolSpawnAgent got no reply.
+// SpawnTrouble is why a call of spawn_agent got no reply.
 type SpawnTrouble string
 
-// The troubles.
+// The reasons.
 const (
-	SpawnUnknownAgent SpawnTrouble = "unknown_agent"       // no worker has ever registered it
-	SpawnTreeFull     SpawnTrouble = "max_tree_sub_agents" // the tree may have no more
-	SpawnTooLong      SpawnTrouble = "task_too_long"       // for a message
-	SpawnTimeout      SpawnTrouble = "timeout"             // no reply came in time
+	SpawnUnknownAgent SpawnTrouble = "unknown_agent"       // no worker registered it
+	SpawnTreeFull     SpawnTrouble = "max_tree_sub_agents" // the tree has reached its limit
+	SpawnTooLong      SpawnTrouble = "task_too_long"       // longer than a message may be
+	SpawnTimeout      SpawnTrouble = "timeout"             // no reply in time
 )
 
-// Refused says that no message was written.
+// Refused reports whether no message was written.
 func (t SpawnTrouble) Refused() bool { return t != "" && t != SpawnTimeout }
 
-// A SpawnEnd is what a call of ToolSpawnAgent has come to: a reply, or a trouble.
+// A SpawnEnd is the end of a call of spawn_agent: a reply, or the reason why there is none.
 type SpawnEnd struct {
 	Agent   string
 	Message turnkeeper.MessageID // 0: none was written
-	Turn    turnkeeper.TurnID    // newest of the message; 0: none yet
+	Turn    turnkeeper.TurnID    // newest turn of the message; 0: none
 	Trouble SpawnTrouble
-	Outcome turnkeeper.TurnState // of the reply; empty with a trouble
+	Outcome turnkeeper.TurnState // of the reply; empty with Trouble
 	Stop    turnkeeper.StopReason
-	Replied bool                   // its reply is on record; else it was purged, or there is none
+	Replied bool                   // the reply is stored; false: none, or purged
 	Reply   string                 // empty: it has no text
 	Calls   []turnkeeper.ReplyCall // of the reply
-	Open    bool                   // its turn may still run
+	Open    bool                   // its turn may still be running
 }
 
-// State is what the end makes of the call.
+// State returns the resulting state of the call.
 func (e SpawnEnd) State() turnkeeper.CallState {
 	if e.Outcome == turnkeeper.TurnSucceeded || e.Outcome == turnkeeper.TurnDegraded {
 		return turnkeeper.CallSucceeded
@@ -97,25 +95,25 @@ func (e SpawnEnd) State() turnkeeper.CallState {
 	return turnkeeper.CallFailed
 }
 
-// A SubAgent is a call's message to another agent, as operators see it.
+// A SubAgent is a call's message to another agent, in views for operators.
 type SubAgent struct {
 	Parent    turnkeeper.TurnID
 	Call      turnkeeper.CallKey
 	Agent     string
 	Message   turnkeeper.MessageID // 0: none was written
 	Trouble   SpawnTrouble
-	State     turnkeeper.MessageState // empty: there is no message, or it was purged
+	State     turnkeeper.MessageState // empty: no message, or it was purged
 	Turn      turnkeeper.TurnID       // newest of the message; 0: none yet
 	TurnState turnkeeper.TurnState    // of that turn
 	Usage     turnkeeper.Usage        // of that turn
 	Depth     int
 	Since     time.Time
-	Until     time.Time // how long its reply is waited for
-	EndedAt   time.Time // zero: it has not
-	Dropped   bool      // nobody waits for it any more
+	Until     time.Time // when the call stops waiting for the reply
+	EndedAt   time.Time // zero: it has not ended
+	Dropped   bool      // no call waits for it any more
 }
 
-// Ancestor says that an agent is above, or is itself, a turn with this lineage.
+// Ancestor reports whether agent is above a turn with this lineage, or is its own agent, self.
 func (l Lineage) Ancestor(self, agent string) bool {
 	return slices.Contains(l.Within(self), agent)
 }

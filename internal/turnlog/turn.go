@@ -6,19 +6,18 @@ import (
 	"turnkeeper"
 )
 
-// A FailedAttempt is a model call that gave no answer: it was refused, cut off, or what it
-// gave could not be used. It is kept for operators: nothing of it is told to a model, or is
-// a reply.
+// A FailedAttempt is a model call without an answer: it was refused, cut off, or its answer was
+// unusable. It is stored for operators; no model sees it, and it is never a reply.
 type FailedAttempt struct {
-	Round     int // that it was made for; the round may have no answer
-	Attempt   int // of the round, in one dispatch; 0: a call beside the rounds
+	Round     int // its round, which may have no answer
+	Attempt   int // number of the attempt in its round and dispatch; 0: a call outside the rounds
 	Provider  string
 	Model     string
 	Class     string // of the error
 	Error     string // for operators
-	Text      string // what it had streamed: text, and calls begun; bounded
-	Reasoning string // likewise
+	Text      string // streamed text and calls so far; bounded
+	Reasoning string // streamed reasoning so far; bounded
 	Latency   time.Duration
-	Usage     turnkeeper.Usage // what it took; estimated where the provider did not say
+	Usage     turnkeeper.Usage // estimated if the provider did not report it
 	EndedAt   time.Time
 }

@@ -7,52 +7,51 @@ import (
 	"turnkeeper"
 )
 
-// WaitReason says what an open message waits for.
+// Reason says what an open message waits for.
 type Reason string
 
 // The reasons. A message may have several at once.
 const (
-	UnknownAgent      Reason = "unknown_agent"       // no worker has registered its agent
+	UnknownAgent      Reason = "unknown_agent"       // no worker registered its agent
 	AgentRetired      Reason = "agent_retired"       // its agent is retired
 	NotDue            Reason = "not_due"             // its time has not come
-	EarlierMessage    Reason = "earlier_message"     // other messages of its lane go first
+	EarlierMessage    Reason = "earlier_message"     // messages of its lane are ahead of it
 	LaneHeld          Reason = "lane_held"           // another turn is open in its lane
 	LaneBackoff       Reason = "lane_backoff"        // its lane pauses after a failed turn
-	DetachedCalls     Reason = "detached_calls"      // its turn waits for calls that run elsewhere
-	BudgetSpent       Reason = "budget_spent"        // its turn is put off until the budget opens again
-	Deferred          Reason = "deferred"            // its turn is put off for another reason
-	NotTakenUp        Reason = "not_taken_up"        // its turn is granted, and no worker has begun it
-	WorkerSilent      Reason = "worker_silent"       // the worker of its turn gives no sign of life
-	SchedulerPaused   Reason = "scheduler_paused"    // somebody has paused the scheduler
+	DetachedCalls     Reason = "detached_calls"      // its turn waits for detached calls
+	BudgetSpent       Reason = "budget_spent"        // its turn is deferred until the budget is available again
+	Deferred          Reason = "deferred"            // its turn is deferred for another reason
+	NotTakenUp        Reason = "not_taken_up"        // its turn is granted, and no worker has started it
+	WorkerSilent      Reason = "worker_silent"       // the worker of its turn sends no heartbeat
+	SchedulerPaused   Reason = "scheduler_paused"    // an operator paused the scheduler
 	SchedulerHoldsOff Reason = "scheduler_holds_off" // the scheduler does not trust the clock
-	SchedulerSilent   Reason = "scheduler_silent"    // no scheduler has ticked for a while
+	SchedulerSilent   Reason = "scheduler_silent"    // no scheduler has ticked recently
 	NoWorker          Reason = "no_worker"           // no live worker takes turns
-	NoFreeSlot        Reason = "no_free_slot"        // every live worker has as many turns as it takes
-	ModelDown         Reason = "model_down"          // no model of its agent can be asked; one Wait for each
-	NextTick          Reason = "next_tick"           // nothing: the scheduler grants it when it looks next
+	NoFreeSlot        Reason = "no_free_slot"        // all slots of live workers are taken
+	ModelDown         Reason = "model_down"          // all models of its agent are down; one Wait for each
+	NextTick          Reason = "next_tick"           // the next tick grants it
 )
 
-// A Wait is one thing that an open message waits for. Fields that do not go with the
-// reason are zero.
+// A Wait is one reason why an open message waits. Fields that do not apply to the reason are zero.
 type Wait struct {
 	Reason  Reason
-	Since   time.Time            // zero: not known
-	Until   time.Time            // when it ends at the latest; zero: not known
-	Agent   string               // WaitUnknownAgent, WaitRetired
-	Lane    turnkeeper.Lane      // WaitEarlier, WaitLaneHeld, WaitBackoff
-	Message turnkeeper.MessageID // WaitEarlier: the first that goes before
-	Turn    turnkeeper.TurnID    // that is open in the lane
+	Since   time.Time            // zero: unknown
+	Until   time.Time            // the latest end; zero: unknown
+	Agent   string               // UnknownAgent, AgentRetired
+	Lane    turnkeeper.Lane      // EarlierMessage, LaneHeld, LaneBackoff
+	Message turnkeeper.MessageID // EarlierMessage: the first message ahead
+	Turn    turnkeeper.TurnID    // the open turn of the lane
 	State   turnkeeper.TurnState // of that turn
-	Worker  turnkeeper.WorkerID  // of that turn; empty: none has begun it
-	Stopped bool                 // WaitSilent: the worker has said that it stops
-	Silent  time.Duration        // WaitSilent: since the worker's last sign of life
-	Model   string               // WaitModel
-	Count   int                  // WaitEarlier: messages, up to 100; WaitBackoff: failures in a row; WaitCalls: calls; WaitNoSlot: slots
-	Why     string               // an error, or the reason that somebody gave
+	Worker  turnkeeper.WorkerID  // of that turn; empty: none has started it
+	Stopped bool                 // WorkerSilent: the worker reported its stop
+	Silent  time.Duration        // WorkerSilent: since the worker's last heartbeat
+	Model   string               // ModelDown
+	Count   int                  // EarlierMessage: messages, up to 100; LaneBackoff: failures in a row; DetachedCalls: calls; NoFreeSlot: slots
+	Why     string               // an error, or the reason an operator gave
 }
 
-// A WaitingMessage is a message with all that it waits for.
+// A Message is a message with the reasons why it waits.
 type Message struct {
 	turnkeeper.Message
-	Waits []Wait // nil: nothing, or not asked for
+	Waits []Wait // nil: none, or not requested
 }

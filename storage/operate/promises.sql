@@ -71,7 +71,7 @@ where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_t
 -- promise: awaited calls are open, and open detached calls are awaited
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
 from turnkeeper.calls c left join turnkeeper.awaited_calls a using (turn_id, round, ordinal)
-where c.elsewhere and (a.turn_id is null or (a.closed_at is null) <> (c.state = 'running'))
+where c.awaited and (a.turn_id is null or (a.closed_at is null) <> (c.state = 'running'))
 
 -- promise: the run of a detached call has ended once its result has arrived or is no longer awaited
 select 'turn ' || a.turn_id || ' call ' || a.round || '.' || a.ordinal
