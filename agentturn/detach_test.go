@@ -79,11 +79,11 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 		first []string // calls of the first round
 		waits bool
 	}{
-		"all elsewhere":          {[]string{"remote", `remote {"n":7}`}, true},
-		"one is answered":        {[]string{"remote", "local"}, false},
-		"one is denied":          {[]string{"remote", "nonsense"}, false},
-		"one has bad arguments":  {[]string{`remote {"x":1}`, "remote"}, false},
-		"none is detached": {[]string{"local"}, false},
+		"all elsewhere":         {[]string{"remote", `remote {"n":7}`}, true},
+		"one is answered":       {[]string{"remote", "local"}, false},
+		"one is denied":         {[]string{"remote", "nonsense"}, false},
+		"one has bad arguments": {[]string{`remote {"x":1}`, "remote"}, false},
+		"none is detached":      {[]string{"local"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -136,7 +136,7 @@ func TestFallbackModels(t *testing.T) {
 			b := newBench(t)
 			b.def.Model = ""
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnFailed || !strings.Contains(got.Error, "there is no default model") {
+			if got.State != turnkeeper.TurnFailed || !strings.Contains(got.Error, "the agent has no model and there is no default") {
 				t.Errorf("%+v", got)
 			}
 		})

@@ -63,8 +63,8 @@ func TestHandles(t *testing.T) {
 		"a literal":              {`{"a":"output::1"}`, `{"a":"output:1"}`, ""},
 		"a literal of a literal": {`{"a":"output:::1"}`, `{"a":"output::1"}`, ""},
 
-		"unknown":      {`{"a":"output:nothing"}`, "", "invalid arguments: output:nothing: no earlier call of this turn has that id, nor has its result. Nothing was run."},
-		"itself":       {`{"a":"output:7"}`, "", "invalid arguments: output:7: no earlier call of this turn has that id, nor has its result. Nothing was run."},
+		"unknown":      {`{"a":"output:nothing"}`, "", "invalid arguments: output:nothing: no earlier call or result of this turn has that id. Nothing was run."},
+		"itself":       {`{"a":"output:7"}`, "", "invalid arguments: output:7: no earlier call or result of this turn has that id. Nothing was run."},
 		"binary":       {`{"a":"output:2"}`, "", "invalid arguments: output:2: that result is binary, and cannot be passed on as text. Nothing was run."},
 		"failed":       {`{"a":"output:3"}`, "", "invalid arguments: output:3: that call of broken did not succeed, so there is no result to pass on. Nothing was run."},
 		"not whole":    {`{"a":"output:4"}`, "", "invalid arguments: output:4: only the beginning of that result was kept; say output:4[0:9] to pass that on. Nothing was run."},

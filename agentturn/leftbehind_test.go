@@ -39,12 +39,12 @@ func TestToolsThatAreLeftBehind(t *testing.T) {
 		if n := runner.LeftBehind(); n != 2 {
 			t.Errorf("%d tools are left behind", n)
 		}
-		left := b.log.FilterMessageSnippet("was left behind; it goes on").All()
+		left := b.log.FilterMessageSnippet("did not return at its timeout and still runs").All()
 		if len(left) != 2 || left[1].ContextMap()["left_behind"] != int64(2) {
 			t.Errorf("the log says %v", left)
 		}
 		time.Sleep(2 * time.Hour)
-		if n := runner.LeftBehind(); n != 0 || b.log.FilterMessageSnippet("that was left behind has returned").Len() != 2 {
+		if n := runner.LeftBehind(); n != 0 || b.log.FilterMessageSnippet("returned after its timeout").Len() != 2 {
 			t.Errorf("%d tools are left behind, and the log says %v", n, b.log.All())
 		}
 	})

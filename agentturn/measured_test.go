@@ -175,7 +175,7 @@ func overflows(have, limit int) inferencetest.Step {
 // A request that the provider refuses as too long is cut down and sent once
 // more, once a turn.
 func TestAnOverflowIsHandledOnce(t *testing.T) {
-	const sentAgain = "the provider refused the request as too long; it is cut down and sent once more"
+	const sentAgain = "the provider refused the request as too long; sending a smaller one"
 	long := strings.Repeat("a long word ", 1000)
 	t.Run("in round 1, with a long history", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

@@ -106,7 +106,7 @@ func TestNoBudgetForAToolsQuestion(t *testing.T) {
 	if n := len(b.script.Requests()); n != 1 {
 		t.Errorf("%d requests were sent", n)
 	}
-	if got := b.notices(); !slices.Equal(got, []string{"asker: asked a model, and got no answer: the budget allows no more model calls"}) {
+	if got := b.notices(); !slices.Equal(got, []string{"asker: asked a model and got no answer: the budget allows no more model calls"}) {
 		t.Errorf("the events tell %q", got)
 	}
 }
@@ -122,8 +122,8 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 		"no bound":             {sampling: question("moon"), answer: 4096},
 		"of the answer":        {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 7}, answer: 7},
 		"what is left of both": {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 700, Tokens: 106}, answer: 100},
-		"too long":             {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 500}, told: "are left for the questions of this call"},
-		"far too long":         {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 5}, told: "are left for the questions of this call"},
+		"too long":             {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 500}, told: "are left for this call's questions"},
+		"far too long":         {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: long}}, Tokens: 5}, told: "are left for this call's questions"},
 		"not for the window":   {sampling: question(strings.Repeat(long, 10)), window: 2000, told: "the text does not fit into the model's window"},
 	}
 	for name, c := range cases {

@@ -185,7 +185,7 @@ func TestATreeThatIsFull(t *testing.T) {
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded {
 			t.Errorf("the turn ended %s", o.State)
 		}
-		const want = `{"error":"the agent was not spawned","agent":"critic","reason":"max_tree_sub_agents","detail":"all agents that work for each other here have spawned as many as they may together","may_still_be_running":false}`
+		const want = `{"error":"the agent was not spawned","agent":"critic","reason":"max_tree_sub_agents","detail":"this tree of agents has spawned as many agents as it may","may_still_be_running":false}`
 		if got := results(b.requests()[1])[1]; got != want || b.states()[1] != turnkeeper.CallFailed {
 			t.Errorf("the call is %s, and the model is shown %s", b.states()[1], got)
 		}

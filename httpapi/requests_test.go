@@ -51,7 +51,7 @@ func (purgedStore) FindMessages(context.Context, operate.Search) ([]waiting.Mess
 
 func TestRowsThatArePurgedWhileTheyAreRead(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = purgedStore{c.Store} })
-	h.ask("GET", "/v1/messages", "").want(t, 404, "there is nothing with this id")
+	h.ask("GET", "/v1/messages", "").want(t, 404, "nothing has this id")
 }
 
 // modelsAway cannot list models.
@@ -72,16 +72,16 @@ func TestConditionsOfLists(t *testing.T) {
 	h.ask("GET", "/v1/messages?text="+strings.Repeat("x", 1000), "").want(t, 200, "")
 	h.ask("GET", "/v1/messages?text="+strings.Repeat("x", 1001), "").want(t, 400, "the limit is 1000")
 	h.ask("GET", "/v1/transcript?agent=clerk&conversation=main", "").want(t, 200, "")
-	h.ask("GET", "/v1/transcript?agent=clerk", "").want(t, 400, "a transcript is of one conversation")
-	h.ask("GET", "/v1/transcript?conversation=main", "").want(t, 400, "a transcript is of one conversation")
+	h.ask("GET", "/v1/transcript?agent=clerk", "").want(t, 400, "a transcript needs agent=NAME and conversation=NAME")
+	h.ask("GET", "/v1/transcript?conversation=main", "").want(t, 400, "a transcript needs agent=NAME and conversation=NAME")
 	h.ask("GET", "/v1/transcript?limit=none", "").want(t, 400, "limit")
 }
 
 // A body that is shorter than it says is not read as if it were whole.
 func TestABodyThatEndsTooSoon(t *testing.T) {
 	h := newEnv(t)
-	h.ask("POST", "/v1/messages", " ").want(t, 400, "it ends too soon")
-	h.ask("POST", "/v1/messages", `{"agent":"clerk"`).want(t, 400, "it ends too soon")
+	h.ask("POST", "/v1/messages", " ").want(t, 400, "unexpected end")
+	h.ask("POST", "/v1/messages", `{"agent":"clerk"`).want(t, 400, "unexpected end")
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(h.base, "http://"))
 	if err != nil {

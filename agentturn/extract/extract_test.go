@@ -328,7 +328,7 @@ func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 	}
 	// Three in each chunk, and each fact with its flourish.
 	dropped := int64(0)
-	for _, entry := range q.logs.FilterMessage("passages that a model named are not in the text, and were dropped").All() {
+	for _, entry := range q.logs.FilterMessage("dropped passages that are not in the text").All() {
 		dropped += entry.ContextMap()["dropped"].(int64)
 	}
 	if dropped < int64(3*got.ChunksTotal+10) {

@@ -206,14 +206,14 @@ func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 		"a part is gone": {1, func(r *turnkeeper.Recipe, parts map[string]string) { delete(parts, r.Tools) }, nil, "a part of the request is not stored: " + made.Recipe.Tools},
 		"a secret was masked": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 			parts[r.Tools] = strings.Replace(parts[r.Tools], "test", "[redacted]", 1)
-		}, nil, "not stored as it was sent, as where a secret was masked"},
+		}, nil, "not stored as it was sent, perhaps because a secret was masked"},
 		"a summary is gone":  {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Summary = 5 }, nil, "the summary of the turns up to 5 is not stored"},
-		"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Dropped = "x" }, nil, `"x" is no list of numbers`},
+		"a list of nonsense": {1, func(r *turnkeeper.Recipe, _ map[string]string) { r.Dropped = "x" }, nil, `"x" is not a list of numbers`},
 		"the frame is broken": {1, func(r *turnkeeper.Recipe, parts map[string]string) {
 			part := turnlog.NewRequestPart("{")
 			r.Frame, parts[part.SHA256] = part.SHA256, part.Content
-		}, nil, "the request's frame cannot be read"},
-		"no recipe": {1, nil, prompt.ErrNoRecipe, "older release"},
+		}, nil, "cannot read the request's frame"},
+		"no recipe": {1, nil, prompt.ErrNoRecipe, "the round has no recipe of its request"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recipe, parts := made.Recipe, maps.Clone(whole)

@@ -27,6 +27,7 @@ var tags = object{
 // names maps Go types to the names of components, where they differ.
 var names = map[string]string{
 	"httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry", "httpapi.failedMessages": "RetryFailed",
+	"presence.State": "WorkerState", "waiting.Reason": "WaitReason",
 	"views.Silence": "WorkerSilence", "views.Call": "ToolCall", "views.Model": "ModelHealth",
 	"responses.Request": "ResponseRequest", "responses.failure": "ResponseFailure", "responses.incompleteDetails": "ResponseIncomplete",
 	"responses.named": "ResponseConversation", "responses.usage": "ResponseUsage", "responses.own": "ResponseTurn", "responses.item": "ResponseItem",
@@ -67,7 +68,7 @@ func values[S ~string](doc string, all ...S) enum {
 	return e
 }
 
-// enums maps names of Go types, and names used by the struct tag schema, to their values.
+// enums maps names of components to their values.
 var enums = map[string]enum{
 	"TurnState": values("queued, running and waiting turns are open; degraded: answered, but not as planned",
 		tk.TurnQueued, tk.TurnRunning, tk.TurnWaiting, tk.TurnSucceeded, tk.TurnDegraded, tk.TurnFailed, tk.TurnCancelled),

@@ -94,7 +94,7 @@ func (s *schemas) field(t reflect.Type, options []option) object {
 		s.add(name, enumOf(name))
 		o = ref("schemas", name)
 	} else if _, is := has(options, "orEmpty"); is {
-		o = object{{"type", "string"}, {"enum", append([]string{""}, enums[t.Name()].values...)}}
+		o = object{{"type", "string"}, {"enum", append([]string{""}, enums[nameOf(t)].values...)}}
 	} else if _, is := has(options, "inline"); is {
 		o = s.structure(t)
 	} else if _, is := has(options, "type"); !is {
@@ -156,9 +156,9 @@ func (s *schemas) plain(t reflect.Type) object {
 	}
 	switch t.Kind() {
 	case reflect.String:
-		if _, is := enums[t.Name()]; is {
-			s.add(t.Name(), enumOf(t.Name()))
-			return ref("schemas", t.Name())
+		if name := nameOf(t); enums[name].values != nil {
+			s.add(name, enumOf(name))
+			return ref("schemas", name)
 		}
 		return object{{"type", "string"}}
 	case reflect.Int, reflect.Int32:
@@ -259,7 +259,7 @@ func (s *schemas) structure(t reflect.Type) object {
 	return o.add("properties", properties)
 }
 
-// nameOf returns the name of a struct's component.
+// nameOf returns the name of the component of a struct or an enumeration.
 func nameOf(t reflect.Type) string {
 	if strings.HasPrefix(t.Name(), "list[") {
 		items, _ := t.FieldByName("Items")

@@ -26,7 +26,7 @@ func TestAReloadThatNeedsARestart(t *testing.T) {
 		}
 		return a.Load(cfg, registry, zap.NewNop())
 	}
-	const hint = "if it was added since this worker was started, restart the worker"
+	const hint = "if you added it after this worker was started, restart the worker"
 	for _, front := range []string{"tools: [weather]", "mcp_servers: {files: [read]}"} {
 		a := &setup.Agents{}
 		if err := load(a, front); err == nil || strings.Contains(err.Error(), hint) {

@@ -54,7 +54,7 @@ func TestStoppedAtOnce(t *testing.T) {
 	askToEnd()
 	dropAll()
 	err = <-ended
-	if err == nil || !strings.Contains(err.Error(), "a turn that still ran and was not handed back goes on") {
+	if err == nil || !strings.Contains(err.Error(), "turns that were not handed back continue on other workers") {
 		t.Errorf("the worker ended with %v", err)
 	}
 	told := logged.FilterMessage("turn handed back").Len() > 0

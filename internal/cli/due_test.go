@@ -169,7 +169,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := run(t, turnctl.Program(), env, "", "agents", "check", file); got.code != 1 || !strings.Contains(got.stdout, "x.md:2: schedule."+key+" has a secret in it") || strings.Contains(got.stdout, secret) {
+		if got := run(t, turnctl.Program(), env, "", "agents", "check", file); got.code != 1 || !strings.Contains(got.stdout, "x.md:2: schedule."+key+" contains a secret") || strings.Contains(got.stdout, secret) {
 			t.Errorf("%s: %+v", key, got)
 		}
 	}

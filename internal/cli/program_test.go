@@ -84,7 +84,7 @@ func TestBadInput(t *testing.T) {
 		{"too many dispatches", turnctl.Program(), "", []string{"scheduler", "set", "--max-dispatches", "10001"}, 2, "--max-dispatches is 10001"},
 		{"no database", turnctl.Program(), "", []string{"turns"}, 1, "there is no database yet: no worker has run with the data folder"},
 		{"no database for a message", enqueue.Program(), "", []string{"--agent", "a", "hi"}, 1, "there is no database yet"},
-		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or words"},
+		{"bad setting", turnctl.Program(), "", []string{"turns", "--database-url", "nonsense"}, 2, "database_url (--database-url): it must be postgres://<user>:<password>@<host>:<port>/<database>, or pairs"},
 		{"no URL", turnctl.Program(), "", []string{"turns", "--database-url", "postgres://a:%zz@b/c"}, 2, "it is not a valid URL: write postgres://<user>:<password>@<host>:<port>/<database>, with"},
 		{"several bad settings", worker.Program(), "", []string{"--max-rounds", "21", "--worker-slots", "x"}, 2, "max_rounds (--max-rounds) is 21: it must be 1 to 20"},
 		{"bounds against each other", worker.Program(), "", []string{"--lease-ttl", "100s"}, 2, "must be less than the lease of 1m40s"},
@@ -311,7 +311,7 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatalf("exit code %d, %+v", code, report)
 		}
 		for i, want := range []string{
-			"LOUD.MD: this file is not read", `odd.md:2: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
+			"LOUD.MD: this file is ignored", `odd.md:2: the tool "clok" is neither built in nor in the config file (did you mean "clock"?)`,
 			`odd.md:2: the tool "weather" is neither built in nor in the config file`, "nowhere, which does not exist here",
 		} {
 			if !strings.Contains(report.Warnings[i], want) {
@@ -325,7 +325,7 @@ func TestAgentsCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, report := check(t, bare)
-		if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "bare.md:2: list_files needs a folder, and there is no root") {
+		if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "bare.md:2: list_files needs a folder: set root, or each of its calls will fail") {
 			t.Errorf("exit code %d, %+v", code, report)
 		}
 	})

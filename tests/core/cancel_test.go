@@ -43,12 +43,12 @@ func TestCancel(t *testing.T) {
 		"while the model hangs": {
 			model:   func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Hang() },
 			reached: func(e *env.Env, _ int64) { e.AwaitRequests(1) },
-			output:  "turn 1 is", // asked to stop, or already closed
+			output:  "turn 1 ", // "was asked to stop", or "is cancelled"
 		},
 		"while a tool runs": {
 			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_slow", "a") }, held: "a",
 			reached: func(e *env.Env, _ int64) { e.Ledger.Await("a", 1) },
-			output:  "turn 1 is", call: "cancelled",
+			output:  "turn 1 ", call: "cancelled",
 		},
 		"while it waits for a detached call": {
 			model: func(inferencetest.Recorded) inferencetest.Reply { return env.MarkerReply("mark_far_once", "a") }, held: "a",
@@ -113,7 +113,7 @@ func TestCancelledAndTheWorkerIsLost(t *testing.T) {
 	message := e.Enqueue("clerk", "Go.")
 	e.AwaitRequests(1)
 	first.Signal(syscall.SIGSTOP) // it does not notice the cancellation
-	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "is told to stop") {
+	if r := cancelTurn(e, "--message", fmt.Sprint(message)); r.Code != 0 || !strings.Contains(r.Stdout, "was asked to stop") {
 		t.Fatalf("%+v", r)
 	}
 	e.Kill(first)

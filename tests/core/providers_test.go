@@ -323,7 +323,7 @@ providers:
 		"provider gemini":               {"ok", "answers; models listed: 2", ""},
 		"provider azure":                {"ok", "answers", ""},
 		"provider wrong":                {"fail", "refuses the key: HTTP 400, API key not valid", "replace the key"},
-		"provider keyless":              {"warn", "requires a key, and none is set:  HTTP 401, Access denied", "set providers.keyless.api_key_env"},
+		"provider keyless":              {"warn", "requires a key, and none is set: HTTP 401, Access denied", "set providers.keyless.api_key_env"},
 		"provider signed":               {"warn", "refuses the key: HTTP 403, not for [redacted]", "replace the key"},
 		"provider dead":                 {"fail", "cannot be reached: ", "start the server, or correct providers.dead.base_url"},
 		"provider hangs":                {"warn", "cannot be reached: no answer within", "start the server"},
@@ -431,13 +431,13 @@ models:
 		t.Errorf("the window of Ollama's loaded model is %d", got)
 	}
 	const unknown = "the context window of test/my-gpt-5 is unknown: assuming 32,768 tokens"
-	const notLoaded = "the context window of ollama/llama3.2 is not known (Ollama tells it once the model is loaded"
+	const notLoaded = "the context window of ollama/llama3.2 is unknown (Ollama reports it once the model is loaded"
 	for _, warning := range []string{unknown, notLoaded} {
 		if n := strings.Count(w.Output.String(), warning); n != 1 {
 			t.Errorf("the worker warns %d times: %s\n%s", n, warning, w.Output.Tail())
 		}
 	}
-	if n := strings.Count(w.Output.String(), "is not known"); n != 2 {
+	if n := strings.Count(w.Output.String(), "is unknown"); n != 2 {
 		t.Errorf("the worker warns of %d windows", n)
 	}
 	check := e.Turnctl("agents", "check")

@@ -181,7 +181,7 @@ func TestSwitchesOfOneTool(t *testing.T) {
 	e.Ledger.WantRuns("p", 2)
 
 	e.WriteAgent("clerk", "tools: [clock]")
-	if r := e.Run("", "worker"); r.Code == 0 || !strings.Contains(r.Stderr, `tools.mark_none has no command, so its name must be that of a built-in tool or one registered in Go:  there is no tool "mark_none"`) {
+	if r := e.Run("", "worker"); r.Code == 0 || !strings.Contains(r.Stderr, `tools.mark_none has no command, so its name must be that of a built-in tool or one registered in Go: there is no tool "mark_none"`) {
 		t.Errorf("switches of a tool that does not exist: %+v", r)
 	}
 }

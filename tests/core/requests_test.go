@@ -92,7 +92,7 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 		code      int
 		says      string
 	}{
-		{"another result", "update turnkeeper.calls set shown = '[redacted]' where turn_id = $1 and round = 1 and ordinal = 1", []string{"show", id, "--request", "2"}, 1, "this is not what was sent, byte for byte"},
+		{"another result", "update turnkeeper.calls set shown = '[redacted]' where turn_id = $1 and round = 1 and ordinal = 1", []string{"show", id, "--request", "2"}, 1, "this differs from the sent request"},
 		{"no part", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
 		{"a newer release", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
 		{"no recipe", "update turnkeeper.rounds set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},

@@ -68,7 +68,7 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 		cut.Room != 100000-4096-5000 {
 		t.Errorf("the turn that was cut: %+v", cut)
 	}
-	for turn, says := range map[int64]string{second.ID: "the provider had refused a longer request", third.ID: "the provider seems to have cut this request"} {
+	for turn, says := range map[int64]string{second.ID: "the provider had refused a longer request", third.ID: "the provider seems to have truncated this request"} {
 		if page := e.Turnctl("show", fmt.Sprint(turn)).Stdout; !strings.Contains(page, says) {
 			t.Errorf("turn %d is shown without %q:\n%s", turn, says, page)
 		}

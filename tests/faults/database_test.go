@@ -257,7 +257,7 @@ func TestATurnThatCouldNotEndIsGivenBack(t *testing.T) {
 	w := e.StartWorker()
 	message := e.Send("clerk", "a")
 	<-away
-	w.Await("the turn stops here")
+	w.Await("the turn failed; the scheduler will reclaim it")
 	p.Refuse(false)
 	turn := e.TurnOf(message)
 	e.WantReply(turn, "Done.")

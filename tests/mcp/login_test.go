@@ -293,7 +293,7 @@ func TestLoginsWithoutABrowserHere(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"login", "nothing"}, `no MCP server "nothing"`},
+		{[]string{"login", "nothing"}, `the MCP server "nothing" is not configured`},
 		{[]string{"login", "tracker", "--within", "1ms"}, "no login within 1ms"},
 		{[]string{"login", "tracker", "--paste"}, "standard input has no address"},
 		{[]string{"logout", "tracker"}, "nobody is logged in"},
@@ -333,7 +333,7 @@ func TestLoginsWithoutABrowserHere(t *testing.T) {
 		return cmd.ProcessState.ExitCode(), out.String()
 	}
 	code, said := paste(func(string) string { return "http://127.0.0.1:9/callback?code=forged&state=forged" })
-	if code != 1 || !strings.Contains(said, "that is not the address that this login ends at") {
+	if code != 1 || !strings.Contains(said, "this is not the final address of this login") {
 		t.Errorf("a forged address ended with %d: %s", code, said)
 	}
 	code, said = paste(func(asked string) string {

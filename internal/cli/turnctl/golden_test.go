@@ -49,6 +49,7 @@ func eventfulTurn() operate.TurnView {
 		Reply: &turnkeeper.Reply{
 			ID: 5, MessageID: 12, TurnID: 41, Agent: "clerk", Conversation: "anna", Outcome: turnkeeper.TurnDegraded,
 			Body: "Tool results: 1 succeeded, 0 failed, 1 unknown.\nclock: 09:30\norder: it may or may not have happened", CreatedAt: after(42500 * time.Millisecond),
+			StopReason: turnkeeper.StopMaxRounds,
 		},
 		Failed: []turnlog.FailedAttempt{
 			{
