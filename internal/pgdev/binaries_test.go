@@ -170,7 +170,7 @@ func TestDownloadThatFails(t *testing.T) {
 	}{
 		"no network":            {url: "http://127.0.0.1:1", want: "connection refused"},
 		"not there":             {url: mirror(t, &archives, honest), major: 17, want: "the download of Postgres 17.5.0 failed: "},
-		"never was":             {url: mirror(t, &archives, honest), major: 12, want: "Postgres 12 cannot be downloaded"},
+		"never was":             {url: mirror(t, &archives, honest), major: 12, want: "cannot download Postgres 12"},
 		"another than promised": {url: mirror(t, &archives, func(string) string { return "0000" }), want: "checksum differs"},
 	}
 	for name, c := range cases {

@@ -47,7 +47,7 @@ func fetch(ctx context.Context, a account, major int) (install, error) {
 	}
 	version, ok := downloads[major]
 	if !ok {
-		return install{}, fmt.Errorf("Postgres %d cannot be downloaded", major)
+		return install{}, fmt.Errorf("cannot download Postgres %d", major)
 	}
 	cache, err := cacheFolder(a)
 	if err != nil {
