@@ -157,7 +157,7 @@ func TestASilentCutIsSaid(t *testing.T) {
 				if got := b.recipes()[0].Cut; got != c.cut {
 					t.Errorf("the round's diagnostics say %v", got)
 				}
-				logged := b.logged("the provider seems to have cut the request: it counted far fewer tokens than were sent")
+				logged := b.logged("the provider seems to have truncated the request: it counted far fewer tokens than were sent")
 				if logged == 1 != c.cut {
 					t.Errorf("it was logged %d times", logged)
 				}
@@ -235,8 +235,8 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 			b := newBench(t, overflows(0, 0))
 			b.store.body = long
 			got := b.run(t.Context())
-			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 {
-				t.Errorf("%+v after %d requests", got, len(b.requests()))
+			if got.State != turnkeeper.TurnFailed || got.ErrorClass != "context_overflow" || len(b.requests()) != 1 || b.logged(sentAgain) != 0 {
+				t.Errorf("%+v after %d requests; logged %d times that a smaller one is sent", got, len(b.requests()), b.logged(sentAgain))
 			}
 		})
 	})

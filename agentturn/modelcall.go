@@ -198,7 +198,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 func (a *attempt) answeredTo(request prompt.Request, res inference.Response) prompt.Request {
 	request = a.exec.prompt.Answered(a.model.Model, a.exec.rounds, request, res)
 	if r := request.Recipe; r.Cut {
-		a.exec.log.Warn("the provider seems to have cut the request: it counted far fewer tokens than were sent",
+		a.exec.log.Warn("the provider seems to have truncated the request: it counted far fewer tokens than were sent",
 			zap.String("model", a.model.Provider+"/"+a.model.Name), zap.Int("round", len(a.exec.rounds)+1),
 			zap.Int("estimated_tokens", r.Window.Corrected()), zap.Int64("reported_tokens", res.Usage.InputTokens),
 			zap.Int64("cached_tokens", res.Usage.CachedTokens), zap.Int("context_window", r.Window.Size))
@@ -214,12 +214,17 @@ func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Req
 	}
 	failure, _ := errors.AsType[*inference.Error](err)
 	smaller, tooLong := a.exec.prompt.Build(a.model.Model, a.at)
-	a.exec.log.Warn("the provider refused the request as too long; sending a smaller one",
+	ok = tooLong == nil && smaller.Tokens < refused.Tokens
+	said := "the provider refused the request as too long; sending a smaller one"
+	if !ok {
+		said = "the provider refused the request as too long; it cannot be made smaller"
+	}
+	a.exec.log.Warn(said,
 		zap.Int("round", a.number), zap.String("model", a.model.Provider+"/"+a.model.Name),
 		zap.Int("context_window", refused.Recipe.Window.Size), zap.Int("their_window", failure.Limit), zap.Int("tokens", refused.Tokens),
 		zap.Int("room", a.exec.prompt.Room()), zap.Int("tokens_then", smaller.Tokens),
 		zap.NamedError("refusal", err), zap.NamedError("too_long_still", tooLong))
-	return smaller, tooLong == nil && smaller.Tokens < refused.Tokens
+	return smaller, ok
 }
 
 // observe reports a request that is about to be sent.

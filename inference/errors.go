@@ -69,7 +69,10 @@ type Error struct {
 
 func (e *Error) Error() string {
 	s := fmt.Sprintf("model %s/%s: %s", e.Provider, e.Model, e.Class)
-	if e.Model == "" {
+	switch {
+	case e.Provider == "" && e.Model == "":
+		s = string(e.Class)
+	case e.Model == "":
 		s = fmt.Sprintf("provider %s: %s", e.Provider, e.Class)
 	}
 	if e.Status != 0 {

@@ -74,7 +74,7 @@ func TestAServerWithASmallerWindow(t *testing.T) {
 		}
 	}
 	w.Await("the provider refused the request as too long; sending a smaller one")
-	w.Await("the provider seems to have cut the request")
+	w.Await("the provider seems to have truncated the request")
 	for _, turn := range []int64{second.ID, third.ID} {
 		sent := e.Model.Requests()[turn].Body // the first took one request, the second two
 		if got := rebuiltRequest(e, turn, 1); got.Code != 0 || got.Stdout != string(sent) {
