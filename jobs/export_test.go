@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"log/slog"
 
 	"go.uber.org/zap"
@@ -18,3 +19,6 @@ func NewJournal(store *journal.Store, record turnlog.Record, grant turnkeeper.Gr
 
 // RiverLogger is what River logs to.
 func RiverLogger(log *zap.Logger) *slog.Logger { return riverLogger(log) }
+
+// Leave is what a worker returns for a job whose call it did not get.
+func (w *CallWorker) Leave(ctx context.Context, ref turnlog.CallRef) error { return w.leave(ctx, ref) }

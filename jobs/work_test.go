@@ -17,6 +17,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/tools"
@@ -78,7 +79,7 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			log: "the turn no longer belongs to this worker", state: "running",
 		},
 		"the journal cannot be read": {
-			before: "alter table turnkeeper.rounds rename to moved", err: `relation "turnkeeper.rounds" does not exist`,
+			before: "alter table turnkeeper.summaries rename to moved", err: `relation "turnkeeper.summaries" does not exist`,
 			log: "the turn failed; the scheduler will reclaim it", state: "running",
 		},
 		"the worker stops": {
@@ -245,13 +246,13 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 			s := newSite(t)
 			turn := s.detachedCall()
 			s.exec("update turnkeeper.calls set effect = $1", effect)
-			worker := s.buildWorker(func(ctx context.Context) {
-				if ctx.Err() != nil {
-					t.Error("it ran, and was cancelled")
-				}
-			})
+			ran := false
+			worker := s.buildWorker(func(ctx context.Context) { ran = ctx.Err() == nil })
 			worker.Release()
 			_ = worker.Work(t.Context(), s.callJob(turn, 1))
+			if ran == released {
+				t.Errorf("the worker ran the call: %v", ran)
+			}
 			if again := one[bool](s, "select attempt = 2 from turnkeeper.detached_calls"); again != released {
 				t.Errorf("it is left to another worker: %v", again)
 			}
@@ -261,11 +262,23 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 		s := newSite(t)
 		turn := s.detachedCall()
 		s.exec("update turnkeeper.calls set effect = 'keyed'")
-		var ended error
-		if err := s.buildWorker(func(ctx context.Context) { ended = ctx.Err() }).Work(t.Context(), s.callJob(turn, 1)); err != nil || ended != nil {
-			t.Errorf("its context ended with %v, the job with %v", ended, err)
+		ran := false
+		if err := s.buildWorker(func(ctx context.Context) { ran = ctx.Err() == nil }).Work(t.Context(), s.callJob(turn, 1)); err != nil || !ran {
+			t.Errorf("the worker ran the call: %v; the job ended with %v", ran, err)
 		}
 	})
+}
+
+// A worker that cannot read whether a call is still open leaves its job to a later attempt.
+func TestTheJobOfACallThatCannotBeRead(t *testing.T) {
+	s := newSite(t)
+	turn := s.detachedCall()
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.buildWorker(func(context.Context) {}).Leave(gone, turnlog.CallRef{TurnID: turn, Key: turnkeeper.CallKey{Round: 1, Ordinal: 1}, Attempt: 1})
+	if _, snoozed := errors.AsType[*rivertype.JobSnoozeError](err); !snoozed {
+		t.Errorf("the job ends with %v", err)
+	}
 }
 
 // An observed is an Observer that keeps the grant before each.
