@@ -78,7 +78,7 @@ func writeOverlay(dir string) (list string, err error) {
 	next := knownMigration() + 1
 	for _, err := range []error{
 		edit("storage/journal/version.go", "const journalVersion = 1\n", "const journalVersion = 9\n"),
-		edit("tests/internal/programs/markerworker/main.go", "\tprogram := worker.Program(\n", "\tprogram := worker.Program(\n\t\tmarker(\"mark_new\", turnkeeper.EffectNone, context.WithoutCancel),\n"),
+		edit("tests/internal/programs/markerworker/main.go", "\tprogram := worker.Program(\n", "\tprogram := worker.Program(\n\t\tmarker(\"mark_new\", turnkeeper.EffectNone),\n"),
 		put(fmt.Sprintf("migrations/%03d_next_release.up.sql", next), fmt.Sprintf("-- Oldest program: %d\n%s", next-1, migration)),
 	} {
 		if err != nil {

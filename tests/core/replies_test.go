@@ -187,10 +187,10 @@ func TestOnFailed(t *testing.T) {
 				t.Errorf("there are %d such replies", n)
 			}
 			// it can be retried, and then has its own reply
+			e.Model.Then(env.Rounds(inferencetest.Text("Now it works.")))
 			again := env.Turnctl[struct {
 				MessageID int64 `json:"message_id"`
 			}](e, "retry", fmt.Sprint(message))
-			e.Model.Then(env.Rounds(inferencetest.Text("Now it works.")))
 			e.Exec("update leases set not_before = null")
 			e.Exec("notify turnkeeper_inbox")
 			e.WantReply(e.TurnOf(again.MessageID), "Now it works.")
