@@ -60,7 +60,7 @@ type Spec struct {
 
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
 	// outputs by handle (output_handles), these get the handle and not the text.
-	// All arguments of paging tools get the handle.
+	// A paging tool gets the handle in every argument.
 	OutputIDs []string
 }
 

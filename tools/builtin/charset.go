@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// inUTF8 converts a text to UTF-8, and returns its new media type. A text whose
-// media type names no known charset is unchanged.
+// inUTF8 converts a text to UTF-8, and returns it with its new media type. Both are
+// unchanged if the media type is not text or names no known charset.
 func inUTF8(text io.Reader, mediaType string) (io.Reader, string) {
 	kind, params, err := mime.ParseMediaType(mediaType)
 	if err != nil || !tools.IsText(mediaType) {

@@ -36,7 +36,7 @@ const (
 	nameListFiles = "list_files"
 )
 
-// NeedsRoot reports whether read_file or list_files is named, which fail for an agent
+// NeedsRoot reports whether a tool is read_file or list_files, which fail for an agent
 // without a root folder.
 func NeedsRoot(tool string) bool { return tool == nameReadFile || tool == nameListFiles }
 

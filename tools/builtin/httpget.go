@@ -50,13 +50,13 @@ type httpGetArgs struct {
 
 // NewHTTPGet returns the tool `http_get`, of effect none. It checks the address of
 // every connection, redirects included, after the name lookup and before a byte is
-// sent: only public addresses and those of allowed hosts pass, without the ports of
-// this process. It ignores the proxies of the environment, keeps no cookies, and
+// sent: only public addresses and those of allowed hosts pass, but never the ports
+// of this process. It ignores the proxies of the environment, keeps no cookies, and
 // refuses URLs with a user name.
 //
-// A text response returns its text, converted to UTF-8, any other response its
-// bytes. A result that is cut at MaxResponseBytes says so. A status of 400 or above
-// is a failure that shows the beginning of the body.
+// The result is the text of a text response, converted to UTF-8, or the bytes of any
+// other. A result that is cut at MaxResponseBytes says so. A status of 400 or above
+// is a failure that shows the beginning of a text body.
 func NewHTTPGet(opts HTTPOptions) tools.Tool {
 	spec := tools.Spec{
 		Name:        "http_get",

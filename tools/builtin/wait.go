@@ -47,7 +47,8 @@ func waited(ctx context.Context, call tools.Call) (string, error) {
 
 const noneRuns = "No async tools running."
 
-// size formats a number of bytes in B, KB or MB, rounded.
+// size formats a number of bytes, rounded, in the largest of B, KB and MB that gives
+// at least 1.
 func size(bytes int64) string {
 	switch {
 	case bytes < 1000:
