@@ -12,7 +12,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// TestNearlyRefusedJSON and its counterpart are about what stands on either side of a bound.
+// TestNearlyRefusedJSON and its counterpart test the values on both sides of each bound.
 func TestNearlyRefusedJSON(t *testing.T) {
 	schema := compile(t, anything)
 	text := strings.Repeat("x", tools.MaxArgumentBytes-len(`{"a":""}`))
@@ -61,7 +61,7 @@ func TestNearlyRefusedJSON(t *testing.T) {
 	}
 }
 
-// TestFaultsBelowTheFirstLevel gives each keyword to a property of an item of a property.
+// TestFaultsBelowTheFirstLevel tests each keyword on a property of an array item.
 func TestFaultsBelowTheFirstLevel(t *testing.T) {
 	for name, c := range map[string]struct{ inner, good, bad string }{
 		"type":                  {`{"type":"integer"}`, `1`, `"1"`},
@@ -142,7 +142,8 @@ func TestFaultsOfTheWhole(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotRelaxed has a part that cannot be checked beside parts that can: these still are.
+// TestWhatIsNotRelaxed puts a pattern that cannot be checked next to keywords that can:
+// these are still checked.
 func TestWhatIsNotRelaxed(t *testing.T) {
 	const beyond = `"x":{"type":"string","pattern":"^(?!x)"}`
 	of := func(property string) string {
@@ -245,7 +246,8 @@ func TestRegisterAccepts(t *testing.T) {
 	}
 }
 
-// TestResolveWhereNoPropertyIsJudgedAlone has a schema that refers into a part which binds properties together.
+// TestResolveWhereNoPropertyIsJudgedAlone uses a schema with a $ref into an allOf, which
+// prevents validating each property alone.
 func TestResolveWhereNoPropertyIsJudgedAlone(t *testing.T) {
 	tool := named("pay")
 	tool.spec.Parameters = json.RawMessage(`{"type":"object","allOf":[{"properties":{"b":{"maxLength":1}}}],"properties":{"a":{"$ref":"#/allOf/0/properties/b"}}}`)

@@ -12,37 +12,37 @@ import (
 // Limits of a call's arguments.
 const (
 	MaxArgumentBytes = 256 << 10 // as the provider sent them, and in canonical form
-	MaxArgumentDepth = 64        // objects and arrays within each other, the outermost included
+	MaxArgumentDepth = 64        // nesting levels of objects and arrays, the outermost included
 )
 
 // Arguments are the validated arguments of a call.
 type Arguments struct {
-	// Canonical is what is hashed, stored and run: the keys of every object in
-	// byte order, no space between tokens, nothing escaped that need not be,
-	// and each number written in one way (see CheckArguments).
+	// Canonical is the JSON that is hashed, stored and passed to the tool: object
+	// keys in byte order, no whitespace between tokens, no needless escapes, and
+	// numbers in canonical form (see CheckArguments).
 	Canonical string
-	// Coerced says that a string was decoded into the array or object that the
-	// schema requires.
+	// Coerced reports whether a string was decoded into the array or object that
+	// the schema requires.
 	Coerced bool
 }
 
-// CheckArguments reads the arguments of a call as a provider sent them. They
-// must be one JSON object, valid UTF-8, within MaxArgumentBytes and
-// MaxArgumentDepth, without a key twice, anything after the object, a lone
-// surrogate or a NUL character, and valid by the schema. An empty or blank text
-// counts as an empty object; null does not. A string in place of an array or object
-// that the schema requires is decoded, if it is that JSON. A property that is not
-// required, is null and must not be null counts as absent.
+// CheckArguments validates the arguments of a call as a provider sent them. They
+// must be one JSON object in valid UTF-8, within MaxArgumentBytes and
+// MaxArgumentDepth, with no duplicate key, lone surrogate or NUL character and no
+// text after the object, and valid by the schema. Empty or blank text counts as an
+// empty object; null does not. Where the schema requires an array or object, a
+// string that holds one as JSON is decoded. A null in an optional property that
+// refuses null counts as absent.
 //
 // Numbers must fit a 64-bit float, and have at most 100 characters and 80
-// digits that count. Those without an exponent, a leading minus zero or zeros
-// at the end of a fraction stay as they are written; others are rewritten to
-// that form (1e2 and 100.0 to 100), with no digit lost, or, where it would take more than 100
-// characters, to d.ddde±N. So equal arguments have equal canonical forms.
+// significant digits. An exponent, the minus of -0 and trailing zeros of a fraction
+// are removed without losing a digit (1e2 and 100.0 become 100); a number that then
+// has more than 100 characters is written as d.ddde±N. Other numbers are unchanged.
+// So equal arguments have equal canonical forms, and canonical arguments are
+// unchanged.
 //
-// fault is empty if the arguments are valid; else it is text for the model that
-// lists all errors and what is required. Canonical arguments are their own
-// canonical form.
+// fault is empty if the arguments are valid. Else it is text for the model that
+// lists the errors and the required properties.
 func CheckArguments(schema *Schema, raw string) (args Arguments, fault string) {
 	object, coerced, err := readArguments(schema, raw)
 	if err != nil {
@@ -82,7 +82,7 @@ func tooLong(n int) error {
 	return fmt.Errorf("they are %d bytes long, at most %d are allowed", n, MaxArgumentBytes)
 }
 
-// fault makes the text for the model.
+// fault returns the text for the model.
 func (s *Schema) fault(problem string) string {
 	text := "invalid arguments: " + problem + ". Nothing was run. Send one JSON object that fits the tool's schema"
 	if required := s.required(); required != "" {
@@ -97,9 +97,9 @@ func Hash(name, canonical string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// MalformedPlaceholder is the valid JSON object that is stored and sent back
-// to providers in place of arguments that are not one. It quotes the first 500
-// characters of what was sent, cleaned.
+// MalformedPlaceholder returns the JSON object that is stored and sent back to
+// providers in place of arguments that are not a JSON object. It quotes their
+// first 500 characters, with invalid UTF-8 replaced and NUL removed.
 func MalformedPlaceholder(raw string) string {
 	quoted := clip(raw[:min(len(raw), maxPlaceholderBytes)], maxPlaceholderChars)
 	quoted = strings.ReplaceAll(strings.ToValidUTF8(quoted, "\uFFFD"), "\x00", "")
@@ -112,7 +112,7 @@ const (
 	maxKeyChars         = 100
 )
 
-// clip is the text, or its first n characters and an ellipsis.
+// clip cuts the text to its first n characters and an ellipsis.
 func clip(text string, n int) string {
 	for i := range text {
 		if n == 0 {

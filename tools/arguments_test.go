@@ -139,7 +139,7 @@ func TestDepthLimitIsExact(t *testing.T) {
 	}
 }
 
-// As deep as arguments may be long.
+// TestDeepJSONIsRefused uses the deepest nesting that MaxArgumentBytes allows.
 func TestDeepJSONIsRefused(t *testing.T) {
 	schema := compile(t, anything)
 	for _, unit := range []string{"[", `{"a":`} {
@@ -183,7 +183,8 @@ func TestSchemaFaults(t *testing.T) {
 	}
 }
 
-// An optional argument that is null, where null is none of its values, is absent.
+// TestNullIsAbsent tests that null in an optional property that refuses null counts as
+// absent.
 func TestNullIsAbsent(t *testing.T) {
 	const schema = `{"type":"object","additionalProperties":false,"required":["path"],"$defs":{"word":{"type":"string"}},"properties":{
 		"path":{"type":"string"},
@@ -334,7 +335,7 @@ func FuzzCheckArguments(f *testing.F) {
 	})
 }
 
-// checkAccepted judges accepted arguments by other means than the package's.
+// checkAccepted checks accepted arguments with independent code.
 func checkAccepted(t *testing.T, schema *tools.Schema, validator *jsonschema.Resolved, canonical string) {
 	t.Helper()
 	if len(canonical) > tools.MaxArgumentBytes || !utf8.ValidString(canonical) || strings.Contains(canonical, "\x00") {
@@ -356,7 +357,8 @@ func checkAccepted(t *testing.T, schema *tools.Schema, validator *jsonschema.Res
 	}
 }
 
-// keysAndDepth counts the keys as written, and how deep the value goes.
+// keysAndDepth returns the number of keys in the text, duplicates included, and the
+// nesting depth.
 func keysAndDepth(t *testing.T, text string) (keys, depth int) {
 	t.Helper()
 	type level struct {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// appendCanonical writes a value as parseJSON gives it.
+// appendCanonical appends the canonical JSON of a value that parseJSON returned.
 func appendCanonical(to []byte, value any) []byte {
 	switch v := value.(type) {
 	case map[string]any:
@@ -48,7 +48,7 @@ func sortedKeys(object map[string]any) []string {
 
 var shortEscapes = map[byte]byte{'"': '"', '\\': '\\', '\b': 'b', '\f': 'f', '\n': 'n', '\r': 'r', '\t': 't'}
 
-// appendString escapes what JSON requires and nothing else.
+// appendString appends a JSON string. It escapes only what JSON requires.
 func appendString(to []byte, text string) []byte {
 	const hexDigits = "0123456789abcdef"
 	to = append(to, '"')
@@ -67,8 +67,8 @@ func appendString(to []byte, text string) []byte {
 	return append(to, '"')
 }
 
-// plainValue is the value as the schema's validator takes it: whole numbers as
-// int64 where they fit, others as float64.
+// plainValue converts a value for the schema's validator: a number becomes an int64
+// if it is whole and fits, else a float64.
 func plainValue(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -93,7 +93,7 @@ func plainValue(value any) any {
 	return value
 }
 
-// kindOf names the kind of a value in a sentence.
+// kindOf returns the type of a value with its article, as in "an object".
 func kindOf(value any) string {
 	switch value.(type) {
 	case map[string]any:

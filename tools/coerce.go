@@ -7,14 +7,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A coercer puts right what models often get wrong: an array or object that is
-// encoded as JSON in a string, and null for an optional property that cannot be null.
+// A coercer corrects common mistakes of models: an array or object that is encoded
+// as JSON in a string, and null for an optional property that cannot be null.
 type coercer struct {
 	refs    map[*jsonschema.Schema]*jsonschema.Schema
 	coerced bool
 }
 
-// coerce goes down value and schema together; depth is that of the value.
+// coerce corrects a value by its schema, at any level. depth is the value's nesting
+// level.
 func (c *coercer) coerce(schema *jsonschema.Schema, value any, depth int) any {
 	if schema == nil {
 		return value
@@ -64,8 +65,8 @@ func (c *coercer) decode(schema *jsonschema.Schema, text string, depth int) any 
 	return value
 }
 
-// refusesNull reports whether null is certainly no value of the schema. References lead to no
-// schema twice: see checkRefs.
+// refusesNull reports whether the schema certainly refuses null. It ends, because
+// checkRefs refuses references that form a loop.
 func (c *coercer) refusesNull(schema *jsonschema.Schema) bool {
 	switch {
 	case schema.Type != "" && schema.Type != "null",

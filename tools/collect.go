@@ -12,8 +12,8 @@ import (
 	"turnkeeper"
 )
 
-// Run runs a tool and collects its result. A tool that wraps another one uses it
-// to get the whole result; to pass a Result on unchanged it need not.
+// Run runs a tool and collects its result. A tool that wraps another one calls Run
+// to read the whole result. It need not do so to return the Result unchanged.
 func Run(ctx context.Context, tool Tool, call Call) (Result, error) {
 	return run(ctx, tool, call, Collect)
 }
@@ -27,11 +27,12 @@ func run(ctx context.Context, tool Tool, call Call, collect func(context.Context
 	return collect(ctx, result)
 }
 
-// Collect returns the result with its Body read, cut to turnkeeper.MaxOutputBytes
-// at a character boundary. It does not read a Body beyond that. A complete result
-// within the limit is returned unchanged.
+// Collect reads the Body into Text or Bytes, and cuts the result to
+// turnkeeper.MaxOutputBytes, text at a character boundary. It reads one byte beyond
+// the limit at most. A complete result within the limit without a Body is returned
+// unchanged.
 //
-// The error is that of the Body, or of ctx.
+// It returns the error of the Body, or the cause of ctx.
 func Collect(ctx context.Context, r Result) (Result, error) {
 	if r.Body != nil {
 		content, more, err := readBody(ctx, r.Body)
@@ -70,12 +71,12 @@ func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, e
 	return append([]byte{}, read.Bytes()...), more, nil
 }
 
-// ReadBody reads a Body in pieces, to its end or to turnkeeper.MaxOutputBytes and
-// one byte more, which tells whether it was cut, and closes it. A piece is valid
-// until take returns. The error is that of take, of the Body, or the cause of ctx.
+// ReadBody reads a Body in pieces, at most turnkeeper.MaxOutputBytes, and closes it.
+// more reports whether the Body goes on after that. A piece is valid until take
+// returns. ReadBody returns the error of take or of the Body, or the cause of ctx.
 func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error) (more bool, err error) {
 	defer closeBody(body)
-	// A reader that waits for ever is set free by closing what it reads from.
+	// Closing the body unblocks a reader that waits forever.
 	stop := context.AfterFunc(ctx, func() { closeBody(body) })
 	defer stop()
 	reader := untilDone{ctx, body}
@@ -104,9 +105,9 @@ func ReadBody(ctx context.Context, body io.Reader, take func(piece []byte) error
 	}
 }
 
-// closeBody closes a body that can be closed. It ignores the error, and recovers a
-// panic, which would end the program if the tool was abandoned: neither concerns
-// the content.
+// closeBody closes a body that is an io.Closer. It ignores the error and recovers a
+// panic: neither concerns the content, and the panic would end the program if the
+// tool was abandoned.
 func closeBody(body io.Reader) {
 	defer func() { _ = recover() }()
 	if c, ok := body.(io.Closer); ok {
@@ -114,8 +115,8 @@ func closeBody(body io.Reader) {
 	}
 }
 
-// untilDone ends an endless reader, even one that gives nothing, with its
-// context.
+// untilDone is a reader that ends when its context ends, even if the inner reader
+// is endless or returns no bytes.
 type untilDone struct {
 	ctx context.Context
 	io.Reader
@@ -152,8 +153,7 @@ func boundText(r Result) Result {
 	return r
 }
 
-// wholeChars is the text without the first bytes of a character at its end
-// whose others were cut off.
+// wholeChars removes an incomplete character from the end of the text.
 func wholeChars(text string) string {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		last := text[len(text)-n:]

@@ -18,7 +18,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A body counts what is read of it and how often it is closed.
+// A body counts the bytes read from it and how often it is closed.
 type body struct {
 	io.Reader
 	read   atomic.Int64
@@ -45,7 +45,7 @@ func (e endless) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// nothing gives nothing, again and again.
+// nothing is a reader that never returns a byte or an error.
 type nothing struct{}
 
 func (nothing) Read([]byte) (int, error) { return 0, nil }
@@ -85,7 +85,7 @@ func TestCollect(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got, err := tools.Collect(t.Context(), tt.result)
-			same := bytes.Equal(tt.want.Bytes, got.Bytes) && (tt.want.Bytes == nil) == (got.Bytes == nil) // cmp is slow on so many
+			same := bytes.Equal(tt.want.Bytes, got.Bytes) && (tt.want.Bytes == nil) == (got.Bytes == nil) // cmp is slow on so many bytes
 			tt.want.Bytes, got.Bytes = nil, nil
 			if err != nil || !same || !cmp.Equal(tt.want, got) {
 				t.Errorf("error %v; %d characters, same bytes %v, incomplete %v, of %d, as %q", err, len(got.Text), same, got.Incomplete, got.RawBytes, got.MediaType)
@@ -131,7 +131,7 @@ func TestCollectFaults(t *testing.T) {
 }
 
 func TestExecuteBoundsABody(t *testing.T) {
-	pipe, _ := io.Pipe() // nobody writes to it; it ends when it is closed
+	pipe, _ := io.Pipe() // has no writer; a read ends when it is closed
 	tests := []struct {
 		name string
 		body io.Reader
@@ -160,8 +160,7 @@ func TestABodyOfAToolThatFailedIsClosed(t *testing.T) {
 	}
 }
 
-// TestAHugeTextIsLetGo shows that nothing of a result but what is kept stays in
-// memory.
+// TestAHugeTextIsLetGo tests that only the kept part of a result stays in memory.
 func TestAHugeTextIsLetGo(t *testing.T) {
 	for name, run := range map[string]func() (tools.Result, error){
 		"text":  func() (tools.Result, error) { return tools.Result{Text: strings.Repeat("x", 512<<20)}, nil },
@@ -206,7 +205,7 @@ func TestExecuteTellsOfAbandonedTools(t *testing.T) {
 	})
 }
 
-// A brokenCloser waits until it is closed, which panics.
+// A brokenCloser blocks reads until it is closed. Close panics.
 type brokenCloser struct{ closed chan struct{} }
 
 func (b brokenCloser) Read([]byte) (int, error) {
@@ -223,8 +222,8 @@ func (b brokenCloser) Close() error {
 	panic("it cannot be closed")
 }
 
-// A Body that panics when it is closed is no end of the program, though it is closed
-// from another goroutine when its time is up, nor of what was read of it.
+// TestABodyThatPanicsWhenItIsClosed tests that such a Body ends neither the program,
+// though another goroutine closes it after the timeout, nor a result that was read.
 func TestABodyThatPanicsWhenItIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits   bool

@@ -14,8 +14,8 @@ import (
 )
 
 // DefaultGrace is how long a tool may take to return after its context ended.
-// It is less than a second, so that a call is answered within a second of its
-// timeout, whatever the tool does.
+// It is less than a second, so a call is answered within a second of its timeout
+// whatever the tool does.
 const DefaultGrace = 750 * time.Millisecond
 
 // Outcome is how a run of a tool ended.
@@ -36,13 +36,13 @@ type Ending struct {
 	Result    Result // for the model, whatever the outcome
 	Outcome   Outcome
 	Err       error // the tool's error, for branching and for operators
-	Abandoned bool  // the tool had not returned: its effect may still happen
+	Abandoned bool  // the tool has not returned: its effect may still happen
 }
 
 // ExecuteOptions bound one run of a tool.
 type ExecuteOptions struct {
-	// Timeout bounds the run. 0: only ctx bounds it. Less than 0: the time is
-	// already up, and the tool is not run.
+	// Timeout bounds the run. 0: only ctx bounds it. Negative: the call has already
+	// timed out, and the tool is not run.
 	Timeout time.Duration
 	// Limit is the timeout named in the message to the model, if part of it passed before this run.
 	// 0: Timeout.
@@ -52,23 +52,24 @@ type ExecuteOptions struct {
 	Grace time.Duration
 	// Log gets the stack of a panic. nil: nothing is logged.
 	Log *zap.Logger
-	// Collect reads a tool's result, in the tool's time and its goroutine; see
+	// Collect reads a tool's result within the timeout, in the tool's goroutine; see
 	// Collect and ReadBody. It must close the Body. nil: Collect.
 	Collect func(context.Context, Result) (Result, error)
 	// Abandoned, if not nil, is called when the tool is abandoned, before Execute
 	// returns and before Late.
 	Abandoned func()
-	// Late, if not nil, gets the ending of an abandoned tool, at most once, in the
-	// tool's goroutine, after Execute has returned.
+	// Late, if not nil, is called with the ending of an abandoned tool, at most once,
+	// in the tool's goroutine.
 	Late func(Ending)
 }
 
-// Execute runs a tool once, and returns when it ends or soon after its time is
-// up: a tool that ignores its context is abandoned with its goroutine. An
-// abandoned transactional tool may still use its transaction: roll it back.
+// Execute runs a tool once. It returns when the tool ends, or opts.Grace after the
+// timeout or the end of ctx: a tool that ignores its context is abandoned with its
+// goroutine. An abandoned transactional tool may still use its transaction: roll it
+// back.
 //
-// A result that a tool returns after its time was up still counts; an error then
-// means timed out or cancelled. Execute recovers panics of the tool.
+// A result that the tool returns during the grace counts; an error then means timed
+// out or cancelled. Execute recovers panics of the tool.
 func Execute(ctx context.Context, tool Tool, call Call, opts ExecuteOptions) Ending {
 	e := execution{tool: tool, call: call, name: tool.Spec().Name, opts: opts,
 		expired: errors.New("the tool's time is up"), told: make(chan struct{})}
@@ -92,7 +93,7 @@ type execution struct {
 
 	expired error         // cause of the tool's context when its own timeout ended it
 	settled atomic.Bool   // decided: the ending is used, or the tool is abandoned
-	told    chan struct{} // closed when Abandoned was called
+	told    chan struct{} // closed after Abandoned returned
 }
 
 func (e *execution) execute(ctx context.Context) Ending {
@@ -118,7 +119,7 @@ func (e *execution) bounded(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, e.opts.Timeout, e.expired)
 }
 
-// await gives a tool whose context has ended its grace.
+// await waits up to opts.Grace for a tool whose context has ended, then abandons it.
 func (e *execution) await(ctx context.Context, done <-chan Ending) Ending {
 	grace := time.NewTimer(e.opts.Grace)
 	defer grace.Stop()
@@ -139,9 +140,9 @@ func (e *execution) await(ctx context.Context, done <-chan Ending) Ending {
 	return ending
 }
 
-// run is the tool's goroutine.
+// run runs the tool in its own goroutine.
 func (e *execution) run(ctx context.Context, done chan<- Ending) {
-	// What is left of it when the tool ends its goroutine by runtime.Goexit.
+	// The ending if the tool calls runtime.Goexit.
 	ending := e.failed(Panicked, fmt.Sprintf("'%s' panicked: it ended its goroutine", e.name))
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -192,7 +193,7 @@ func (e *execution) panicked(cause any) Ending {
 	return e.failed(Panicked, fmt.Sprintf("'%s' panicked: %s", e.name, message))
 }
 
-// panicMessage survives values that panic when they are printed.
+// panicMessage formats a panic value, even one that panics when it is printed.
 func panicMessage(cause any) (message string) {
 	defer func() {
 		if recover() != nil {
@@ -211,7 +212,7 @@ func (e *execution) failed(outcome Outcome, text string) Ending {
 	return Ending{Result: boundText(Result{Text: "tool error: " + text, IsError: true}), Outcome: outcome}
 }
 
-// seconds prints whole seconds as "60", others with up to three digits more.
+// seconds formats a duration in seconds, with up to three decimals: "60", "0.25".
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d.Round(time.Millisecond).Milliseconds())/1000, 'f', -1, 64)
 }

@@ -150,7 +150,8 @@ func TestExecuteWithoutTimeLeft(t *testing.T) {
 	}
 }
 
-// A deadline of the caller is a cancellation, not the tool's timeout.
+// TestExecuteCallersDeadline tests that the caller's deadline cancels the tool and is
+// not its timeout.
 func TestExecuteCallersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -166,7 +167,7 @@ func TestExecuteCallersDeadline(t *testing.T) {
 	})
 }
 
-// A tool that calls another keeps the two timeouts apart.
+// TestExecuteNested tests that the outer tool's timeout cancels the inner tool.
 func TestExecuteNested(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner, outer := named("inner"), named("outer")
@@ -236,7 +237,7 @@ func TestExecuteWithoutLate(t *testing.T) {
 		if got.Outcome != tools.TimedOut || !got.Abandoned {
 			t.Errorf("ending = %+v", got)
 		}
-		time.Sleep(time.Minute) // the bubble waits for the tool
+		time.Sleep(time.Minute) // synctest waits for the tool's goroutine
 	})
 }
 

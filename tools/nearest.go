@@ -3,7 +3,7 @@ package tools
 import "strings"
 
 // Nearest returns the registered name most similar to the given one, for a
-// suggestion, or "" if none is similar. Never run a tool because its name is near.
+// suggestion, or "" if none is similar. Never run a tool for a similar name.
 func (r *Registry) Nearest(name string) string {
 	wanted := fold(name)
 	best, bestDistance := "", max(2, len(wanted)/3)+1
@@ -18,12 +18,12 @@ func (r *Registry) Nearest(name string) string {
 	return best
 }
 
-// fold drops what models most often get wrong in a name: case and separators.
+// fold removes what models most often get wrong in a name: case and separators.
 func fold(name string) string {
 	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(name))
 }
 
-// editDistance counts the bytes to insert, delete or replace.
+// editDistance returns the Levenshtein distance in bytes.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -18,8 +18,8 @@ import (
 // `jsonschema:"..."` describes a field to the model. A zero effect is
 // turnkeeper.EffectOnce.
 //
-// If A has no schema (it is not a struct, or contains a channel, a function or
-// itself), Register returns the error.
+// If A has no schema, because it is not a struct or contains a channel, a function
+// or itself, or if run is nil, Register returns an error.
 func New[A any](spec Spec, run func(ctx context.Context, call Call, args A) (Result, error)) Tool {
 	spec.Effect = cmp.Or(spec.Effect, turnkeeper.EffectOnce)
 	t := &function[A]{spec: spec, run: run}
@@ -32,9 +32,9 @@ func New[A any](spec Spec, run func(ctx context.Context, call Call, args A) (Res
 	return t
 }
 
-// Func is New for a function that needs only the arguments of the call. A string
-// or a Result that it returns is used unchanged; any other value is encoded as
-// JSON.
+// Func returns a tool as New does, of a function that needs only the arguments of
+// the call. A string or a Result that the function returns is used unchanged; any
+// other value is encoded as JSON.
 func Func[A, R any](spec Spec, run func(ctx context.Context, args A) (R, error)) Tool {
 	if run == nil {
 		return New[A](spec, nil)

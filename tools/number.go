@@ -8,8 +8,8 @@ import (
 // A number is a JSON number in canonical form.
 type number string
 
-// Limits of a number's literal, so that neither a float nor a numeric of
-// Postgres ever overflows.
+// Limits of a number's literal. Within them no float and no Postgres numeric
+// overflows.
 const (
 	maxNumberChars  = 100
 	maxNumberDigits = 80
@@ -17,7 +17,7 @@ const (
 
 func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
-// number reads a number by JSON's grammar.
+// number reads a JSON number.
 func (p *parser) number() (any, error) {
 	start := p.at
 	p.accept("-")
@@ -48,7 +48,8 @@ func (p *parser) number() (any, error) {
 	return n, nil
 }
 
-// accept skips the next byte if it is one of those.
+// accept skips the next byte if it is one of the given ones, and reports
+// whether it did.
 func (p *parser) accept(any string) bool {
 	if p.at < len(p.text) && strings.IndexByte(any, p.text[p.at]) >= 0 {
 		p.at++
@@ -65,13 +66,14 @@ func (p *parser) digits() string {
 	return p.text[start:p.at]
 }
 
-// canonicalNumber writes the number in its one form. Not ok: it does not fit.
+// canonicalNumber returns the canonical form of a number. ok is false if the number
+// is out of bounds.
 func canonicalNumber(negative bool, whole, fraction, exponent string) (n number, ok bool) {
 	digits := strings.TrimLeft(whole+fraction, "0")
 	if digits == "" {
 		return "0", true
 	}
-	point := 0 // digits before the point; may lie outside of them
+	point := 0 // position of the decimal point in digits; may lie outside of them
 	if exponent != "" {
 		var err error
 		if point, err = strconv.Atoi(exponent); err != nil {

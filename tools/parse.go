@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// jsonSpace is what JSON counts as blank.
+// jsonSpace lists the whitespace characters of JSON.
 const jsonSpace = " \t\r\n"
 
-// parseJSON reads one JSON value, strictly: what encoding/json lets pass in
-// silence (a key twice, broken UTF-8, lone surrogates) is an error here, and so
-// is what Postgres does not store (NUL, huge numbers). Objects are
-// map[string]any, arrays []any, numbers number; the rest as in encoding/json.
+// parseJSON strictly reads one JSON value. It refuses what encoding/json accepts
+// (duplicate keys, invalid UTF-8, lone surrogates) and what Postgres does not
+// store (NUL, huge numbers). Objects are map[string]any, arrays []any, numbers
+// number; other values are as in encoding/json.
 //
-// The stack it needs is bounded by maxDepth. Errors are clauses for the model.
+// maxDepth bounds its stack. An error is a clause of a message to the model.
 func parseJSON(text string, maxDepth int) (any, error) {
 	if i := firstInvalid(text); i >= 0 {
 		return nil, fmt.Errorf("they are not valid UTF-8 at byte %d", i)
@@ -33,7 +33,7 @@ func parseJSON(text string, maxDepth int) (any, error) {
 	return value, nil
 }
 
-// firstInvalid is where the text stops being UTF-8, or -1.
+// firstInvalid returns the index of the first byte that is not valid UTF-8, or -1.
 func firstInvalid(text string) int {
 	if utf8.ValidString(text) {
 		return -1
@@ -48,8 +48,8 @@ func firstInvalid(text string) int {
 
 type parser struct {
 	text string
-	at   int // byte to read next
-	room int // levels that may still be opened
+	at   int // index of the next byte
+	room int // how many more levels may be opened
 }
 
 func (p *parser) errorf(format string, args ...any) error {
@@ -62,7 +62,7 @@ func (p *parser) skipSpace() {
 	}
 }
 
-// next is the next byte that is not blank; 0 at the end.
+// next skips whitespace and returns the byte after it, or 0 at the end.
 func (p *parser) next() byte {
 	p.skipSpace()
 	if p.at == len(p.text) {
@@ -167,7 +167,7 @@ func (p *parser) array() ([]any, error) {
 	}
 }
 
-// more reads the comma before another element, or the end.
+// more reads a comma or the end byte, and reports whether it was a comma.
 func (p *parser) more(end byte) (bool, error) {
 	switch p.next() {
 	case ',':
@@ -216,7 +216,7 @@ func (p *parser) str() (string, error) {
 
 var escapes = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// escape reads what a backslash begins.
+// escape reads an escape sequence.
 func (p *parser) escape() (rune, error) {
 	if p.at+1 >= len(p.text) {
 		return 0, errOpenString
@@ -241,7 +241,7 @@ func (p *parser) escape() (rune, error) {
 	return 0, p.errorf("a string holds half of a surrogate pair (\\u%04x), which is no character", r)
 }
 
-// hexEscape reads \uXXXX if it comes next.
+// hexEscape reads \uXXXX. false: something else comes next.
 func (p *parser) hexEscape() (rune, bool) {
 	rest := p.text[p.at:]
 	if len(rest) < 6 || rest[0] != '\\' || rest[1] != 'u' {

@@ -13,9 +13,9 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // A Registry holds tools by name, in the order of registration. The zero value
 // is empty and ready for use. Register and Configure are not safe for concurrent
-// use; after them all other methods are.
+// use. Once they have returned, all other methods are.
 //
-// A tool's Spec is read once, when it is registered.
+// Register reads a tool's Spec once.
 type Registry struct {
 	names   []string
 	entries map[string]entry
@@ -39,10 +39,11 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 	return r, nil
 }
 
-// Register adds a tool. It refuses an invalid or used name, a schema that is not
-// of an object or does not compile, an unknown effect or repeat, a negative
-// timeout, a max_result_chars out of bounds, a detached tool without a timeout, an
-// impossible background, and returns the error of a Checker.
+// Register adds a tool. It refuses an invalid or duplicate name, a schema that does
+// not compile or is not of an object, an unknown effect or repeat, a negative
+// timeout, a max_result_chars out of bounds, a detached tool that has no timeout or
+// is transactional or paging, and a background that contradicts Transactional or
+// Detached. It returns the error of a Checker.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -117,7 +118,7 @@ func checkDetached(spec Spec) error {
 	return nil
 }
 
-// Get finds a tool by its exact name.
+// Get returns a tool by its exact name.
 func (r *Registry) Get(name string) (Tool, bool) {
 	e, ok := r.entries[name]
 	return e.tool, ok
@@ -129,8 +130,8 @@ func (r *Registry) Spec(name string) (Spec, bool) {
 	return e.spec, ok
 }
 
-// Check is CheckArguments with the schema of the named tool. An unknown tool is a
-// fault too.
+// Check calls CheckArguments with the schema of the named tool. For an unknown tool
+// it returns a fault.
 func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
 	e, ok := r.entries[name]
 	if !ok {
@@ -152,8 +153,8 @@ func (r *Registry) Specs() []Spec {
 	return specs
 }
 
-// Subset returns a registry of the named tools, in that order. An unknown name is
-// an error that lists the registered names; so is a repeated name.
+// Subset returns a registry of the named tools, in that order. It refuses a repeated
+// name, and an unknown one with an error that lists the registered names.
 func (r *Registry) Subset(names []string) (*Registry, error) {
 	subset := &Registry{}
 	for _, name := range names {

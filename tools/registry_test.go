@@ -13,7 +13,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A fake is a tool of any spec and behaviour.
+// A fake is a tool with a configurable spec and behaviour.
 type fake struct {
 	spec tools.Spec
 	run  func(context.Context, tools.Call) (tools.Result, error)

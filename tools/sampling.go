@@ -7,14 +7,14 @@ type Sampling struct {
 	MaxTokens   int               // of the answer; 0: the agent's limit
 	Temperature *float64          // nil: the provider's default
 
-	// Tokens limits question and answer together, by the estimate before the
-	// model call. 0: no limit.
+	// Tokens limits the sum of question and answer, as estimated before the model
+	// call. 0: no limit.
 	Tokens int64
 }
 
 // A SamplingMessage is one entry of a Sampling.
 type SamplingMessage struct {
-	FromModel bool // else from the user
+	FromModel bool // false: from the user
 	Text      string
 }
 

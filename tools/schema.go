@@ -16,16 +16,16 @@ import (
 type Schema struct {
 	root    *jsonschema.Schema
 	whole   *jsonschema.Resolved
-	partial *jsonschema.Resolved // accepts any subset of the properties; nil where that cannot be had
+	partial *jsonschema.Resolved // accepts any subset of the properties; nil if it does not compile
 
-	steps map[*jsonschema.Schema]*big.Rat // multipleOf that the validator does not check
+	steps map[*jsonschema.Schema]*big.Rat // fractional multipleOf, which the validator cannot check
 	refs  map[*jsonschema.Schema]*jsonschema.Schema
 }
 
-// CompileSchema compiles the JSON Schema of an object: draft 2020-12 or 7,
-// with references only to itself. Patterns that Go's regular expressions cannot
-// read (a look-ahead, say) are not checked. Schemas come from the operator's own
-// code or from servers the operator trusts; a schema can make its checks slow.
+// CompileSchema compiles the JSON Schema of an object: draft 2020-12 or draft 7,
+// with references within the schema only. Patterns that Go's regexp does not
+// support, such as a look-ahead, are not checked. A schema must come from the
+// operator or a server the operator trusts: it can make checks slow.
 func CompileSchema(parameters json.RawMessage) (*Schema, error) {
 	if len(parameters) == 0 {
 		return nil, fmt.Errorf("the schema of the parameters is missing")
@@ -46,7 +46,7 @@ func CompileSchema(parameters json.RawMessage) (*Schema, error) {
 	}
 	root.Schema = strings.TrimSuffix(root.Schema, "#")
 	if root.Schema == draft7 || root.Schema == draft7Secure {
-		root.Schema += "#" // the validator knows it with this sign alone
+		root.Schema += "#" // the validator knows draft 7 only with the #
 	}
 	steps := refs.relax()
 	partial := partialOf(root)
@@ -65,8 +65,8 @@ const (
 	draft7Secure = "https://json-schema.org/draft-07/schema"
 )
 
-// partialOf is the schema with what binds properties together left out, so
-// that each property can be judged alone.
+// partialOf returns the schema without the keywords that relate properties to
+// each other, to validate each property alone. nil: it does not compile.
 func partialOf(root *jsonschema.Schema) *jsonschema.Resolved {
 	partial := root.CloneSchemas()
 	partial.Required, partial.MinProperties, partial.AdditionalProperties = nil, nil, nil
@@ -81,13 +81,13 @@ func partialOf(root *jsonschema.Schema) *jsonschema.Resolved {
 	return resolved
 }
 
-// required lists the properties that the schema requires, for a sentence.
+// required returns the quoted names of the required properties.
 func (s *Schema) required() string {
 	return quoteAll(s.root.Required)
 }
 
-// problems lists what is wrong with the arguments, at most maxProblems of it;
-// empty: nothing.
+// problems returns the faults of the arguments, at most maxProblems and a count of
+// the rest. Empty: the arguments are valid.
 func (s *Schema) problems(args map[string]any) []string {
 	plain := plainValue(args).(map[string]any)
 	whole := s.whole.Validate(plain)
@@ -161,8 +161,8 @@ var (
 	stepNames  = strings.NewReplacer("/properties/", ".", "/items", "[]", "/additionalProperties", ".*")
 )
 
-// explain makes a sentence for the model of the validator's error, which names
-// schemas where the model knows properties.
+// explain rewrites the validator's error for the model: it names the property
+// where the validator names the path of a schema.
 func explain(err error) string {
 	text, path := err.Error(), ""
 	for {

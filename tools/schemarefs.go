@@ -7,10 +7,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// checkRefs refuses a schema whose references lead back to where they started
-// without going into a property or an item: checking a value by it would never
-// end. Dynamic references and inner $ids are refused, for they cannot be
-// followed here. So is one by which a single value would be checked too often.
+// checkRefs refuses a schema whose references form a loop that enters no property
+// or item, because a check would never end. It refuses $dynamicRef and inner $ids,
+// which it cannot follow, and a schema that checks one value more than maxChecks
+// times.
 func checkRefs(root *jsonschema.Schema) (*refChecker, error) {
 	c := &refChecker{checks: map[*jsonschema.Schema]int{}, ids: map[string]*jsonschema.Schema{}}
 	c.collect(root, "#")
@@ -28,19 +28,19 @@ func checkRefs(root *jsonschema.Schema) (*refChecker, error) {
 	return c, nil
 }
 
-// maxChecks is how often a schema may have one value checked: references to
-// schemas that are made of references make few lines as many checks as one likes.
+// maxChecks is the maximum number of checks of one value. Without it, a few lines
+// of nested references could cause any number of checks.
 const maxChecks = 10_000
 
 const visiting = -1
 
 type refChecker struct {
 	all    []*jsonschema.Schema
-	ids    map[string]*jsonschema.Schema // by what a $ref may say: "#/...", "#anchor" or an $id
-	checks map[*jsonschema.Schema]int    // of one value, by each schema; visiting: being counted
+	ids    map[string]*jsonschema.Schema // by the text of a $ref: "#/...", "#anchor" or an $id
+	checks map[*jsonschema.Schema]int    // of one value, by schema; visiting: count in progress
 }
 
-// collect finds every schema below s, and the references that lead to it.
+// collect records s and every schema below it, with the names that a $ref can use.
 func (c *refChecker) collect(s *jsonschema.Schema, pointer string) {
 	c.all = append(c.all, s)
 	c.ids[pointer] = s
@@ -55,8 +55,8 @@ func (c *refChecker) collect(s *jsonschema.Schema, pointer string) {
 	})
 }
 
-// follow goes through all schemas that judge the same value as s does, and counts
-// their checks.
+// follow counts the checks of one value by s and by the schemas that s applies to
+// the same value.
 func (c *refChecker) follow(s *jsonschema.Schema) (checks int, err error) {
 	switch known := c.checks[s]; {
 	case known == visiting:
@@ -92,7 +92,7 @@ func (c *refChecker) follow(s *jsonschema.Schema) (checks int, err error) {
 	return checks, err
 }
 
-// targets are the schemas that references lead to, by where they stand.
+// targets returns the schema that each $ref refers to, by the schema that has the $ref.
 func (c *refChecker) targets() map[*jsonschema.Schema]*jsonschema.Schema {
 	targets := map[*jsonschema.Schema]*jsonschema.Schema{}
 	for _, s := range c.all {
@@ -103,8 +103,8 @@ func (c *refChecker) targets() map[*jsonschema.Schema]*jsonschema.Schema {
 	return targets
 }
 
-// eachChild calls f with every schema directly in s, its step of a JSON
-// pointer, and whether it judges the value that s judges.
+// eachChild calls f with every direct subschema of s, its JSON pointer relative to
+// s, and whether it applies to the same value as s.
 func eachChild(s *jsonschema.Schema, f func(step string, child *jsonschema.Schema, sameValue bool)) {
 	one := func(step string, child *jsonschema.Schema, sameValue bool) {
 		if child != nil {

@@ -13,16 +13,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// relax takes out of a schema what the validator cannot judge:
+// relax removes the keywords that the validator cannot check:
 //
-//   - patterns of JSON Schema's regular expressions that Go's have not, such as
-//     a look-ahead. Nobody here checks these, but whoever runs the tool.
-//   - steps (multipleOf) that are no whole numbers: it divides floats, and has
-//     19.99 for no multiple of 0.01. They are returned, and checked by offStep.
+//   - patterns that Go's regexp does not support, such as a look-ahead. Only the
+//     tool itself can check these.
+//   - fractional steps (multipleOf): the validator divides floats, so 19.99 is not
+//     a multiple of 0.01 for it. relax returns them, and offStep checks them.
 //
-// What is left takes all values that the schema takes, and maybe more: keywords
-// that would refuse a value because a part of them takes it (not, oneOf, if) go
-// with that part.
+// The relaxed schema accepts every value that the original accepts, and maybe
+// more. So relax also removes a keyword that can refuse a value because a relaxed
+// subschema accepts it, such as not, oneOf and if.
 func (c *refChecker) relax() map[*jsonschema.Schema]*big.Rat {
 	lax, steps := map[*jsonschema.Schema]bool{}, map[*jsonschema.Schema]*big.Rat{}
 	for _, s := range c.all {
@@ -55,7 +55,7 @@ func (c *refChecker) relax() map[*jsonschema.Schema]*big.Rat {
 	return steps
 }
 
-// leadingTo are those schemas, and all that refer to them or are made of them.
+// leadingTo returns those schemas and all schemas that contain or reference them.
 func (c *refChecker) leadingTo(those map[*jsonschema.Schema]bool) map[*jsonschema.Schema]bool {
 	users := map[*jsonschema.Schema][]*jsonschema.Schema{}
 	for _, s := range c.all {
@@ -76,13 +76,13 @@ func (c *refChecker) leadingTo(those map[*jsonschema.Schema]bool) map[*jsonschem
 	return leading
 }
 
-// dropPatterns says whether there were any to drop.
+// dropPatterns removes unsupported patterns, and reports whether there were any.
 func dropPatterns(s *jsonschema.Schema) (dropped bool) {
 	if beyondGo(s.Pattern) {
 		s.Pattern, dropped = "", true
 	}
 	for pattern := range s.PatternProperties {
-		if beyondGo(pattern) { // what it is for would count as additional
+		if beyondGo(pattern) { // its properties would count as additional
 			delete(s.PatternProperties, pattern)
 			s.AdditionalProperties, dropped = nil, true
 		}
@@ -90,8 +90,8 @@ func dropPatterns(s *jsonschema.Schema) (dropped bool) {
 	return dropped
 }
 
-// beyondGo says that a pattern uses what Go's regular expressions have not. One
-// that is wrong in any language is not meant.
+// beyondGo reports whether a pattern uses syntax that Go's regexp does not support.
+// It returns false for a pattern that is invalid in any language.
 func beyondGo(pattern string) bool {
 	_, err := regexp.Compile(pattern)
 	fault, ok := errors.AsType[*syntax.Error](err)
@@ -106,8 +106,8 @@ func beyondGo(pattern string) bool {
 	return false
 }
 
-// fraction is a step that is no whole number, as it is written; nil: it is one,
-// or there is none.
+// fraction returns the exact value of a fractional step, or nil if there is no
+// step or it is a whole number.
 func fraction(step *float64) *big.Rat {
 	if step == nil || *step == math.Trunc(*step) {
 		return nil
@@ -119,9 +119,9 @@ func fraction(step *float64) *big.Rat {
 	return exact
 }
 
-// offStep names the first number that is no multiple of its step; empty: there
-// is none. It goes where every value must: through properties, items, references
-// and allOf.
+// offStep describes the first number that is not a multiple of its step; empty:
+// there is none. It follows only the keywords that apply to every value:
+// properties, items, $ref and allOf.
 func (s *Schema) offStep(schema *jsonschema.Schema, value any, at string) string {
 	if schema == nil || len(s.steps) == 0 {
 		return ""
@@ -162,7 +162,7 @@ func multiple(n number, step *big.Rat) bool {
 	return ok && exact.Quo(exact, step).IsInt()
 }
 
-// decimals is how many digits after the point a step has.
+// decimals returns the number of digits after the decimal point of a step.
 func decimals(step *big.Rat) int {
 	n, _ := step.FloatPrec()
 	return n

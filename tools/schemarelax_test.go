@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// What JSON Schema has and Go has not is left to whoever runs the tool; the rest of
-// the schema is checked all the same.
+// TestWhatCannotBeChecked tests that patterns that Go does not support are not checked,
+// and that the rest of the schema is.
 func TestWhatCannotBeChecked(t *testing.T) {
 	const eMail = `"^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$"`
 	of := func(property string) string { return `{"type":"object","properties":{"a":` + property + `}}` }
@@ -41,7 +41,7 @@ func TestWhatCannotBeChecked(t *testing.T) {
 	}
 }
 
-// Prices are multiples of a cent, though floats are not.
+// TestStepsAreExact tests that prices are multiples of a cent, which their floats are not.
 func TestStepsAreExact(t *testing.T) {
 	schema := compile(t, `{"type":"object","properties":{
 		"price":{"type":"number","multipleOf":0.01},
@@ -64,7 +64,8 @@ func TestStepsAreExact(t *testing.T) {
 	}
 }
 
-// A few lines of references to references must not keep a worker busy for ever.
+// TestASchemaOfTooManyChecks tests that a few lines of nested references cannot keep a
+// worker busy forever.
 func TestASchemaOfTooManyChecks(t *testing.T) {
 	defs := map[string]any{"d30": map[string]any{"type": "object"}}
 	for i := range 30 {

@@ -11,7 +11,7 @@ import (
 // MaxResultChars is the maximum of Spec.MaxResultChars.
 const MaxResultChars = 1_000_000
 
-// FreshnessOff as a Spec's Freshness always runs equal calls again.
+// FreshnessOff as a Spec's Freshness disables skipping: equal calls always run again.
 const FreshnessOff time.Duration = -1
 
 // Repeat says whether to run a call that repeats the one directly before it.
@@ -37,7 +37,7 @@ func (s Spec) Guarded() bool {
 }
 
 // ChecksEarlier reports whether a call in a turn of a schedule depends on equal calls
-// of earlier turns: on one that succeeded within fresh (0: not on that), and on
+// of earlier turns: on one that succeeded within fresh (0: on no success), and on
 // repeated failures. window is the turn's freshness window.
 func (s Spec) ChecksEarlier(window time.Duration) (fresh time.Duration, ok bool) {
 	if s.Paging || s.Effect == turnkeeper.EffectNone && s.Freshness <= 0 {
@@ -55,7 +55,8 @@ type Switches struct {
 	Background     *bool
 }
 
-// Configure changes the spec of a registered tool. It has the errors of Register.
+// Configure changes the spec of a registered tool. It refuses an unknown name, and an
+// invalid spec as Register does. The tool is then unchanged.
 func (r *Registry) Configure(name string, s Switches) error {
 	e, ok := r.entries[name]
 	if !ok {

@@ -3,9 +3,8 @@
 //
 // A tool is registered with New, from a function whose argument is a struct
 // with JSON tags; the schema is derived from the struct. The package imports
-// no database, no model client and no queue; a transactional tool gets the
-// transaction that records its result from its context, with a function of
-// package storage.
+// no database, no model client and no queue. A function of package storage gets
+// the transaction of a transactional tool from its context.
 package tools
 
 import (
@@ -22,7 +21,7 @@ import (
 type Spec struct {
 	Name        string            // 1 to 64 of a-z, A-Z, 0-9, _ and -
 	Description string            // for the model
-	Parameters  json.RawMessage   // JSON Schema of the arguments, an object
+	Parameters  json.RawMessage   // JSON Schema of the arguments, of type object
 	Effect      turnkeeper.Effect // zero: EffectOnce
 	Timeout     time.Duration     // of one call; 0: the turn's tool_timeout
 
@@ -39,20 +38,19 @@ type Spec struct {
 	// at once. 0: the turn's max_tool_result_chars.
 	MaxResultChars int
 
-	// Transactional runs the tool in the transaction that records its result. Its
-	// only effect must be in the database of the journal: it is committed with the
-	// result or not at all. The transaction and its locks are held until the tool
-	// returns or its time is up.
+	// Transactional runs the tool in the transaction that records its result, which
+	// commits both or neither. The tool's only effect must be in the journal's
+	// database. The transaction holds its locks until the tool returns or times out.
 	Transactional bool
 
 	// Detached runs a call in its own job, on any worker that has the tool, while
-	// its turn waits as a row. Timeout is required and replaces the turn's time
+	// its turn waits as a database row. Timeout is required and replaces the turn's time
 	// limit; Call.Outputs is nil.
 	Detached bool
 
 	// Background says whether a call that takes longer than async_timeout continues in
 	// the background while the turn continues. nil: only for effect none. A later call
-	// with an effect in the same answer waits for its end in any case.
+	// with an effect in the same answer always waits for its end.
 	Background *bool
 
 	// Paging marks a tool that only reads stored outputs. Its calls are not
@@ -62,7 +60,7 @@ type Spec struct {
 
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
 	// outputs by handle (output_handles), these get the handle and not the text.
-	// Those of paging tools always do.
+	// A paging tool gets the handle in every argument.
 	OutputIDs []string
 }
 
@@ -102,13 +100,13 @@ type Call struct {
 
 // Outputs are the results of a turn's calls, for tools that read more of them.
 type Outputs interface {
-	// Find returns the result of a call, by the call's id for the model, its
-	// ordinal in the turn ("3"), or the id of the stored output. found is false if
-	// the turn has no such result.
+	// Find returns the result of a call by the call id that the model knows, by its
+	// ordinal in the turn ("3"), or by the id of the stored output. found is false
+	// if the turn has no such result.
 	Find(ctx context.Context, id string) (o Output, found bool, err error)
 
 	// Wait waits until a background call is done, and returns all done calls that
-	// it has not returned before. any is false if there are none and none runs.
+	// it has not returned before. any is false if there are none and none is running.
 	Wait(ctx context.Context) (done []Finished, any bool, err error)
 }
 
@@ -128,7 +126,7 @@ type Output struct {
 	Chars    int64 // Unicode characters
 	Bytes    int64
 	Tokens   int64 // estimate
-	Unseen   int64 // the first character that the model has not been shown; Chars: it was shown all
+	Unseen   int64 // index of the first character not shown to the model; Chars: all were shown
 	MaxChars int   // of a page
 	// MaxTokens is the maximum size, in tokens, that raw mode returns.
 	MaxTokens int64
@@ -140,38 +138,37 @@ type Output struct {
 	Read func(ctx context.Context, from, to int64) (string, error)
 	// Retrieved counts a retrieval.
 	Retrieved func(ctx context.Context) error
-	// Extract lets a model find the answer to the query, and returns JSON that
-	// fits into a page: an outputs.Extraction. If that fails, other than by the
-	// end of ctx, it returns a warning with parts of the text. nil: the output
-	// cannot be searched.
+	// Extract asks a model for the answer to the query, and returns JSON that fits
+	// into a page: an outputs.Extraction. If that fails and ctx has not ended, it
+	// returns a warning with parts of the text. nil: the output cannot be searched.
 	Extract func(ctx context.Context, query string) (Result, error)
 }
 
 // A Result is what a tool returns: Text, Bytes or a Body. At most
-// turnkeeper.MaxOutputBytes of it are stored; the rest is dropped, and the model
-// is told so.
+// turnkeeper.MaxOutputBytes of it are stored; the rest is dropped, and a note tells
+// the model.
 type Result struct {
 	Text      string // for the model; used when Bytes and Body are nil
 	Bytes     []byte // binary content; used when Body is nil
 	MediaType string // empty: text/plain for Text and Body, application/octet-stream for Bytes
 	IsError   bool   // the tool ran and failed
 
-	// Body, if not nil, is the content. It is read within the call's time, to its
+	// Body, if not nil, is the content. It is read within the call's timeout, to its
 	// end or to the limit, so a tool need not know its size. MediaType decides
-	// whether it is text or binary. If it is an io.Closer it is always closed:
-	// after it was read, and, from another goroutine and perhaps a second time,
-	// when the call's time is up, to unblock a reader.
+	// whether it is text or binary. If it is an io.Closer, it is always closed after
+	// reading. When the call times out it is closed from another goroutine, perhaps
+	// a second time, to unblock a reader.
 	Body io.Reader
 
-	// Incomplete says that Text or Bytes is only the beginning of the result;
-	// RawBytes is its full size, or 0 if unknown. Both are set for a result that
-	// is cut at the limit.
+	// Incomplete reports whether Text or Bytes is only the beginning of the result.
+	// RawBytes is its full size, or 0 if unknown. Both are set if Text or Bytes is
+	// cut at the limit.
 	Incomplete bool
 	RawBytes   int64
 
-	// ShowAs, if not nil, returns the text that the model is shown in place of the
-	// content, which is then stored whatever its size. It gets the id of the stored
-	// output, and must not panic.
+	// ShowAs, if not nil, returns the text to show to the model in place of the
+	// content, which is then stored whatever its size. id is that of the stored
+	// output. ShowAs must not panic.
 	ShowAs func(id string) string
 
 	// Attached are stored in addition to the content, each as its own output. They
@@ -191,25 +188,25 @@ type Attachment struct {
 }
 
 // ErrInDoubt is wrapped by the error of a tool that does not know whether its
-// call happened, such as after a lost response. A call of effect once then has
-// an unknown outcome, and its turn ends degraded; any other call has failed.
+// call happened, for example because the response was lost. The outcome of a call
+// of effect once is then unknown and its turn ends degraded; any other call fails.
 var ErrInDoubt = errors.New("the outcome is not known")
 
 // A Tool is something a model can call. Run must be safe for concurrent use, and
-// must return soon after ctx ends; context.Cause(ctx) is the reason. An error and
-// a Result with IsError are both failures shown to the model. The error text is
-// shown as it is, so it must hold no secret. A panic is a failure too.
+// must return soon after ctx ends; context.Cause(ctx) is the reason. An error, a
+// Result with IsError and a panic are failures shown to the model. The error text is
+// shown unchanged, so it must hold no secret.
 //
-// A tool that does not return in its time is abandoned: its call is answered, and
-// its goroutine keeps running, as Go cannot stop it. Nor can Go survive a tool
-// that overflows the stack or takes all memory. Run such a tool as a separate
-// program; see package program.
+// A tool that does not return in time is abandoned: its call is answered, but its
+// goroutine keeps running, because Go cannot stop it. A tool that overflows the stack
+// or takes all memory ends the process. Run such a tool as a separate program; see
+// package program.
 type Tool interface {
 	Spec() Spec
 	Run(ctx context.Context, call Call) (Result, error)
 }
 
-// A Checker is a Tool that checks, when it is registered, whether it can run.
+// A Checker is a Tool that Register asks whether it can run.
 type Checker interface {
 	Tool
 	Check() error

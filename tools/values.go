@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// Resolve replaces each string of a call's canonical arguments by the value it
-// stands for, at any depth; keys, and the arguments that the tool's spec names as
-// OutputIDs, stay as they are. The result is checked by the tool's schema again,
-// and has no bound of its own. fault is for the model, and quotes no value. An
-// error of value's is passed on.
+// Resolve replaces each string in a call's canonical arguments, at any depth, with
+// the result of value. It leaves keys and the arguments in the spec's OutputIDs
+// unchanged. It checks the result against the tool's schema again, but does not
+// limit its size. fault is for the model and quotes no value. An error of value is
+// returned as err.
 func (r *Registry) Resolve(name, canonical string, value func(string) (string, error)) (resolved, fault string, err error) {
 	e, ok := r.entries[name]
 	if !ok {
@@ -57,7 +57,7 @@ func mapStrings(value any, to func(string) (string, error)) (_ any, err error) {
 	return value, nil
 }
 
-// misfits names the arguments that the schema refuses; empty: none.
+// misfits names the arguments that the schema refuses; empty: the schema accepts all.
 func (s *Schema) misfits(args map[string]any) string {
 	plain := plainValue(args).(map[string]any)
 	if s.whole.Validate(plain) == nil {

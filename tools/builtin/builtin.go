@@ -1,10 +1,9 @@
-// Package builtin has the tools that come with Turnkeeper: a clock, files under
-// an agent's root folder, HTTP reads, and an agent's own notes.
+// Package builtin provides the tools that come with Turnkeeper: a clock, files in
+// an agent's root folder, HTTP reads, stored results, and an agent's notes.
 //
-// Settings that differ from agent to agent are functions of the agent's name,
-// asked on every call, so that a reloaded definition counts at once. All tools
-// may be called by several goroutines at once. The package knows no database:
-// notes are kept behind NoteStore.
+// Settings of an agent are functions of its name. They are called on every call of
+// a tool, so a reloaded definition takes effect at once. All tools are safe for
+// concurrent use. The package imports no database: a NoteStore stores the notes.
 package builtin
 
 import (
@@ -14,27 +13,26 @@ import (
 	"turnkeeper/tools"
 )
 
-// Deps are what the tools need of the process they run in.
+// Deps are the dependencies of the tools.
 type Deps struct {
 	// Now is the clock. nil: time.Now.
 	Now func() time.Time
-	// Root is the folder of an agent's files. nil, or an empty answer: the
-	// agent has none, and the file tools say so.
+	// Root returns the root folder of an agent's files. nil or "": the agent has
+	// none, and the file tools return an error.
 	Root func(agent string) string
-	// AllowPrivateHosts are the hosts, each as "host" or "host:port", that an
-	// agent may reach by HTTP although their addresses are not public. nil:
-	// none.
+	// AllowPrivateHosts returns the hosts, as "host" or "host:port", that an agent
+	// may reach by HTTP although their addresses are not public. nil: none.
 	AllowPrivateHosts func(agent string) []string
-	// Own are the ports of this process, which no tool reaches by HTTP, whatever is
-	// allowed. nil: there are none.
+	// Own are the ports of this process. They are refused by HTTP even for an
+	// allowed host. nil: there are none.
 	Own *netguard.Listeners
-	// Notes keeps the agents' notes. nil: there are no note tools.
+	// Notes stores the agents' notes. nil: there are no note tools.
 	Notes NoteStore
 }
 
-// All are the built-in tools: clock, read_file, list_files, write_file, http_get,
-// patch_output, get_continuation and get_tool_output, and with a NoteStore
-// note_write and note_read.
+// All returns the built-in tools: clock, read_file, list_files, write_file,
+// http_get, patch_output, get_continuation, get_tool_output and
+// wait_for_tool_output, and with a NoteStore note_write and note_read.
 func All(deps Deps) []tools.Tool {
 	all := []tools.Tool{Clock(deps.Now)}
 	all = append(all, NewFiles(deps.Root)...)
@@ -47,5 +45,5 @@ func All(deps Deps) []tools.Tool {
 	return all
 }
 
-// failure is a result by which a tool says that it failed.
+// failure returns a result with IsError.
 func failure(text string) tools.Result { return tools.Result{Text: text, IsError: true} }

@@ -15,7 +15,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// use calls one of the tools as a turn would: arguments checked, then run.
+// use calls one of the tools as a turn does: it checks the arguments, then runs it.
 func use(t *testing.T, all []tools.Tool, name, arguments string) tools.Ending {
 	t.Helper()
 	r, err := tools.NewRegistry(all...)
@@ -111,7 +111,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// memory is a NoteStore.
+// memory is a NoteStore in memory.
 type memory struct {
 	texts map[string]string
 	fails error
@@ -164,7 +164,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// What the store says is for operators.
+// TestNoteStoreErrors tests that the store's error goes to operators and not to the model.
 func TestNoteStoreErrors(t *testing.T) {
 	down := errors.New("password=hunter2 refused")
 	notes := builtin.NewNotes(&memory{fails: down})

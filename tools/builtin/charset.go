@@ -12,8 +12,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// inUTF8 is a text in UTF-8, and what its media type is then. One that names no
-// charset, or none that is known, is as it is.
+// inUTF8 converts a text to UTF-8, and returns it with its new media type. Both are
+// unchanged if the media type is not text or names no known charset.
 func inUTF8(text io.Reader, mediaType string) (io.Reader, string) {
 	kind, params, err := mime.ParseMediaType(mediaType)
 	if err != nil || !tools.IsText(mediaType) {
@@ -23,17 +23,17 @@ func inUTF8(text io.Reader, mediaType string) (io.Reader, string) {
 	if err != nil {
 		return text, mediaType
 	}
-	if name, err := htmlindex.Name(charset); err != nil || name == "utf-8" || name == "replacement" { // the last stands for what nobody should read
+	if name, err := htmlindex.Name(charset); err != nil || name == "utf-8" || name == "replacement" { // "replacement" marks charsets that are unsafe to decode
 		return text, mediaType
 	}
 	params["charset"] = "utf-8"
 	return transform.NewReader(text, unicode.BOMOverride(charset.NewDecoder())), mime.FormatMediaType(kind, params)
 }
 
-// shownInUTF8 is the beginning of a text, which may end in the middle of a
+// shownInUTF8 converts the beginning of a text to UTF-8. It may end within a
 // character.
 func shownInUTF8(head []byte, mediaType string) string {
 	text, _ := inUTF8(strings.NewReader(string(head)), mediaType)
-	decoded, _ := io.ReadAll(text) // what can be read of it is shown
+	decoded, _ := io.ReadAll(text) // show what could be decoded
 	return string(decoded)
 }

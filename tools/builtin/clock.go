@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones are known on machines without a zone database too
+	_ "time/tzdata" // for machines without a time zone database
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -22,8 +22,8 @@ type clockReading struct {
 	Offset   string `json:"utc_offset"`
 }
 
-// Clock is the tool `clock`: the current time, of effect none. now nil:
-// time.Now.
+// Clock returns the tool `clock`, of effect none, which tells the current time. A
+// nil now means time.Now.
 func Clock(now func() time.Time) tools.Tool {
 	if now == nil {
 		now = time.Now
@@ -48,7 +48,8 @@ func Clock(now func() time.Time) tools.Tool {
 	})
 }
 
-// zoneOf refuses "Local": it would tell where the worker stands.
+// zoneOf returns a time zone by its IANA name; empty means UTC. It refuses "Local",
+// which would disclose the worker's location.
 func zoneOf(name string) (*time.Location, error) {
 	name = strings.TrimSpace(name)
 	zone, err := time.LoadLocation(name)

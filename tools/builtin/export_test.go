@@ -1,6 +1,6 @@
 package builtin
 
-// RefuseBy replaces the rule by which addresses are refused.
+// RefuseBy replaces the function that refuses addresses.
 func RefuseBy(opts HTTPOptions, refuse func(address string) string) HTTPOptions {
 	opts.refuse = refuse
 	return opts

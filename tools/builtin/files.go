@@ -36,14 +36,14 @@ const (
 	nameListFiles = "list_files"
 )
 
-// NeedsRoot says that a tool of this package fails for an agent without a root folder.
+// NeedsRoot reports whether a tool is read_file or list_files, which fail for an agent
+// without a root folder.
 func NeedsRoot(tool string) bool { return tool == nameReadFile || tool == nameListFiles }
 
-// NewFiles are the tools `read_file` and `list_files`, both of effect none, and
-// `write_file` of effect keyed.
-// They see nothing but regular files and folders below the folder that root
-// gives for the agent: no link and no .. leads out of it. root nil, or an empty
-// answer: all of them say that the agent has no root folder.
+// NewFiles returns the tools `read_file` and `list_files`, both of effect none, and
+// `write_file`, of effect keyed. They access only regular files and folders in the
+// folder that root returns for the agent; a link or .. that leads out of it is
+// refused. If root is nil or returns "", all of them return an error.
 func NewFiles(root func(agent string) string) []tools.Tool {
 	f := files{root: root}
 	read := tools.Spec{
@@ -99,7 +99,7 @@ func (f files) list(ctx context.Context, call tools.Call, args listFilesArgs) (t
 	return listFiles(ctx, root, args)
 }
 
-// localPath is the path as os.Root takes it.
+// localPath returns the cleaned path for os.Root. It refuses an absolute path.
 func localPath(name string) (string, error) {
 	if path.IsAbs(name) {
 		return "", fmt.Errorf("%q is an absolute path; give one relative to the root folder", name)
@@ -107,8 +107,8 @@ func localPath(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// pathError says in plain words why a path could not be used, without any path
-// of the machine.
+// pathError returns an error for the model. It contains no path but name, which the
+// model gave.
 func pathError(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -121,7 +121,7 @@ func pathError(name string, err error) error {
 	return fmt.Errorf("%q cannot be read: %s", name, reason(err))
 }
 
-// reason is an error without the path in it.
+// reason returns the error's text without the path.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return e.Err.Error()
@@ -129,7 +129,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// kind names what is neither a regular file nor a folder.
+// kind describes the type of a file that is neither a regular file nor a folder.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeNamedPipe != 0:

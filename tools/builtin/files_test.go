@@ -14,7 +14,8 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// folder makes a root folder with a secret beside it, and the file tools on it.
+// folder creates a root folder, a secret file outside of it, and the file tools for
+// the folder.
 func folder(t *testing.T) (root string, files []tools.Tool) {
 	t.Helper()
 	base := t.TempDir()

@@ -28,18 +28,18 @@ const (
 	maxURLBytes       = 8 << 10
 )
 
-// HTTPOptions set up http_get. The zero value reaches public addresses only.
+// HTTPOptions configure http_get. The zero value allows public addresses only.
 type HTTPOptions struct {
-	// AllowPrivateHosts are the hosts, each as "host" or "host:port", that an
-	// agent may reach although their addresses are not public. nil: none.
+	// AllowPrivateHosts returns the hosts, as "host" or "host:port", that an agent
+	// may reach although their addresses are not public. nil: none.
 	AllowPrivateHosts func(agent string) []string
 	// Own are the ports of this process. They are refused at every address of this
-	// machine, whatever is allowed. nil: there are none.
+	// machine, even for an allowed host. nil: there are none.
 	Own *netguard.Listeners
-	// Resolver looks names up. nil: the system's.
+	// Resolver looks up host names. nil: the system's resolver.
 	Resolver *net.Resolver
 
-	// refuse says why an address may not be dialled; empty: it may. nil:
+	// refuse returns why an address must not be dialled; empty: it may be. nil:
 	// netguard.Refusal. Only tests set it.
 	refuse func(address string) string
 }
@@ -48,15 +48,15 @@ type httpGetArgs struct {
 	URL string `json:"url" jsonschema:"http or https address to read"`
 }
 
-// NewHTTPGet is the tool `http_get`, of effect none. The address of every
-// connection, redirects included, is checked after the name was looked up and
-// before a byte is sent: only public addresses pass, and those of hosts that
-// the agent is allowed, but for the ports of this process. Proxies of the environment are not used, no cookies
-// are kept, and URLs with a user name are refused.
+// NewHTTPGet returns the tool `http_get`, of effect none. It checks the address of
+// every connection, redirects included, after the name lookup and before a byte is
+// sent: only public addresses and those of allowed hosts pass, but never the ports
+// of this process. It ignores the proxies of the environment, keeps no cookies, and
+// refuses URLs with a user name.
 //
-// A text response gives its text, in UTF-8 whatever charset its type names, everything
-// else its bytes, both bounded by MaxResponseBytes, and the result says so when there was more. A status of 400
-// and above is a failure that shows how the body begins.
+// The result is the text of a text response, converted to UTF-8, or the bytes of any
+// other. A result that is cut at MaxResponseBytes says so. A status of 400 or above
+// is a failure that shows the beginning of a text body.
 func NewHTTPGet(opts HTTPOptions) tools.Tool {
 	spec := tools.Spec{
 		Name:        "http_get",
@@ -76,8 +76,8 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 		return tools.Result{}, errors.New("the URL cannot be requested")
 	}
 	req.Header.Set("User-Agent", "turnkeeper")
-	// Who serves this machine without asking who it is, as another worker does, sees that it is
-	// not this machine that asks.
+	// A server that trusts its own machine without a token, such as another worker,
+	// sees by this header that the request is a tool's.
 	req.Header.Set("Via", "1.1 turnkeeper")
 	client, closeIdle := o.client(call.Agent)
 	res, err := client.Do(req) //nolint:bodyclose // the result is closed, and with it the body
@@ -93,7 +93,7 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 	return result, err
 }
 
-// A responseBody is read by whoever takes the result.
+// A responseBody is read, and closed, by the reader of the result.
 type responseBody struct {
 	*bufio.Reader
 	body      io.Closer
@@ -106,8 +106,8 @@ func (b *responseBody) Close() error {
 	return err
 }
 
-// client is a client for one call: its connections are not kept, so that each
-// request is a new dial and a new check.
+// client returns a client for one call, and a function that closes its idle
+// connections. It keeps no connections, so the address of each request is checked.
 func (o HTTPOptions) client(agent string) (*http.Client, func()) {
 	var allowed []string
 	if o.AllowPrivateHosts != nil {
@@ -158,8 +158,8 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// requestError is the error without the request's URL, which may be long and
-// which the model knows, and without addresses of the worker's network.
+// requestError removes the request's URL, which may be long and which the model
+// knows, and the addresses of the worker's network from the error.
 func requestError(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
@@ -178,7 +178,8 @@ func requestError(err error) error {
 	return fmt.Errorf("the request failed: %w", err)
 }
 
-// responseResult looks at how the body begins, and leaves it to be read.
+// responseResult returns the result of a response. It only peeks at the body: the
+// reader of the result reads it.
 func responseResult(res *http.Response, body *responseBody) (tools.Result, error) {
 	head, err := body.Peek(maxErrorBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -196,13 +197,13 @@ func responseResult(res *http.Response, body *responseBody) (tools.Result, error
 	}
 	text, mediaType := inUTF8(body, mediaType)
 	result := tools.Result{Body: readCloser{text, body}, MediaType: mediaType}
-	if res.ContentLength > MaxResponseBytes { // only then it tells more than the body does
+	if res.ContentLength > MaxResponseBytes { // a smaller body shows its own size
 		result.RawBytes = res.ContentLength
 	}
 	return result, nil
 }
 
-// A readCloser reads what is decoded of what it closes.
+// A readCloser reads the decoded text and closes the body behind it.
 type readCloser struct {
 	io.Reader
 	io.Closer
@@ -217,8 +218,7 @@ func failedStatus(res *http.Response, mediaType string, body []byte) string {
 	return shown + "\n\n" + string(runes[:min(len(runes), maxErrorBodyChars)])
 }
 
-// status is the code with our words for it: the server's are not to be relied
-// on.
+// status returns the code and its standard text. The server's own text is untrusted.
 func status(res *http.Response) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", res.StatusCode, http.StatusText(res.StatusCode)))
 }

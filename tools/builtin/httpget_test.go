@@ -25,7 +25,7 @@ import (
 
 func getter(opts builtin.HTTPOptions) []tools.Tool { return []tools.Tool{builtin.NewHTTPGet(opts)} }
 
-// allow lets the agent reach what is listed.
+// allow lets the agent "helper" reach the hosts.
 func allow(hosts ...string) builtin.HTTPOptions {
 	return builtin.HTTPOptions{AllowPrivateHosts: func(agent string) []string {
 		if agent == "helper" {
@@ -44,7 +44,7 @@ func get(t *testing.T, opts builtin.HTTPOptions, url string) tools.Ending {
 	return use(t, getter(opts), "http_get", string(args))
 }
 
-// counting serves with handler and counts the requests.
+// counting starts a server that counts its requests.
 func counting(t *testing.T, handler http.HandlerFunc) (*httptest.Server, *atomic.Int64) {
 	t.Helper()
 	var hits atomic.Int64
@@ -190,14 +190,14 @@ func TestHTTPGetPrivateAddresses(t *testing.T) {
 	}
 }
 
-// net/http reads the proxies of the environment once a process.
+// TestMain sets the proxies first, because net/http reads them once per process.
 func TestMain(m *testing.M) {
 	for _, name := range []string{"HTTP_PROXY", "http_proxy"} {
 		if err := os.Setenv(name, "http://127.0.0.1:1"); err != nil {
 			panic(err)
 		}
 	}
-	testrun.Main(m) // no test leaves a goroutine behind
+	testrun.Main(m) // fails if a test leaves a goroutine behind
 }
 
 func TestHTTPGetIgnoresProxies(t *testing.T) {
@@ -248,7 +248,8 @@ func TestHTTPGetRedirects(t *testing.T) {
 	}
 }
 
-// No tool reaches the process it runs in: not by its address, not by a name, not by a redirect.
+// TestHTTPGetOwnListeners tests that a tool cannot reach its own process, by address, by
+// name or by redirect.
 func TestHTTPGetOwnListeners(t *testing.T) {
 	own, ownHits := counting(t, func(http.ResponseWriter, *http.Request) {})
 	var via string
@@ -267,13 +268,13 @@ func TestHTTPGetOwnListeners(t *testing.T) {
 	if ownHits.Load() != 0 {
 		t.Errorf("it was reached %d times", ownHits.Load())
 	}
-	if via != "1.1 turnkeeper" { // by which other workers of this machine know that it is a tool
+	if via != "1.1 turnkeeper" { // tells other workers on this machine that the client is a tool
 		t.Errorf("Via is %q", via)
 	}
 }
 
-// A name that means a good address at first and a bad one afterwards: each
-// connection is judged by the address it goes to.
+// TestHTTPGetRebinding looks up a name that resolves to an allowed address first and to
+// a refused one later: the address of each connection is checked.
 func TestHTTPGetRebinding(t *testing.T) {
 	good, goodHits := counting(t, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/again", http.StatusFound)
@@ -290,7 +291,7 @@ func TestHTTPGetRebinding(t *testing.T) {
 	opts := builtin.HTTPOptions{Resolver: resolver(t, [4]byte{127, 0, 0, 1}, [4]byte{127, 0, 0, 2})}
 	opts = builtin.RefuseBy(opts, func(address string) string {
 		if strings.HasPrefix(address, "127.0.0.1:") {
-			return "" // stands for a public address
+			return "" // treated as a public address
 		}
 		return "loopback"
 	})
@@ -319,8 +320,8 @@ func TestHTTPGetTellsNothingOfTheNetwork(t *testing.T) {
 	wantFailure(t, got, `the host "nowhere.test" could not be looked up`)
 }
 
-// resolver asks a name server of its own, which answers each question for an
-// IPv4 address with the next of the answers, and then with the last.
+// resolver returns a resolver with its own name server. It answers each query for an
+// IPv4 address with the next answer, and repeats the last one.
 func resolver(t *testing.T, answers ...[4]byte) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -347,7 +348,8 @@ func resolver(t *testing.T, answers ...[4]byte) *net.Resolver {
 	}}
 }
 
-// nameReply answers one DNS question: A with the address, others with nothing.
+// nameReply returns the reply to a DNS query: the address for type A, no records for
+// others.
 func nameReply(question []byte, address [4]byte) (reply []byte, isIPv4 bool) {
 	end := 12
 	for question[end] != 0 {

@@ -44,8 +44,8 @@ type lister struct {
 	cut       bool
 }
 
-// folder lists one folder, its entries by name, each folder followed by what
-// is in it. Links are listed, never followed.
+// folder lists a folder in order of name, each subfolder followed by its entries if
+// recursive. It lists links, but does not follow them.
 func (l *lister) folder(name string) error {
 	if err := context.Cause(l.ctx); err != nil {
 		return err
@@ -66,8 +66,8 @@ func (l *lister) folder(name string) error {
 	return nil
 }
 
-// entries are the first of a folder by name, one more than can be listed. A folder
-// gives its entries in no order, so all are looked at, and few kept.
+// entries returns the first MaxListEntries+1 entries of a folder in order of name.
+// The system returns them in no order, so it reads all and keeps only those.
 func (l *lister) entries(name string) ([]fs.DirEntry, error) {
 	folder, err := l.root.Open(name)
 	if err != nil {
@@ -123,7 +123,7 @@ func sizeOf(entry fs.DirEntry) string {
 	return strconv.FormatInt(info.Size(), 10)
 }
 
-// printable quotes a name that would break the line.
+// printable quotes a name that has special characters, such as a line break.
 func printable(name string) string {
 	if quoted := strconv.Quote(name); quoted != `"`+name+`"` {
 		return quoted

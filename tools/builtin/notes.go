@@ -18,19 +18,18 @@ const (
 	MaxNoteBytes = 64 << 10 // of the text
 )
 
-// A NoteStore keeps the notes of agents. Implementations are safe for
+// A NoteStore stores the notes of agents. Implementations must be safe for
 // concurrent use.
 type NoteStore interface {
-	// WriteNote writes a note over what it held. It runs in the transaction
-	// that ctx carries, and takes effect with it.
+	// WriteNote creates or replaces a note, in the transaction that ctx carries.
 	WriteNote(ctx context.Context, agent, name, text string) error
-	// ReadNote gives a note's text, and whether there is such a note.
+	// ReadNote returns a note's text, and whether the note exists.
 	ReadNote(ctx context.Context, agent, name string) (text string, found bool, err error)
-	// ListNotes lists the agent's notes by name.
+	// ListNotes returns the agent's notes in order of name.
 	ListNotes(ctx context.Context, agent string) ([]Note, error)
 }
 
-// A Note is a note as lists show it.
+// A Note is an entry of a list of notes.
 type Note struct {
 	Name      string
 	Chars     int // Unicode characters of its text
@@ -46,9 +45,9 @@ type noteReadArgs struct {
 	Name string `json:"name,omitempty" jsonschema:"name of the note; when left out, the notes are listed"`
 }
 
-// NewNotes are the tools `note_write` (transactional: a note is written exactly
-// when its result is recorded) and `note_read` (effect none). Each agent has
-// its own notes.
+// NewNotes returns the tools `note_write`, which is transactional, so the note is
+// written if and only if its result is recorded, and `note_read`, of effect none.
+// Each agent has its own notes.
 func NewNotes(store NoteStore) []tools.Tool {
 	n := notes{store: store}
 	write := tools.Spec{
@@ -110,8 +109,8 @@ func (n notes) list(ctx context.Context, agent string) (tools.Result, error) {
 	return tools.Result{Text: strings.TrimSuffix(b.String(), "\n")}, nil
 }
 
-// checkNote keeps lists of notes readable: a name is one line without blanks
-// around it.
+// checkNote validates a note. A name must be one line without blanks around it, to
+// keep lists of notes readable.
 func checkNote(name, text string) error {
 	chars := utf8.RuneCountInString(name)
 	switch {
@@ -125,8 +124,8 @@ func checkNote(name, text string) error {
 	return nil
 }
 
-// A storeError keeps what the store says, which is for operators, out of the
-// text, which is for the model.
+// A storeError wraps the store's error, which is for operators, in a text for the
+// model that does not contain it.
 type storeError struct {
 	text  string
 	cause error

@@ -13,12 +13,12 @@ import (
 	"turnkeeper/tools"
 )
 
-// NewReaders are the tools that read more of stored results, get_continuation
-// and get_tool_output, and the one that waits for those that are not there yet,
-// wait_for_tool_output. They run no tool again.
+// NewReaders returns the tools that read stored results, get_continuation and
+// get_tool_output, and wait_for_tool_output, which waits for background calls. They
+// run no tool again.
 func NewReaders() []tools.Tool { return []tools.Tool{continuation(), toolOutput(), waitForOutput()} }
 
-// The schemas take what models send, so that what is wrong is said in words.
+// The schemas accept most of what models send, so the tool itself can explain a fault.
 const (
 	continuationSchema = `{"type": "object", "properties": {
 		"tool_call_id": {"type": ["string", "integer"], "description": "the id in the marker at the end of the cut result; or the call's number in this turn"},
@@ -113,10 +113,10 @@ func readOutput(ctx context.Context, call tools.Call, args outputArgs) (tools.Re
 	return result, o.Retrieved(ctx)
 }
 
-// maxQueryChars bounds what is asked of an output.
+// maxQueryChars is the maximum length of a query in extract mode.
 const maxQueryChars = 4000
 
-// extract is what a model finds that answers the query.
+// extract validates the query and asks a model for its answer in the output.
 func (o output) extract(ctx context.Context, query string) (tools.Result, error) {
 	query = strings.TrimSpace(query)
 	switch n := utf8.RuneCountInString(query); {
@@ -132,7 +132,7 @@ func (o output) extract(ctx context.Context, query string) (tools.Result, error)
 	return o.Extract(ctx, query)
 }
 
-// part is what was asked for of an output.
+// part returns the requested part of an output, in raw or slice mode.
 func (o output) part(ctx context.Context, args outputArgs) (string, error) {
 	if args.Mode == "raw" {
 		if o.Tokens > o.MaxTokens {
@@ -147,7 +147,7 @@ func (o output) part(ctx context.Context, args outputArgs) (string, error) {
 	return span.Text, err
 }
 
-// An output that was found.
+// An output is a stored result that find returned.
 type output struct{ tools.Output }
 
 func find(ctx context.Context, call tools.Call, id string) (output, error) {
@@ -164,7 +164,7 @@ func find(ctx context.Context, call tools.Call, id string) (output, error) {
 	return output{o}, err
 }
 
-// source makes an output one that is read in parts.
+// source adapts an output to outputs.Source.
 type source struct{ output }
 
 func (s source) Chars() int64 { return s.Output.Chars }
@@ -173,13 +173,13 @@ func (s source) Read(ctx context.Context, from, to int64) (string, error) {
 	return s.Output.Read(ctx, from, to)
 }
 
-// A refused request is told in these words.
+// A refused error is a request that the tool refuses; its text is for the model.
 type refused string
 
 func (r refused) Error() string { return string(r) }
 
-// refusals tells the model what it asked wrongly as JSON; other errors fail the
-// call.
+// refusals turns a refusal into a JSON result for the model. Any other error fails
+// the call.
 func refusals(result tools.Result, err error) (tools.Result, error) {
 	var words string
 	if r, ok := errors.AsType[*outputs.Refusal](err); ok {

@@ -20,9 +20,8 @@ type patchEdit struct {
 	All     bool   `json:"all,omitempty" jsonschema:"replace every occurrence, of which there may be any number but none"`
 }
 
-// NewPatchOutput is the tool `patch_output`, of effect none: it edits the text of
-// a stored result, and gives a new one of which the model is shown id and size
-// only. The first one stays as it is.
+// NewPatchOutput returns the tool `patch_output`, of effect none. It edits a copy of
+// the text of a stored result, and shows the model only the id and size of the copy.
 func NewPatchOutput() tools.Tool {
 	spec := tools.Spec{
 		Name: "patch_output", Effect: turnkeeper.EffectNone, OutputIDs: []string{"id"},
@@ -70,7 +69,8 @@ func patchOutput(ctx context.Context, call tools.Call, args patchArgs) (tools.Re
 	}, nil
 }
 
-// count is how often the edit is to be made. Its n is for the model.
+// count returns the number of replacements of the edit. n is the edit's number in
+// errors.
 func (e patchEdit) count(n int, text string) (int, error) {
 	at := -1
 	if e.Find != "" {

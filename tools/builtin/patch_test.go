@@ -10,7 +10,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// shelf is the results of a turn, by their ids.
+// shelf is the tools.Outputs of a turn, by id.
 type shelf map[string]tools.Output
 
 func (s shelf) Find(_ context.Context, id string) (tools.Output, bool, error) {

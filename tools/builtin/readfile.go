@@ -16,7 +16,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// sniffBytes is how far a NUL is looked for, that tells binary from text.
+// sniffBytes is how many bytes at the beginning of a file are searched for a NUL,
+// which marks it as binary.
 const sniffBytes = 8000
 
 func readFile(ctx context.Context, root *os.Root, args readFileArgs) (tools.Result, error) {
@@ -51,11 +52,11 @@ func readFile(ctx context.Context, root *os.Root, args readFileArgs) (tools.Resu
 // A part of a file, from one byte up to another.
 type part struct {
 	from, to int64
-	content  []byte // with up to beside bytes more at each end
-	before   int    // how many more at the beginning
+	content  []byte // of the part, and up to beside more bytes at each end
+	before   int    // number of extra bytes at the beginning
 }
 
-// beside is how many bytes of a character may lie beyond a border.
+// beside is the maximum number of bytes of a character beyond a border of a part.
 const beside = utf8.UTFMax - 1
 
 func (p *part) read(ctx context.Context, file io.ReaderAt, size int64) (err error) {
@@ -63,21 +64,21 @@ func (p *part) read(ctx context.Context, file io.ReaderAt, size int64) (err erro
 	begin := p.from - int64(p.before)
 	length := min(p.to+beside, size) - begin
 	p.content, err = io.ReadAll(contextReader{ctx, io.NewSectionReader(file, begin, length)})
-	p.to = min(p.to, begin+int64(len(p.content))) // it may have become shorter
+	p.to = min(p.to, begin+int64(len(p.content))) // the file may have become shorter
 	p.before = min(p.before, len(p.content))
 	return err
 }
 
-// end is where the part ends in what was read.
+// end returns the index in content where the part ends.
 func (p *part) end() int { return max(p.before+int(p.to-p.from), p.before) }
 
 func (p *part) bytes() []byte { return p.content[p.before:p.end():p.end()] }
 
-// text are the characters that begin in the part: so parts that follow on each
-// other make the whole text, wherever they were cut.
+// text returns the characters that begin in the part, so adjacent parts make up the
+// whole text wherever it is cut.
 func (p *part) text() string { return string(p.content[p.border(p.before):p.border(p.end())]) }
 
-// border is where the first character begins that does not begin before at.
+// border returns the index of the first character that begins at or after at.
 func (p *part) border(at int) int {
 	for i := at - 1; i >= max(at-beside, 0); i-- {
 		if !utf8.RuneStart(p.content[i]) {
@@ -91,9 +92,9 @@ func (p *part) border(at int) int {
 	return at
 }
 
-// openRegular opens a regular file for reading. It looks before it opens, and
-// opens without blocking, for opening a pipe waits and opening a device may
-// do something.
+// openRegular opens a regular file for reading. It checks the type before it opens,
+// because opening a device may have an effect, and opens without blocking, because
+// opening a pipe waits.
 func openRegular(root *os.Root, name string) (*os.File, int64, error) {
 	info, err := root.Stat(name)
 	if err == nil {
@@ -129,7 +130,7 @@ func mustBeRegular(name string, info os.FileInfo) error {
 	return fmt.Errorf("%q is %s; only regular files can be read", name, kind(info.Mode()))
 }
 
-// span is how many bytes to read.
+// span returns the number of bytes to read.
 func span(args readFileArgs, size int64) (int64, error) {
 	if args.Offset > size {
 		return 0, fmt.Errorf("offset %d is past the end: %q has %d bytes", args.Offset, args.Path, size)
@@ -140,7 +141,7 @@ func span(args readFileArgs, size int64) (int64, error) {
 	}
 	most := int64(MaxReadBytes)
 	if args.Offset+length < size {
-		most -= beside // of its last character
+		most -= beside // for the rest of the last character
 	}
 	if length > most {
 		return 0, fmt.Errorf("%q is too large to be read at once: it has %d bytes; use offset and limit, with a limit of at most %d",
@@ -149,8 +150,7 @@ func span(args readFileArgs, size int64) (int64, error) {
 	return length, nil
 }
 
-// isBinary says that there is a NUL at the beginning of the file or in what was
-// read of it.
+// isBinary reports whether the first sniffBytes of the file or the content have a NUL.
 func isBinary(file io.ReaderAt, content []byte) (bool, error) {
 	head := make([]byte, sniffBytes)
 	n, err := file.ReadAt(head, 0)

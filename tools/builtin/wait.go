@@ -11,7 +11,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// waitTime is beyond every turn: only the turn's own time ends a wait.
+// waitTime is longer than any turn, so only the turn's time limit ends a wait.
 const waitTime = 24 * time.Hour
 
 func waitForOutput() tools.Tool {
@@ -47,8 +47,8 @@ func waited(ctx context.Context, call tools.Call) (string, error) {
 
 const noneRuns = "No async tools running."
 
-// size is a number of bytes in the largest unit that leaves one before the
-// point, rounded.
+// size formats a number of bytes, rounded, in the largest of B, KB and MB that gives
+// at least 1.
 func size(bytes int64) string {
 	switch {
 	case bytes < 1000:

@@ -18,9 +18,8 @@ type writeFileArgs struct {
 	Text string `json:"text" jsonschema:"the whole new content of the file, at most 10 MB"`
 }
 
-// write_file is of effect keyed: what it does is to give a file a content, and
-// doing so again leaves the same. So a write whose worker was lost is made again,
-// and not left in doubt.
+// writeSpec has effect keyed: writing the same content again changes nothing. So a
+// write whose worker was lost is repeated, and its outcome is never in doubt.
 var writeSpec = tools.Spec{
 	Name:        "write_file",
 	Description: "Writes a text file of the root folder, in place of what it held. The file is replaced as a whole: nobody sees half of it.",
@@ -48,8 +47,8 @@ func (f files) write(ctx context.Context, call tools.Call, args writeFileArgs) (
 
 const newFileMode fs.FileMode = 0o644
 
-// writeFile writes the text beside the file, makes it last, and gives it the
-// file's name. A process that is killed may leave the file beside.
+// writeFile writes the text to a temporary file in the same folder, syncs it and
+// renames it to the file. A process that is killed may leave the temporary file.
 func writeFile(ctx context.Context, root *os.Root, name, text string) error {
 	mode, err := modeOf(root, name)
 	if err != nil {
@@ -72,8 +71,8 @@ func writeFile(ctx context.Context, root *os.Root, name, text string) error {
 	return nil
 }
 
-// modeOf is the mode that the file has, or that of a new one. What is no regular
-// file is not replaced.
+// modeOf returns the mode of the file, or newFileMode if it does not exist. It
+// refuses anything but a regular file.
 func modeOf(root *os.Root, name string) (fs.FileMode, error) {
 	info, err := root.Lstat(name)
 	switch {
@@ -100,7 +99,7 @@ func writeNew(root *os.Root, name, text string, mode fs.FileMode) error {
 	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
 }
 
-// syncFolder makes the new name last, where the system can.
+// syncFolder makes the rename durable, if the system supports it. It ignores errors.
 func syncFolder(root *os.Root, name string) {
 	if folder, err := root.Open(name); err == nil {
 		_ = folder.Sync()
@@ -108,7 +107,7 @@ func syncFolder(root *os.Root, name string) {
 	}
 }
 
-// writeError is pathError for a file that was to be written.
+// writeError is like pathError, for a file that could not be written.
 func writeError(name string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -70,7 +70,7 @@ func TestWriteFileRefuses(t *testing.T) {
 	}
 }
 
-// leftovers are files that a write has made beside its own.
+// leftovers returns the temporary files that writes left behind.
 func leftovers(t *testing.T, root string) (left []string) {
 	t.Helper()
 	for _, dir := range []string{root, filepath.Join(root, "notes"), filepath.Dir(root)} {
