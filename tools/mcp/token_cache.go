@@ -31,8 +31,8 @@ type LoginStore interface {
 	// RenewMCPLogin stores a renewed login and ends the claim. It returns false if
 	// the claim had expired.
 	RenewMCPLogin(ctx context.Context, l mcpdef.Login, claim string) (bool, error)
-	// ReleaseMCPLogin ends a claim without a renewal. lapsed is why the login is no
-	// longer valid; empty leaves it as it is.
+	// ReleaseMCPLogin ends a claim. lapsed is why the login is no longer valid;
+	// empty: it may still be valid.
 	ReleaseMCPLogin(ctx context.Context, server, claim, lapsed string) error
 	// WantMCPScopes stores the scopes to request at the next login.
 	WantMCPScopes(ctx context.Context, server string, scopes []string) error
