@@ -74,7 +74,7 @@ const (
 	EnvAgent        = "TURNKEEPER_AGENT"
 	EnvConversation = "TURNKEEPER_CONVERSATION"
 	EnvTurn         = "TURNKEEPER_TURN_ID"
-	EnvCall         = "TURNKEEPER_CALL" // unique in the turn
+	EnvCall         = "TURNKEEPER_CALL" // unique within the turn
 	// EnvIdempotencyKey is tools.Call.IdempotencyKey: the same for each start of
 	// this call, and for no other.
 	EnvIdempotencyKey = "TURNKEEPER_IDEMPOTENCY_KEY"
@@ -181,7 +181,7 @@ func (t *tool) complaint(e ending, stdout *head, stderr *tail) string {
 
 // An execution is one run of a program.
 type execution struct {
-	path  string // of the program, as the system is asked for it
+	path  string // absolute path of the program
 	argv  []string
 	dir   string
 	env   []string
@@ -205,7 +205,7 @@ func (p Program) forCall(call tools.Call) (execution, error) {
 	}, nil
 }
 
-// Find is where a program is, as a Tool would run it: an absolute path, or the
+// Find returns the absolute path of a program as a Tool would run it, or the
 // error that a call would fail with.
 func Find(name string) (string, error) {
 	path, err := exec.LookPath(name)
@@ -218,10 +218,10 @@ func Find(name string) (string, error) {
 	return path, nil
 }
 
-// An ending is how a program ended by itself.
+// An ending says how a program ended by itself.
 type ending struct {
 	Code   int    // its exit code
-	Signal string // what ended it in place of that; empty: nothing
+	Signal string // the signal that ended it; empty: it exited
 }
 
 func (e ending) failed() bool { return e.Code != 0 || e.Signal != "" }
@@ -233,7 +233,7 @@ func (e ending) String() string {
 	return fmt.Sprintf("ended with exit code %d", e.Code)
 }
 
-// killTime is how long a family may take to die before its call is answered
-// without waiting for that. Together with it, a call ends within a second of
-// its time. Only tests set it.
+// killTime is how long a call waits for its family to die before it is answered
+// anyway. With it, a call ends within a second of its timeout. Only tests
+// change it.
 var killTime = 500 * time.Millisecond
