@@ -19,7 +19,7 @@ type catalog struct {
 	store  Store // nil: nothing is stored
 	log    *zap.Logger
 	// rereadEvery is the minimum time between two reads of the store by calls of a
-	// refused tool, which look whether an operator has accepted it.
+	// refused tool, which check whether an operator has accepted it.
 	rereadEvery time.Duration
 
 	mu       sync.Mutex

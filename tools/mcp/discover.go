@@ -14,7 +14,7 @@ import (
 
 // An authority is the authorization server of an MCP server, as discovered.
 type authority struct {
-	resource   string // the token is for
+	resource   string // that the token is for
 	issuer     string
 	token      string   // endpoint
 	revocation string   // endpoint; empty: none

@@ -440,7 +440,7 @@ func (h *hostileHTTP) sessionsMade() int {
 	return h.made
 }
 
-// callsRefused returns how many calls were answered as answerCallsWith says.
+// callsRefused returns the number of calls answered with the status of answerCallsWith.
 func (h *hostileHTTP) callsRefused() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()

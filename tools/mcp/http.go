@@ -139,7 +139,7 @@ func isAnswered(req *http.Request, res *http.Response) bool {
 }
 
 // A boundedBody calls end when it is closed, and fails with errFrame after left
-// bytes. If left is below 0, it has no limit: its reader has one.
+// bytes. If left is negative, it has no limit; its reader limits it.
 type boundedBody struct {
 	io.ReadCloser
 	end  func()

@@ -22,7 +22,7 @@ type limits struct {
 	// Each read also writes to the Store.
 	Relist time.Duration
 	// Reread is the minimum time between two reads of the Store by calls of a
-	// refused tool, which look whether an operator has accepted it.
+	// refused tool, which check whether an operator has accepted it.
 	Reread time.Duration
 
 	// FirstPause and LastPause are the shortest and the longest pause between

@@ -20,12 +20,12 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A Person is the user who logs in.
+// A Person is the person who logs in.
 type Person struct {
-	// Redirect is the address on the user's machine to which the authorization
+	// Redirect is the address on the person's machine to which the authorization
 	// server redirects the browser.
 	Redirect string
-	// Visit sends the user to an address, and returns the address of the redirect
+	// Visit sends the person to an address, and returns the address of the redirect
 	// back. It may be called more than once, if a server asks for more scopes.
 	Visit func(ctx context.Context, address string) (back *url.URL, err error)
 }
@@ -34,7 +34,7 @@ type Person struct {
 // itself as a client.
 const clientName = "Turnkeeper"
 
-// maxVisits is the maximum number of times one login sends the user to the
+// maxVisits is the maximum number of times one login sends the person to the
 // browser.
 const maxVisits = 3
 
@@ -163,8 +163,8 @@ func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*aut
 	return &auth.AuthorizationResult{Code: said.Get("code"), State: said.Get("state"), Iss: said.Get("iss")}, nil
 }
 
-// tools returns the number of tools that the server lists. It checks the login
-// in this way.
+// tools returns the number of tools that the server lists. This also checks
+// that the login works.
 func (v *visitor) tools(ctx context.Context) (int, error) {
 	s, err := connector{server: v.server, log: zap.NewNop(), limits: defaultLimits(), relist: func() {}, auth: v}.connect(ctx)
 	if err != nil {

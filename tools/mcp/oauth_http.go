@@ -19,9 +19,9 @@ import (
 const maxAuthBody = 1 << 20
 
 // An authWire is the transport for authorization servers. Their addresses come
-// from other servers, so it allows only https and public addresses, except for
-// hosts that the operator named, and for this machine if the MCP server is on
-// it.
+// from other servers, so it connects only to public addresses, to hosts that
+// the operator named, and to this machine if the MCP server is on it. It
+// requires https, except to this machine.
 type authWire struct {
 	base     http.RoundTripper
 	loopback bool // the MCP server is on this machine

@@ -12,9 +12,9 @@ import (
 )
 
 // resultOf converts a server's answer. Its text becomes the text of the result.
-// Structured content becomes the text if there is none; it is omitted if the
-// text is the same value. Each image, audio or binary resource becomes an
-// attached output; if there is only one and nothing else, it is the result.
+// Structured content is added to the text, unless a text is the same value.
+// Each image, audio or binary resource becomes an attached output; if there is
+// only one and nothing else, it is the result.
 func resultOf(r *sdk.CallToolResult) tools.Result {
 	p := parts{}
 	for _, content := range r.Content {

@@ -14,8 +14,8 @@ const KeyBytes = 32
 // A login is the result of a person's login to a server. It is stored only
 // encrypted.
 type login struct {
-	URL      string    `json:"url"`      // of the MCP server; the tokens are sent only there
-	Resource string    `json:"resource"` // the tokens are for
+	URL      string    `json:"url"`      // of the MCP server that the login is for; tokens are sent only there
+	Resource string    `json:"resource"` // resource that the tokens are for
 	Endpoint string    `json:"endpoint"` // token endpoint
 	Metadata string    `json:"metadata,omitempty"`
 	ClientID string    `json:"client_id"`

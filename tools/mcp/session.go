@@ -50,7 +50,7 @@ type connector struct {
 	log    *zap.Logger
 	limits limits
 	relist func()
-	auth   authorizer // nil: the server wants no tokens
+	auth   authorizer // nil: the server needs no tokens
 }
 
 // connect opens a session within ctx. If the server does not respond to a
@@ -140,7 +140,7 @@ func (c connector) transport(s *session) (sdk.Transport, error) {
 func (s *session) client() *sdk.Client {
 	options := &sdk.ClientOptions{
 		Capabilities:   &sdk.ClientCapabilities{},
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see answerInput
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // answerInput handles these requests
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			s.relist()
 		},

@@ -18,7 +18,7 @@ import (
 	"turnkeeper/tools/program"
 )
 
-// Bounds of what a server may send.
+// Limits of what a server may send.
 const (
 	// maxFrame is the maximum size of a message in bytes.
 	maxFrame   = 16 << 20
@@ -228,8 +228,8 @@ func (c *stdio) lastWords() string {
 	return clean(string(c.tail))
 }
 
-// Write sends a message. If ctx ends during the write, the connection is
-// broken.
+// Write sends a message. A failed write closes the connection, unless ctx ended
+// before anything was written.
 func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {

@@ -40,7 +40,7 @@ type LoginStore interface {
 	ForgetMCPLogin(ctx context.Context, server string) (bool, error)
 }
 
-// Times of a tokenCache.
+// Timeouts and intervals of a tokenCache.
 const (
 	// freshTime is how long a cached login is used before it is read again: another
 	// process may have removed or replaced it.

@@ -118,7 +118,8 @@ type keeper struct {
 	killed  atomic.Bool // whether the program was running when that began
 }
 
-// heed kills the family when the worker closes the orders, or after the time.
+// heed kills the family when the worker closes the orders, or after the given
+// time unless that is 0.
 func (k *keeper) heed(orders io.Reader, after time.Duration) {
 	if after > 0 {
 		time.AfterFunc(after, k.end)

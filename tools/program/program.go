@@ -1,21 +1,21 @@
 // Package program makes tools of programs: each call runs a program, with the
 // arguments as JSON on its standard input and its standard output as the result.
 //
-// The program and all processes that it has started, its family, are killed when
-// the program ends, when the call's time is up and when the call is cancelled:
-// also those in the background, in another session (setsid) or orphaned by a
-// double fork. The same happens soon after the worker is killed. If the worker is
-// stopped, the program still ends when its time is up.
+// The program and all processes that it has started are its family. The family is
+// killed when the program ends, when the call times out and when the call is
+// cancelled, including processes in the background, in another session (setsid)
+// or orphaned by a double fork. It is also killed soon after the worker is killed.
+// If the worker is stopped (SIGSTOP), the timeout still applies.
 //
 // On Linux a keeper does this, a small process between worker and program: see
-// keeper_linux.go. It needs no privileges. It is the program that imports this
-// package, started again; nothing of its main runs. The keeper cannot:
+// keeper_linux.go. It needs no privileges. It is the executable that imports this
+// package, started again; its main function does not run. The keeper cannot:
 //
 //   - kill processes of another user (setuid), or processes stuck in the kernel
 //     (a dead network file system). The call is answered in any case.
 //   - find processes that another service starts for the program (cron, at,
 //     systemd-run, a container engine): they do not belong to the family.
-//   - resist a malicious program: that runs as the worker's user, and can kill
+//   - resist a malicious program, which runs as the worker's user and can kill
 //     the keeper and the worker. If only the keeper is killed, the worker finds
 //     the family by a mark in its environment, which a process can remove.
 //
