@@ -25,8 +25,9 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// An authority is an authorization server, and the MCP server that takes its tokens.
-// What it gives out tells by its text that it is a secret.
+// An authority is an authorization server, together with an MCP server that
+// accepts its tokens. Everything secret that it issues contains a text that
+// marks it as a secret.
 type authority struct {
 	*httptest.Server
 	t   *testing.T
@@ -35,23 +36,23 @@ type authority struct {
 	mu       sync.Mutex
 	made     int
 	life     int                 // of access tokens, in seconds
-	needs    map[string][]string // scopes, by method of the protocol
-	grants   []string            // scopes that are given at most; nil: all
-	deaf     bool                // the MCP server takes no token
-	access   map[string][]string // scopes of what is taken
-	refresh  map[string]bool     // false: it was used
+	needs    map[string][]string // required scopes, by method of the protocol
+	grants   []string            // scopes that may be granted; nil: all
+	deaf     bool                // the MCP server accepts no token
+	access   map[string][]string // scopes of valid access tokens, by token
+	refresh  map[string]bool     // false: used
 	codes    map[string]url.Values
-	asked    []url.Values // at the token endpoint
-	visits   []url.Values // at the page for logins
-	clients  []string     // what registered itself
+	asked    []url.Values // requests to the token endpoint
+	visits   []url.Values // requests to the login page
+	clients  []string     // registration requests
 	revoked  []string
-	hits     int                          // requests of the protocol
+	hits     int                          // requests to the MCP server
 	before   func(url.Values)             // called before the token endpoint answers
-	answer   http.HandlerFunc             // in place of the token endpoint; nil: it is itself
-	metadata func(map[string]any)         // changes what the authorization server says of itself
-	secrets  []string                     // all that was given out
-	noPRM    bool                         // the MCP server says nothing of its tokens
-	verify   func(form url.Values) string // why a client is not known; empty: it is
+	answer   http.HandlerFunc             // replaces the token endpoint; nil: not replaced
+	metadata func(map[string]any)         // changes the authorization server's metadata
+	secrets  []string                     // all secrets issued
+	noPRM    bool                         // the MCP server has no resource metadata
+	verify   func(form url.Values) string // returns why a client is refused; empty: it is not
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -75,7 +76,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// do has the authority changed, or looked at, while it runs.
+// do calls f with the lock held, to change or read the running authority.
 func (a *authority) do(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +118,7 @@ func (a *authority) register(w http.ResponseWriter, r *http.Request) {
 	say(w, http.StatusCreated, object{"client_id": "registered", "token_endpoint_auth_method": "none"})
 }
 
-// authorize knows the person, and asks nothing.
+// authorize is the login page. It redirects at once, without asking the person.
 func (a *authority) authorize(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +129,7 @@ func (a *authority) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, asked.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {asked.Get("state")}}.Encode(), http.StatusFound)
 }
 
-// secret is a new one. It is called with the lock held.
+// secret returns a new secret. The caller holds the lock.
 func (a *authority) secret(kind string) string {
 	a.made++
 	text := fmt.Sprintf("hush-%s-%d-%x", kind, a.made, sha256.Sum256([]byte(fmt.Sprint(a.URL, a.made))))
@@ -174,7 +175,8 @@ func (a *authority) token(w http.ResponseWriter, r *http.Request) {
 	say(w, http.StatusOK, said)
 }
 
-// grant says what a request for a token is worth, or why nothing.
+// grant returns the scopes for a token request, or the error code that refuses
+// it.
 func (a *authority) grant(form url.Values) (scopes []string, refusal string) {
 	if form.Get("resource") != a.URL+"/mcp" {
 		return nil, "invalid_target"
@@ -198,7 +200,7 @@ func (a *authority) grant(form url.Values) (scopes []string, refusal string) {
 		return strings.Fields(asked.Get("scope")), ""
 	case "refresh_token":
 		valid, known := a.refresh[form.Get("refresh_token")]
-		if !known || !valid { // one that was used comes again: it may be stolen
+		if !known || !valid { // a used refresh token comes again: it may be stolen
 			clear(a.refresh)
 			clear(a.access)
 			return nil, "invalid_grant"
@@ -218,7 +220,7 @@ func (a *authority) revoke(_ http.ResponseWriter, r *http.Request) {
 	a.revoked = append(a.revoked, r.PostForm.Get("token"))
 }
 
-// serve is the MCP server.
+// serve is the handler of the MCP server.
 func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -245,7 +247,7 @@ func (a *authority) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// requests are those at the token endpoint with that grant.
+// requests returns the token requests with that grant type.
 func (a *authority) requests(grant string) (found []url.Values) {
 	a.do(func() {
 		for _, form := range a.asked {
@@ -257,7 +259,7 @@ func (a *authority) requests(grant string) (found []url.Values) {
 	return found
 }
 
-// server are the settings for it, with the grant.
+// server returns the settings for the MCP server with the grant.
 func (a *authority) server(grant mcp.Grant) mcp.Server {
 	s := mcp.Server{Name: "h", URL: a.URL + "/mcp", ConnectTimeout: patience, OAuth: &mcp.OAuth{Grant: grant}}
 	if grant == mcp.GrantClientCredentials {
@@ -266,7 +268,7 @@ func (a *authority) server(grant mcp.Grant) mcp.Server {
 	return s
 }
 
-// person logs in without being asked.
+// person returns a Person who logs in without interaction.
 func (a *authority) person() mcp.Person {
 	return mcp.Person{Redirect: "http://127.0.0.1:9/callback", Visit: func(ctx context.Context, address string) (*url.URL, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
@@ -282,16 +284,16 @@ func (a *authority) person() mcp.Person {
 	}}
 }
 
-// memLogins keep logins in memory.
+// memLogins stores logins in memory.
 type memLogins struct {
 	mu      sync.Mutex
 	row     mcpdef.Login // Revision 0: none
 	next    int64
 	claim   string
 	reads   int
-	refused chan struct{} // gets one for each claim that is refused
-	broken  error         // of every read
-	away    int           // renewals to come that cannot be kept
+	refused chan struct{} // receives a value for each refused claim
+	broken  error         // returned by every read
+	away    int           // number of next renewals that fail to be stored
 }
 
 func newMemLogins() *memLogins { return &memLogins{refused: make(chan struct{}, 1000)} }
@@ -377,10 +379,11 @@ func (m *memLogins) kept() mcpdef.Login {
 	return m.row
 }
 
-// newSecureAuthority is the address of one with TLS that nobody trusts.
+// newSecureAuthority returns the address of an authority with an untrusted TLS
+// certificate.
 func newSecureAuthority(t *testing.T) string {
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // of the handshake that is refused
+	s.Config.ErrorLog = zap.NewStdLog(zap.NewNop()) // drops the errors of refused handshakes
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s.URL

@@ -12,28 +12,28 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A catalog has the definitions of a server's tools: the stored ones, and those that
-// its sessions list.
+// A catalog has the definitions of a server's tools: the stored ones, and those
+// that its sessions list.
 type catalog struct {
 	server Server
-	store  Store // nil: nothing is kept
+	store  Store // nil: nothing is stored
 	log    *zap.Logger
-	// rereadEvery is how often calls of a refused tool look whether an operator has
-	// accepted it.
+	// rereadEvery is the minimum time between two reads of the store by calls of a
+	// refused tool, which check whether an operator has accepted it.
 	rereadEvery time.Duration
 
 	mu       sync.Mutex
 	tools    map[string]entry
-	listed   bool              // a session has listed them
-	reread   time.Time         // when what is kept was read last
-	reported map[string]string // hashes of changed definitions, by tool
-	leftOut  map[string]string // hashes of definitions that cannot be used, by tool
+	listed   bool              // a session has listed the tools
+	reread   time.Time         // when the store was last read
+	reported map[string]string // hashes of changed definitions that were logged, by tool
+	leftOut  map[string]string // hashes of unusable definitions that were logged, by tool
 }
 
 type entry struct {
 	mcpdef.Tool
 	schema *tools.Schema // of the definition in use
-	fault  string        // why the definition cannot be used; empty: it can
+	fault  string        // why the definition cannot be used; empty: it can be used
 }
 
 func newCatalog(s Server, store Store, log *zap.Logger, rereadEvery time.Duration) *catalog {
@@ -64,7 +64,8 @@ func (c *catalog) read(ctx context.Context) error {
 	return nil
 }
 
-// see updates the catalog from a session's list. It does so even if it cannot store it.
+// see updates the catalog and the store from a session's list. If storing
+// fails, it logs that and updates only the catalog.
 func (c *catalog) see(ctx context.Context, seen []mcpdef.Tool) {
 	c.mu.Lock()
 	merged := Merge(c.kept(), seen, time.Now())
@@ -91,7 +92,8 @@ func (c *catalog) kept() []mcpdef.Tool {
 	return kept
 }
 
-// take compiles definitions, and logs invalid and changed ones once each.
+// take replaces the definitions and compiles changed ones. It logs each invalid
+// or changed definition once.
 func (c *catalog) take(kept []mcpdef.Tool) {
 	known := c.tools
 	c.tools = map[string]entry{}
@@ -116,7 +118,8 @@ func (c *catalog) take(kept []mcpdef.Tool) {
 	}
 }
 
-// Fault says why a definition cannot be used, so its tool is omitted; "" if it can.
+// Fault returns why the tool of a definition is omitted, or "" if the
+// definition can be used.
 func Fault(d mcpdef.Definition) string {
 	_, fault := compile(d)
 	return fault
@@ -136,8 +139,8 @@ func compile(d mcpdef.Definition) (*tools.Schema, string) {
 	return schema, ""
 }
 
-// Merge returns the definitions to store after a server has listed its tools: new
-// ones are pinned, missing ones are marked as gone.
+// Merge returns the definitions to store after a server has listed its tools:
+// new tools are pinned, missing ones are marked as gone.
 func Merge(kept, seen []mcpdef.Tool, now time.Time) []mcpdef.Tool {
 	before := map[string]mcpdef.Tool{}
 	for _, t := range kept {
@@ -168,7 +171,7 @@ func (c *catalog) get(name string) (e entry, known, listed bool) {
 	return e, known, c.listed
 }
 
-// refusal says why the definition makes calls of the tool refused; "" if it does not.
+// refusal returns why calls of the tool are refused, or "" if they are allowed.
 func (c *catalog) refusal(ctx context.Context, name string) string {
 	e, known, listed := c.get(name)
 	if known && c.server.RefuseChange && e.Changed() && c.due() {

@@ -16,21 +16,22 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// maxLanes is the maximum number of sessions of a server with one per lane.
+// maxLanes is the maximum number of sessions with a server that has one session
+// per lane.
 const maxLanes = 64
 
 // A Config sets up a Client.
 type Config struct {
 	Servers []Server
-	Store   Store       // nil: nothing is kept of definitions, and so every one is as pinned
+	Store   Store       // nil: definitions are not stored, so none differs from the pinned one
 	Log     *zap.Logger // nil: nothing is logged
-	Access  Access      // what tokens for servers take
+	Access  Access      // for tokens
 
 	limits *limits // nil: defaultLimits
 }
 
-// A Client has the tools of servers. Close ends all sessions and programs that it
-// started.
+// A Client provides the tools of servers. Close ends all sessions and programs
+// that it started.
 type Client struct {
 	hosts  map[string]*host
 	ctx    context.Context
@@ -59,8 +60,8 @@ func New(cfg Config) *Client {
 	return c
 }
 
-// Load reads the stored definitions of the servers' tools, which makes the tools of
-// a server that is down known.
+// Load reads the stored definitions of the servers' tools. With them, the tools
+// of a server that is down are known.
 func (c *Client) Load(ctx context.Context) error {
 	for _, h := range c.hosts {
 		if err := h.catalog.read(ctx); err != nil {
@@ -112,7 +113,7 @@ type host struct {
 	catalog *catalog
 	limits  limits
 	ctx     context.Context // of the Client
-	auth    authorizer      // nil: the server wants no tokens
+	auth    authorizer      // nil: the server needs no tokens
 
 	mu      sync.Mutex
 	used    bool
@@ -159,8 +160,9 @@ func (h *host) link(lane turnkeeper.Lane) (*link, error) {
 	return l, nil
 }
 
-// acquire returns the link of a lane and its session with a registered call; the
-// session must be finished. It replaces a link that is just ending for idleness.
+// acquire returns the link of a lane and its session with a registered call,
+// which the caller must finish. It replaces a link that is being closed for
+// idleness.
 func (h *host) acquire(ctx context.Context, lane turnkeeper.Lane) (*link, *session, error) {
 	for {
 		l, err := h.link(lane)
@@ -190,7 +192,7 @@ func (h *host) newLink() *link {
 	return l
 }
 
-// connect opens a session and lists its tools.
+// connect opens a session and lists the server's tools.
 func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 	again := make(chan struct{}, 1)
 	relist := func() {
@@ -240,8 +242,8 @@ func (h *host) followList(s *session, again <-chan struct{}) {
 	}
 }
 
-// stayConnected keeps the shared session open. With a session per lane it opens one
-// to list the tools, and ends it.
+// stayConnected keeps the shared session open. If there is one session per
+// lane, it opens one to list the tools, and ends it.
 func (h *host) stayConnected() {
 	l, err := h.link("")
 	if err != nil {
@@ -268,7 +270,7 @@ func (h *host) stayConnected() {
 	}
 }
 
-// pause waits until the next attempt is due.
+// pause waits until the next attempt.
 func (h *host) pause(err error) {
 	wait := h.limits.FirstPause / 4
 	if u, ok := errors.AsType[*unreachable](err); ok && u.wait > wait {
@@ -285,7 +287,7 @@ func (h *host) pause(err error) {
 	}
 }
 
-// endIdle ends the link of a lane after a time without use.
+// endIdle ends the link of a lane after it was unused for IdleTimeout.
 func (h *host) endIdle(lane turnkeeper.Lane, l *link) {
 	for left := h.server.IdleTimeout; left > 0; left = h.server.IdleTimeout - l.unused() {
 		timer := time.NewTimer(left)
@@ -339,8 +341,8 @@ func (h *host) close() {
 	}
 }
 
-// Probe lists a server's tools once, and ends it. It stores nothing but a renewed
-// login.
+// Probe lists a server's tools in a session of its own, sorted by name. It
+// stores nothing but a renewed login.
 func Probe(ctx context.Context, s Server, access Access, log *zap.Logger) ([]mcpdef.Tool, error) {
 	if log == nil {
 		log = zap.NewNop()

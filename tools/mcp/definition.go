@@ -14,19 +14,19 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// Bounds of what a server may list.
+// Limits of a server's list of tools.
 const (
 	maxPages       = 100
 	maxTools       = 2000
-	maxDescription = 16 << 10 // bytes of one tool's
-	maxSchema      = 64 << 10 // bytes of one tool's
-	maxListing     = 16 << 20 // bytes of all of these
+	maxDescription = 16 << 10 // bytes per tool
+	maxSchema      = 64 << 10 // bytes per tool
+	maxListing     = 16 << 20 // bytes in total
 )
 
-// emptySchema takes any arguments.
+// emptySchema accepts any arguments.
 const emptySchema = `{"properties":{},"type":"object"}`
 
-// listTools reads all pages of a session's list of tools.
+// listTools reads all pages of a session's tool list.
 func listTools(ctx context.Context, session *sdk.ClientSession, server string) ([]mcpdef.Tool, error) {
 	var all []mcpdef.Tool
 	seen := map[string]bool{}
@@ -38,7 +38,7 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string) (
 		}
 		for _, tool := range page.Tools {
 			if tool == nil || seen[tool.Name] || mcpdef.CheckToolName(tool.Name) != nil {
-				continue // no agent can list it
+				continue // no agent can name it
 			}
 			if len(all) == maxTools {
 				return nil, fmt.Errorf("it lists more than %d tools", maxTools)
@@ -73,8 +73,7 @@ func definitionOf(tool *sdk.Tool) mcpdef.Definition {
 	return d
 }
 
-// canonical is JSON with the keys of objects in order, and nothing escaped that
-// need not be.
+// canonical returns JSON with sorted keys and without needless escapes.
 func canonical(raw []byte) string {
 	var value any
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
@@ -85,17 +84,17 @@ func canonical(raw []byte) string {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // it was decoded
+	_ = encoder.Encode(value) // cannot fail: value was decoded from JSON
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
 func hashOf(name string, d mcpdef.Definition) string {
-	encoded, _ := json.Marshal([]any{name, d.Description, d.Schema, d.ReadOnly, d.Idempotent}) // they always encode
+	encoded, _ := json.Marshal([]any{name, d.Description, d.Schema, d.ReadOnly, d.Idempotent}) // cannot fail
 	sum := sha256.Sum256(encoded)
 	return hex.EncodeToString(sum[:])
 }
 
-// clean is a server's text, fit to be stored.
+// clean returns a server's text in a form that can be stored.
 func clean(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(strings.TrimSpace(text), "\uFFFD"), "\x00", "")
 }

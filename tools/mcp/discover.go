@@ -12,19 +12,19 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// An authority is who gives tokens for a server, as far as that is found out.
+// An authority is the authorization server of an MCP server, as discovered.
 type authority struct {
-	resource   string // what the token is for
+	resource   string // that the token is for
 	issuer     string
 	token      string   // endpoint
-	revocation string   // endpoint; empty: it has none
-	methods    []string // by which clients may say who they are; nil: it does not tell
-	scopes     []string // that the server names
+	revocation string   // endpoint; empty: none
+	methods    []string // of client authentication; nil: not stated
+	scopes     []string // named by the server
 }
 
-// discover finds out who gives tokens for a server: what that says of itself, then
-// what the authorization server says that it names. A server that says nothing is
-// taken for its own, as older versions of the protocol have it.
+// discover finds the authorization server from the MCP server's resource
+// metadata, and reads its metadata. A server without resource metadata is its
+// own authorization server, as in older versions of the protocol.
 func discover(ctx context.Context, client *http.Client, s Server, metadata string) (authority, error) {
 	if s.OAuth.TokenEndpoint != "" {
 		return authority{resource: s.URL, issuer: s.OAuth.Issuer, token: s.OAuth.TokenEndpoint}, nil
@@ -56,7 +56,8 @@ func discover(ctx context.Context, client *http.Client, s Server, metadata strin
 	}, nil
 }
 
-// chosenIssuer is the first authorization server, or the one that the operator wants.
+// chosenIssuer returns the first authorization server, or the one that the
+// operator configured.
 func chosenIssuer(named []string, wanted string) (string, error) {
 	if wanted == "" {
 		return named[0], nil
@@ -71,8 +72,9 @@ func chosenIssuer(named []string, wanted string) (string, error) {
 
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// resourceMetadata is what a server says of the tokens that it takes. It must say it
-// of its own address. own: it says nothing, and is its own authorization server.
+// resourceMetadata reads the resource metadata of a server, which must be for
+// the server's own address. own is true if there is none, so the server is its
+// own authorization server.
 func resourceMetadata(ctx context.Context, client *http.Client, server, told string) (_ *oauthex.ProtectedResourceMetadata, own bool, err error) {
 	places, err := metadataPlaces(server, told)
 	if err != nil {
@@ -88,7 +90,7 @@ func resourceMetadata(ctx context.Context, client *http.Client, server, told str
 		case err == nil:
 			return found, false, nil
 		case p.url != told && status >= 400 && status < 500:
-			continue // there is nothing
+			continue // no metadata here
 		}
 		return nil, false, fmt.Errorf("what it says of the tokens that it takes cannot be used: %w", plainAuthError(err))
 	}
@@ -97,8 +99,8 @@ func resourceMetadata(ctx context.Context, client *http.Client, server, told str
 
 type metadataPlace struct{ url, resource string }
 
-// metadataPlaces are where a server may say it: where it has told us to look, below
-// its own path, at its root.
+// metadataPlaces returns the URLs where the metadata may be: the one that the
+// server named, or else below its own path and at its root.
 func metadataPlaces(server, told string) ([]metadataPlace, error) {
 	const wellKnown = "/.well-known/oauth-protected-resource"
 	own, err := url.Parse(server)

@@ -10,7 +10,7 @@ import (
 // Limits are the limits of a client.
 type Limits = limits
 
-// NewLimited returns a Client whose limits are changed by set.
+// NewLimited returns a Client with limits changed by set.
 func NewLimited(cfg Config, set ...func(*Limits)) *Client {
 	l := defaultLimits()
 	for _, f := range set {
@@ -20,8 +20,8 @@ func NewLimited(cfg Config, set ...func(*Limits)) *Client {
 	return New(cfg)
 }
 
-// Replacement is what takes the place of a message that is too large, read in pieces of n
-// bytes.
+// Replacement returns the replacement of a too large message that is read in
+// pieces of n bytes.
 func Replacement(message string, n int) string {
 	var s skimmer
 	for piece := range slices.Chunk([]byte(message), n) {
@@ -30,13 +30,13 @@ func Replacement(message string, n int) string {
 	return string(s.replacement())
 }
 
-// Events are server-sent events as they are passed on within limits.
+// Events returns a stream of server-sent events after large ones were replaced.
 func Events(stream io.Reader, l Limits) (string, error) {
 	all, err := io.ReadAll(newLargeEvents(io.NopCloser(stream), l))
 	return string(all), err
 }
 
-// Forget makes what a client has read of a server's login as old as can be.
+// Forget makes a client's cached login of a server too old to be used.
 func Forget(c *Client, server string) {
 	k := c.hosts[server].auth.(*tokenCache)
 	k.mu.Lock()
@@ -44,7 +44,8 @@ func Forget(c *Client, server string) {
 	k.read = k.read.Add(-freshTime)
 }
 
-// GetAsAuthClient gets an address as what is said of tokens for the server is got.
+// GetAsAuthClient gets an address with the HTTP client for authorization
+// servers.
 func GetAsAuthClient(ctx context.Context, s Server, address string) error {
 	client, closeIdle := newAuthClient(s)
 	defer closeIdle()

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/oauth2/clientcredentials"
 )
 
-// A credential is what a client says of itself at a token endpoint.
+// A credential identifies a client at a token endpoint.
 type credential struct {
 	id     string
-	secret string // empty: a public client, or params has what proves it
+	secret string // empty: a public client, or one with an assertion in params
 	style  oauth2.AuthStyle
 	params url.Values
 }
 
-// styleOf is how a secret is sent: as the authorization server wants it, and in the
-// header where it does not say.
+// styleOf returns how to send a secret: as the authorization server requires,
+// by default in the header.
 func styleOf(secret string, methods []string) oauth2.AuthStyle {
 	switch {
 	case secret == "":
@@ -35,13 +35,13 @@ func styleOf(secret string, methods []string) oauth2.AuthStyle {
 	return oauth2.AuthStyleInHeader
 }
 
-// assertionTime is how long what a key has signed may be used.
+// assertionTime is the lifetime of a client assertion.
 const assertionTime = time.Minute
 
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// credentialOf is the client's at an authorization server: its secret, or what its
-// key signs for that server alone.
+// credentialOf returns the client's credential at an authorization server: its
+// secret, or an assertion for this server signed by its key.
 func credentialOf(o *OAuth, a authority) (credential, error) {
 	if o.PrivateKey == nil {
 		return credential{id: o.ClientID, secret: o.ClientSecret, style: styleOf(o.ClientSecret, a.methods)}, nil
@@ -72,7 +72,7 @@ func credentialOf(o *OAuth, a authority) (credential, error) {
 	}}, nil
 }
 
-// ask asks a token endpoint for a token, once.
+// ask requests a token from a token endpoint, once.
 func ask(ctx context.Context, endpoint string, c credential, scopes []string, params url.Values) (*oauth2.Token, error) {
 	all := url.Values{}
 	for _, some := range []url.Values{c.params, params} {
@@ -93,9 +93,9 @@ func ask(ctx context.Context, endpoint string, c credential, scopes []string, pa
 	return token, nil
 }
 
-// A refusedGrant is what a token endpoint answered that gives no token.
+// A refusedGrant is the response of a token endpoint that refuses a token.
 type refusedGrant struct {
-	code   string // such as invalid_grant; empty: it did not say
+	code   string // such as invalid_grant; empty: not stated
 	text   string
 	status int
 }
@@ -112,7 +112,8 @@ func (e *refusedGrant) Error() string {
 	return text
 }
 
-// askError does not repeat what was answered beyond its code and description.
+// askError returns the error of a token request. Of the response it includes
+// only the status, the code and the description.
 func askError(err error) error {
 	if answer, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return &refusedGrant{
@@ -131,7 +132,7 @@ const (
 	grantRefresh   = "refresh_token"
 )
 
-// askAsMachine asks for a token that nobody has to log in for.
+// askAsMachine requests a token for a grant without a login.
 func askAsMachine(ctx context.Context, s Server, a authority, scopes []string, learn func(string)) (*oauth2.Token, error) {
 	c, err := credentialOf(s.OAuth, a)
 	if err != nil {
@@ -150,8 +151,8 @@ func askAsMachine(ctx context.Context, s Server, a authority, scopes []string, l
 	return ask(ctx, a.token, c, scopes, params)
 }
 
-// vouched is what the identity provider says of the worker to an authorization
-// server.
+// vouched returns the identity provider's assertion about the worker for an
+// authorization server.
 func vouched(ctx context.Context, id Identity, a authority, scopes []string) (string, error) {
 	identity, err := id.Token()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// The transports that everything is tried with.
+// The transports that tests run with.
 const (
 	overStdio = "stdio"
 	overHTTP  = "http"
@@ -71,8 +71,8 @@ func (b *bench) server(transport, mode string) mcp.Server {
 	return s
 }
 
-// forTests sets small sizes and short pauses. What a server may take is far more than
-// any takes, and the tests of servers that take more set less.
+// forTests sets small sizes, short pauses and timeouts far longer than any test
+// needs. Tests of servers that exceed a timeout set a shorter one.
 func forTests(l *mcp.Limits) {
 	l.Frame, l.Drop = 1<<20, 4<<20
 	l.Ping, l.Reason, l.Progress = patience, patience, patience
@@ -89,7 +89,7 @@ func effect(e turnkeeper.Effect) func(*mcp.Server) {
 	return func(s *mcp.Server) { s.Effect = e }
 }
 
-// call calls a tool as a worker does.
+// call calls a tool like a worker.
 func (b *bench) call(tool, arguments string) tools.Ending {
 	return b.callAs(context.Background(), tools.Call{Lane: "lane"}, tool, arguments, patience)
 }
@@ -107,8 +107,8 @@ func (b *bench) answers(tool, want string) {
 	}
 }
 
-// await waits until something holds that no event tells of: a file that another
-// process writes.
+// await polls until holds returns true. It is for what no event reports, such
+// as a file that another process writes.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -123,7 +123,7 @@ func await(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// memStore keeps definitions in memory.
+// memStore stores definitions in memory.
 type memStore struct {
 	mu    sync.Mutex
 	tools map[string][]mcpdef.Tool
@@ -146,7 +146,7 @@ func (m *memStore) SeeMCPTools(_ context.Context, server string, seen []mcpdef.T
 	return m.tools[server], nil
 }
 
-// pin accepts everything.
+// pin accepts the current definitions of all tools.
 func (m *memStore) pin(server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -19,21 +19,21 @@ import (
 	"time"
 )
 
-// A hostile server speaks the protocol by hand, so that it can break it in every
-// way. What it does is told by the name of the tool that is called. It runs as a
-// process, or behind HTTP; what outlives one process of it is in a folder.
+// A hostile server implements the protocol by hand, to break it in every way.
+// The name of the called tool selects what it does. It runs as a process or
+// behind HTTP; a folder holds the state that outlives a process.
 type hostile struct {
-	dir  string // of marks
-	mode string // what it does from the start
+	dir  string // folder of the marks
+	mode string // what it does from its start
 
 	mu      sync.Mutex
 	changed bool                            // echo has another description
-	added   bool                            // there is a tool more
+	added   bool                            // it lists one more tool
 	waiting map[string]chan json.RawMessage // for answers to requests of the server
 	asked   int
 }
 
-// message is what is read.
+// message is a message read from the client.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -48,8 +48,8 @@ func newHostile(dir, mode string) *hostile {
 	return &hostile{dir: dir, mode: mode, waiting: map[string]chan json.RawMessage{}}
 }
 
-// serveStdio is the whole life of a hostile process: its arguments are the folder
-// and the mode.
+// serveStdio is the main function of a hostile process. Its arguments are the
+// folder and the mode.
 func serveStdio() {
 	h := newHostile(os.Args[1], os.Args[2])
 	h.mark("starts", strconv.Itoa(os.Getpid()))
@@ -91,7 +91,7 @@ func serveStdio() {
 	}
 }
 
-// mark writes a line into a file of the folder.
+// mark appends a line to a file in the folder.
 func (h *hostile) mark(name, text string) {
 	f, err := os.OpenFile(filepath.Join(h.dir, name), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -118,15 +118,15 @@ func (h *hostile) once(name string) bool {
 
 type object = map[string]any
 
-// handle answers one message. reply is for what belongs to it, notify for what
-// does not.
+// handle answers one message. It sends by reply what belongs to the message,
+// and by notify what does not.
 func (h *hostile) handle(m message, reply, notify func(any)) {
 	answer := func(result any) { reply(object{"jsonrpc": "2.0", "id": m.ID, "result": result}) }
 	fail := func(code int, text string) {
 		reply(object{"jsonrpc": "2.0", "id": m.ID, "error": object{"code": code, "message": text}})
 	}
 	switch m.Method {
-	case "": // an answer to the server
+	case "": // an answer to a request of the server
 		h.mu.Lock()
 		waiting := h.waiting[strings.Trim(string(m.ID), `"`)]
 		h.mu.Unlock()
@@ -152,7 +152,7 @@ func (h *hostile) handle(m message, reply, notify func(any)) {
 		}
 	case "tools/list":
 		h.mark("lists", strconv.FormatInt(time.Now().UnixMilli(), 10))
-		if h.mode == "hoarder" { // each page fits, and there are many of them
+		if h.mode == "hoarder" { // each page is small enough, but there are many
 			answer(object{"nextCursor": "more", "tools": []object{{
 				"name": "t" + strconv.Itoa(len(h.marks("lists"))), "description": strings.Repeat("x", 900<<10), "inputSchema": anyArguments,
 			}}})
@@ -205,7 +205,7 @@ var toolNames = []string{
 
 func text(s string) object { return object{"content": []object{{"type": "text", "text": s}}} }
 
-// png is one dot.
+// png is an image of one pixel.
 const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 //nolint:gocyclo // one case a behaviour
@@ -237,9 +237,9 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		answer(text("after rubbish"))
 	case "giant":
 		answer(text(strings.Repeat("x", 3<<20)))
-	case "giant_last": // the id comes after the result, as in TypeScript's SDK
+	case "giant_last": // the id follows the result, as in TypeScript's SDK
 		reply(json.RawMessage(fmt.Sprintf(`{"result":{"content":[{"type":"text","text":"\\\"id\":0,%s"}]},"jsonrpc":"2.0","id":%s}`, strings.Repeat("x", 3<<20), m.ID)))
-	case "huge": // also after what was dropped of it
+	case "huge": // the id follows the dropped part
 		answer(text(strings.Repeat("x", 6<<20)))
 	case "hang":
 	case "slow":
@@ -266,9 +266,9 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 		}))))
 	case "ask":
 		h.askModel(p.Arguments, answer, reply, notify)
-	case "begin_and_ask": // has begun before it asks; over HTTP it takes no answer
+	case "begin_and_ask": // begins before it asks; over HTTP it accepts no answer
 		answer(object{"resultType": "input_required", "requestState": "s", "inputRequests": object{"q": object{"method": "roots/list", "params": object{}}}})
-	case "ask_by_result": // as the protocol of 2026-07-28 has it
+	case "ask_by_result": // as in the protocol 2026-07-28
 		if p.Responses == nil {
 			answer(object{"resultType": "input_required", "requestState": "s", "inputRequests": object{"q": object{"method": "sampling/createMessage", "params": object{
 				"maxTokens": 10, "messages": []object{{"role": "user", "content": object{"type": "text", "text": "hi"}}},
@@ -327,14 +327,14 @@ func (h *hostile) call(m message, answer func(any), fail func(int, string), repl
 	}
 }
 
-// askModel asks for answers of a model, as the arguments say, and tells how many it
-// got, and one of those that differ. What it is told is marked.
+// askModel sends sampling requests, as the arguments say. It answers with each
+// different response and how often it came, and marks every response.
 func (h *hostile) askModel(arguments json.RawMessage, answer func(any), reply, notify func(any)) {
 	var p struct {
-		Params object `json:"params"` // of a question; nil: a plain one
+		Params object `json:"params"` // of the requests; nil: a plain question
 		Times  int    `json:"times"`
-		Late   bool   `json:"late"`  // after the call was answered
-		After  string `json:"after"` // a mark to wait for
+		Late   bool   `json:"late"`  // ask after the call was answered
+		After  string `json:"after"` // mark to wait for
 	}
 	_ = json.Unmarshal(arguments, &p)
 	if p.Params == nil {
@@ -383,7 +383,7 @@ func (h *hostile) exit() {
 	os.Exit(7)
 }
 
-// ask sends a request to the client and waits for what it answers.
+// ask sends a request to the client and returns the response.
 func (h *hostile) ask(send func(any), method string, params any) json.RawMessage {
 	h.mu.Lock()
 	h.asked++
@@ -403,11 +403,11 @@ type hostileHTTP struct {
 	mu        sync.Mutex
 	sessions  []string
 	made      int
-	resumed   http.HandlerFunc // for who reads on in a stream that was cut
-	refusal   int              // status for sessions that are not known
-	refusedAs string           // id of that answer
-	status    int              // of every call, unless 0
-	refused   int              // calls that got it
+	resumed   http.HandlerFunc // handles requests that resume a stream
+	refusal   int              // status for unknown sessions
+	refusedAs string           // id in that answer
+	status    int              // status of every call, unless 0
+	refused   int              // number of calls answered with status
 	streams   []func(any)
 	headers   http.Header // of the last call
 }
@@ -418,10 +418,10 @@ func newHostileHTTP(dir, mode string) *hostileHTTP {
 	return h
 }
 
-// forget makes every session one that is not known, as a restart does.
+// forget makes every session unknown, like a restart.
 func (h *hostileHTTP) forget(refusal int) { h.forgetAs(refusal, "null") }
 
-// forgetAs is forget by a server that refuses requests with this id.
+// forgetAs is like forget, for a server that refuses requests with this id.
 func (h *hostileHTTP) forgetAs(refusal int, id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -440,7 +440,7 @@ func (h *hostileHTTP) sessionsMade() int {
 	return h.made
 }
 
-// callsRefused returns how many calls were answered as answerCallsWith says.
+// callsRefused returns the number of calls answered with the status of answerCallsWith.
 func (h *hostileHTTP) callsRefused() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -548,7 +548,7 @@ func eventWriter(w http.ResponseWriter, out *sync.Mutex) func(any) {
 	}
 }
 
-// stream is the one on which the server speaks first.
+// stream serves the stream that carries messages started by the server.
 func (h *hostileHTTP) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.WriteHeader(http.StatusOK)
@@ -564,6 +564,6 @@ func (h *hostileHTTP) stream(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	h.streams[at] = func(any) {}
 	h.mu.Unlock()
-	out.Lock() // nobody writes to what is over
+	out.Lock() // waits for a running write: none may happen after the handler has returned
 	defer out.Unlock()
 }

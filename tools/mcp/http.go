@@ -16,21 +16,21 @@ import (
 
 const maxRedirects = 5
 
-// A wire carries the requests of one session over HTTP. When the session ends,
-// so do they.
+// A wire is the HTTP transport of one session. When the session ends, it
+// cancels the session's requests.
 type wire struct {
 	base     http.RoundTripper
 	headers  map[string]string
 	session  context.Context
-	patience time.Duration  // for the headers of an answer to GET
-	stale    func(code int) // the server does not know the session any more
+	patience time.Duration  // timeout for the response headers of a GET
+	stale    func(code int) // called when the server no longer knows the session
 	limits   limits
 }
 
-// newHTTPClient makes the client of one session. stale is called with the status
-// by which a server refused a request of it.
+// newHTTPClient returns the HTTP client of one session. It calls stale with the
+// status of a response that means the server no longer knows the session.
 func newHTTPClient(session context.Context, s Server, tokens authorizer, limits limits, stale func(int)) (_ *http.Client, closeIdle func()) {
-	transport := &http.Transport{ // without a proxy of the environment
+	transport := &http.Transport{ // uses no proxy from the environment
 		DialContext:         (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 15 * time.Second,
@@ -46,8 +46,9 @@ func newHTTPClient(session context.Context, s Server, tokens authorizer, limits 
 	return client, transport.CloseIdleConnections
 }
 
-// sameOrigin refuses to be led to where the operator did not point: the request
-// has headers that are secrets, and arguments of calls.
+// sameOrigin refuses redirects to another origin: the request has secret
+// headers and the arguments of calls, meant only for the server that the
+// operator named.
 func sameOrigin(next *http.Request, via []*http.Request) error {
 	if len(via) > maxRedirects {
 		return fmt.Errorf("stopped after %d redirects", maxRedirects)
@@ -58,9 +59,9 @@ func sameOrigin(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// RoundTrip carries one request.
+// RoundTrip sends one request.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
-	var t *trace // of the request that is the call; to read on in its answer tells nothing of it
+	var t *trace // only of the POST that makes the call; a GET that resumes its response says nothing about the call
 	if req.Method == http.MethodPost {
 		t = traceOf(req.Context())
 	}
@@ -97,9 +98,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// refusedForGood says that a request was refused and that the same session is not
-// worth another: servers that were restarted say 404, or 400. What is refused for
-// its credentials, or for its rate, leaves the session as it is.
+// refusedForGood reports whether this status means that the session is of no
+// more use: restarted servers answer 404 or 400. A refusal for credentials or
+// rate does not affect the session.
 func refusedForGood(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusMethodNotAllowed, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -108,12 +109,12 @@ func refusedForGood(status int) bool {
 	return status >= 400 && status < 500
 }
 
-// maxRefusal bounds what is looked at of a refusal, in bytes.
+// maxRefusal is the maximum number of bytes of a refusal that isAnswered reads.
 const maxRefusal = 64 << 10
 
-// isAnswered says that a refusal is the answer to its request, and so comes from who
-// knows the session: an error of the protocol with the request's own id. A 404 never
-// does. What was looked at can be read again.
+// isAnswered reports whether a refusal is a protocol error with the id of the
+// request: then the server still knows the session. It returns false for every
+// 404. It leaves the body readable from its start.
 func isAnswered(req *http.Request, res *http.Response) bool {
 	if res.StatusCode == http.StatusNotFound || req.GetBody == nil {
 		return false
@@ -129,7 +130,7 @@ func isAnswered(req *http.Request, res *http.Response) bool {
 	if json.NewDecoder(sent).Decode(&asked) != nil || asked.ID == nil {
 		return false
 	}
-	head, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // what there is, is enough
+	head, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // after an error, what was read is enough
 	res.Body = struct {
 		io.Reader
 		io.Closer
@@ -137,8 +138,8 @@ func isAnswered(req *http.Request, res *http.Response) bool {
 	return json.Unmarshal(head, &answered) == nil && answered.Error != nil && bytes.Equal(answered.ID, asked.ID)
 }
 
-// A boundedBody ends its request's context with itself, and refuses to be longer
-// than a message may be. left below 0: whoever reads it has a bound.
+// A boundedBody calls end when it is closed, and fails with errFrame after left
+// bytes. If left is negative, it has no limit; its reader limits it.
 type boundedBody struct {
 	io.ReadCloser
 	end  func()
@@ -162,7 +163,8 @@ func (b *boundedBody) Close() error {
 	return err
 }
 
-// plainError is an error of a request without its URL, which may hold a secret.
+// plainError returns the error of a request without its URL, which may hold a
+// secret.
 func plainError(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err

@@ -9,21 +9,21 @@ import (
 	"io"
 )
 
-// A message that is larger than a frame is not kept. If it is an answer, an error takes its
-// place, so that its call fails and the session goes on.
+// A message that is larger than limits.Frame is dropped. If it is an answer, an
+// error response replaces it: then its call fails and the session continues.
 
-// codeTooLarge is the code of that error.
+// codeTooLarge is the code of that error response.
 const codeTooLarge = -31616
 
-// A skimmer finds the id of a message while the message is dropped.
+// A skimmer finds the id of a message while the message is being dropped.
 type skimmer struct {
 	size            int64 // bytes so far
 	depth           int   // of objects and arrays
 	quoted, escaped bool
-	token           []byte // of the outermost object, the beginning of the key or value being read
-	key             string // of that value
+	token           []byte // start of the current key or value of the outermost object
+	key             string // of the current value
 	id              []byte
-	method          bool // it is no answer
+	method          bool // the message has a method, so it is no answer
 }
 
 const maxToken = 200 // bytes
@@ -71,8 +71,8 @@ func (s *skimmer) endValue() {
 	s.key, s.token = "", nil
 }
 
-// replacement returns the error that takes the place of the message, or nil if the message
-// is no answer.
+// replacement returns the error response that replaces the message, or nil if
+// the message is no answer.
 func (s *skimmer) replacement() []byte {
 	if s.method || s.depth != 0 || len(s.id) == 0 || string(s.id) == "null" {
 		return nil
@@ -84,17 +84,18 @@ func (s *skimmer) replacement() []byte {
 	return line
 }
 
-// tooLargeError tells the model of such an answer.
+// tooLargeError returns the text for the model about such an answer.
 func tooLargeError(server string) error {
 	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. The call was made; what came of it is lost", server, maxFrame>>20)
 }
 
-// A largeBody replaces the answer of an HTTP response that is one message.
+// A largeBody replaces a too large answer that is the whole body of an HTTP
+// response.
 type largeBody struct {
 	io.ReadCloser
 
 	limits limits
-	read   io.Reader // nil: nothing was read yet
+	read   io.Reader // nil: nothing has been read yet
 }
 
 func (b *largeBody) Read(p []byte) (int, error) {
@@ -128,7 +129,7 @@ func (b *largeBody) whole() io.Reader {
 	return failing{errFrame}
 }
 
-// failing is a reader with nothing but its error; nil: the end.
+// failing is a reader that returns only its error; nil means io.EOF.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {
@@ -138,17 +139,17 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, f.err
 }
 
-// largeEvents replaces answers among the server-sent events of an HTTP response. Events that
-// are not too large pass as they are.
+// largeEvents replaces too large answers among the server-sent events of an
+// HTTP response. Other events pass unchanged.
 type largeEvents struct {
 	io.ReadCloser
 
 	limits limits
 	input  *bufio.Reader
-	event  []byte   // lines of the event that is being read
-	large  *skimmer // of its data, when it is too large
-	ready  []byte   // to be given out
-	err    error    // after that
+	event  []byte   // lines of the current event
+	large  *skimmer // of its data, if it is too large
+	ready  []byte   // to be returned by Read
+	err    error    // returned after ready
 }
 
 func newLargeEvents(body io.ReadCloser, limits limits) *largeEvents {
@@ -170,7 +171,7 @@ func (b *largeEvents) Read(p []byte) (int, error) {
 // next reads up to the end of an event.
 func (b *largeEvents) next() {
 	b.event, b.large = nil, nil
-	for begins := true; ; { // a line, as opposed to its rest
+	for begins := true; ; { // begins: the piece starts a line
 		piece, err := b.input.ReadSlice('\n')
 		ends := err == nil
 		blank := begins && ends && len(bytes.TrimRight(piece, "\r\n")) == 0
@@ -197,8 +198,8 @@ func (b *largeEvents) next() {
 
 var dataField = []byte("data:")
 
-// take adds a line, or a part of one, to the event. Of one that is too large only the fields
-// beside the data are kept.
+// take adds a line, or a part of one, to the event. Of an event that is too
+// large it keeps only the fields other than data.
 func (b *largeEvents) take(piece []byte, begins bool) {
 	if b.large == nil {
 		if b.event = append(b.event, piece...); len(b.event) <= b.limits.Frame {
@@ -217,14 +218,15 @@ func (b *largeEvents) take(piece []byte, begins bool) {
 func (b *largeEvents) drop(piece []byte, begins bool) {
 	data, isData := bytes.CutPrefix(piece, dataField)
 	switch {
-	case !begins || isData: // what is too large is data
+	case !begins || isData: // long lines are data
 		b.large.feed(data)
 	case len(b.event) < maxToken && len(piece) < maxToken && len(bytes.TrimSpace(piece)) > 0:
 		b.event = append(b.event, piece...)
 	}
 }
 
-// replace readies the error for an answer that was dropped. Another message ends the session.
+// replace sets ready to the error response for a dropped answer. If the dropped
+// message is no answer, the session ends.
 func (b *largeEvents) replace() {
 	line := b.large.replacement()
 	if line == nil {

@@ -11,21 +11,20 @@ import (
 	"strings"
 )
 
-// Servers of the protocol 2025-03-26 do not say whose tokens they take: they are their
-// own authorization server, and what that says of itself is at their root, whatever path
-// the issuer has. The check of the issuer, which is made for authorization servers
-// elsewhere, would refuse those with a path.
+// Servers of the protocol 2025-03-26 have no protected resource metadata: they
+// are their own authorization server, and its metadata is at the root, even if
+// the issuer has a path. The issuer check that applies to other authorization
+// servers would refuse an issuer with a path.
 
 type legacyKey struct{}
 
-// withLegacy has the authorization server of that origin taken for the issuer of all
-// its paths.
+// withLegacy makes legacyIssuer accept all issuers of that origin.
 func withLegacy(ctx context.Context, origin string) context.Context {
 	return context.WithValue(ctx, legacyKey{}, origin)
 }
 
-// legacyIssuer gives the metadata of such an authorization server its origin as issuer,
-// if the issuer is of that origin.
+// legacyIssuer replaces the issuer in the metadata of such an authorization
+// server by its origin, if the issuer is of that origin.
 func legacyIssuer(req *http.Request, res *http.Response) error {
 	origin, _ := req.Context().Value(legacyKey{}).(string)
 	if origin == "" || res.StatusCode != http.StatusOK || !strings.HasPrefix(req.URL.String(), origin+"/.well-known/") {

@@ -2,31 +2,32 @@ package mcp
 
 import "time"
 
-// limits bound what a server may send, how long it may take, and how often it is
-// asked. Clients use defaultLimits; tests set others.
+// limits bound what a server may send, how long it may take, and how often the
+// client asks it. Clients use defaultLimits; tests set others.
 type limits struct {
 	Frame int   // bytes of a message
-	Drop  int64 // bytes of a larger one that are read to find whose answer it is
+	Drop  int64 // bytes of a larger message that are read to find its id
 
-	Newest time.Duration // for an answer in the newest protocol; 0: half of the connect timeout
-	Ping   time.Duration // for a sign of life after a call that ran out of time
-	End    time.Duration // for a server to end, once its input is closed
-	// Reason is for a program whose output has ended to end itself, before it counts as
-	// one that has only closed it.
+	Newest time.Duration // timeout of the handshake in the newest protocol; 0: half of the connect timeout
+	Ping   time.Duration // timeout of the ping after a call that timed out
+	End    time.Duration // time for a server to end after its input is closed
+	// Reason is how long a program whose output has ended may take to exit. After
+	// that, the error says that it closed its output.
 	Reason time.Duration
-	Resume int // attempts to read on in a stream that was cut
+	Resume int // attempts to resume a stream that was cut
 
-	Progress time.Duration // is still passed on so long after an answer
+	Progress time.Duration // how long after an answer progress is still passed on
 
-	// Relist is the least time between two looks at a list that changes: each look is
-	// also written down.
+	// Relist is the minimum time between two reads of a changing list of tools.
+	// Each read also writes to the Store.
 	Relist time.Duration
-	// Reread is how often calls of a refused tool look whether an operator has accepted
-	// it.
+	// Reread is the minimum time between two reads of the Store by calls of a
+	// refused tool, which check whether an operator has accepted it.
 	Reread time.Duration
 
-	// The pauses between sessions that fail one after the other. After the first loss of
-	// a session there is none.
+	// FirstPause and LastPause are the shortest and the longest pause between
+	// sessions that fail in a row. There is no pause after the first loss of a
+	// session.
 	FirstPause, LastPause time.Duration
 }
 

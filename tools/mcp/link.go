@@ -13,12 +13,12 @@ import (
 
 // Retry pauses while a server waits for a login.
 const (
-	loginPause = 2 * time.Second       // between looks whether somebody has logged in
-	answerTime = 50 * time.Millisecond // in which those who waited for such a look take what it found
+	loginPause = 2 * time.Second       // between checks for a login
+	answerTime = 50 * time.Millisecond // during which callers that waited for a check share its result
 )
 
-// A link holds the session with a server of one lane, or of all lanes, and opens a
-// new one when that is lost.
+// A link holds the session with a server of one lane, or of all lanes. It opens
+// a new session when that is lost.
 type link struct {
 	connect func(context.Context) (*session, error)
 	timeout time.Duration
@@ -27,14 +27,14 @@ type link struct {
 
 	mu         sync.Mutex
 	current    *session
-	connecting chan struct{} // closed when the attempt that is under way is over; nil: none is
-	failures   int           // in a row, without an answered call, or a session that lasted, between
+	connecting chan struct{} // closed when the running attempt has ended; nil: no attempt is running
+	failures   int           // in a row; an answered call or a lasting session resets it
 	notBefore  time.Time     // of the next attempt
 	why        error         // the last failure
 	closed     bool
-	used       time.Time // last
+	used       time.Time // last use
 	attempts   sync.WaitGroup
-	cancel     context.CancelFunc // of the attempt
+	cancel     context.CancelFunc // cancels the attempt
 }
 
 // An unreachable error means that there is no session, so nothing was sent.
@@ -55,7 +55,8 @@ func (e *unreachable) Unwrap() error { return e.why }
 
 var errLinkClosed = errors.New("this worker is stopping")
 
-// acquire returns a session with a registered call; it must be released.
+// acquire returns a session with a registered call, which the caller must
+// finish.
 func (l *link) acquire(ctx context.Context) (*session, error) {
 	for {
 		s, wait, err := l.take()
@@ -94,8 +95,8 @@ func (l *link) take() (*session, <-chan struct{}, error) {
 	return nil, l.connecting, nil
 }
 
-// attempt opens a session, with its own timeout: if a call stops waiting for it, the
-// next one can use it.
+// attempt opens a session, with its own timeout: if a call stops waiting for
+// the session, the next one can use it.
 func (l *link) attempt(ctx context.Context, cancel context.CancelFunc) {
 	defer cancel()
 	s, err := l.connect(ctx)
@@ -177,7 +178,7 @@ func (l *link) worked() {
 	l.failures = 0
 }
 
-// unused returns how long the link has been unused; 0 if it is in use.
+// unused returns how long the link has been unused, or 0 if it is in use.
 func (l *link) unused() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

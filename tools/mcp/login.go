@@ -20,24 +20,26 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A Person is who logs in.
+// A Person is the person who logs in.
 type Person struct {
-	// Redirect is the address on the person's machine that the authorization server
-	// sends the browser back to.
+	// Redirect is the address on the person's machine to which the authorization
+	// server redirects the browser.
 	Redirect string
-	// Visit has the person go to an address, and returns the one that they were sent
-	// back to. It may be called more than once, for a server that asks for more.
+	// Visit sends the person to an address, and returns the address of the redirect
+	// back. It may be called more than once, if a server asks for more scopes.
 	Visit func(ctx context.Context, address string) (back *url.URL, err error)
 }
 
-// clientName is what people are asked to trust, where the worker registers itself.
+// clientName is the name that the login page shows if the worker registers
+// itself as a client.
 const clientName = "Turnkeeper"
 
-// maxVisits bounds how often one login sends a person to their browser.
+// maxVisits is the maximum number of times one login sends the person to the
+// browser.
 const maxVisits = 3
 
-// Login has a person log in to a server, and keeps the login. It returns the login,
-// and how many tools the server lists with it.
+// Login logs a person in to a server and stores the login. It returns the
+// login, and how many tools the server lists with it.
 func Login(ctx context.Context, s Server, access Access, person Person) (mcpdef.Login, int, error) {
 	if s.OAuth == nil || s.OAuth.Grant != GrantAuthorizationCode {
 		return mcpdef.Login{}, 0, errors.New("nobody logs in to this server: its oauth.grant is not authorization_code")
@@ -58,24 +60,24 @@ func Login(ctx context.Context, s Server, access Access, person Person) (mcpdef.
 	return l, tools, err
 }
 
-// A visitor is the authorizer of a session in which a person logs in.
+// A visitor is the authorizer of the session in which a person logs in.
 type visitor struct {
 	server    Server
 	access    Access
 	client    *http.Client
 	closeIdle func()
 	person    Person
-	before    mcpdef.Login // what is kept of the server; its zero value: nothing
+	before    mcpdef.Login // the stored login; its zero value: none
 	flow      *auth.AuthorizationCodeHandler
 	turn      gate
 
 	visits   int
-	scopes   []string // asked for
+	scopes   []string // requested
 	resource string
 	metadata string
 	config   *oauth2.Config
-	given    *oauth2.Token // nil: none yet
-	failed   error         // why there will be none: the person is not sent there again
+	given    *oauth2.Token // the new token; nil: none yet
+	failed   error         // why the login failed; the person is not sent to log in again
 }
 
 func newVisitor(ctx context.Context, s Server, access Access, person Person) (*visitor, error) {
@@ -89,7 +91,7 @@ func newVisitor(ctx context.Context, s Server, access Access, person Person) (*v
 	return v, err
 }
 
-// settings are those of the SDK's flow.
+// settings returns the settings of the SDK's login flow.
 func (v *visitor) settings() *auth.AuthorizationCodeHandlerConfig {
 	o := v.server.OAuth
 	settings := &auth.AuthorizationCodeHandlerConfig{
@@ -119,8 +121,9 @@ func (v *visitor) settings() *auth.AuthorizationCodeHandlerConfig {
 	return settings
 }
 
-// choose is what to ask for: what the settings say, or else the server; and what it
-// has asked for while the login before was in use.
+// choose returns the scopes to request: those of the settings, or else those
+// that the server named, and those that the server asked for since the last
+// login.
 func (v *visitor) choose(named []string) []string {
 	scopes := named
 	if len(v.server.OAuth.Scopes) > 0 {
@@ -129,7 +132,8 @@ func (v *visitor) choose(named []string) []string {
 	return union(scopes, v.before.Wanted)
 }
 
-// visit sends the person to the authorization server.
+// visit sends the person to the authorization server and returns the code of
+// the redirect back.
 func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*auth.AuthorizationResult, error) {
 	if v.visits++; v.visits > maxVisits {
 		return nil, errors.New("the server asks for one login after the other")
@@ -159,7 +163,8 @@ func (v *visitor) visit(ctx context.Context, args *auth.AuthorizationArgs) (*aut
 	return &auth.AuthorizationResult{Code: said.Get("code"), State: said.Get("state"), Iss: said.Get("iss")}, nil
 }
 
-// tools lists the server's tools, and so finds out whether the login is any good.
+// tools returns the number of tools that the server lists. This also checks
+// that the login works.
 func (v *visitor) tools(ctx context.Context) (int, error) {
 	s, err := connector{server: v.server, log: zap.NewNop(), limits: defaultLimits(), relist: func() {}, auth: v}.connect(ctx)
 	if err != nil {
@@ -172,7 +177,7 @@ func (v *visitor) tools(ctx context.Context) (int, error) {
 
 func (v *visitor) close() { v.closeIdle() }
 
-// token is called while requests run beside each other.
+// token returns the new token. Concurrent requests may call it.
 func (v *visitor) token(ctx context.Context) (string, error) {
 	if err := v.turn.enter(ctx); err != nil {
 		return "", err
@@ -201,7 +206,7 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 	}
 	v.metadata = why.metadata
 	resource, own, err := resourceMetadata(ctx, v.client, v.server.URL, why.metadata)
-	if err == nil { // the flow takes the first authorization server
+	if err == nil { // the SDK's flow uses the first authorization server
 		_, err = chosenIssuer(resource.AuthorizationServers[:1], v.server.OAuth.Issuer)
 	}
 	if err != nil {
@@ -221,12 +226,13 @@ func (v *visitor) renew(ctx context.Context, used string, why refusal) (bool, er
 	return true, nil
 }
 
-// response is what the refusal was, for the SDK.
+// response returns the refusal as a response for the SDK.
 func (r refusal) response() *http.Response {
 	return &http.Response{StatusCode: r.status, Header: http.Header{"Www-Authenticate": slices.Clone(r.challenges)}, Body: io.NopCloser(strings.NewReader(""))}
 }
 
-// flowError is why a flow has failed, without what a token endpoint answered.
+// flowError returns why a login flow failed, without the response of the token
+// endpoint.
 func flowError(err error) error {
 	if _, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		return askError(err)
@@ -234,7 +240,7 @@ func flowError(err error) error {
 	return plainAuthError(err)
 }
 
-// keep keeps the login.
+// keep stores the login.
 func (v *visitor) keep(ctx context.Context) (mcpdef.Login, error) {
 	l := login{
 		URL: v.server.URL, Resource: v.resource, Endpoint: v.config.Endpoint.TokenURL, Metadata: v.metadata,
@@ -253,9 +259,10 @@ func (v *visitor) keep(ctx context.Context) (mcpdef.Login, error) {
 	return row, v.access.Logins.SaveMCPLogin(ctx, row)
 }
 
-// Logout forgets the login to a server, and tells the authorization server so. was is
-// false where there was none; told says why the authorization server does not know of
-// it, and so goes on taking the tokens until they expire; nil: it does.
+// Logout removes the stored login to a server, and revokes its tokens. was is
+// false if there was no login. told is the reason that the tokens could not be
+// revoked, so the authorization server accepts them until they expire; nil
+// means that they were revoked.
 func Logout(ctx context.Context, s Server, access Access) (was bool, told, err error) {
 	row, err := access.Logins.MCPLogin(ctx, s.Name)
 	switch {
@@ -269,7 +276,7 @@ func Logout(ctx context.Context, s Server, access Access) (was bool, told, err e
 	return was, told, err
 }
 
-// revoke tells the authorization server that the tokens are not used any more.
+// revoke revokes the tokens of a login at the authorization server.
 func revoke(ctx context.Context, s Server, access Access, row mcpdef.Login) error {
 	l, err := unseal(access.Key, s.Name, row.Sealed)
 	if err != nil {

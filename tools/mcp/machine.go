@@ -20,7 +20,7 @@ import (
 
 func newID() string { return rand.Text() }
 
-// signingMethod is what a key signs by.
+// signingMethod returns the signing method for a key.
 func signingMethod(key crypto.Signer) (jwt.SigningMethod, error) {
 	switch k := key.(type) {
 	case *rsa.PrivateKey:
@@ -40,7 +40,8 @@ func signingMethod(key crypto.Signer) (jwt.SigningMethod, error) {
 	return nil, errors.New("the private key is of a kind that cannot sign here: use RSA, Ed25519, or EC on P-256, P-384 or P-521")
 }
 
-// withClient has requests for tokens sent by the client.
+// withClient returns a context that makes the oauth2 packages send token
+// requests by client.
 func withClient(ctx context.Context, client *http.Client) context.Context {
 	return context.WithValue(ctx, oauth2.HTTPClient, client)
 }
@@ -50,27 +51,28 @@ func clientOf(ctx context.Context) *http.Client {
 	return client
 }
 
-// A machine has tokens that nobody has to log in for. They are in memory only: each
-// worker asks for its own.
+// A machine gets tokens that need no login. It keeps them only in memory: each
+// worker requests its own.
 //
-// The SDK's extauth.ClientCredentialsHandler (v1.8.0) has no private_key_jwt, sends
-// no resource, takes neither scopes nor a token endpoint nor one of several issuers
-// from settings, skips metadata that it cannot use, asks for the same scopes again,
-// renews under the context of the first request, has no lock for several sessions,
-// and tells nobody of a new token so that it could be masked.
+// The SDK's extauth.ClientCredentialsHandler (v1.8.0) is not used. It has no
+// private_key_jwt and sends no resource. It takes neither scopes, nor a token
+// endpoint, nor one of several issuers from settings. It skips metadata that it
+// cannot use, requests the same scopes again, renews under the context of the
+// first request, has no lock for several sessions, and does not report new
+// tokens for masking.
 type machine struct {
 	server    Server
 	client    *http.Client
 	closeIdle func()
 	access    Access
-	turn      gate // who asks for a token
+	turn      gate // held while requesting a token
 
 	mu     sync.Mutex
 	held   *oauth2.Token // nil: none
-	since  time.Time     // when it was given
-	from   *authority    // nil: not found out yet
-	asked  []string      // scopes
-	failed time.Time     // when no token was had last
+	since  time.Time     // when held was issued
+	from   *authority    // nil: not discovered yet
+	asked  []string      // requested scopes
+	failed time.Time     // when the last request failed
 	why    error
 }
 
@@ -81,7 +83,8 @@ func newMachine(s Server, access Access) *machine {
 
 func (m *machine) close() { m.closeIdle() }
 
-// lapsing says that a token must not be used for much longer: it may end on its way.
+// lapsing reports whether a token is about to expire: it could expire before
+// the server checks it.
 func lapsing(expiry, since time.Time) bool {
 	if expiry.IsZero() {
 		return false
@@ -145,13 +148,14 @@ func (m *machine) renew(ctx context.Context, used string, why refusal) (bool, er
 	return err == nil, err
 }
 
-// notGranted is the end of asking for more.
+// notGranted returns the error for scopes that the authorization server did not
+// grant although they were requested.
 func notGranted(scopes []string) error {
 	return &AuthError{Why: fmt.Sprintf("it wants a token with the scopes %q, and its authorization server has given one without", strings.Join(scopes, " "))}
 }
 
-// replace gets another token than used. One asks at a time, and who has waited for
-// that takes what came of it.
+// replace gets a token other than used. Only one caller requests at a time; the
+// others wait and share its result.
 func (m *machine) replace(caller context.Context, used string, plan func(context.Context) (authority, []string, error)) error {
 	began := time.Now()
 	ctx, stop := context.WithTimeout(withClient(caller, m.client), authTime)
@@ -179,7 +183,7 @@ func (m *machine) replace(caller context.Context, used string, plan func(context
 	defer m.mu.Unlock()
 	if err != nil {
 		err = noToken(err)
-		if caller.Err() == nil { // else it says nothing to the others who wait
+		if caller.Err() == nil { // else only this caller gave up, and those who wait try themselves
 			m.failed, m.why = time.Now(), err
 		}
 		return err
@@ -189,7 +193,7 @@ func (m *machine) replace(caller context.Context, used string, plan func(context
 	return nil
 }
 
-// noToken says that there is none, and why.
+// noToken returns an AuthError with the cause, or err if it is one already.
 func noToken(err error) error {
 	if _, ok := errors.AsType[*AuthError](err); ok {
 		return err

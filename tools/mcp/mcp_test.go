@@ -65,7 +65,7 @@ func TestResults(t *testing.T) {
 	})
 }
 
-// A call that was sent and not answered is in doubt; the next one is well.
+// A call that was sent but not answered is in doubt; the next call works.
 func TestACrashIsOneFailedCall(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -82,7 +82,7 @@ func TestACrashIsOneFailedCall(t *testing.T) {
 	})
 }
 
-// A call that only reads is sent once more.
+// A repeatable call is sent once more.
 func TestARepeatableCallIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, e := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed} {
@@ -100,7 +100,7 @@ func TestARepeatableCallIsSentAgain(t *testing.T) {
 	}
 }
 
-// A call of effect once reaches the server once, whatever happens.
+// A call with effect once reaches the server only once.
 func TestOnceIsSentOnce(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -114,7 +114,7 @@ func TestOnceIsSentOnce(t *testing.T) {
 	})
 }
 
-// An answer that is too large fails its call and nothing else.
+// An answer that is too large fails only its own call.
 func TestAGiantAnswer(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -141,7 +141,7 @@ func TestAGiantAnswer(t *testing.T) {
 	})
 }
 
-// What takes the place of a large message, wherever its id stands.
+// The replacement of a large message is found wherever its id is.
 func TestWhoseAnswerIsTooLarge(t *testing.T) {
 	t.Parallel()
 	instead := func(id string) string {
@@ -168,7 +168,8 @@ func TestWhoseAnswerIsTooLarge(t *testing.T) {
 	}
 }
 
-// Events that are not too large pass unchanged, also before and after one that is.
+// Events that are not too large pass unchanged, also before and after one that
+// is too large.
 func TestLargeEvents(t *testing.T) {
 	t.Parallel()
 	const small = ": hello\nevent: message\r\ndata: {\"id\":1}\r\n\r\nid: a\nretry: 1\ndata:\n\n\n"
@@ -186,7 +187,7 @@ func TestLargeEvents(t *testing.T) {
 	} {
 		for _, stream := range []io.Reader{strings.NewReader(c.stream), iotest.OneByteReader(strings.NewReader(c.stream))} {
 			got, err := mcp.Events(stream, mcp.Limits{Frame: 100, Drop: 1000})
-			if name == "large, cut" { // what came of it is of no use
+			if name == "large, cut" { // the rest of the event is not used
 				got = got[:min(len(got), len(c.want))]
 			}
 			if got != c.want || fmt.Sprint(err) != map[bool]string{true: "<nil>", false: c.err}[c.err == ""] {
@@ -196,7 +197,7 @@ func TestLargeEvents(t *testing.T) {
 	}
 }
 
-// A message that does not come to an end ends the session.
+// A message without an end ends the session.
 func TestAMessageWithoutEnd(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -208,7 +209,7 @@ func TestAMessageWithoutEnd(t *testing.T) {
 	})
 }
 
-// An answer that cannot be read is that call's trouble alone.
+// An answer that cannot be read fails only its own call.
 func TestNonsenseForAResult(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -229,8 +230,8 @@ func TestNonsenseForAResult(t *testing.T) {
 	})
 }
 
-// A line that is meant for an answer and is none is not left for the call to wait
-// for until its time is up.
+// A line that is meant as an answer but cannot be read fails the call at once,
+// before its timeout.
 func TestAnAnswerThatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overStdio, "")
@@ -257,7 +258,7 @@ func TestPausesGrow(t *testing.T) {
 	}
 }
 
-// A server that is down at first is made again in the background.
+// A server that is down at first is connected to later, in the background.
 func TestUseKeepsTrying(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overStdio, "die-once")
@@ -284,15 +285,15 @@ func TestAnHTTPServerThatForgotTheSession(t *testing.T) {
 	}
 }
 
-// A session that is not known (404) ran nothing, so a call of effect once is sent once more,
-// and no more than that. Another refusal is left to the model.
+// A call in an unknown session (404) was not run, so a call with effect once is
+// sent once more, but not again. Other refusals are reported to the model.
 func TestOnceAndAForgottenSession(t *testing.T) {
 	t.Parallel()
 	t.Run("404", func(t *testing.T) {
 		b := newBench(t, overHTTP, "")
 		b.answers("echo", "{}")
 		b.http.forget(http.StatusNotFound)
-		b.answers("count", "2 key") // and the first, of echo
+		b.answers("count", "2 key") // and the first call, of echo
 		if n := b.http.sessionsMade(); n != 2 {
 			t.Errorf("%d sessions were made", n)
 		}
@@ -321,8 +322,8 @@ func TestOnceAndAForgottenSession(t *testing.T) {
 	})
 }
 
-// A server that says by a status, too, that it does not like a request knows the session
-// all the same: nobody else has to wait for another.
+// A server that answers a request with both an error and an HTTP error status
+// still knows the session, so no other call needs a new one.
 func TestARefusalIsNoLostSession(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overHTTP, "")
@@ -356,13 +357,13 @@ func TestHTTPStatuses(t *testing.T) {
 	}
 }
 
-// An answer whose stream is cut is read on. What becomes of that says nothing of
-// whether the call was run: it was taken when the stream began.
+// The stream of an answer is resumed after it is cut. If that fails, the call
+// may have been run all the same: it was accepted when the stream began.
 func TestAStreamThatIsCut(t *testing.T) {
 	t.Parallel()
 	away := func(b *bench) { _ = b.http.Listener.Close() }
 	cases := map[string]struct {
-		resume  int // attempts to read on; 0: as many as workers make
+		resume  int // attempts to resume; 0: the default
 		resumed http.HandlerFunc
 		cut     func(*bench)
 		want    tools.Outcome
@@ -384,7 +385,7 @@ func TestAStreamThatIsCut(t *testing.T) {
 		},
 		"the server is away": {
 			resumed: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-			resume:  1, // those after the first have long pauses
+			resume:  1, // later attempts come after long pauses
 			cut:     away, want: tools.InDoubt,
 		},
 	}
@@ -414,8 +415,8 @@ func TestAStreamThatIsCut(t *testing.T) {
 	}
 }
 
-// A call that the server has begun, and asked for more in, was run in part whatever
-// becomes of the answer to that.
+// A call whose server has asked for more input was run in part, even if the
+// server refuses that input.
 func TestACallThatHasBegunIsInDoubt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overHTTP, "")
@@ -434,7 +435,7 @@ func TestAServerThatIsDownCertainlyRanNothing(t *testing.T) {
 	b.answers("echo", "{}")
 	b.http.CloseClientConnections()
 	b.http.Close()
-	b.call("echo", `{}`) // on a connection that the server may have closed just now
+	b.call("echo", `{}`) // may use a connection that the server has just closed
 	got := b.call("echo", `{}`)
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "Nothing was run") || strings.Contains(got.Result.Text, "/mcp") {
 		t.Errorf("%s: %q", got.Outcome, got.Result.Text)
@@ -493,7 +494,7 @@ func TestAHangIsATimeout(t *testing.T) {
 	})
 }
 
-// A server that does not answer a ping after a timeout is started again.
+// A server that does not answer a ping after a timeout is restarted.
 func TestAFrozenServerIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBenchWithin(t, func(l *mcp.Limits) { l.Ping = 50 * time.Millisecond }, overStdio, "frozen")
@@ -512,7 +513,7 @@ func TestAServerThatSaysNothing(t *testing.T) {
 	}
 }
 
-// Some servers do not answer what they do not know.
+// Some servers do not answer unknown requests.
 func TestAServerThatIgnoresTheNewestProtocol(t *testing.T) {
 	t.Parallel()
 	b := newBenchWithin(t, func(l *mcp.Limits) { l.Newest = 100 * time.Millisecond }, overStdio, "silent-discover")
@@ -536,7 +537,7 @@ func TestProgress(t *testing.T) {
 			await(t, "the first step", func() bool {
 				select {
 				case text := <-told:
-					return text == "1 of 3: step 1" // what comes by another stream may come before it
+					return text == "1 of 3: step 1" // progress on another stream may come first
 				default:
 					return false
 				}
@@ -578,7 +579,7 @@ func TestTheListChanges(t *testing.T) {
 	})
 }
 
-// A server whose list changes with every look at it is looked at in intervals.
+// A list of tools that changes with each read is read only at intervals.
 func TestAListThatNeverStopsChanging(t *testing.T) {
 	t.Parallel()
 	const pause = 200 * time.Millisecond
@@ -595,10 +596,10 @@ func TestAListThatNeverStopsChanging(t *testing.T) {
 	b.answers("echo", "{}")
 }
 
-// What a server says of its tools has a bound as a whole.
+// The total size of a list of tools is limited.
 func TestAListThatIsTooLarge(t *testing.T) {
 	t.Parallel()
-	const long = 6 * patience // sixteen MiB go through two processes
+	const long = 6 * patience // 16 MiB pass through two processes
 	b := newBench(t, overStdio, "hoarder", func(s *mcp.Server) { s.ConnectTimeout = long })
 	got := b.callAs(t.Context(), tools.Call{Lane: "lane"}, "echo", `{}`, long)
 	if got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "its list of tools is too large") {
@@ -609,7 +610,8 @@ func TestAListThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// A tool whose description or schema is too large is left out, and the others are there.
+// A tool whose description or schema is too large is omitted, and the others
+// remain.
 func TestADefinitionThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zap.WarnLevel)
@@ -657,7 +659,7 @@ func TestAChangedDefinition(t *testing.T) {
 					if !strings.HasPrefix(spec.Description, "Ignore") || ending.Outcome != tools.Succeeded {
 						t.Errorf("%q, %q", spec.Description, ending.Result.Text)
 					}
-					// What a turn was offered before has other arguments.
+					// A tool that a turn was offered before has other arguments.
 					old := tools.Execute(t.Context(), before, tools.Call{Arguments: []byte(`{}`)}, tools.ExecuteOptions{})
 					if old.Outcome != tools.Failed || !strings.Contains(old.Result.Text, `missing "more"`) {
 						t.Errorf("%s: %q", old.Outcome, old.Result.Text)
@@ -674,7 +676,7 @@ func TestAChangedDefinition(t *testing.T) {
 	}
 }
 
-// A server that is down is known by what is kept of it.
+// The tools of a server that is down are known from their stored definitions.
 func TestKeptDefinitions(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, overStdio, "")
@@ -767,7 +769,8 @@ func alive(pid string) bool {
 	return err == nil && syscall.Kill(n, 0) == nil
 }
 
-// Nothing of a server outlives the client, be it deaf, or in a session of its own.
+// No process of a server outlives the client, even if it ignores signals or is
+// in another session.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	b := newBenchWithin(t, func(l *mcp.Limits) { l.End = 50 * time.Millisecond }, overStdio, "deaf")

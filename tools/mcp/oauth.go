@@ -14,55 +14,56 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 )
 
-// A Grant is how tokens for a server are had.
+// A Grant is a way to get tokens for a server.
 type Grant string
 
-// The grants. With the first and the last nobody logs in.
+// The grants. Only GrantAuthorizationCode needs a person to log in.
 const (
-	GrantClientCredentials Grant = "client_credentials" // the worker is known itself, by a secret or a key
-	GrantAuthorizationCode Grant = "authorization_code" // a person has logged in once: see Login
+	GrantClientCredentials Grant = "client_credentials" // the worker itself is the client, with a secret or a key
+	GrantAuthorizationCode Grant = "authorization_code" // a person logs in once: see Login
 	GrantEnterprise        Grant = "enterprise"         // an identity provider vouches for the worker
 )
 
-// OAuth says how tokens for a server over HTTP are had.
+// OAuth configures how to get tokens for a server over HTTP.
 type OAuth struct {
 	Grant Grant
 
-	// ClientID is what the worker is called at the authorization server. With
-	// GrantAuthorizationCode it may be empty: then ClientMetadataURL is the id where
-	// the authorization server takes such, and else it registers itself.
+	// ClientID is the worker's client id at the authorization server. With
+	// GrantAuthorizationCode it may be empty: then ClientMetadataURL is the id if
+	// the authorization server supports that, and else the worker registers itself.
 	ClientID          string
 	ClientMetadataURL string
 	ClientSecret      string        // empty: PrivateKey, or a public client
-	PrivateKey        crypto.Signer // signs what the worker says of itself, in place of a secret; nil: ClientSecret
-	KeyID             string        // of PrivateKey, for who has several; empty: none is said
+	PrivateKey        crypto.Signer // signs client assertions, used instead of a secret; nil: ClientSecret
+	KeyID             string        // of PrivateKey, sent as kid; empty: not sent
 
-	// Issuer is the only authorization server that is talked to. Empty: the one that
-	// the server names, whichever that is.
+	// Issuer is the only authorization server to use. Empty: the one that the
+	// server names, whichever that is.
 	Issuer string
-	// TokenEndpoint is where tokens are asked for. Nothing is looked up then. Empty: it is
-	// looked up. Only for GrantClientCredentials.
+	// TokenEndpoint is where to request tokens, without discovery. Empty: it is
+	// discovered. Only for GrantClientCredentials.
 	TokenEndpoint string
-	Scopes        []string // to ask for; nil: what the server asks for
+	Scopes        []string // to request; nil: those that the server asks for
 
-	RedirectPort int // on this machine, where a login comes back to; 0: any
+	RedirectPort int // port on this machine for the redirect of a login; 0: any
 
-	Identity Identity // of GrantEnterprise
+	Identity Identity // for GrantEnterprise
 }
 
-// An Identity is what an identity provider knows a worker by.
+// An Identity is a worker's identity at an identity provider.
 type Identity struct {
 	TokenEndpoint string                 // of the identity provider
-	ClientID      string                 // there
-	ClientSecret  string                 // there; empty: a public client
-	Token         func() (string, error) // the ID token, as it is now
+	ClientID      string                 // at the identity provider
+	ClientSecret  string                 // of ClientID; empty: a public client
+	Token         func() (string, error) // returns the current ID token
 }
 
-// An AuthError says that there is no token that a server takes. Nothing was run. Its
-// text holds no secret.
+// An AuthError says that there is no token that a server accepts. Nothing was
+// run. Its text holds no secret.
 type AuthError struct {
 	Why string
-	// Login is the server that somebody must log in to; empty: that would not help.
+	// Login is the server that a person must log in to. Empty: a login would not
+	// help.
 	Login string
 }
 
@@ -73,28 +74,30 @@ func (e *AuthError) Error() string {
 	return fmt.Sprintf("%s: run \"turnctl mcp login %s\"", e.Why, e.Login)
 }
 
-// An authorizer has the tokens for one server, for all sessions with it.
+// An authorizer provides the tokens for one server, to all sessions with it.
 type authorizer interface {
-	// token is what a request carries; empty: nothing, until the server asks for it.
+	// token returns the token to send. Empty: send none until the server asks for
+	// one.
 	token(ctx context.Context) (string, error)
-	// renew gets another token after the server has refused the one that a request
-	// carried. again is false where another would not change that.
+	// renew gets another token after the server refused used. again reports whether
+	// to retry the request.
 	renew(ctx context.Context, used string, why refusal) (again bool, err error)
-	// close returns when nothing is under way any more.
+	// close returns after running renewals.
 	close()
 }
 
-// A refusal is what a server says that wants a token, or a better one.
+// A refusal is the response of a server that requires a token, or one with more
+// scopes.
 type refusal struct {
 	status   int
-	metadata string   // where it says more; empty: at the usual places
-	scopes   []string // that it wants; nil: it does not say
+	metadata string   // URL of the resource metadata; empty: the well-known places
+	scopes   []string // required; nil: not stated
 	code     string   // such as insufficient_scope
 
-	challenges []string // as they came
+	challenges []string // WWW-Authenticate headers as received
 }
 
-// refusalOf reads a response; ok is false where that is none.
+// refusalOf reads a response. ok is false if it is no refusal.
 func refusalOf(res *http.Response) (r refusal, ok bool) {
 	if res.StatusCode != http.StatusUnauthorized && res.StatusCode != http.StatusForbidden {
 		return r, false
@@ -102,7 +105,7 @@ func refusalOf(res *http.Response) (r refusal, ok bool) {
 	r.status, r.challenges = res.StatusCode, res.Header.Values("WWW-Authenticate")
 	challenges, err := oauthex.ParseWWWAuthenticate(r.challenges)
 	if err != nil {
-		return r, true // as if it had said nothing
+		return r, true // as if there were no header
 	}
 	for _, c := range challenges {
 		if url := c.Params["resource_metadata"]; url != "" && r.metadata == "" {
@@ -125,13 +128,13 @@ func (r refusal) insufficientScope() bool {
 	return r.status == http.StatusForbidden && r.code == "insufficient_scope"
 }
 
-// Bounds of what a server says of scopes.
+// Limits of the scopes that a server names.
 const (
 	maxScopes = 64
 	maxScope  = 256 // bytes
 )
 
-// cleanScopes are those that can be scopes, each once.
+// cleanScopes returns the valid scopes without duplicates, at most maxScopes.
 func cleanScopes(all []string) []string {
 	var scopes []string
 	for _, s := range all {
@@ -145,23 +148,23 @@ func cleanScopes(all []string) []string {
 
 func union(a, b []string) []string { return cleanScopes(slices.Concat(a, b)) }
 
-// contains says that all of b are in a.
+// contains reports whether a has all of b.
 func contains(a, b []string) bool {
 	return !slices.ContainsFunc(b, func(s string) bool { return !slices.Contains(a, s) })
 }
 
-// bearer carries requests with tokens, and gets another when one is refused. It has
-// the time of the request.
+// bearer sends requests with tokens, and renews a refused token within the
+// context of the request.
 type bearer struct {
 	next http.RoundTripper
 	auth authorizer
 }
 
-// maxRenewals bounds the tokens that one request is worth: a first one, and one with
-// more scopes.
+// maxRenewals is the maximum number of renewals for one request: one for a
+// first token, and one for more scopes.
 const maxRenewals = 2
 
-// RoundTrip carries one request.
+// RoundTrip sends one request.
 func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	refused := 0 // with 401
 	for attempt := 0; ; attempt++ {
@@ -200,8 +203,8 @@ func (b *bearer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
-// withToken is the request as it is sent. Its body is that of the request for the
-// first attempt, and a copy after that.
+// withToken returns the request with the token. The first attempt uses the
+// request's own body, later ones a copy.
 func withToken(req *http.Request, token string, attempt int) (*http.Request, error) {
 	one := req.Clone(req.Context())
 	if attempt > 0 && req.GetBody != nil {
@@ -223,8 +226,8 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// maxDrained bounds what is read of a response that nobody wants, so that its
-// connection can be used again.
+// maxDrained is the maximum number of bytes to read of an unused response,
+// which allows its connection to be reused.
 const maxDrained = 64 << 10
 
 func drain(res *http.Response) {
@@ -232,13 +235,14 @@ func drain(res *http.Response) {
 	_ = res.Body.Close()
 }
 
-// authTime bounds what is done for one token, and tokenTime one request for it.
+// authTime is the timeout of all work for one token, and tokenTime that of one
+// request for it.
 const (
 	authTime  = 30 * time.Second
 	tokenTime = 15 * time.Second
 )
 
-// A gate lets one at a time in, as long as their contexts last.
+// A gate is a mutex whose lock can be cancelled by a context.
 type gate chan struct{}
 
 func newGate() gate { return make(gate, 1) }
@@ -254,7 +258,8 @@ func (g gate) enter(ctx context.Context) error {
 
 func (g gate) leave() { <-g }
 
-// newAuthorizer is that of a server; nil: it wants no tokens.
+// newAuthorizer returns the authorizer of a server, or nil if it needs no
+// tokens.
 func newAuthorizer(s Server, access Access) authorizer {
 	if s.OAuth == nil || s.URL == "" {
 		return nil
@@ -265,13 +270,13 @@ func newAuthorizer(s Server, access Access) authorizer {
 	return newMachine(s, access)
 }
 
-// Access is what tokens take beside the settings of a server. The zero value is that
-// of a process that keeps no logins.
+// Access is what it takes to get tokens, in addition to the settings of a
+// server. The zero value is for a process that stores no logins.
 type Access struct {
-	Logins LoginStore // nil: there are none
-	Key    []byte     // KeyBytes of it: what logins are sealed with
-	// Learn is told of each secret that is had, so that it can be masked. nil: nobody
-	// masks.
+	Logins LoginStore // nil: there are no logins
+	Key    []byte     // of KeyBytes bytes; encrypts logins
+	// Learn is called with each secret, which it can then mask. nil: nothing is
+	// masked.
 	Learn func(secret string)
 }
 

@@ -14,19 +14,20 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// maxAuthBody bounds what an authorization server may answer, in bytes.
+// maxAuthBody is the maximum size of a response from an authorization server in
+// bytes.
 const maxAuthBody = 1 << 20
 
-// An authWire carries requests to authorization servers. Where these are is said by
-// others: so only https is spoken, and only public addresses are connected to, but
-// for the hosts that the operator has named, and this machine for a server that is
-// here itself.
+// An authWire is the transport for authorization servers. Their addresses come
+// from other servers, so it connects only to public addresses, to hosts that
+// the operator named, and to this machine if the MCP server is on it. It
+// requires https, except to this machine.
 type authWire struct {
 	base     http.RoundTripper
-	loopback bool // the server is on this machine
+	loopback bool // the MCP server is on this machine
 }
 
-// newAuthClient makes the client for what a server's tokens take.
+// newAuthClient returns the HTTP client for getting a server's tokens.
 func newAuthClient(s Server) (_ *http.Client, closeIdle func()) {
 	loopback := isLoopback(hostOf(s.URL))
 	named := []string{hostOf(s.URL), hostOf(s.OAuth.Issuer), hostOf(s.OAuth.TokenEndpoint), hostOf(s.OAuth.Identity.TokenEndpoint)}
@@ -37,7 +38,7 @@ func newAuthClient(s Server) (_ *http.Client, closeIdle func()) {
 		}
 		return why
 	}}
-	transport := &http.Transport{ // without a proxy of the environment
+	transport := &http.Transport{ // uses no proxy from the environment
 		DialContext:            guard.DialContext,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    tokenTime,
@@ -65,7 +66,7 @@ func isLoopback(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// RoundTrip carries one request.
+// RoundTrip sends one request.
 func (w *authWire) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := w.check(req.URL); err != nil {
 		closeBody(req)
@@ -90,8 +91,8 @@ func (w *authWire) check(u *url.URL) error {
 	return fmt.Errorf("the address %s://%s of an authorization server is refused: it must be https", u.Scheme, u.Host)
 }
 
-// plainAuthError is why a request to an authorization server has failed, for
-// operators: without addresses that may hold secrets, and without what was answered.
+// plainAuthError returns why a request to an authorization server failed, for
+// operators. It omits the response, and addresses that may hold secrets.
 func plainAuthError(err error) error {
 	if refused, ok := errors.AsType[*netguard.RefusedError](err); ok {
 		return fmt.Errorf("the authorization server that it names is at a %s address; where that is right, say so by oauth.issuer", refused.Kind)

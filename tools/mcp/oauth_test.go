@@ -24,7 +24,7 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// scopesOf are the scopes of a request, sorted.
+// scopesOf returns the scopes of a request, sorted.
 func scopesOf(form url.Values) string {
 	scopes := strings.Fields(form.Get("scope"))
 	slices.Sort(scopes)
@@ -33,12 +33,12 @@ func scopesOf(form url.Values) string {
 
 var loginKey = []byte("0123456789abcdef0123456789abcdef")
 
-// A worker is a client with what it logs, and the secrets that it was told of.
+// A worker is a client with its log and the secrets that it learned.
 type worker struct {
 	*mcp.Client
 	t    *testing.T
 	logs *observer.ObservedLogs
-	said []string // by calls
+	said []string // texts of the calls
 
 	mu     sync.Mutex
 	learnt map[string]bool
@@ -83,7 +83,7 @@ func (w *worker) succeeds() {
 	}
 }
 
-// fails makes a call that must fail with all of the texts in its sentence.
+// fails makes a call that must fail with all of the texts in its error.
 func (w *worker) fails(texts ...string) {
 	w.t.Helper()
 	got := w.call(patience)
@@ -94,7 +94,7 @@ func (w *worker) fails(texts ...string) {
 	}
 }
 
-// quiet says that no secret is in what was logged or said.
+// quiet checks that no secret was logged or is in a text of a call.
 func (w *worker) quiet() {
 	w.t.Helper()
 	var all []string
@@ -120,13 +120,13 @@ func TestClientCredentials(t *testing.T) {
 	if len(asked) != 1 || scopesOf(asked[0]) != "basic" || asked[0].Get("resource") != a.URL+"/mcp" {
 		t.Errorf("tokens were asked for: %v", asked)
 	}
-	a.do(func() { clear(a.access) }) // as when they are revoked
+	a.do(func() { clear(a.access) }) // as if they were revoked
 	w.succeeds()
 	if n := len(a.requests("client_credentials")); n != 2 {
 		t.Errorf("%d tokens", n)
 	}
 	a.do(func() { a.life = -1; clear(a.access) })
-	w.succeeds() // with a token that is over when it comes
+	w.succeeds() // with a token that has expired when it is issued
 	before := len(a.requests("client_credentials"))
 	w.succeeds()
 	if n := len(a.requests("client_credentials")); n == before {
@@ -202,7 +202,7 @@ func TestScopesAreAskedForOnce(t *testing.T) {
 func TestATokenThatIsRefusedEndsTheCall(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
-	a.deaf = true // as with a wrong audience
+	a.deaf = true // as for a wrong audience
 	w := newWorker(t, a.server(mcp.GrantClientCredentials), nil)
 	w.fails("does not take the token")
 	if n := len(a.requests("client_credentials")); n > 4 {
@@ -285,8 +285,8 @@ func TestALoginIsForAllWorkers(t *testing.T) {
 	two.quiet()
 }
 
-// A refresh token may be used once: two workers whose token is over must not both use
-// it.
+// A refresh token may be used only once: two workers whose token has expired
+// must not both use it.
 func TestOneWorkerRenewsForAll(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -295,8 +295,8 @@ func TestOneWorkerRenewsForAll(t *testing.T) {
 	logIn(t, a, s, logins)
 	a.do(func() {
 		a.life = 3600
-		// The first renewal goes on only when another worker has come for its own, and was
-		// sent away, or has got as far as this.
+		// The first renewal continues only after another worker was refused a claim, or
+		// has also started a renewal.
 		twice := make(chan struct{})
 		again := sync.OnceFunc(func() { close(twice) })
 		var renewals atomic.Int32
@@ -330,7 +330,7 @@ func TestOneWorkerRenewsForAll(t *testing.T) {
 	two.quiet()
 }
 
-// atWork is a worker that has the login of somebody, and has used it.
+// atWork returns a worker that has a stored login and has used it.
 func atWork(t *testing.T) (*authority, *memLogins, *worker) {
 	t.Helper()
 	a := newAuthority(t)
@@ -347,7 +347,7 @@ func TestARefusedTokenIsRenewed(t *testing.T) {
 	a.do(func() { clear(a.access) })
 	w.succeeds()
 	a.do(func() { clear(a.access) })
-	w.succeeds() // with the refresh token that came with the last
+	w.succeeds() // with the refresh token of the last renewal
 	if n := len(a.requests("refresh_token")); n != 2 {
 		t.Errorf("the login was renewed %d times", n)
 	}
@@ -394,8 +394,8 @@ func TestARenewalThatFailsIsTriedAgain(t *testing.T) {
 	w.succeeds()
 }
 
-// What a refresh token was given for is kept, also by a database that was away for a
-// moment: the refresh token cannot be used again.
+// The result of a renewal is stored, even if the database fails at first: the
+// old refresh token cannot be used again.
 func TestARenewalIsKeptAfterAMoment(t *testing.T) {
 	t.Parallel()
 	a, logins, w := atWork(t)
@@ -409,8 +409,7 @@ func TestARenewalIsKeptAfterAMoment(t *testing.T) {
 	}
 }
 
-// A renewal that a call does not wait for is kept all the same: the refresh token was
-// used.
+// A renewal is stored even if its call has ended: the refresh token is used up.
 func TestARenewalOutlivesItsCall(t *testing.T) {
 	t.Parallel()
 	a, logins, w := atWork(t)
@@ -490,7 +489,7 @@ func TestWorkersGoOnWithWhatTheyHaveWhileNothingCanBeRead(t *testing.T) {
 	logins.mu.Lock()
 	logins.broken = errors.New("the database is away")
 	logins.mu.Unlock()
-	mcp.Forget(w.Client, "h") // as after five seconds
+	mcp.Forget(w.Client, "h") // like after five seconds
 	w.succeeds()
 	newWorker(t, s, logins).fails("the database is away")
 }
@@ -570,8 +569,8 @@ func TestLoginsThatFail(t *testing.T) {
 	}
 }
 
-// An old server that says nothing of its tokens is its own authorization server, also
-// where its issuer has a path.
+// An old server without resource metadata is its own authorization server, even
+// if its issuer has a path.
 func TestAServerThatIsItsOwnAuthorizationServer(t *testing.T) {
 	t.Parallel()
 	for issuer, good := range map[string]bool{"": true, "/oauth": true, "http://login.example.org": false} {
@@ -598,8 +597,8 @@ func TestAServerThatIsItsOwnAuthorizationServer(t *testing.T) {
 	}
 }
 
-// Where an authorization server is, a server says: it must not lead a worker to places
-// that only the worker can reach.
+// A server names the address of its authorization server. It must not make a
+// worker connect to addresses that only the worker can reach.
 func TestWhereAuthorizationServersMayBe(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -609,7 +608,7 @@ func TestWhereAuthorizationServersMayBe(t *testing.T) {
 	}{
 		"here, for a server here":              {server: "http://localhost:1/mcp", address: a.URL},
 		"here, for a server elsewhere":         {server: "https://mcp.example.org/mcp", address: secure, want: "at a loopback address"},
-		"here, as the operator says":           {server: "https://mcp.example.org/mcp", issuer: secure, address: secure, want: "certificate"}, // it was connected to
+		"here, as the operator says":           {server: "https://mcp.example.org/mcp", issuer: secure, address: secure, want: "certificate"}, // the connection was made
 		"without TLS":                          {server: "https://mcp.example.org/mcp", address: "http://login.example.org/", want: "must be https"},
 		"without TLS, as the operator says":    {server: "https://mcp.example.org/mcp", issuer: "http://10.0.0.1", address: "http://10.0.0.1/", want: "must be https"},
 		"without TLS, for a server here":       {server: "http://localhost:1/mcp", address: "http://login.example.org/", want: "must be https"},

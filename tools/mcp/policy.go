@@ -9,14 +9,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// What a server may ask for in the middle of a call is answered at once, by what
-// the operator allows: nobody is there who could be asked.
+// Requests of a server during a call are answered at once, by the operator's
+// policy: there is no user to ask.
 
-// codeDeclined is what the protocol names for a request that a user declined.
+// codeDeclined is the protocol's error code for a request that the user
+// declined.
 const codeDeclined = -1
 
-// answerAsked answers what is not allowed, and was asked for all the same, and what
-// needs to know the calls that run.
+// answerAsked is a middleware that declines requests that are not allowed, and
+// answers those that belong to a running call.
 func (s *session) answerAsked(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		switch {
@@ -30,11 +31,12 @@ func (s *session) answerAsked(next sdk.MethodHandler) sdk.MethodHandler {
 	}
 }
 
-// loggedNotes is how often it is logged what a session's server asks for; what comes
-// after that is logged at level debug.
+// loggedNotes is how many requests of a session's server are logged at level
+// info. Later ones are logged at level debug.
 const loggedNotes = 100
 
-// note tells the operators, and the calls that run, what a server asked for.
+// note logs what a server asked for, and reports it as progress of the running
+// calls.
 func (s *session) note(what string) {
 	level := zap.InfoLevel
 	if s.noted.Add(1) > loggedNotes {
@@ -44,7 +46,7 @@ func (s *session) note(what string) {
 	s.tellAll("the server " + what)
 }
 
-// elicit answers with the defaults of the form.
+// elicit answers a form with its defaults, or declines it.
 func (s *session) elicit(_ context.Context, req *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	return s.answerForm(req.Params), nil
 }
@@ -59,8 +61,8 @@ func (s *session) answerForm(p *sdk.ElicitParams) *sdk.ElicitResult {
 	return &sdk.ElicitResult{Action: "accept", Content: content}
 }
 
-// defaultsOf fills in a form with its own defaults. ok is false where a field that
-// is required has none, and where it is not a form that is asked for.
+// defaultsOf returns the defaults of a form. ok is false if a required field
+// has none, or if the request is not for a form.
 func defaultsOf(p *sdk.ElicitParams) (content map[string]any, ok bool) {
 	if p.Mode != "" && p.Mode != "form" {
 		return nil, false
@@ -82,8 +84,8 @@ func defaultsOf(p *sdk.ElicitParams) (content map[string]any, ok bool) {
 	return content, true
 }
 
-// answerInput answers what a server asks for by the result of a call. An error says
-// what could neither be given nor be declined in kind.
+// answerInput answers the requests for input in the result of a call. It
+// returns an error for a request that can be neither answered nor declined.
 func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap, asker *sampler) (sdk.InputResponseMap, error) {
 	responses := sdk.InputResponseMap{}
 	for id, request := range requests {
@@ -117,5 +119,5 @@ func (s *session) roots() []*sdk.Root { //nolint:staticcheck // deprecated by th
 	return roots
 }
 
-// field names the server in the log.
+// field returns the log field with the server's name.
 func field(s Server) zap.Field { return zap.String("mcp_server", s.Name) }

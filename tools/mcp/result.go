@@ -11,11 +11,10 @@ import (
 	"turnkeeper/tools"
 )
 
-// resultOf makes a result of what a server answered. Text is the result's text.
-// Structured content is the text where there is no other, and is left out where
-// the text says the same. Images, audio and binary resources are stored each as
-// an output of its own; where there is only one and nothing else, it is the
-// result.
+// resultOf converts a server's answer. Its text becomes the text of the result.
+// Structured content is added to the text, unless a text is the same value.
+// Each image, audio or binary resource becomes an attached output; if there is
+// only one and nothing else, it is the result.
 func resultOf(r *sdk.CallToolResult) tools.Result {
 	p := parts{}
 	for _, content := range r.Content {
@@ -37,10 +36,10 @@ func resultOf(r *sdk.CallToolResult) tools.Result {
 	return result
 }
 
-// parts are what an answer consists of.
+// parts are the parts of an answer.
 type parts struct {
 	texts     []string
-	mediaType string // of the only text; empty: plain
+	mediaType string // if there is only one text; empty: text/plain
 	files     []tools.Attachment
 }
 
@@ -99,7 +98,7 @@ func linkText(l *sdk.ResourceLink) string {
 	return text + "]"
 }
 
-// structured adds structured content, where it is not said in a text already.
+// structured adds structured content, unless a text is the same value.
 func (p *parts) structured(value any) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
@@ -118,8 +117,9 @@ func (p *parts) structured(value any) {
 	p.text(whole, mediaType)
 }
 
-// says that a text is the same JSON value, however its numbers are written: 1.0 is 1,
-// and structured content has lost what is more exact than a float.
+// says reports whether a text is the same JSON value. It compares numbers as
+// floats: 1.0 equals 1, and structured content has already lost any higher
+// precision.
 func says(text, whole string) bool {
 	var one, other any
 	return json.Unmarshal([]byte(text), &one) == nil && json.Unmarshal([]byte(whole), &other) == nil && reflect.DeepEqual(one, other)

@@ -15,26 +15,27 @@ import (
 	"turnkeeper/tools"
 )
 
-// Sampling: a server asks for an answer of a model in the middle of a call. The
-// models are those of the agent whose call runs, and so is what they cost. The
-// server gets the answer to what it asked, and nothing of the turn.
+// Sampling: during a call, a server asks for the answer of a model. The models
+// are those of the agent whose call runs, and the agent's turn pays for it. The
+// server gets only the answer, and nothing else of the turn.
 
-// A sampler answers the questions that a server has in one call, one after the
-// other.
+// A sampler answers a server's sampling requests during one call, one at a
+// time.
 type sampler struct {
 	turn    turnkeeper.TurnID
 	ctx     context.Context // of the call
 	sample  func(context.Context, tools.Sampling) (tools.Sampled, error)
-	bounded bool // in tokens
+	bounded bool // whether tokens are limited
 	slot    chan struct{}
 
 	mu     sync.Mutex
-	calls  int   // that are left
-	tokens int64 // likewise
-	told   bool  // that nothing is left
+	calls  int   // requests left
+	tokens int64 // tokens left
+	told   bool  // the refusal was noted
 }
 
-// newSampler is nil where the server may not ask, or nobody can answer.
+// newSampler returns nil if the server may not use sampling, or if the call
+// cannot sample.
 func newSampler(ctx context.Context, server Server, call tools.Call) *sampler {
 	if !server.AllowSampling || call.Sample == nil {
 		return nil
@@ -45,12 +46,12 @@ func newSampler(ctx context.Context, server Server, call tools.Call) *sampler {
 	}
 }
 
-// unanswered answers a question that no model is asked.
+// unanswered returns the error for a request that no model is asked.
 func unanswered(code int64, format string, args ...any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// createMessage answers sampling/createMessage for the call that it can be for.
+// createMessage answers sampling/createMessage on behalf of a running call.
 func (s *session) createMessage(ctx context.Context, req sdk.Request) (sdk.Result, error) {
 	p, ok := req.GetParams().(*sdk.CreateMessageWithToolsParams) //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	if !ok {
@@ -69,8 +70,9 @@ func (s *session) createMessage(ctx context.Context, req sdk.Request) (sdk.Resul
 	return result, nil
 }
 
-// asker is the call that a question can be for: the protocol does not say which.
-// Calls of one turn may stand for each other, for it is that which pays.
+// asker returns the call that a request belongs to: the protocol does not say
+// which. If all running calls belong to one turn, any of them will do, because
+// the turn pays; one with budget left is preferred.
 func (s *session) asker() (_ *sampler, why string) {
 	if !s.server.AllowSampling {
 		return nil, "the operator's policy does not allow it"
@@ -92,8 +94,7 @@ func (s *session) asker() (_ *sampler, why string) {
 	return first, ""
 }
 
-// answering lets a call's questions be answered until the function that it returns
-// is called.
+// answering registers a call's sampler until stop is called.
 func (s *session) answering(asker *sampler) (stop func()) {
 	if asker == nil {
 		return func() {}
@@ -108,7 +109,7 @@ func (s *session) answering(asker *sampler) (stop func()) {
 	}
 }
 
-// sampleFor has a call's models answer, within the call's bounds.
+// sampleFor asks the models of a call, within its limits.
 func (s *session) sampleFor(ctx context.Context, asker *sampler, p *sdk.CreateMessageWithToolsParams) (*sdk.CreateMessageResult, *jsonrpc.Error) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	question, fault := questionOf(p)
 	if fault != "" {
@@ -138,15 +139,15 @@ func (s *session) sampleFor(ctx context.Context, asker *sampler, p *sdk.CreateMe
 	}, nil
 }
 
-// spent says that nothing is left of the call's bounds.
+// spent reports whether a limit of the call is used up.
 func (a *sampler) spent() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.calls <= 0 || a.bounded && a.tokens <= 0
 }
 
-// take counts a question, or says why there can be none. first says that it says
-// so for the first time.
+// take counts a request, or returns why it is refused. first is true for the
+// first refusal.
 func (a *sampler) take() (why string, first bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,8 +164,8 @@ func (a *sampler) take() (why string, first bool) {
 	return why, first
 }
 
-// ask asks the models. The answer must come within the call's time, and while the
-// server wants it.
+// ask asks the models. It ends when the call ends or when the server cancels
+// its request.
 func (a *sampler) ask(ctx context.Context, question tools.Sampling) (tools.Sampled, error) {
 	ended := errors.New("the call has ended")
 	select {
@@ -193,9 +194,8 @@ func (a *sampler) ask(ctx context.Context, question tools.Sampling) (tools.Sampl
 	return answer, err
 }
 
-// questionOf is what a server asks, as far as it can be asked. What it would like
-// to know of the conversation (includeContext), and which model it would like, is
-// not heeded.
+// questionOf converts a sampling request, or returns why it cannot be asked. It
+// ignores includeContext and the model preferences.
 func questionOf(p *sdk.CreateMessageWithToolsParams) (question tools.Sampling, fault string) { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	if len(p.Tools) > 0 || p.ToolChoice != nil {
 		return question, "tools in sampling are not supported"
@@ -228,10 +228,10 @@ func questionOf(p *sdk.CreateMessageWithToolsParams) (question tools.Sampling, f
 	return question, ""
 }
 
-// maxAnswerTokens is more than any answer has.
+// maxAnswerTokens is larger than any answer.
 const maxAnswerTokens = 1 << 30
 
-// cutAt ends a text where the first of the sequences begins.
+// cutAt cuts a text at the first stop sequence.
 func cutAt(text string, sequences []string) (cut string, found bool) {
 	for _, sequence := range sequences {
 		if at := strings.Index(text, sequence); sequence != "" && at >= 0 {

@@ -15,7 +15,7 @@ import (
 	"turnkeeper/tools/mcp"
 )
 
-// An oracle is a model that calls ask.
+// An oracle is a fake model for the sampling requests of calls.
 type oracle struct {
 	mu    sync.Mutex
 	asked []tools.Sampling
@@ -112,8 +112,8 @@ func TestSamplingIsDeclined(t *testing.T) {
 	}
 }
 
-// A server that asks a thousand times is answered a thousand times, at once, and
-// the models are asked as often as they may be.
+// A server that asks a thousand times gets a thousand answers at once, and the
+// models are asked only as often as allowed.
 func TestSamplingIsBounded(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -146,7 +146,7 @@ func TestSamplingTokensAreBounded(t *testing.T) {
 	})
 }
 
-// Whatever the turn says of its budget or its models is told at once.
+// An error of the turn, about its budget or its models, is reported at once.
 func TestSamplingThatFails(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -177,7 +177,7 @@ func TestSamplingAfterTheCall(t *testing.T) {
 	})
 }
 
-// The end of the call ends the model's work, and the server is told.
+// When the call ends, the model call ends, and the server gets an error.
 func TestSamplingOfACallThatIsCancelled(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -201,7 +201,7 @@ func TestSamplingOfACallThatIsCancelled(t *testing.T) {
 	})
 }
 
-// A server that asks by the result of a call says itself which call it is for.
+// A server that asks in the result of a call shows which call it asks for.
 func TestSamplingByTheResult(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {
@@ -226,8 +226,8 @@ func TestSamplingByTheResult(t *testing.T) {
 	})
 }
 
-// In a session that calls of two turns use it is not known which a question is
-// for. With a session for each lane it is.
+// If calls of two turns use a session, it is unknown which call a request is
+// for. With a session per lane it is known.
 func TestSamplingInASessionOfTwoTurns(t *testing.T) {
 	t.Parallel()
 	for _, perLane := range []bool{false, true} {
@@ -252,7 +252,7 @@ func TestSamplingInASessionOfTwoTurns(t *testing.T) {
 	}
 }
 
-// Calls of one turn may stand for each other: it is that which pays.
+// A request may be charged to any call of the same turn, because the turn pays.
 func TestSamplingInASessionOfOneTurn(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, transport string) {

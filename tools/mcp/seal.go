@@ -8,29 +8,31 @@ import (
 	"time"
 )
 
-// KeyBytes is the length of the key that logins are sealed with.
+// KeyBytes is the length of the key that encrypts logins.
 const KeyBytes = 32
 
-// A login is what a person's login to a server gave. It is kept sealed only.
+// A login is the result of a person's login to a server. It is stored only
+// encrypted.
 type login struct {
-	URL      string    `json:"url"`      // of the server that it was made for, and is sent to
-	Resource string    `json:"resource"` // that the tokens are for
-	Endpoint string    `json:"endpoint"` // for tokens
+	URL      string    `json:"url"`      // of the MCP server that the login is for; tokens are sent only there
+	Resource string    `json:"resource"` // resource that the tokens are for
+	Endpoint string    `json:"endpoint"` // token endpoint
 	Metadata string    `json:"metadata,omitempty"`
 	ClientID string    `json:"client_id"`
 	Secret   string    `json:"client_secret,omitempty"`
-	Style    int       `json:"style"` // by which the secret is sent
+	Style    int       `json:"style"` // oauth2.AuthStyle of the secret
 	Access   string    `json:"access_token"`
 	Refresh  string    `json:"refresh_token,omitempty"`
 	Given    time.Time `json:"given"`
-	Expiry   time.Time `json:"expiry"` // of the access token; zero: not told
+	Expiry   time.Time `json:"expiry"` // of the access token; zero: not stated
 }
 
-// sealedFor is what a sealed login is bound to: a row that is moved to another
-// server's does not open.
+// sealedFor returns the additional data that binds a sealed login to its
+// server: in another server's row it cannot be decrypted.
 func sealedFor(server string) []byte { return []byte("turnkeeper mcp login 1\x00" + server) }
 
-// seal encrypts a login with AES-256 in GCM, with a random nonce before it.
+// seal encrypts a login with AES-256-GCM. A random nonce precedes the
+// ciphertext.
 func (l login) seal(key []byte, server string) ([]byte, error) {
 	box, err := boxOf(key)
 	if err != nil {
@@ -43,8 +45,8 @@ func (l login) seal(key []byte, server string) ([]byte, error) {
 	return box.Seal(nil, nil, plain, sealedFor(server)), nil
 }
 
-// errSealed is why a login cannot be read. It does not tell more, for there is no
-// more to tell: a wrong key and a changed text look the same.
+// errSealed is the error for a login that cannot be decrypted. A wrong key and
+// a changed text cannot be told apart.
 var errSealed = errors.New("it was sealed with another key (mcp_login_key), or was changed")
 
 func unseal(key []byte, server string, sealed []byte) (l login, err error) {

@@ -9,12 +9,12 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A Server says how to reach a server, and how far to trust it.
+// A Server configures how to reach a server, and how far to trust it.
 type Server struct {
-	Name string // as mcpdef.CheckServerName wants it
+	Name string // must pass mcpdef.CheckServerName
 
-	// Command is the program and its arguments of a server over standard input
-	// and output. Empty: URL.
+	// Command is the program and its arguments of a server over standard input and
+	// output. Empty: use URL.
 	Command []string
 	Dir     string   // the program's folder; empty: the worker's
 	Env     []string // NAME=VALUE: all of the program's environment
@@ -24,36 +24,38 @@ type Server struct {
 	URL     string
 	Headers map[string]string // of each request
 
-	// OAuth says how tokens for it are had. nil: it wants none but those of Headers.
+	// OAuth configures how to get tokens for it. nil: it needs none but those in
+	// Headers.
 	OAuth *OAuth
 
-	SessionPerLane bool          // one session for each lane; else one for all
-	ConnectTimeout time.Duration // until the server must have answered; 0: 30 s
+	SessionPerLane bool          // one session per lane, instead of one for all
+	ConnectTimeout time.Duration // timeout of opening a session; 0: 30 s
 	IdleTimeout    time.Duration // after which a lane's session ends; 0: never
-	Protocol       string        // version to ask for; empty: the newest
+	Protocol       string        // version to request; empty: the newest
 
-	Effect     turnkeeper.Effect       // of tools that say no other; empty: by TrustHints, else once
+	Effect     turnkeeper.Effect       // of tools without an effect in Tools; empty: by TrustHints, else once
 	TrustHints bool                    // readOnlyHint means none, idempotentHint means keyed
 	Timeout    time.Duration           // of a call; 0: the turn's tool_timeout
-	Background *bool                   // whether a call may go on in the background; nil: by the effect
-	Tools      map[string]ToolSettings // by the server's names
+	Background *bool                   // whether a call may continue in the background; nil: by the effect
+	Tools      map[string]ToolSettings // by the server's tool names
 
-	// RefuseChange refuses calls of a tool whose definition is not the pinned one.
+	// RefuseChange refuses calls of a tool whose definition differs from the pinned
+	// one.
 	RefuseChange bool
 
-	// AcceptDefaults answers elicitation with the defaults of the form. Else, and
-	// where a field that is required has none, it is declined.
+	// AcceptDefaults answers elicitation with the defaults of the form. Otherwise,
+	// or if a required field has no default, it is declined.
 	AcceptDefaults bool
 
 	// AllowSampling lets the server ask the models of the agent whose call runs
-	// (tools.Call.Sample); else that is declined. MaxSamplingCalls bounds how often
-	// in one call, 0: never; MaxSamplingTokens what all questions and answers of one
-	// call take, 0: not bounded.
+	// (tools.Call.Sample); otherwise such requests are declined. MaxSamplingCalls
+	// is the maximum number of requests per call; 0: none. MaxSamplingTokens is the
+	// maximum number of tokens of all requests and answers of a call; 0: unlimited.
 	AllowSampling     bool
 	MaxSamplingCalls  int
 	MaxSamplingTokens int
 
-	Roots []string // absolute paths that the server is told of; nil: none
+	Roots []string // absolute paths to tell the server; nil: none
 }
 
 // ToolSettings are the operator's settings of one tool.
@@ -70,11 +72,11 @@ type ToolSettings struct {
 // A Store stores the servers' tool definitions. Implementations are safe for
 // concurrent use.
 type Store interface {
-	// MCPTools are the tools that are kept of a server.
+	// MCPTools returns the stored tools of a server.
 	MCPTools(ctx context.Context, server string) ([]mcpdef.Tool, error)
-	// SeeMCPTools notes what a server lists: a tool that is new is pinned as it
-	// is, and one that is kept and not among them is gone. It returns what is kept
-	// then.
+	// SeeMCPTools stores the list of a server's tools: a new tool is pinned, and a
+	// stored one that is not listed is marked as gone. It returns the stored tools
+	// after that.
 	SeeMCPTools(ctx context.Context, server string, seen []mcpdef.Tool) ([]mcpdef.Tool, error)
 }
 

@@ -17,12 +17,12 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// legacyProtocol is asked for where a server does not answer being asked for a
-// newer one.
+// legacyProtocol is the version requested from a server that does not respond
+// to a request for a newer one.
 const legacyProtocol = "2025-11-25"
 
-// A session is one conversation with a server, from the handshake until it is
-// lost or closed.
+// A session is one connection to a server, from the handshake until it is lost
+// or closed.
 type session struct {
 	server  Server
 	limits  limits
@@ -31,18 +31,18 @@ type session struct {
 	process *stdio          // nil: over HTTP
 	ctx     context.Context // ends with the session
 	end     context.CancelCauseFunc
-	idle    func() // closes connections that are kept
-	relist  func() // the list of tools has changed
+	idle    func() // closes idle connections
+	relist  func() // called when the list of tools has changed
 
-	up       atomic.Bool // the handshake is over
-	leaving  atomic.Bool // it is closed in good manners
+	up       atomic.Bool // the handshake has succeeded
+	leaving  atomic.Bool // close was called
 	closing  sync.Once
 	mu       sync.Mutex
-	calls    int                     // that run
-	retired  error                   // why it takes no more calls; nil: it does
-	progress map[string]func(string) // of the calls that run, by token
-	samplers []*sampler              // of the calls that run and may ask models, the oldest first
-	noted    atomic.Int64            // what the server asked for so far
+	calls    int                     // running
+	retired  error                   // why it accepts no more calls; nil: it accepts them
+	progress map[string]func(string) // of the running calls, by token
+	samplers []*sampler              // of the running calls that may use models, oldest first
+	noted    atomic.Int64            // number of requests by the server that were noted
 }
 
 type connector struct {
@@ -50,11 +50,11 @@ type connector struct {
 	log    *zap.Logger
 	limits limits
 	relist func()
-	auth   authorizer // nil: the server wants no tokens
+	auth   authorizer // nil: the server needs no tokens
 }
 
-// connect makes a session, within ctx. A server that does not answer being asked
-// for the newest protocol is asked again for an older one.
+// connect opens a session within ctx. If the server does not respond to a
+// request for the newest protocol, it tries again with legacyProtocol.
 func (c connector) connect(ctx context.Context) (*session, error) {
 	if c.server.Protocol != "" {
 		return c.try(ctx, c.server.Protocol)
@@ -104,7 +104,7 @@ func (c connector) try(ctx context.Context, protocol string) (*session, error) {
 		err = m.err
 	case <-ctx.Done():
 		err = errNoAnswer
-		go func() { // it may still come to an end
+		go func() { // the attempt may still succeed
 			if m := <-done; m.sdk != nil {
 				_ = m.sdk.Close()
 			}
@@ -127,7 +127,7 @@ func (c connector) transport(s *session) (sdk.Transport, error) {
 		return process, err
 	}
 	client, closeIdle := newHTTPClient(s.ctx, c.server, c.auth, c.limits, func(status int) {
-		if s.up.Load() { // else it is the handshake that is refused, or tried in another way
+		if s.up.Load() { // during the handshake, the SDK may still try another way
 			s.retire(fmt.Errorf("the server refused a request with HTTP status %d: it may have been restarted", status))
 		}
 	})
@@ -135,11 +135,12 @@ func (c connector) transport(s *session) (sdk.Transport, error) {
 	return &sdk.StreamableClientTransport{Endpoint: c.server.URL, HTTPClient: client, MaxRetries: c.limits.Resume, MaxEventSize: 2 * c.limits.Frame}, nil
 }
 
-// client is the client side of the protocol as the operator allows it.
+// client returns a protocol client with the capabilities that the operator
+// allows.
 func (s *session) client() *sdk.Client {
 	options := &sdk.ClientOptions{
 		Capabilities:   &sdk.ClientCapabilities{},
-		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // see answerInput
+		MultiRoundTrip: &sdk.MultiRoundTripOptions{Disabled: true}, // answerInput handles these requests
 		ToolListChangedHandler: func(context.Context, *sdk.ToolListChangedRequest) {
 			s.relist()
 		},
@@ -185,7 +186,7 @@ func (s *session) watch() {
 	s.drop(errors.New(why))
 }
 
-// begin takes a call on. ok is false where the session takes none any more.
+// begin registers a call. ok is false if the session accepts no more calls.
 func (s *session) begin() (ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -196,7 +197,7 @@ func (s *session) begin() (ok bool) {
 	return true
 }
 
-// finish ends a call. The last one of a session that is retired ends that.
+// finish ends a call. It drops a retired session after its last call.
 func (s *session) finish() {
 	s.mu.Lock()
 	s.calls--
@@ -207,7 +208,7 @@ func (s *session) finish() {
 	}
 }
 
-// retire lets the session take no more calls. Those that run go on.
+// retire makes the session accept no more calls. Running calls continue.
 func (s *session) retire(why error) {
 	s.mu.Lock()
 	if s.retired == nil {
@@ -220,17 +221,18 @@ func (s *session) retire(why error) {
 	}
 }
 
-// busy says that calls run.
+// busy reports whether calls are running.
 func (s *session) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.calls > 0
 }
 
-// lost is closed when the session cannot be used any more.
+// lost returns a channel that is closed when the session cannot be used any
+// more.
 func (s *session) lost() <-chan struct{} { return s.ctx.Done() }
 
-// drop ends the session. What is under way fails.
+// drop ends the session at once. Running requests fail.
 func (s *session) drop(why error) {
 	s.closing.Do(func() {
 		s.end(why)
@@ -241,7 +243,8 @@ func (s *session) drop(why error) {
 	})
 }
 
-// close ends the session in good manners, and returns when what it ran is gone.
+// close ends the session gracefully, and returns when its program and readers
+// have ended.
 func (s *session) close() {
 	s.closing.Do(func() {
 		s.leaving.Store(true)
@@ -262,7 +265,7 @@ func (s *session) hangUp() {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_ = s.sdk.Close() // what it has to say is told by watch
+			_ = s.sdk.Close() // watch reports its error
 		}()
 		select {
 		case <-done:
@@ -272,8 +275,8 @@ func (s *session) hangUp() {
 	s.idle()
 }
 
-// probe drops a session whose server does not even answer a ping any more. Any
-// answer is a sign of life, also that it knows no ping.
+// probe drops the session if its server does not answer a ping. Any answer will
+// do, even the error that ping is unknown.
 func (s *session) probe() {
 	ctx, stop := context.WithTimeout(s.ctx, s.limits.Ping)
 	defer stop()
@@ -282,12 +285,11 @@ func (s *session) probe() {
 	}
 }
 
-// list reads the server's tools.
 func (s *session) list(ctx context.Context) ([]mcpdef.Tool, error) {
 	return listTools(ctx, s.sdk, s.server.Name)
 }
 
-// follow tells to of a call's progress, until the function that it returns is
+// follow passes the progress of a call to the function to, until stop is
 // called.
 func (s *session) follow(to func(string)) (token string, stop func()) {
 	token = rand.Text()
@@ -301,7 +303,8 @@ func (s *session) follow(to func(string)) (token string, stop func()) {
 	}
 }
 
-// tell passes progress on to its call. Some comes after the call has ended.
+// tell passes progress to its call. It ignores progress of a call that has
+// ended.
 func (s *session) tell(p *sdk.ProgressNotificationParams) {
 	token, _ := p.ProgressToken.(string)
 	s.mu.Lock()
@@ -312,7 +315,7 @@ func (s *session) tell(p *sdk.ProgressNotificationParams) {
 	}
 }
 
-// tellAll tells every call that runs in the session.
+// tellAll passes text to every running call as progress.
 func (s *session) tellAll(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -332,9 +335,9 @@ func progressText(p *sdk.ProgressNotificationParams) string {
 	return text
 }
 
-const maxNote = 300 // bytes of a message of progress
+const maxNote = 300 // bytes of a progress message
 
-// bounded is a text that came from outside, cleaned and at most n bytes.
+// bounded returns text from outside, cleaned and cut to about n bytes.
 func bounded(text string, n int) string {
 	if len(text) <= n {
 		return clean(text)
@@ -342,8 +345,9 @@ func bounded(text string, n int) string {
 	return clean(text[:n]) + "…"
 }
 
-// waitLost is closed when the session is lost, or should have been: what it was lost to
-// is known a moment after limits.Reason at the latest.
+// waitLost returns a channel that is closed when the session is lost. It drops
+// the session if the cause of the loss is still unknown a second after
+// limits.Reason.
 func waitLost(s *session) <-chan struct{} {
 	done := make(chan struct{})
 	late := time.AfterFunc(s.limits.Reason+time.Second, func() { s.drop(errors.New("the connection was lost")) })

@@ -18,31 +18,32 @@ import (
 	"turnkeeper/tools/program"
 )
 
-// Bounds of what a server may send.
+// Limits of what a server may send.
 const (
-	// maxFrame is the largest message that is taken, in bytes.
+	// maxFrame is the maximum size of a message in bytes.
 	maxFrame   = 16 << 20
-	maxLogLine = 1000 // bytes of a line of its standard error, or of rubbish, in the log
-	maxTail    = 2000 // bytes of its standard error that are kept for the case that it ends
+	maxLogLine = 1000 // bytes in the log of a line of standard error, or of a line that is no message
+	maxTail    = 2000 // bytes of standard error to log when the program ends
 )
 
 var errFrame = &badOutput{fmt.Sprintf("it sent a message of more than %d MiB", maxFrame>>20)}
 
-// A badOutput is why a connection is ended that the server has not ended.
+// A badOutput says why the client ended a connection because of what the server
+// sent.
 type badOutput struct{ text string }
 
 func (e *badOutput) Error() string { return e.text }
 
-// A stdio is a connection to a program that serves over its standard input and
-// output. Lines on its output that are no messages are dropped: banners and
-// stray prints are common.
+// A stdio is a connection to a program over its standard input and output. It
+// drops lines of output that are no messages: banners and stray prints are
+// common.
 type stdio struct {
 	process *program.Process
 	log     *zap.Logger
 	limits  limits
 
 	incoming chan jsonrpc.Message
-	broken   chan struct{} // closed when nothing more can be read, after why is set
+	broken   chan struct{} // closed after why is set, when nothing more can be read
 	why      error
 	closed   chan struct{}
 	once     sync.Once
@@ -53,7 +54,6 @@ type stdio struct {
 	tail []byte // of its standard error
 }
 
-// A started process is a Transport, once.
 var _ sdk.Transport = (*stdio)(nil)
 
 func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
@@ -70,10 +70,10 @@ func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
 	return c, nil
 }
 
-// Connect gives the connection itself: the program runs already.
+// Connect returns c itself: the program is already running.
 func (c *stdio) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
-// intact says that messages still go both ways.
+// intact reports whether the connection can still read and write.
 func (c *stdio) intact() bool {
 	select {
 	case <-c.broken:
@@ -84,7 +84,7 @@ func (c *stdio) intact() bool {
 	return false
 }
 
-// SessionID is empty: a program has one session.
+// SessionID returns "": a program has one session.
 func (c *stdio) SessionID() string { return "" }
 
 // Read returns the next message.
@@ -108,7 +108,7 @@ func (c *stdio) readOutput() {
 		line, err := readLine(input, c.limits)
 		messages, fault := decode(line)
 		switch {
-		case err == nil && fault != nil && isAnswer(line): // somebody waits for it
+		case err == nil && fault != nil && isAnswer(line): // a call waits for it
 			err = &badOutput{fmt.Sprintf("it sent an answer that cannot be read: %v", fault)}
 		case err == nil && fault != nil:
 			rubbish += len(line) + 1
@@ -134,8 +134,9 @@ func (c *stdio) readOutput() {
 	}
 }
 
-// readLine reads up to the next line break. For an answer that is too large it returns the
-// error that takes its place; any other line that is too large is an error.
+// readLine reads up to the next line break. If an answer is too large, it
+// returns the error response that replaces it; any other line that is too large
+// is an error.
 func readLine(input *bufio.Reader, limits limits) (line []byte, err error) {
 	var large *skimmer
 	for {
@@ -166,8 +167,8 @@ func readLine(input *bufio.Reader, limits limits) (line []byte, err error) {
 	}
 }
 
-// decode reads the message of a line, or the messages of an older protocol's
-// batch. An empty line has none.
+// decode returns the message on a line, or the messages of a batch, which older
+// protocols have. An empty line has none.
 func decode(line []byte) (messages []jsonrpc.Message, err error) {
 	if len(line) == 0 {
 		return nil, nil
@@ -188,7 +189,7 @@ func decode(line []byte) (messages []jsonrpc.Message, err error) {
 	return messages, nil
 }
 
-// isAnswer says that a line is meant for the answer to a request.
+// isAnswer reports whether a line is meant as the answer to a request.
 func isAnswer(line []byte) bool {
 	var m struct {
 		Version       json.RawMessage `json:"jsonrpc"`
@@ -202,7 +203,7 @@ func (c *stdio) readErrors() {
 	defer func() { _ = c.process.Stderr.Close() }()
 	input := bufio.NewReaderSize(c.process.Stderr, maxLogLine)
 	for {
-		line, err := input.ReadSlice('\n') // a longer one comes in pieces
+		line, err := input.ReadSlice('\n') // a longer line is read in pieces
 		if text := bytes.TrimSpace(line); len(text) > 0 {
 			c.log.Debug("an MCP server wrote to its standard error", zap.String("line", clean(string(text))))
 			c.keep(line)
@@ -220,14 +221,15 @@ func (c *stdio) keep(line []byte) {
 	c.tail = c.tail[max(0, len(c.tail)-maxTail):]
 }
 
-// lastWords is the end of what the program wrote to its standard error.
+// lastWords returns the end of the program's standard error.
 func (c *stdio) lastWords() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return clean(string(c.tail))
 }
 
-// Write sends a message. A write that ctx cuts short breaks the connection.
+// Write sends a message. A failed write closes the connection, unless ctx ended
+// before anything was written.
 func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
@@ -252,7 +254,7 @@ func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	switch {
 	case err == nil:
 		return nil
-	case n == 0 && ctx.Err() != nil: // the connection is as it was
+	case n == 0 && ctx.Err() != nil: // nothing was written
 		traceOf(ctx).unsent()
 		return ctx.Err()
 	}
@@ -260,8 +262,8 @@ func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 	return fmt.Errorf("it does not read what it is sent: %w", err)
 }
 
-// Close tells the program to end, and sees to it that it does. It does not wait
-// for that.
+// Close closes the program's input, and kills the program if it has not ended
+// after limits.End. It returns at once.
 func (c *stdio) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
@@ -277,10 +279,11 @@ func (c *stdio) Close() error {
 	return nil
 }
 
-// gone is closed when the program and all that it started has ended.
+// gone returns a channel that is closed when the program and all its
+// descendants have ended.
 func (c *stdio) gone() <-chan struct{} { return c.process.Done() }
 
-// reason says why the connection is lost.
+// reason returns why the connection was lost.
 func (c *stdio) reason(err error) string {
 	if bad, ok := errors.AsType[*badOutput](err); ok {
 		return bad.text

@@ -17,38 +17,40 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A LoginStore keeps people's logins, one for each server, for all workers.
+// A LoginStore stores people's logins, one per server, shared by all workers.
 // Implementations are safe for concurrent use.
 type LoginStore interface {
-	// MCPLogin is the login of a server, or turnkeeper.ErrNotFound.
+	// MCPLogin returns the login of a server, or turnkeeper.ErrNotFound.
 	MCPLogin(ctx context.Context, server string) (mcpdef.Login, error)
-	// SaveMCPLogin keeps a new login in place of whatever was there.
+	// SaveMCPLogin stores a new login and replaces the old one.
 	SaveMCPLogin(ctx context.Context, l mcpdef.Login) error
-	// ClaimMCPLogin lets the caller alone renew a login, for hold. It is false where
-	// somebody else does, or where the login is not of that revision any more.
+	// ClaimMCPLogin gives the caller the exclusive right to renew a login for the
+	// duration hold. It returns false if another caller has it, or if the login no
+	// longer has that revision.
 	ClaimMCPLogin(ctx context.Context, server string, revision int64, claim string, hold time.Duration) (bool, error)
-	// RenewMCPLogin keeps what a claim was for, and ends it. It is false where the
-	// claim had run out.
+	// RenewMCPLogin stores a renewed login and ends the claim. It returns false if
+	// the claim had expired.
 	RenewMCPLogin(ctx context.Context, l mcpdef.Login, claim string) (bool, error)
-	// ReleaseMCPLogin ends a claim. lapsed is why the login does not hold any more;
-	// empty: nothing is known of that.
+	// ReleaseMCPLogin ends a claim. lapsed is why the login is no longer valid;
+	// empty: it may still be valid.
 	ReleaseMCPLogin(ctx context.Context, server, claim, lapsed string) error
-	// WantMCPScopes notes scopes for the next login.
+	// WantMCPScopes stores the scopes to request at the next login.
 	WantMCPScopes(ctx context.Context, server string, scopes []string) error
-	// ForgetMCPLogin removes a login. It is false where there was none.
+	// ForgetMCPLogin removes a login. It returns false if there was none.
 	ForgetMCPLogin(ctx context.Context, server string) (bool, error)
 }
 
-// Times of a tokenCache.
+// Timeouts and intervals of a tokenCache.
 const (
-	// freshTime is how long what was read of a login counts: it may be forgotten, or
-	// made anew, by somebody else.
+	// freshTime is how long a cached login is used before it is read again: another
+	// process may have removed or replaced it.
 	freshTime = 5 * time.Second
-	// claimTime bounds a renewal: more than what it may take.
+	// claimTime is the duration of a claim, longer than a renewal takes.
 	claimTime = tokenTime + 15*time.Second
-	// lookTime is the pause between looks at what another worker does.
+	// lookTime is the pause between checks of another worker's renewal.
 	lookTime = 100 * time.Millisecond
-	// storeTime bounds what must be kept, whatever becomes of the call.
+	// storeTime is the timeout for storing a renewed login, even if the call has
+	// ended.
 	storeTime = 10 * time.Second
 )
 
@@ -59,13 +61,13 @@ type tokenCache struct {
 	access    Access
 	client    *http.Client
 	closeIdle func()
-	turn      gate // who reads or renews
+	turn      gate // held while reading or renewing
 	renewals  sync.WaitGroup
 
 	mu   sync.Mutex
 	held login
 	row  mcpdef.Login
-	read time.Time // when row was; zero: never
+	read time.Time // when row was read; zero: never
 }
 
 func newTokenCache(s Server, access Access) *tokenCache {
@@ -78,7 +80,7 @@ func (k *tokenCache) close() {
 	k.closeIdle()
 }
 
-// needsLogin says that a person must act, and why.
+// needsLogin returns an AuthError that asks for a login.
 func (k *tokenCache) needsLogin(format string, args ...any) error {
 	return &AuthError{Why: fmt.Sprintf(format, args...), Login: k.server.Name}
 }
@@ -90,8 +92,8 @@ func (k *tokenCache) token(ctx context.Context) (string, error) {
 	return k.settle(ctx, func() bool { _, ok := k.current(0); return ok }, "")
 }
 
-// current is the token, if it may be used and was looked at not longer ago than age;
-// 0: whenever that was.
+// current returns the token if it is still valid and was read less than age
+// ago. If age is 0, any age will do.
 func (k *tokenCache) current(age time.Duration) (access string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,8 +101,9 @@ func (k *tokenCache) current(age time.Duration) (access string, ok bool) {
 	return k.held.Access, fresh && k.held.Access != "" && !lapsing(k.held.Expiry, k.held.Given)
 }
 
-// settle reads the login, and has it renewed where its token is the refused one, or
-// lapses. good says whether what is held already will do where nothing can be read.
+// settle reads the login, and renews it if its token is the refused one or is
+// about to expire. good reports whether the held token may be used when the
+// login cannot be read.
 func (k *tokenCache) settle(ctx context.Context, good func() bool, refused string) (string, error) {
 	ctx, stop := context.WithTimeout(ctx, authTime)
 	defer stop()
@@ -109,7 +112,7 @@ func (k *tokenCache) settle(ctx context.Context, good func() bool, refused strin
 	}
 	defer k.turn.leave()
 	if refused == "" {
-		if access, ok := k.current(freshTime); ok { // somebody was faster
+		if access, ok := k.current(freshTime); ok { // another caller has read it
 			return access, nil
 		}
 	}
@@ -142,8 +145,8 @@ func (k *tokenCache) settle(ctx context.Context, good func() bool, refused strin
 	}
 }
 
-// reread takes over what is kept of the login. With an error that is no AuthError it
-// returns what was held before.
+// reread reads the stored login into the cache. With an error that is no
+// AuthError it returns the login held before.
 func (k *tokenCache) reread(ctx context.Context) (login, error) {
 	if k.access.Logins == nil {
 		return login{}, errNoLogins
@@ -179,7 +182,7 @@ func (k *tokenCache) reread(ctx context.Context) (login, error) {
 	return l, nil
 }
 
-// renewOnce has the login renewed by this worker. done is false where another does.
+// renewOnce renews the login. done is false if another worker is renewing it.
 func (k *tokenCache) renewOnce(ctx context.Context, l login) (done bool, err error) {
 	if l.Refresh == "" {
 		return false, k.needsLogin("the login has expired, and cannot be renewed")
@@ -192,8 +195,8 @@ func (k *tokenCache) renewOnce(ctx context.Context, l login) (done bool, err err
 	if err != nil || !mine {
 		return false, err
 	}
-	// What is under way is not given up with the call: the authorization server may have
-	// taken the old refresh token for good.
+	// The renewal continues if the call ends: the authorization server may already
+	// have used up the old refresh token.
 	result := make(chan error, 1)
 	k.renewals.Go(func() { result <- k.exchange(context.WithoutCancel(ctx), row, l, claim) })
 	select {
@@ -204,7 +207,7 @@ func (k *tokenCache) renewOnce(ctx context.Context, l login) (done bool, err err
 	}
 }
 
-// exchange gives the refresh token for new tokens, and keeps them.
+// exchange exchanges the refresh token for new tokens, and stores them.
 func (k *tokenCache) exchange(ctx context.Context, row mcpdef.Login, l login, claim string) error {
 	asking, stop := context.WithTimeout(withClient(ctx, k.client), tokenTime)
 	defer stop()
@@ -227,9 +230,9 @@ func (k *tokenCache) exchange(ctx context.Context, row mcpdef.Login, l login, cl
 	return k.save(keeping, next, claim)
 }
 
-// save keeps a renewed login, and goes on trying: the old refresh token may be of no
-// use any more. Where the claim had run out somebody has taken over: what they keep
-// counts, and is read next.
+// save stores a renewed login. It retries until ctx ends, because the old
+// refresh token may be used up. If the claim has expired, another worker has
+// taken over: its login counts, and is read next.
 func (k *tokenCache) save(ctx context.Context, next mcpdef.Login, claim string) error {
 	for {
 		_, err := k.access.Logins.RenewMCPLogin(ctx, next, claim)
@@ -244,7 +247,8 @@ func (k *tokenCache) save(ctx context.Context, next mcpdef.Login, claim string) 
 	}
 }
 
-// take takes tokens over. A refresh token that is not replaced stays.
+// take stores new tokens in l. Without a new refresh token it keeps the old
+// one.
 func (l *login) take(token *oauth2.Token) {
 	l.Access, l.Given, l.Expiry = token.AccessToken, time.Now(), token.Expiry
 	if token.RefreshToken != "" {
@@ -252,7 +256,7 @@ func (l *login) take(token *oauth2.Token) {
 	}
 }
 
-// row is the login as it is kept.
+// row returns the login as a row to store.
 func (l login) row(key []byte, before mcpdef.Login, token *oauth2.Token) (mcpdef.Login, error) {
 	sealed, err := l.seal(key, before.Server)
 	before.Sealed, before.Expires, before.Renewable, before.Lapsed = sealed, l.Expiry, l.Refresh != "", ""
@@ -262,8 +266,8 @@ func (l login) row(key []byte, before mcpdef.Login, token *oauth2.Token) (mcpdef
 	return before, err
 }
 
-// giveUp ends a claim without new tokens. Where the authorization server does not know
-// the old ones any more, the login is over for all workers.
+// giveUp ends a claim without new tokens. If the authorization server no longer
+// accepts the old ones, it marks the login as lapsed for all workers.
 func (k *tokenCache) giveUp(ctx context.Context, claim string, why error) error {
 	refused, ok := errors.AsType[*refusedGrant](why)
 	over := ok && slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client"}, refused.code)
@@ -291,8 +295,8 @@ func (k *tokenCache) renew(ctx context.Context, used string, why refusal) (bool,
 	return k.want(ctx, used, why.scopes)
 }
 
-// want notes the scopes that a server asks for. Only a person can get them; again is
-// true where one has done so meanwhile.
+// want stores the scopes that a server asks for. Only a person can get them;
+// again is true if one has done so in the meantime.
 func (k *tokenCache) want(ctx context.Context, used string, scopes []string) (again bool, err error) {
 	ctx, stop := context.WithTimeout(ctx, authTime)
 	defer stop()

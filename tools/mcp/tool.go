@@ -24,9 +24,9 @@ const metaKey = "turnkeeper/idempotency-key"
 // turn.
 type tool struct {
 	host *host
-	name string // the server's own
+	name string // the server's name for it
 	spec tools.Spec
-	hash string // of the definition; empty: it was not known
+	hash string // of the definition; empty: unknown
 }
 
 // newTool returns a tool with its current definition, or nil if that cannot be used.
@@ -58,9 +58,10 @@ func (h *host) newTool(name string) tools.Tool {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// Run calls the tool. It sends a call again, once, in a new session if it certainly did not reach
-// the server, or if the server no longer knows the session. It resends a call whose answer was
-// lost only if its effect allows that.
+// Run calls the tool. If the call certainly did not reach the server, or if the
+// server no longer knows the session, it sends the call once more, in a new
+// session. It resends a call whose answer was lost only if its effect allows
+// that.
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	asker := newSampler(ctx, t.host.server, call)
 	for again := false; ; again = true {
@@ -82,15 +83,15 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	}
 }
 
-// A fate says what happened to a call without a result.
+// A fate is what happened to a call without a result.
 type fate int
 
 const (
-	failed    fate = iota // it is answered, or will not be otherwise
+	failed    fate = iota // it was answered with an error, or trying again would not help
 	notSent               // it certainly did not reach the server
-	forgotten             // the server did not know the session, and so did not take it
-	refused               // the server did not take it
-	inDoubt               // it was sent, and the answer was lost
+	forgotten             // the server did not know the session, so it did not accept the call
+	refused               // the server did not accept it
+	inDoubt               // it was sent, and its answer was lost
 )
 
 type attempt struct {
@@ -112,7 +113,7 @@ func (t *tool) attempt(ctx context.Context, call tools.Call, asker *sampler) att
 	params := &sdk.CallToolParams{Name: t.name, Arguments: call.Arguments, Meta: sdk.Meta{metaKey: call.IdempotencyKey}}
 	if call.Progress != nil {
 		token, stop := s.follow(call.Progress)
-		defer func() { time.AfterFunc(s.limits.Progress, stop) }() // what was told before the answer may be read after it
+		defer func() { time.AfterFunc(s.limits.Progress, stop) }() // progress sent before the answer may be read after it
 		params.SetProgressToken(token)
 		t.tellChange(call)
 	}
@@ -130,15 +131,16 @@ func (t *tool) attempt(ctx context.Context, call tools.Call, asker *sampler) att
 	return attempt{result: resultOf(answer)}
 }
 
-// tellChange reports a definition that differs from the pinned one as progress.
+// tellChange reports as progress that the definition differs from the pinned
+// one.
 func (t *tool) tellChange(call tools.Call) {
 	if e, known, _ := t.host.catalog.get(t.name); known && e.Changed() {
 		call.Progress("the definition of this tool has changed since it was pinned (turnctl mcp list)")
 	}
 }
 
-// check says why a call must not be sent; "" if it may. The server may have changed the
-// definition that the model knows.
+// check returns why a call must not be sent, or "" if it may be. The server may
+// have changed the definition that the model knows.
 func (t *tool) check(ctx context.Context, call tools.Call) string {
 	if why := t.host.catalog.refusal(ctx, t.name); why != "" {
 		return "denied: " + why + ". Nothing was run."
@@ -180,10 +182,10 @@ func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *s
 	return nil, errAsksTooMuch
 }
 
-// A callError says why a request has no answer, and how far it got.
+// A callError is the error of a request without an answer, and how far it got.
 type callError struct {
 	err    error
-	begun  bool // the server has answered before, and asked for more
+	begun  bool // the server has answered before, with a request for input
 	sent   bool
 	status int
 }
@@ -194,8 +196,8 @@ func (e *callError) notTaken() bool { return !e.begun && (!e.sent || refusedStat
 func (e *callError) Error() string { return plainError(e.err).Error() }
 func (e *callError) Unwrap() error { return e.err }
 
-// lost classifies a call without an answer, and retires its session if that is
-// broken.
+// lost classifies a call without an answer, and retires its session if the
+// connection may be broken.
 func (t *tool) lost(s *session, err error) attempt {
 	name := t.host.server.Name
 	e, ok := errors.AsType[*callError](err)
@@ -222,10 +224,10 @@ func (t *tool) lost(s *session, err error) attempt {
 		return attempt{fate: failed, err: protocolError(name, answer, e.begun)}
 	}
 	why := errors.New(plainError(e.err).Error())
-	if s.process != nil && s.process.intact() { // it is this answer alone that cannot be read
+	if s.process != nil && s.process.intact() { // only this answer cannot be read
 		return attempt{fate: inDoubt, err: why}
 	}
-	// What the session was lost to says more than the call's own error.
+	// The cause of the session's loss says more than the call's own error.
 	s.retire(why)
 	if s.process != nil {
 		<-waitLost(s)
@@ -234,7 +236,8 @@ func (t *tool) lost(s *session, err error) attempt {
 	return attempt{fate: inDoubt, err: why}
 }
 
-// refusedStatus are the HTTP statuses of a server that did not accept a call.
+// refusedStatus reports whether the HTTP status means that the server did not
+// accept the call.
 func refusedStatus(status int) bool {
 	return status >= 400 && status < 500 || status == http.StatusServiceUnavailable
 }
@@ -261,8 +264,9 @@ func said(err error) string {
 
 const maxSaid = 2000 // bytes of a server's error that are shown
 
-// protocolError returns the text for the model of a protocol error, as opposed to a
-// failure of the tool: the server did not run the tool, or failed while it did.
+// protocolError returns the text for the model of a protocol error: the server
+// did not run the tool, or failed while running it. A failure of the tool
+// itself is a result instead.
 func protocolError(server string, e *jsonrpc.Error, begun bool) error {
 	text := fmt.Sprintf("the MCP server %q answered with an error of the protocol: %s (code %d)", server, bounded(e.Message, maxSaid), e.Code)
 	switch e.Code {

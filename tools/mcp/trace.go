@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// A trace is what is known of how far a request came: whether it may have been
-// run by a server that did not answer it.
+// A trace records how far a request got. It decides whether a server that did
+// not answer may have run the call.
 type trace struct {
 	sent   atomic.Bool
-	status atomic.Int32 // of HTTP; 0: there was no answer
+	status atomic.Int32 // of HTTP; 0: no response
 }
 
 type traceKey struct{}
@@ -19,7 +19,7 @@ func withTrace(ctx context.Context) (context.Context, *trace) {
 	return context.WithValue(ctx, traceKey{}, t), t
 }
 
-// traceOf is the trace of a request; nil: nobody wants to know.
+// traceOf returns the trace of a request, or nil if it has none.
 func traceOf(ctx context.Context) *trace {
 	t, _ := ctx.Value(traceKey{}).(*trace)
 	return t
@@ -31,7 +31,7 @@ func (t *trace) send() {
 	}
 }
 
-// unsent takes back that a request was sent: it certainly did not leave.
+// unsent records that the request certainly was not sent.
 func (t *trace) unsent() {
 	if t != nil {
 		t.sent.Store(false)

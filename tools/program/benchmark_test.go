@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// BenchmarkCall is one call of a program that does nothing.
+// BenchmarkCall measures a call of a program that does nothing.
 func BenchmarkCall(b *testing.B) {
 	for b.Loop() {
 		execute(b, sh(""), `{}`, patience)

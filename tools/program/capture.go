@@ -14,7 +14,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// size is how much was written.
+// size returns the number of bytes written.
 func (h *head) size() int64 { return int64(len(h.kept)) + h.dropped }
 
 // A tail keeps the last room bytes of what is written.

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools/program"
 )
 
-// A tool that counts words with a shell script. In a worker of your own it goes
-// to worker.Main; in the command worker the same is written under "tools" in
+// A tool that counts words with a shell script. A worker of your own passes it
+// to worker.Main; for the command worker, the same tool goes under "tools" in
 // the config file.
 func ExampleTool() {
 	count := program.Tool(tools.Spec{

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// killUnder kills every process under root. They are all stopped before the
-// first is killed: what is stopped starts no others, and so the tree cannot
-// grow faster than it is gone through. Without /proc the process group must do.
+// killUnder kills every process under root. It stops them all before it kills
+// the first: a stopped process starts no others, so the tree cannot grow while
+// it is walked. Without /proc it kills only the process group.
 func killUnder(root, group int) {
 	stopped := map[int]bool{}
 	for {
@@ -39,7 +39,8 @@ func killUnder(root, group int) {
 	}
 }
 
-// under are the processes under root that have not ended.
+// under returns the processes under root that have not ended. ok is false if
+// /proc cannot be read.
 func under(root int) (pids []int, ok bool) {
 	children := map[int][]int{}
 	found := false
@@ -57,7 +58,7 @@ func under(root int) (pids []int, ok bool) {
 	return pids, found
 }
 
-// processes are those that /proc shows.
+// processes iterates over the processes in /proc.
 func processes() func(yield func(int) bool) {
 	return func(yield func(int) bool) {
 		dir, err := os.Open("/proc")
@@ -65,7 +66,7 @@ func processes() func(yield func(int) bool) {
 			return
 		}
 		defer func() { _ = dir.Close() }()
-		names, _ := dir.Readdirnames(-1) // what was read before an error counts
+		names, _ := dir.Readdirnames(-1) // after an error, the names read before it are used
 		for _, name := range names {
 			if pid, err := strconv.Atoi(name); err == nil && !yield(pid) {
 				return
@@ -74,13 +75,13 @@ func processes() func(yield func(int) bool) {
 	}
 }
 
-// statOf reads parent and state of a process.
+// statOf returns the parent and the state of a process.
 func statOf(pid int) (parent int, state byte, ok bool) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return 0, 0, false
 	}
-	// The name stands in parentheses and may hold anything, these too.
+	// The name is in parentheses and may itself contain parentheses.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 2 {
 		return 0, 0, false
@@ -89,8 +90,8 @@ func statOf(pid int) (parent int, state byte, ok bool) {
 	return parent, fields[0][0], err == nil
 }
 
-// sweep kills the processes that bear the mark, when there is no keeper left to
-// do it.
+// sweep kills the processes with the mark in their environment. It is for a
+// family that has lost its keeper.
 func sweep(mark string) {
 	for start := time.Now(); time.Since(start) < killTime; {
 		marked := bearing(mark)

@@ -12,15 +12,17 @@ import (
 	"turnkeeper/internal/procguard"
 )
 
-// A keeper is a process that starts one program and outlives all of its family.
-// It is the worker's own program, run again: keep takes it over before main.
+// A keeper is a process that starts one program and outlives the program's
+// family. It is the worker's own executable, started again: an init function
+// calls keep before main.
 //
-// It is a child subreaper: whoever in the family loses its parent becomes a
-// child of the keeper, whatever session, group and environment it has given
-// itself. So the family is always the tree under the keeper, and it is gone
-// when the keeper has no child left. Two pipes lead to the worker. By one come
-// the orders, and when that ends, because the worker says so or is dead, the
-// family is killed. By the other goes the report.
+// It is a child subreaper: a process of the family that loses its parent
+// becomes a child of the keeper, whatever session, group and environment it
+// has. So the family is always the tree under the keeper, and it has ended when
+// the keeper has no child left. Two pipes connect the keeper to the worker. It
+// reads the order from one; when that pipe is closed, because the worker wants
+// the program to end or is dead, it kills the family. It writes the report to
+// the other.
 const (
 	keeperName = "turnkeeper-program-keeper"
 	ownProgram = "/proc/self/exe"
@@ -29,19 +31,19 @@ const (
 	maxReport  = 64 << 10 // bytes
 )
 
-// An order is what a keeper is to run.
+// An order is the program for a keeper to run.
 type order struct {
 	Path string
 	Argv []string
 	Dir  string
 	Env  []string
-	Time time.Duration // after which the family is killed; 0: never
+	Time time.Duration // until the family is killed; 0: never
 }
 
-// A report is how that ended.
+// A report says how the program ended.
 type report struct {
 	ending
-	Killed bool   // before it ended by itself
+	Killed bool   // killed before it ended by itself
 	Error  string // why it could not be started
 }
 
@@ -53,10 +55,11 @@ func init() {
 
 const prSetChildSubreaper = 36 // of prctl
 
-// keep is the whole life of a keeper. It stays on the process's first thread,
-// as everything does before main: with that thread the program's
-// parent-death signal is bound to the keeper's life. The program can neither read
-// the keeper's pipes and memory nor gets any file but its first three.
+// keep is the main function of a keeper. Like everything before main, it stays
+// on the process's first thread: the kernel binds the program's parent-death
+// signal to the thread that started it, so this binds it to the keeper's life.
+// The program cannot read the keeper's pipes and memory, and inherits only its
+// first three files.
 func keep() int {
 	if err := errors.Join(procguard.Hide(), procguard.KeepFiles()); err != nil {
 		return tell(report{Error: err.Error()})
@@ -68,7 +71,7 @@ func keep() int {
 	var o order
 	input := json.NewDecoder(orders)
 	if err := input.Decode(&o); err != nil {
-		return 1 // the worker is gone already, and nothing has begun
+		return 1 // the worker is gone, and nothing was started
 	}
 	program, err := o.start()
 	if err != nil {
@@ -80,8 +83,8 @@ func keep() int {
 	return tell(k.reap())
 }
 
-// start starts the program. Should the keeper be killed, the kernel kills at
-// least the program itself.
+// start starts the program. If the keeper is killed, the kernel kills at least
+// the program itself.
 func (o order) start() (pid int, err error) {
 	return syscall.ForkExec(o.Path, o.Argv, &syscall.ProcAttr{
 		Dir: o.Dir, Env: o.Env, Files: []uintptr{0, 1, 2},
@@ -89,8 +92,8 @@ func (o order) start() (pid int, err error) {
 	})
 }
 
-// letGo leaves the program's pipes to the family alone, so that they end with
-// it.
+// letGo closes the keeper's copies of the program's pipes, so they close when
+// the family ends.
 func letGo() {
 	null, err := syscall.Open(os.DevNull, syscall.O_RDWR|syscall.O_CLOEXEC, 0)
 	for fd := range 3 {
@@ -103,20 +106,20 @@ func letGo() {
 func tell(r report) int {
 	out := os.NewFile(reportFD, "report")
 	if err := json.NewEncoder(out).Encode(r); err != nil {
-		return 1 // nobody is left to be told
+		return 1 // the worker is gone
 	}
 	return 0
 }
 
 type keeper struct {
 	program int
-	ended   atomic.Bool // the program has
-	over    atomic.Bool // the family is being killed
-	killed  atomic.Bool // the program was running when that began
+	ended   atomic.Bool // whether the program has ended
+	over    atomic.Bool // whether the family is being killed
+	killed  atomic.Bool // whether the program was running when that began
 }
 
-// heed kills the family when the worker lets go of the orders, or the time is
-// over.
+// heed kills the family when the worker closes the orders, or after the given
+// time unless that is 0.
 func (k *keeper) heed(orders io.Reader, after time.Duration) {
 	if after > 0 {
 		time.AfterFunc(after, k.end)
@@ -125,7 +128,7 @@ func (k *keeper) heed(orders io.Reader, after time.Duration) {
 	k.end()
 }
 
-// reap clears away whoever of the family ends, until nobody is left.
+// reap waits for the processes of the family until none is left.
 func (k *keeper) reap() report {
 	var r report
 	for {
@@ -145,15 +148,15 @@ func (k *keeper) reap() report {
 			r.Code, r.Signal = 0, status.Signal().String()
 		}
 		k.ended.Store(true)
-		go k.end() // what it leaves behind ends with it
+		go k.end() // kills what the program left behind
 	}
 }
 
-// giveUp is how long a keeper tries to kill what does not die.
+// giveUp is how long a keeper tries to kill processes that do not end.
 const giveUp = time.Minute
 
-// end kills the family. The process ends meanwhile, when reap has seen the last
-// of it.
+// end kills the family. The keeper itself exits when reap has waited for the
+// last process, or after giveUp.
 func (k *keeper) end() {
 	if !k.over.CompareAndSwap(false, true) {
 		return

@@ -15,5 +15,6 @@ func TestMain(m *testing.M) {
 	testrun.Main(m)
 }
 
-// patience bounds every wait for an event: far above what any takes.
+// patience is the timeout of every wait for an event, far longer than any wait
+// takes.
 const patience = time.Minute

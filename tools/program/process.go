@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// A Process is a program that runs for longer than a call and is spoken to over
-// its standard input and output. Its family ends as that of a call does: with
-// the program, with Kill, and with this process, however that ends.
+// A Process is a program that runs for longer than a call, and communicates
+// over its standard input and output. Its family ends like that of a call: when
+// the program ends, with Kill, and when this process ends in any way.
 type Process struct {
 	Stdin  *os.File // to the program; closing it tells the program to end
-	Stdout *os.File // from the program; who reads it closes it
+	Stdout *os.File // from the program; the reader closes it
 	Stderr *os.File // likewise
 
 	done  chan struct{}
@@ -20,8 +20,8 @@ type Process struct {
 	once  sync.Once
 }
 
-// Start starts a program as p says, without the variables of a call. MaxOutput
-// and MediaType do not count.
+// Start starts a program as p describes, without the variables of a call. It
+// ignores MaxOutput and MediaType.
 func Start(p Program) (*Process, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -62,12 +62,13 @@ func closePipes(groups ...[]*os.File) {
 	}
 }
 
-// Done is closed when the program has ended and its family with it.
+// Done returns a channel that is closed when the program and its family have
+// ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Kill ends the program and its family. It does not wait for that.
+// Kill starts to end the program and its family, and returns at once.
 func (p *Process) Kill() { p.once.Do(p.kill) }
 
-// Ended says how the program ended, in words that follow "the program". It may
-// be called once Done is closed.
+// Ended returns how the program ended, in words that can follow "the program".
+// Call it only after Done is closed.
 func (p *Process) Ended() string { return p.ended() }

@@ -1,21 +1,21 @@
 // Package program makes tools of programs: each call runs a program, with the
 // arguments as JSON on its standard input and its standard output as the result.
 //
-// The program and all processes that it has started, its family, are killed when
-// the program ends, when the call's time is up and when the call is cancelled:
-// also those in the background, in another session (setsid) or orphaned by a
-// double fork. The same happens soon after the worker is killed. If the worker is
-// stopped, the program still ends when its time is up.
+// The program and all processes that it has started are its family. The family is
+// killed when the program ends, when the call times out and when the call is
+// cancelled, including processes in the background, in another session (setsid)
+// or orphaned by a double fork. It is also killed soon after the worker is killed.
+// If the worker is stopped (SIGSTOP), the timeout still applies.
 //
 // On Linux a keeper does this, a small process between worker and program: see
-// keeper_linux.go. It needs no privileges. It is the program that imports this
-// package, started again; nothing of its main runs. The keeper cannot:
+// keeper_linux.go. It needs no privileges. It is the executable that imports this
+// package, started again; its main function does not run. The keeper cannot:
 //
 //   - kill processes of another user (setuid), or processes stuck in the kernel
 //     (a dead network file system). The call is answered in any case.
 //   - find processes that another service starts for the program (cron, at,
 //     systemd-run, a container engine): they do not belong to the family.
-//   - resist a malicious program: that runs as the worker's user, and can kill
+//   - resist a malicious program, which runs as the worker's user and can kill
 //     the keeper and the worker. If only the keeper is killed, the worker finds
 //     the family by a mark in its environment, which a process can remove.
 //
@@ -74,7 +74,7 @@ const (
 	EnvAgent        = "TURNKEEPER_AGENT"
 	EnvConversation = "TURNKEEPER_CONVERSATION"
 	EnvTurn         = "TURNKEEPER_TURN_ID"
-	EnvCall         = "TURNKEEPER_CALL" // unique in the turn
+	EnvCall         = "TURNKEEPER_CALL" // unique within the turn
 	// EnvIdempotencyKey is tools.Call.IdempotencyKey: the same for each start of
 	// this call, and for no other.
 	EnvIdempotencyKey = "TURNKEEPER_IDEMPOTENCY_KEY"
@@ -181,7 +181,7 @@ func (t *tool) complaint(e ending, stdout *head, stderr *tail) string {
 
 // An execution is one run of a program.
 type execution struct {
-	path  string // of the program, as the system is asked for it
+	path  string // absolute path of the program
 	argv  []string
 	dir   string
 	env   []string
@@ -205,7 +205,7 @@ func (p Program) forCall(call tools.Call) (execution, error) {
 	}, nil
 }
 
-// Find is where a program is, as a Tool would run it: an absolute path, or the
+// Find returns the absolute path of a program as a Tool would run it, or the
 // error that a call would fail with.
 func Find(name string) (string, error) {
 	path, err := exec.LookPath(name)
@@ -218,10 +218,10 @@ func Find(name string) (string, error) {
 	return path, nil
 }
 
-// An ending is how a program ended by itself.
+// An ending says how a program ended by itself.
 type ending struct {
 	Code   int    // its exit code
-	Signal string // what ended it in place of that; empty: nothing
+	Signal string // the signal that ended it; empty: it exited
 }
 
 func (e ending) failed() bool { return e.Code != 0 || e.Signal != "" }
@@ -233,7 +233,7 @@ func (e ending) String() string {
 	return fmt.Sprintf("ended with exit code %d", e.Code)
 }
 
-// killTime is how long a family may take to die before its call is answered
-// without waiting for that. Together with it, a call ends within a second of
-// its time. Only tests set it.
+// killTime is how long a call waits for its family to die before it is answered
+// anyway. With it, a call ends within a second of its timeout. Only tests
+// change it.
 var killTime = 500 * time.Millisecond

@@ -106,7 +106,7 @@ func rascal(behaviour, token string) program.Program {
 	return program.Program{Argv: []string{self, behaviour, token}, Env: []string{programtest.Variable + "=yes"}}
 }
 
-// TestTheFamilyEnds runs each kind of family into its timeout.
+// TestTheFamilyEnds checks that cancelling a call ends its whole family.
 func TestTheFamilyEnds(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere only the process group ends")
@@ -181,7 +181,7 @@ func TestHugeOutput(t *testing.T) {
 			if tt.outcome == tools.Succeeded && (len(got.Result.Text) != turnkeeper.MaxOutputBytes || !got.Result.Incomplete || got.Result.RawBytes != 1<<30) {
 				t.Errorf("%d of %d bytes, incomplete %v", len(got.Result.Text), got.Result.RawBytes, got.Result.Incomplete)
 			}
-			// All that was ever allocated, not only what is left of it.
+			// TotalAlloc counts all allocations, not only the live ones.
 			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 96 {
 				t.Errorf("%d MiB were allocated for 10 MB of output", mb)
 			} else {

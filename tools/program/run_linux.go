@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// run runs the program by a keeper, and returns when its family is gone, or
+// run runs the program under a keeper. It returns when the family has ended, or
 // killTime after ctx ended. An error means that the program did not end by
-// itself; stdout and stderr are not to be read then.
+// itself; then stdout and stderr must not be read.
 func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
 	if ctx.Err() != nil {
 		return ending{}, context.Cause(ctx)
@@ -25,7 +25,7 @@ func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, e
 	if err != nil {
 		return ending{}, err
 	}
-	// To let go of the orders is to order the family's end.
+	// Closing the orders makes the keeper kill the family.
 	stop := context.AfterFunc(ctx, func() { _ = k.orders.Close() })
 	defer stop()
 	k.give(x.order(ctx))
@@ -39,13 +39,13 @@ func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, e
 	select {
 	case <-k.done:
 		return k.ending(ctx)
-	case <-late.C: // the keeper goes on with it, without us
+	case <-late.C: // the keeper continues to kill the family
 		return ending{}, context.Cause(ctx)
 	}
 }
 
-// keeperSlack is how long after the end of the call's time a keeper acts that
-// its worker has not told to: the worker is stopped.
+// keeperSlack is how long after the call's deadline a keeper kills the family
+// by itself. It then assumes that the worker is stopped.
 const keeperSlack = time.Second
 
 func (x execution) order(ctx context.Context) order {
@@ -56,13 +56,13 @@ func (x execution) order(ctx context.Context) order {
 	return o
 }
 
-// A keeperProcess is a keeper as its worker sees it.
+// A keeperProcess is the worker's side of a keeper.
 type keeperProcess struct {
 	cmd    *exec.Cmd
 	mark   string
 	orders *os.File      // to the keeper
 	report *os.File      // from the keeper
-	done   chan struct{} // closed when the keeper has ended and is cleared away
+	done   chan struct{} // closed when the keeper has ended and was waited for
 
 	said report // valid when done is closed
 	lost error  // why there is no report; nil: there is one
@@ -75,13 +75,13 @@ func (x execution) startKeeper(stdin io.Reader, stdout, stderr io.Writer) (*keep
 		return nil, fmt.Errorf("the program cannot be started: %w", err)
 	}
 	defer closeAll(theirOrders, theirReport)
-	// No context is the command's: it would kill the keeper, and not the family.
+	// CommandContext is not used: it would kill the keeper, but not the family.
 	k.cmd = exec.Command(ownProgram) //nolint:noctx // see above
 	k.cmd.Args = []string{keeperName}
 	k.cmd.Env = []string{"GOMAXPROCS=1"}
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = stdin, stdout, stderr
 	k.cmd.ExtraFiles = []*os.File{theirOrders, theirReport}
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals of a terminal are for the worker
+	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // signals from a terminal are for the worker only
 	k.cmd.WaitDelay = killTime
 	if err := k.cmd.Start(); err != nil {
 		closeAll(k.orders, k.report)
@@ -108,14 +108,15 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// give sends the order. A keeper that cannot take it has ended, or is about to.
+// give sends the order. An error means that the keeper has ended, which wait
+// reports.
 func (k *keeperProcess) give(o order) { _ = json.NewEncoder(k.orders).Encode(o) }
 
 func (k *keeperProcess) wait() {
 	defer close(k.done)
 	defer closeAll(k.orders, k.report)
 	err := json.NewDecoder(io.LimitReader(k.report, maxReport)).Decode(&k.said)
-	if err != nil { // nobody else would end the family, which holds our pipes
+	if err != nil { // the keeper is dead; the family is still running and holds the pipes open
 		sweep(k.mark)
 	}
 	ended := k.cmd.Wait()
@@ -138,7 +139,7 @@ func (k *keeperProcess) ending(ctx context.Context) (ending, error) {
 	return k.said.ending, nil
 }
 
-// startProcess starts the program by a keeper, with these files.
+// startProcess starts the program under a keeper, with these files.
 func (x execution) startProcess(stdin, stdout, stderr *os.File) (*Process, error) {
 	k, err := x.startKeeper(stdin, stdout, stderr)
 	if err != nil {

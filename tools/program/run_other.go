@@ -12,9 +12,9 @@ import (
 	"os/exec"
 )
 
-// run runs the program, and returns when it has ended, or killTime after ctx
-// ended. An error means that it did not end by itself; stdout and stderr are not
-// to be read then.
+// run runs the program. It returns when the program has ended, or killTime
+// after ctx ended. An error means that the program did not end by itself; then
+// stdout and stderr must not be read.
 func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, error) {
 	cmd := exec.CommandContext(ctx, x.path)
 	cmd.Args, cmd.Dir, cmd.Env = x.argv, x.dir, x.env
@@ -25,7 +25,7 @@ func (x execution) run(ctx context.Context, stdout, stderr io.Writer) (ending, e
 		return ending{}, fmt.Errorf("the program cannot be started: %w", err)
 	}
 	err := cmd.Wait()
-	_ = killFamily(cmd) // what it leaves behind ends with it
+	_ = killFamily(cmd) // kills what the program left behind
 	if ctx.Err() != nil {
 		return ending{}, context.Cause(ctx)
 	}
@@ -51,7 +51,7 @@ func (x execution) startProcess(stdin, stdout, stderr *os.File) (*Process, error
 	go func() {
 		defer close(done)
 		_ = cmd.Wait()
-		_ = killFamily(cmd) // what it leaves behind ends with it
+		_ = killFamily(cmd) // kills what the program left behind
 	}()
 	return &Process{
 		done: done, kill: func() { _ = killFamily(cmd) },

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// patience bounds a wait: far above what any takes.
+// patience is the timeout of a wait, far longer than any wait takes.
 const patience = time.Minute
 
-// Alive are the processes of the rascal with the token.
+// Alive returns the ids of the rascal's processes, which have the token as an
+// argument.
 func Alive(t testing.TB, token string) (pids []int) {
 	t.Helper()
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -30,7 +31,8 @@ func Alive(t testing.TB, token string) (pids []int) {
 	return pids
 }
 
-// AwaitAlive returns when the rascal has n processes.
+// AwaitAlive waits until the rascal has n processes, and fails the test after a
+// minute.
 func AwaitAlive(t testing.TB, token string, n int) {
 	t.Helper()
 	const shortest, longest = 30 * time.Millisecond, 200 * time.Millisecond // each look reads all of /proc
@@ -48,7 +50,8 @@ func AwaitAlive(t testing.TB, token string, n int) {
 	}
 }
 
-// Dead fails the test if the rascal has processes, and waits until it has none.
+// Dead fails the test if the rascal has processes, and then waits until it has
+// none.
 func Dead(t testing.TB, token string) {
 	t.Helper()
 	if left := Alive(t, token); len(left) > 0 {

@@ -1,8 +1,8 @@
 //go:build unix
 
-// Package programtest is for tests of what runs programs: a rascal, a program
-// that misbehaves in every known way, and a look at which of its processes are
-// alive. It works on Linux.
+// Package programtest helps to test code that runs programs. It has a rascal,
+// which is a program that misbehaves in every known way, and functions that
+// find its live processes. It works on Linux.
 package programtest
 
 import (
@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// Variable makes a program that calls Main a rascal. The children of a rascal
-// have it, and no other variable: nothing in their environment tells whose they
-// are, unless their behaviour says otherwise.
+// Variable is the environment variable that makes a program that calls Main a
+// rascal. The children of a rascal have no other variable, so their environment
+// does not show whose they are, unless their behaviour keeps it.
 const Variable = "RASCAL"
 
-// Main makes this process a rascal if the environment says so; it does not
-// return then. Its arguments are one of Behaviours and a token, which all its
-// processes bear, so that they can be found.
+// Main runs a rascal and exits if Variable is set, and else returns. The
+// arguments of the process are one of Behaviours and a token. All processes of
+// the rascal have the token as an argument, so tests can find them.
 func Main() {
 	if os.Getenv(Variable) == "" {
 		return
@@ -34,7 +34,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// Behaviours are all that a rascal can be told to do, sorted.
+// Behaviours returns the behaviours of a rascal, sorted.
 func Behaviours() []string { return slices.Sorted(maps.Keys(behaviours)) }
 
 type rascal struct{ token string }
@@ -73,13 +73,13 @@ func (r rascal) be(behaviour string) {
 	run(r)
 }
 
-// hang takes its input and never ends.
+// hang reads its input and never ends.
 func (r rascal) hang() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	<-time.After(time.Hour)
 }
 
-// deaf hears no signal that can be ignored, and does not read its input.
+// deaf ignores all signals that can be ignored, and does not read its input.
 func (r rascal) deaf() {
 	ignoreSignals()
 	<-time.After(time.Hour)
@@ -91,20 +91,20 @@ func (r rascal) fork() {
 	r.hang()
 }
 
-// setsid has a child in a session of its own.
+// setsid starts a child in another session.
 func (r rascal) setsid() {
 	r.spawn("hang", newSession())
 	r.hang()
 }
 
-// orphan has a grandchild in a session of its own, whose parent has ended.
+// orphan starts a grandchild in another session, whose parent has ended.
 func (r rascal) orphan() {
 	_ = r.makeOrphan().Wait()
 	r.hang()
 }
 
-// notCounted stands before the token of a process that ends at once: whoever
-// waits for a number of processes does not mean it.
+// notCounted is the prefix of the token of a process that ends at once. With
+// it, functions that wait for a number of processes do not count it.
 const notCounted = "on the way: "
 
 func (r rascal) makeOrphan() *exec.Cmd {
@@ -115,13 +115,13 @@ func (r rascal) haveOrphan() {
 	rascal{strings.TrimPrefix(r.token, notCounted)}.spawn("hang", newSession())
 }
 
-// daemon leaves such a one behind and ends well.
+// daemon leaves an orphan behind and exits with code 0.
 func (r rascal) daemon() {
 	_ = r.makeOrphan().Wait()
 	fmt.Fprintln(os.Stdout, "it runs")
 }
 
-// orphans are five of them, and a wait.
+// orphans starts five orphans and hangs.
 func (r rascal) orphans() {
 	for range 5 {
 		r.makeOrphan()
@@ -129,7 +129,7 @@ func (r rascal) orphans() {
 	r.hang()
 }
 
-// bomb has many children that go on to have many.
+// bomb starts 40 children that each run orphans.
 func (r rascal) bomb() {
 	for range 40 {
 		r.spawn("orphans", nil)
@@ -137,8 +137,8 @@ func (r rascal) bomb() {
 	r.hang()
 }
 
-// patricide kills its parent, and leaves a child behind that keeps the
-// environment it was given.
+// patricide kills its parent, and starts a child that inherits the whole
+// environment.
 func (r rascal) patricide() {
 	child := r.command("hang", newSession())
 	child.Env = nil
@@ -147,7 +147,7 @@ func (r rascal) patricide() {
 	r.hang()
 }
 
-// write writes n bytes; less than 0: without end.
+// write writes n bytes; if n is negative, it never stops.
 func write(to io.Writer, n int) {
 	chunk := []byte(strings.Repeat("yes, and on and on.\n", 1<<16))
 	for written := 0; n < 0 || written < n; {
@@ -166,7 +166,7 @@ func (r rascal) command(behaviour string, attr *syscall.SysProcAttr) *exec.Cmd {
 	//nolint:noctx // nothing ends it
 	cmd := exec.Command(os.Args[0], behaviour, r.token)
 	cmd.Env, cmd.SysProcAttr = []string{Variable + "=yes"}, attr
-	cmd.Stdout = os.Stdout // kept open for as long as it lives
+	cmd.Stdout = os.Stdout // keeps the output open while the child runs
 	return cmd
 }
 
