@@ -343,7 +343,7 @@ func TestTheBudgetEndsInTheMiddle(t *testing.T) {
 	})
 }
 
-// A memoCache is an ExtractionCache.
+// A memoCache is an extract.Cache in memory.
 type memoCache struct {
 	mu   sync.Mutex
 	kept map[turnlog.ExtractionKey][]byte
