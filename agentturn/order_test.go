@@ -62,7 +62,8 @@ func timed(name string, effect turnkeeper.Effect, d time.Duration, log *timeline
 }
 
 // TestEffectsRunInOrder checks that effects of one answer run one after the other, in the
-// background or not, and that reads neither wait for effects nor delay them.
+// background or not, and that a call in the background delays no read, and delays effects
+// only if it has an effect itself.
 func TestEffectsRunInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		background *bool

@@ -118,7 +118,7 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 		sampling tools.Sampling
 		window   int
 		answer   int    // most tokens of the answer; 0: the model is not asked
-		told     string // the error, if the model is not asked
+		told     string // text of the error, if the model is not asked
 	}{
 		"no bound":             {sampling: question("moon"), answer: 4096},
 		"of the answer":        {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 7}, answer: 7},

@@ -187,7 +187,7 @@ func TestCancelledTurn(t *testing.T) {
 	}
 }
 
-// TestQuietReply checks that an agent's quiet word stands for no reply in a scheduled
+// TestQuietReply checks that the agent's quiet reply counts as no reply in a scheduled
 // turn, and is an ordinary reply to a sender.
 func TestQuietReply(t *testing.T) {
 	for trigger, want := range map[turnkeeper.Trigger]turnlog.Outcome{

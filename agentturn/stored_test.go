@@ -245,7 +245,7 @@ func TestOfferedReadersAreNamed(t *testing.T) {
 }
 
 // TestReadersAreOfferedWhenSomethingIsStored checks that the tools that read outputs are
-// offered once X
+// offered once a result is stored, and that none is offered with paging off.
 func TestReadersAreOfferedWhenSomethingIsStored(t *testing.T) {
 	names := func(r inference.Request) (all []string) {
 		for _, d := range r.Tools {

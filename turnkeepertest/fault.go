@@ -2,8 +2,8 @@ package turnkeepertest
 
 import "fmt"
 
-// PointEffectBefore and PointEffectAfter are points within a tool that records its
-// effects in a Ledger. The other points are those of agentturn.FaultPoints.
+// PointEffectBefore and PointEffectAfter are the points within a tool that calls
+// Ledger.Do. All other points are those of agentturn.FaultPoints.
 const (
 	PointEffectBefore = "effect.before" // the tool runs; the effect has not happened
 	PointEffectAfter  = "effect.after"  // the effect has happened; Do has not returned
