@@ -241,8 +241,7 @@ func TestEverywhereFails(t *testing.T) {
 	}
 }
 
-// TestPointsAreDocumented checks that the package comment lists all points, in the order
-// of the code.
+// TestPointsAreDocumented checks that the package comment lists all points and no others.
 func TestPointsAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("doc.go")
 	if err != nil {
