@@ -22,7 +22,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// lasting is a tool that takes its time and ends well, or as it is told to stop.
+// lasting returns a tool that succeeds after d, or fails when its context ends.
 func lasting(name string, effect turnkeeper.Effect, d time.Duration) *tool {
 	return newTool(name, effect).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
 		select {
@@ -34,7 +34,7 @@ func lasting(name string, effect turnkeeper.Effect, d time.Duration) *tool {
 	})
 }
 
-// asyncBench is a bench whose models can retrieve outputs.
+// asyncBench returns a bench whose models can retrieve outputs.
 func asyncBench(t *testing.T, steps ...inferencetest.Step) *bench {
 	b := newBench(t, steps...)
 	b.tools = append(b.tools, builtin.NewReaders()...)
@@ -50,8 +50,8 @@ var percent = regexp.MustCompile(`\b[0-9]{1,2}%`)
 
 func last(r inference.Request) string { return r.Messages[len(r.Messages)-1].Text }
 
-// A slow call goes to the background, the model is told at once, waits, and
-// reads what came.
+// TestASlowCallGoesToTheBackground checks that a slow call goes to the background: the
+// next request says so, and the model waits and then reads the result.
 func TestASlowCallGoesToTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t)
@@ -93,7 +93,7 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 		if calls[0].State != turnkeeper.CallSucceeded || calls[0].Starts != 1 || calls[0].Duration != 12300*time.Millisecond {
 			t.Errorf("the call ended as %+v", calls[0])
 		}
-		for _, past := range requests[1:] { // what was told stays
+		for _, past := range requests[1:] { // later requests keep the first results
 			if got := results(past)[0]; got != results(requests[1])[0] {
 				t.Errorf("the call was answered anew with %q", got)
 			}
@@ -104,8 +104,8 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 	})
 }
 
-// What comes with a result of the background is stored with it, and can be had by
-// its own id.
+// TestAttachmentsOfACallInTheBackground checks that attachments of a background call are
+// stored with its result and can be read by their own ids.
 func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
@@ -126,7 +126,8 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 	})
 }
 
-// Where all went to the background the loop waits for the first.
+// TestTheLoopWaitsForTheFirst checks that, with all calls in the background, the loop
+// waits for the first result.
 func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("slow", "slower"), says("One is enough."))
@@ -139,19 +140,20 @@ func TestTheLoopWaitsForTheFirst(t *testing.T) {
 		if got := last(b.requests()[1]); !strings.Contains(got, "### Running (1)\n- slower") || !strings.Contains(got, "### Ready (1)\n- slow (") {
 			t.Errorf("the notice: %q", got)
 		}
-		// What only reads is stopped when the model has answered.
+		// A call that only reads is stopped after the model's last answer.
 		if got, want := b.states(), []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallCancelled}; !cmp.Equal(got, want) {
 			t.Errorf("states %v", got)
 		}
 	})
 }
 
-// What has an effect is let finish, within its time, before the turn closes, and the model
-// is told how it ended.
+// TestTheTurnClosesAfterItsEffects checks that a background call with an effect may
+// finish, within its timeout, before the turn closes, and that the model sees how it
+// ended.
 func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes time.Duration
-		after time.Duration // of the turn's end
+		after time.Duration // time of the turn's end
 		state turnkeeper.CallState
 		turn  turnkeeper.TurnState
 		stop  turnkeeper.StopReason
@@ -183,7 +185,8 @@ func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	}
 }
 
-// A call that fails in the background is told of, and its error can be read.
+// TestAFailureInTheBackground checks that a notice reports a call that failed in the
+// background, and that its error can be read.
 func TestAFailureInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t)
@@ -205,7 +208,8 @@ func TestAFailureInTheBackground(t *testing.T) {
 	})
 }
 
-// What cannot be read yet, and waiting for nothing.
+// TestAskingForWhatIsNotThere asks for outputs that cannot be read, and waits without a
+// running call.
 func TestAskingForWhatIsNotThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t)
@@ -227,7 +231,8 @@ func TestAskingForWhatIsNotThere(t *testing.T) {
 	})
 }
 
-// A notice lists what the model can do now, with the tools that it has.
+// TestANoticeListsWhatApplies checks that a notice lists only the options that the model
+// has at that point with its tools.
 func TestANoticeListsWhatApplies(t *testing.T) {
 	const callTools, answer = "Call tools.", "Answer with what you have."
 	const retrieve, wait = "Retrieve an output that is ready, with get_tool_output(id, mode)", "ait for %s that runs, with wait_for_tool_output()"
@@ -279,7 +284,8 @@ func TestANoticeListsWhatApplies(t *testing.T) {
 
 func isReader(t tools.Tool) bool { return t.Spec().Paging }
 
-// Where nothing else goes to the background, the result of a detached call can be read all the same.
+// TestADetachedResultIsReadable checks that the result of a detached call can be read
+// even if no other call goes to the background.
 func TestADetachedResultIsReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`), says("Done.")).with(far("remote", turnkeeper.EffectNone))
@@ -297,7 +303,7 @@ func TestADetachedResultIsReadable(t *testing.T) {
 	})
 }
 
-// A repeat of what runs already is not run.
+// TestACallThatRunsIsNotRepeated checks that a repeat of a running call is not run.
 func TestACallThatRunsIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := lasting("fetcher", turnkeeper.EffectNone, 20*time.Second)
@@ -315,7 +321,8 @@ func TestACallThatRunsIsNotRepeated(t *testing.T) {
 	})
 }
 
-// Switched off, or without a way to read, a slow call is waited for.
+// TestNothingGoesToTheBackground checks that the loop waits for a slow call if background
+// calls are switched off, or if the agent has no tool that reads outputs.
 func TestNothingGoesToTheBackground(t *testing.T) {
 	for name, set := range map[string]func(*bench){
 		"async off":  func(b *bench) { b.bounds.Async = false },
@@ -336,7 +343,8 @@ func TestNothingGoesToTheBackground(t *testing.T) {
 	}
 }
 
-// A worker dies while a call is in the background: the journal's rules decide.
+// TestAWorkerIsLostWithACallInTheBackground checks that calls in the background follow
+// the rules of recovery when their worker dies.
 func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	for name, c := range map[string]struct {
 		effect turnkeeper.Effect
@@ -379,7 +387,8 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	}
 }
 
-// A worker that shuts down leaves to the next one what may run again.
+// TestAShutdownWithCallsInTheBackground checks that a worker that shuts down leaves
+// repeatable calls to the next worker.
 func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		again := lasting("again", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
@@ -404,7 +413,8 @@ func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 	})
 }
 
-// A result over the threshold is a handle, for texts of either side of it.
+// TestAResultOverTheThreshold checks that a result above the threshold, and only such a
+// one, is shown as a handle.
 func TestAResultOverTheThreshold(t *testing.T) {
 	for name, c := range map[string]struct {
 		chars int
@@ -450,7 +460,8 @@ func TestAResultOverTheThreshold(t *testing.T) {
 	}
 }
 
-// A later turn is told what a handle stood for, not the handle.
+// TestAHandleOfAnEarlierTurn checks that a later turn is shown the text of an earlier
+// result, not its handle.
 func TestAHandleOfAnEarlierTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("fetcher"), says("It is done."))

@@ -26,8 +26,8 @@ func TestFaultyCallsAreAnswered(t *testing.T) {
 	tests := []struct {
 		name  string
 		call  inference.Call
-		shown string // beginning
-		args  string // in the journal, and sent back
+		shown string // prefix of the result
+		args  string // arguments in the journal and in the next request
 		raw   string
 	}{
 		{"unknown tool", inference.Call{ID: "a", Name: "lok", Arguments: `{}`},
@@ -189,7 +189,7 @@ func TestToolsThatFail(t *testing.T) {
 				if took := time.Since(started); took > 61*time.Second {
 					t.Errorf("it took %s", took)
 				}
-				time.Sleep(time.Minute) // lets a deaf tool end
+				time.Sleep(time.Minute) // lets a tool that ignores its context end
 			})
 		})
 	}
@@ -292,9 +292,9 @@ func TestRepeatedCalls(t *testing.T) {
 	}
 }
 
-// A repeat that is answered from the first call is not executed, and so takes no
-// other call's place under the cap; one that is run, because the first has failed,
-// does, and the cap holds.
+// TestRepeatsAndTheCap checks that a repeat that is answered from the first call is not
+// executed and does not count towards the cap, and that a repeat that runs, because the
+// first call failed, counts.
 func TestRepeatsAndTheCap(t *testing.T) {
 	const n = ` {"n":1}`
 	tests := []struct {
@@ -367,7 +367,7 @@ func TestScheduledCalls(t *testing.T) {
 		name    string
 		past    agentturn.Freshness
 		trigger turnkeeper.Trigger
-		want    string // of the first call; empty: it runs
+		want    string // result of the first call; empty: it runs
 	}{
 		{"fresh", pastCalls{ok(42500 * time.Millisecond)}, "schedule", "skipped due to freshness dedupe: last success 42 seconds ago within 600 second window"},
 		{"at the window's end", pastCalls{ok(600 * time.Second)}, "schedule", "skipped due to freshness dedupe: last success 600 seconds ago within 600 second window"},
@@ -477,7 +477,7 @@ func TestLeaseTooShortForAnEffect(t *testing.T) {
 	})
 }
 
-// at calls f at the nth time that a label is reached.
+// at returns a hook that calls f when a label is reached for the nth time.
 func at(label string, n int, f func()) fault.Hook { return &trap{label: label, n: n, f: f} }
 
 type trap struct {
@@ -497,8 +497,9 @@ func (h *trap) At(_ context.Context, label string) {
 	}
 }
 
-// A model in a loop asks for thousands of calls at once. What it takes to deny them
-// grows with their number, not with its square: the turn's time cannot cut it short.
+// TestThousandsOfCallsInOneAnswer checks that the time to deny the calls of one answer
+// grows linearly with their number: a model in a loop asks for thousands, and the turn's
+// deadline cannot interrupt the denial.
 func TestThousandsOfCallsInOneAnswer(t *testing.T) {
 	planned := func(n int) (bytes uint64) {
 		var calls []inference.Call

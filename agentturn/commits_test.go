@@ -16,7 +16,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// Every write costs a commit, so their number is part of the contract.
+// TestWrites checks the number of writes, which is part of the contract because each
+// costs a commit.
 func TestWrites(t *testing.T) {
 	transactional := once("note")
 	transactional.spec.Transactional = true
@@ -63,7 +64,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-// stream is a step that sends text pieces with pauses between them.
+// stream returns a step that sends text pieces with pauses between them.
 func stream(pause time.Duration, pieces ...string) inferencetest.Step {
 	return inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 		for _, piece := range pieces {
@@ -213,7 +214,8 @@ func TestEventsOfATurn(t *testing.T) {
 	})
 }
 
-// A fence that is noticed while text streams ends the model call.
+// TestFenceWhileStreaming checks that a write refused by the fence ends a streaming model
+// call.
 func TestFenceWhileStreaming(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -221,7 +223,7 @@ func TestFenceWhileStreaming(t *testing.T) {
 		b.script.Add(inferencetest.Func(func(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 			for ; ctx.Err() == nil; pieces++ {
 				if pieces == 5 {
-					b.store.dispatch() // somebody else holds the turn now
+					b.store.dispatch() // another worker holds the turn now
 				}
 				onDelta(inference.Delta{Kind: inference.DeltaText, Text: "word "})
 				time.Sleep(100 * time.Millisecond)

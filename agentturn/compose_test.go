@@ -16,7 +16,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// past is an earlier turn with one call, and then a text.
+// past returns an earlier turn with one call followed by a text.
 func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnlog.Past {
 	p := turnlog.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{{
 		Number: 1, Provider: "main", Text: "hm", Calls: []turnkeeper.ToolCall{{

@@ -20,8 +20,8 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// A plot is a turn with tools of every effect, whose model answers by what it
-// is shown, so that it can be killed and taken up anywhere.
+// A plot is a turn with tools of every effect. Its model decides by the request alone, so
+// the turn can be killed and continued at any point.
 type plot struct {
 	*bench
 	send, keyed, look, note *tool
@@ -29,13 +29,13 @@ type plot struct {
 
 const plotReply = "Everything was done, slowly told."
 
-// pace is how long the tools of a plot take.
+// pace is how long the tools of a plot run.
 type pace struct {
 	name string
 	time.Duration
 }
 
-// paces are of tools that are waited for, and of tools that go to the
+// paces has a pace at which the loop waits for the tools, and one at which they go to the
 // background.
 var paces = []pace{{"at once", 0}, {"in the background", 8 * time.Second}}
 
@@ -64,11 +64,11 @@ func newPlot(t *testing.T, pace pace) *plot {
 	})
 	p.with(p.look, p.send, p.keyed, p.note)
 	p.models["main/model"] = p
-	t.Cleanup(func() { time.Sleep(time.Minute) }) // the tools of workers that were killed end
+	t.Cleanup(func() { time.Sleep(time.Minute) }) // until the tools of killed workers end
 	return p
 }
 
-// Generate answers by the rounds that the request has.
+// Generate answers by the number of rounds in the request.
 func (p *plot) Generate(ctx context.Context, r inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	if err := strict(r); err != nil {
 		p.t.Error(err)
@@ -88,8 +88,7 @@ func (p *plot) Generate(ctx context.Context, r inference.Request, onDelta func(i
 	return stream(300*time.Millisecond, strings.SplitAfter(plotReply, " ")...)(ctx, r, onDelta)
 }
 
-// die runs a dispatch until its hook has the worker killed: its goroutine ends
-// there, and nothing of it runs on.
+// die runs a dispatch until its hook kills the worker, which ends the worker's goroutine.
 func (p *plot) die(n int) (died bool) {
 	p.fault = at("", n, func() { died = true; runtime.Goexit() })
 	done := make(chan struct{})
@@ -102,7 +101,7 @@ func (p *plot) die(n int) (died bool) {
 	return died
 }
 
-// sound checks what must hold of every ended turn, however it went.
+// sound checks the invariants of every ended turn.
 func (p *plot) sound(where string) {
 	p.t.Helper()
 	for _, violation := range p.store.violations() {
@@ -154,7 +153,7 @@ func (p *plot) soundEnd(where string, end turnlog.Outcome) {
 	if inDoubt != "" {
 		inDoubt = "\n" + inDoubt
 	}
-	// What was cut short after the model's answer leaves the summary.
+	// The reply is the summary if the turn was interrupted after the model's answer.
 	summed := inDoubt != "" && strings.HasPrefix(end.Reply, "Tool results: ") && strings.Contains(end.Reply, inDoubt[1:])
 	if end.State != want || end.Reply != plotReply+inDoubt && !summed {
 		p.t.Errorf("%s: %+v with calls %v", where, end, p.states())
@@ -191,7 +190,7 @@ func plotWithoutFaults(t *testing.T, pace pace) {
 	})
 }
 
-// A worker is killed at every point of the turn, then the turn is dispatched
+// TestKilledAnywhere kills a worker at every point of the turn, and dispatches the turn
 // again.
 func TestKilledAnywhere(t *testing.T) {
 	for _, pace := range paces {
@@ -215,7 +214,7 @@ func killedAnywhere(t *testing.T, pace pace) {
 	}
 }
 
-// Two workers are killed, one after the other.
+// TestKilledTwice kills two workers, one after the other.
 func TestKilledTwice(t *testing.T) {
 	for _, pace := range paces {
 		t.Run(pace.name, func(t *testing.T) { killedTwice(t, pace) })
@@ -241,8 +240,8 @@ func killedTwice(t *testing.T, pace pace) {
 	}
 }
 
-// A worker is stopped at every point, for so long that another one takes the
-// turn and ends it; then it wakes up.
+// TestStoppedAnywhere stops a worker at every point until another worker has taken over
+// and ended the turn, and then resumes it.
 func TestStoppedAnywhere(t *testing.T) {
 	for _, pace := range paces {
 		t.Run(pace.name, func(t *testing.T) { stoppedAnywhere(t, pace) })
@@ -280,8 +279,8 @@ func stoppedAnywhere(t *testing.T, pace pace) {
 	}
 }
 
-// The grace of a shutdown ends at every point; the turn is handed back and
-// goes on elsewhere.
+// TestShutdownAnywhere ends the grace period of a shutdown at every point; the turn is
+// handed back and another worker continues it.
 func TestShutdownAnywhere(t *testing.T) {
 	for _, pace := range paces {
 		t.Run(pace.name, func(t *testing.T) { shutdownAnywhere(t, pace) })
@@ -310,8 +309,8 @@ func shutdownAnywhere(t *testing.T, pace pace) {
 	}
 }
 
-// Every point is named in the list that tests build on, and nearly all of it is
-// reached by one turn and its recovery.
+// TestFaultPoints checks that FaultPoints lists every point, and that one turn and its
+// recovery reach nearly all of them.
 func TestFaultPoints(t *testing.T) {
 	pace := paces[0]
 	seen := map[string]bool{}

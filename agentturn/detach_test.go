@@ -19,7 +19,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// far is a tool whose calls run elsewhere.
+// far returns a tool whose calls are detached.
 func far(name string, effect turnkeeper.Effect) *tool {
 	t := newTool(name, effect)
 	t.spec.Detached, t.spec.Timeout = true, 2*time.Hour
@@ -55,7 +55,7 @@ func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 		}
 
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
-		time.Sleep(3 * time.Hour) // the time of the new dispatch is its own
+		time.Sleep(3 * time.Hour) // a new dispatch has its own deadline
 		if o := b.run(t.Context()); o.State != turnkeeper.TurnSucceeded || o.Reply != "It is done." {
 			t.Errorf("the turn ended %s with %q", o.State, o.Reply)
 		}
@@ -73,7 +73,8 @@ func TestADetachedCallIsStartedAndWaitedFor(t *testing.T) {
 	})
 }
 
-// What the model has not seen yet decides whether it is asked or waited for.
+// TestATurnWaitsOnlyWithoutNews checks that a turn waits for detached calls only if the
+// model has seen every result so far.
 func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 	for name, c := range map[string]struct {
 		first []string // calls of the first round
@@ -102,8 +103,9 @@ func TestATurnWaitsOnlyWithoutNews(t *testing.T) {
 	}
 }
 
-// One of two results comes: the model hears of it while the other goes on; and
-// when it asks for nothing new, the turn waits for the other.
+// TestOneOfTwoArrives checks that the model is shown the first of two detached results
+// while the other call runs, and that the turn waits for the other if the model asks for
+// nothing new.
 func TestOneOfTwoArrives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("remote", `remote {"n":2}`), asks(`remote {"n":3}`), says("Enough.")).with(far("remote", turnkeeper.EffectKeyed))
@@ -126,8 +128,9 @@ func TestOneOfTwoArrives(t *testing.T) {
 	})
 }
 
-// What the journal has of an earlier dispatch has the database's times, which are not
-// the worker's: a clock that is behind makes no news of what the model has seen.
+// TestNewsIsNotToldByTwoClocks checks that a worker whose clock is behind does not report
+// a result again that the model has seen: times in the journal are the database's, not
+// the worker's.
 func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("local", "remote"), asks(`remote {"n":5}`), asks(`remote {"n":6}`), says("Nothing new, is there?"))
@@ -142,7 +145,8 @@ func TestNewsIsNotToldByTwoClocks(t *testing.T) {
 	})
 }
 
-// The model is told of a result that comes while it is asked.
+// TestAResultComesWhileTheTurnRuns checks that the model is shown a result that arrives
+// during a model call.
 func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("remote", "local"), says("I will not wait."), says("It has come.")).with(far("remote", turnkeeper.EffectOnce))
@@ -159,7 +163,7 @@ func TestAResultComesWhileTheTurnRuns(t *testing.T) {
 	})
 }
 
-// atPoint calls f when a point is passed for the n-th time.
+// atPoint returns a hook that calls f when a point is passed for the nth time.
 func atPoint(point string, n int, f func()) hook {
 	passed := 0
 	return func(label string) {
@@ -180,7 +184,7 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 		remote tools.Tool
 		state  turnkeeper.CallState
 		ends   turnkeeper.TurnState
-		shown  string // beginning of what the model is shown
+		shown  string // prefix of the result that the model is shown
 	}{
 		"nobody can tell": {far("remote", turnkeeper.EffectOnce), turnkeeper.CallUnknown, turnkeeper.TurnDegraded, "Tool Output ID"},
 		"the tool can": {&reconciler{far("remote", turnkeeper.EffectOnce), func() (tools.Result, bool, error) {
@@ -209,8 +213,8 @@ func TestAnUnknownOutcomeArrives(t *testing.T) {
 	}
 }
 
-// With the last model call used up there is nothing to ask the model: the turn
-// waits until all is done, and then says it by its summary.
+// TestWithoutRoundsLeftTheTurnWaitsForAll checks that a turn without model calls left
+// waits for all calls and then replies with its summary.
 func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("remote", "local")).with(far("remote", turnkeeper.EffectNone), read("local"))
@@ -224,8 +228,8 @@ func TestWithoutRoundsLeftTheTurnWaitsForAll(t *testing.T) {
 	})
 }
 
-// An answer ends the turn when no effect is detached any more, and the model has
-// been told of those that came meanwhile.
+// TestAnAnswerWaitsForEffectsElsewhere checks that an answer ends the turn only when no
+// effect is detached any more and the model has been shown those that ended meanwhile.
 func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	for _, test := range []struct {
 		effect turnkeeper.Effect
@@ -264,7 +268,8 @@ func TestAnAnswerWaitsForEffectsElsewhere(t *testing.T) {
 	}
 }
 
-// A start that could not be written is none: the turn ends without a trace of it.
+// TestADetachedStartThatIsNotWritten checks that a turn ends without a trace of a start
+// that could not be written.
 func TestADetachedStartThatIsNotWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("remote")).with(far("remote", turnkeeper.EffectOnce))
@@ -287,7 +292,7 @@ func TestADetachedStartThatIsNotWritten(t *testing.T) {
 	})
 }
 
-// A callBox keeps what comes into it.
+// A callBox records the results and releases of detached calls.
 type callBox struct {
 	arrived  []turnlog.CallResult
 	handedOn bool
@@ -311,9 +316,9 @@ func TestRunDetached(t *testing.T) {
 	for name, c := range map[string]struct {
 		run      func(context.Context, tools.Call) (tools.Result, error)
 		effect   turnkeeper.Effect
-		cut      error // ends the run after a minute
+		cut      error // ends the run after a minute with this cause
 		state    turnkeeper.CallState
-		text     string // that arrives; empty: nothing does
+		text     string // text of the stored result; empty: no result is stored
 		handedOn bool
 	}{
 		"succeeds": {run: func(_ context.Context, call tools.Call) (tools.Result, error) {
@@ -360,13 +365,14 @@ func TestRunDetached(t *testing.T) {
 				} else if r := box.arrived[0]; r.State != c.state || r.Output.Text != c.text || r.Output.ID != "abc" || r.Key != farKey {
 					t.Errorf("%+v with output %+v", r, r.Output)
 				}
-				time.Sleep(3 * time.Hour) // what was left behind returns
+				time.Sleep(3 * time.Hour) // until the tool that was left behind returns
 			})
 		})
 	}
 }
 
-// What comes with a detached result is stored with it, and told of in its text.
+// TestAttachmentsOfADetachedCall checks that attachments of a detached result are stored
+// with it and named in its text.
 func TestAttachmentsOfADetachedCall(t *testing.T) {
 	for name, text := range map[string]string{"below": "two pictures", "above": strings.Repeat("long ", 2000)} {
 		t.Run(name, func(t *testing.T) {
@@ -397,8 +403,8 @@ func TestAttachmentsOfADetachedCall(t *testing.T) {
 	}
 }
 
-// A wait for nothing but what is detached holds nothing: it is answered
-// when the turn goes on.
+// TestAWaitForWhatIsElsewhere checks that a wait for detached calls alone keeps no lease:
+// it is answered when the turn continues.
 func TestAWaitForWhatIsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("remote", "local"), asks("wait_for_tool_output {}"), says("Done.")).with(far("remote", turnkeeper.EffectOnce), read("local"))
@@ -418,7 +424,8 @@ func TestAWaitForWhatIsElsewhere(t *testing.T) {
 	})
 }
 
-// The job of a detached call has no results of the turn: it takes no handles.
+// TestADetachedCallTakesNoHandles checks that a detached call takes no handles, because
+// its job does not have the turn's results.
 func TestADetachedCallTakesNoHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		remote := far("remote", turnkeeper.EffectOnce)
@@ -432,9 +439,9 @@ func TestADetachedCallTakesNoHandles(t *testing.T) {
 	})
 }
 
-// A call that was in the background when its worker was shut down runs elsewhere where
-// the next worker's release runs the tool so. The model knows it by its handle, which
-// stays.
+// TestACallKeepsItsHandleWhereItsToolHasBecomeDetached checks that a call that was in the
+// background at a shutdown is detached if the next worker's release detaches its tool,
+// and keeps the handle that the model knows.
 func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second).inBackground()

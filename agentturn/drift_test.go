@@ -11,9 +11,9 @@ import (
 	"turnkeeper/tools"
 )
 
-// The worker counts its lease by its own clock, the database by its own. No
-// effect runs when the database says that the lease is over, as long as the
-// clocks drift apart by less than the margin over one lease.
+// TestNoEffectOutlivesTheLeaseOfADriftingClock checks that no effect runs after the lease
+// has ended by the database's clock, as long as the worker's clock drifts from it by less
+// than the margin over one lease.
 func TestNoEffectOutlivesTheLeaseOfADriftingClock(t *testing.T) {
 	const ttl = 240 * time.Second
 	for _, drift := range []float64{-0.1, 0, 0.001, 0.05, 0.1} {
@@ -37,7 +37,7 @@ func TestNoEffectOutlivesTheLeaseOfADriftingClock(t *testing.T) {
 				b := newBench(t, steps...).with(long)
 				b.script.Then(says("done"))
 				b.bounds.MaxRounds, b.bounds.LeaseTTL, b.bounds.ToolTimeout = 20, ttl, 25*time.Second
-				b.lease, b.wall = ttl, ttl+time.Minute // the lease alone is in the way
+				b.lease, b.wall = ttl, ttl+time.Minute // only the lease bounds the call
 				b.run(t.Context())
 				if runs != 8 {
 					t.Errorf("%d calls ran; the lease has time for 8", runs)

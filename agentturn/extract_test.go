@@ -24,7 +24,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A library is a long text with a fact in every hundredth line.
+// library is a long text with a fact in every hundredth line.
 var library = func() string {
 	var b strings.Builder
 	for i := range 1000 {
@@ -39,8 +39,8 @@ var library = func() string {
 
 func fact(n int) string { return fmt.Sprintf("Fact %d: the 日本 answer is %d.", n, (n*100+50)*7) }
 
-// An extractor is a model that finds lines with a word, and ranks what it is
-// shown in reverse.
+// An extractor is a model that finds lines with a word, and ranks the passages it is
+// shown in reverse order.
 type extractor struct {
 	search func(text string) (inference.Response, error) // nil: it finds the lines that begin with "Fact"
 	rank   func(passages int) (inference.Response, error)
@@ -49,7 +49,7 @@ type extractor struct {
 	mu       sync.Mutex
 	asked    []inference.Request
 	running  int
-	most     int // that ran at once
+	most     int // maximum number of concurrent searches
 	searches int
 	ranks    int
 }
@@ -119,8 +119,8 @@ func found(confidence float64, texts ...string) inference.Response {
 	return answered(map[string]any{"snippets": texts, "confidence": confidence})
 }
 
-// extractBench is a turn that fetches the library and has it searched once a
-// query; small windows make many chunks of it.
+// extractBench returns a turn that fetches the library and searches it once per query.
+// Small windows make many chunks of the library.
 func extractBench(t *testing.T, x *extractor, queries ...string) *bench {
 	runs := 0
 	steps := []inferencetest.Step{asksFor("big", "c1", `{}`)}
@@ -134,7 +134,7 @@ func extractBench(t *testing.T, x *extractor, queries ...string) *bench {
 	return b
 }
 
-// shownBy is what the model was shown of a call.
+// shownBy returns the result of a call as the model was shown it.
 func (b *bench) shownBy(id string) string {
 	b.t.Helper()
 	return b.callWith(id).Shown
@@ -151,7 +151,7 @@ func (b *bench) callWith(id string) turnkeeper.ToolCall {
 	return turnkeeper.ToolCall{}
 }
 
-// extractionOf reads a result.
+// extractionOf decodes a result.
 func extractionOf(t *testing.T, shown string) (x outputs.Extraction) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(shown), &x); err != nil {
@@ -172,8 +172,9 @@ func textsOf(x outputs.Extraction) (texts []string) {
 	return texts
 }
 
-// A long text is searched chunk by chunk, beside each other within a bound; what
-// was found is ranked, and what it took is the call's and the turn's.
+// TestExtraction checks that chunks of a long text are searched concurrently within a
+// bound, that the passages are ranked, and that the cost counts towards the call and the
+// turn.
 func TestExtraction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
@@ -216,7 +217,7 @@ func TestExtraction(t *testing.T) {
 	})
 }
 
-// budget allows so many calls, and keeps account.
+// budget is a Budget that allows a number of calls and records their usage.
 type budget struct {
 	mu      sync.Mutex
 	left    int
@@ -244,7 +245,8 @@ func (l *budget) Settle(_ context.Context, _ agentturn.Reservation, used turnkee
 
 var errDown = &inference.Error{Class: inference.ClassTransport, Provider: "aux", Model: "x", Detail: "secret-host is down"}
 
-// What fails for good is said, in words for the model.
+// TestAnExtractionThatFails checks that the result of a failed extraction explains the
+// failure to the model.
 func TestAnExtractionThatFails(t *testing.T) {
 	failing := func(err error) *extractor {
 		return &extractor{search: func(string) (inference.Response, error) { return inference.Response{}, err }}
@@ -253,7 +255,7 @@ func TestAnExtractionThatFails(t *testing.T) {
 		x        *extractor
 		set      func(*bench)
 		reason   string
-		searches int // for each of the four chunks after which the others are given up
+		searches int // for each of the four chunks, after which the others are skipped
 	}{
 		"the model is down": {failing(errDown), nil, "the model could not be reached", 3},
 		"the key is wrong":  {failing(&inference.Error{Class: inference.ClassAuth}), nil, "the model is not available at present", 1},
@@ -277,7 +279,7 @@ func TestAnExtractionThatFails(t *testing.T) {
 				if got := b.shownBy("x0"); !strings.HasPrefix(got, "[extraction failed: "+c.reason+". The first ") {
 					t.Errorf("the model is shown %q", got)
 				}
-				const begun = 7 // the last of the four fails when three more are under way
+				const begun = 7 // the last of the four fails when three more have started
 				if c.x.searches < 4*c.searches || c.x.searches > begun*c.searches {
 					t.Errorf("%d searches", c.x.searches)
 				}
@@ -292,8 +294,8 @@ func TestAnExtractionThatFails(t *testing.T) {
 	}
 }
 
-// Two failures are retried; what fails a third time is left out, and shows in
-// the number of chunks that were searched.
+// TestRetriesAndWhatIsLeftOut checks that a search is tried three times, and that a chunk
+// that failed is left out of the number of searched chunks.
 func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 	for failures, want := range map[int]struct{ searched, facts int }{2: {0, 10}, 3: {1, 9}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -322,7 +324,8 @@ func TestRetriesAndWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// When the budget ends in the middle, what was searched is given back.
+// TestTheBudgetEndsInTheMiddle checks that an extraction returns the passages found
+// before the budget was used up.
 func TestTheBudgetEndsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
@@ -340,7 +343,7 @@ func TestTheBudgetEndsInTheMiddle(t *testing.T) {
 	})
 }
 
-// A memoCache is an ExtractionCache.
+// A memoCache is an extract.Cache in memory.
 type memoCache struct {
 	mu   sync.Mutex
 	kept map[turnlog.ExtractionKey][]byte
@@ -363,8 +366,8 @@ func (c *memoCache) KeepExtraction(_ context.Context, _ turnkeeper.TurnID, key t
 	return nil
 }
 
-// Which model searches: the agent's own choice, else the setting, else the
-// agent's models with their fallbacks.
+// TestWhichModelSearches checks which model searches: the agent's extraction model, else
+// the setting's, else the agent's models with their fallbacks.
 func TestWhichModelSearches(t *testing.T) {
 	for name, c := range map[string]struct {
 		def, setting string
@@ -385,7 +388,7 @@ func TestWhichModelSearches(t *testing.T) {
 					b.models[name] = &extractor{}
 				}
 				b.script.Then(says("Done."))
-				if c.want == "main/model,aux/z" { // the first one is down when it is asked to search
+				if c.want == "main/model,aux/z" { // the first is down during the search
 					b.script = inferencetest.NewScript(asksFor("big", "c1", `{}`), asksFor("get_tool_output", "x0", `{"id":"c1","mode":"extract","query":"the answers"}`),
 						fails(inference.ClassAuth), fails(inference.ClassAuth), says("Done."))
 					b.models["main/model"] = b.script
@@ -404,7 +407,8 @@ func TestWhichModelSearches(t *testing.T) {
 	}
 }
 
-// All extractions of a turn share the bound on model calls at once.
+// TestExtractionsBesideEachOther checks that all extractions of a turn share the bound on
+// concurrent model calls.
 func TestExtractionsBesideEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: time.Second}
@@ -427,8 +431,8 @@ func TestExtractionsBesideEachOther(t *testing.T) {
 	})
 }
 
-// What cannot be extracted from is refused in words; nothing is asked, and
-// nothing counts as retrieved.
+// TestExtractionsThatAreRefused checks that a refused extraction explains why, makes no
+// model call and does not count as retrieved.
 func TestExtractionsThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct{ arguments, want string }{
 		"no query":      {`{"id":"c1","mode":"extract"}`, `{"error":"Query required for extract mode."}`},
@@ -462,7 +466,8 @@ func TestExtractionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A result that was shown whole can be searched as well.
+// TestAnExtractionFromWhatWasShown checks that a result that was shown whole can be
+// searched too.
 func TestAnExtractionFromWhatWasShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{}
@@ -480,8 +485,8 @@ func TestAnExtractionFromWhatWasShown(t *testing.T) {
 	})
 }
 
-// The end of the turn ends an extraction; what it took is kept, that of the calls that were
-// cut off as an estimate.
+// TestAnExtractionIsCancelledWithItsTurn checks that an extraction ends with its turn,
+// and that its usage is kept, with an estimate for the model calls that were cut off.
 func TestAnExtractionIsCancelledWithItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &extractor{takes: 10 * time.Second}

@@ -22,9 +22,9 @@ func TestModelFailsBeforeAnyTool(t *testing.T) {
 	tests := []struct {
 		name   string
 		class  inference.Class
-		faults int           // attempts that counted before
-		waited time.Duration // since the message was accepted
-		denied bool          // a round with a call that did not run came before
+		faults int           // earlier attempts that counted
+		waited time.Duration // time since the message was accepted
+		denied bool          // an earlier round has a call that did not run
 		want   turnlog.Outcome
 	}{
 		{"bad key", inference.ClassAuth, 9, 0, false,
@@ -190,7 +190,7 @@ func TestUsage(t *testing.T) {
 	for name, c := range map[string]struct {
 		step   inferencetest.Step
 		class  string
-		worked bool // by a model
+		worked bool // the model did work, so its usage is estimated
 		said   bool
 	}{
 		"a stream that is cut":            {streams(transport), "transport", true, true},

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A worker whose write fails the fence kills its tools, also where the write is one
-// of what a call tells of its progress.
+// TestAFencedProgressNoteKillsTheTool checks that a worker kills its tools when the fence
+// refuses a write, even if the write only stores a call's progress.
 func TestAFencedProgressNoteKillsTheTool(t *testing.T) {
 	for name, effect := range map[string]turnkeeper.Effect{"a read": turnkeeper.EffectNone, "an effect": turnkeeper.EffectKeyed} {
 		t.Run(name, func(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 
 const document = "head é日😀 needle tail" // 20 characters
 
-// handleBench has a tool that gives the text of its argument back as a stored
-// result, one of binary content, one that fails, and one of the effect that takes
-// what it gets.
+// handleBench returns a bench with tools whose results are stored, binary, failed,
+// incomplete, too large and small, and with a tool of the given effect that takes
+// handles. That tool is returned too.
 func handleBench(t *testing.T, effect turnkeeper.Effect, schema string, steps ...inferencetest.Step) (*bench, *tool) {
 	text := func(_ context.Context, call tools.Call) (tools.Result, error) {
 		return tools.Result{Text: strings.Repeat(document, 10), ShowAs: func(id string) string { return "stored as " + id }}, nil
@@ -44,8 +44,9 @@ func handleBench(t *testing.T, effect turnkeeper.Effect, schema string, steps ..
 
 const anyStrings = `{"type":"object","properties":{"a":{"type":"string"},"list":{"type":"array","items":{"type":"object"}},"short":{"type":"string","maxLength":30}},"additionalProperties":false}`
 
-// What a string argument stands for, and what of it makes no sense: then nothing
-// runs. The calls before it are call_text_1, call_binary_2 and so on.
+// TestHandles checks the text that each handle in a string argument is replaced with, and
+// that a call with an invalid handle does not run. The calls before it are call_text_1,
+// call_binary_2 and so on.
 func TestHandles(t *testing.T) {
 	whole := strings.Repeat(document, 10)
 	for name, c := range map[string]struct{ arguments, want, refused string }{
@@ -98,7 +99,7 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// Where the agent does not allow handles they are texts.
+// TestHandlesOff checks that handles are plain text if the agent does not allow them.
 func TestHandlesOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, taker := handleBench(t, turnkeeper.EffectOnce, anyStrings, asks("text"), asks(`taker {"a":"output:1","short":"output::x"}`), says("Done."))
@@ -113,8 +114,9 @@ func TestHandlesOff(t *testing.T) {
 	})
 }
 
-// A call may take the result of the one before it in the same answer, which is
-// then finished and stored first; not that of a later one.
+// TestHandlesOfNeighbours checks that a call can take the result of an earlier call of
+// the same answer, which is then finished and stored first, but not the result of a later
+// one.
 func TestHandlesOfNeighbours(t *testing.T) {
 	for _, effect := range []turnkeeper.Effect{turnkeeper.EffectNone, turnkeeper.EffectKeyed, turnkeeper.EffectOnce} {
 		synctest.Test(t, func(t *testing.T) {
@@ -131,7 +133,8 @@ func TestHandlesOfNeighbours(t *testing.T) {
 	}
 }
 
-// A keyed call that is run again after a lost worker gets what it got before.
+// TestHandlesOfACallThatIsRunAgain checks that a keyed call that is repeated after a lost
+// worker gets the same arguments.
 func TestHandlesOfACallThatIsRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, taker := handleBench(t, turnkeeper.EffectKeyed, anyStrings, asks("text"), asks(`taker {"a":"output:1[0:4]"}`), says("Done."))
@@ -155,7 +158,8 @@ func TestHandlesOfACallThatIsRunAgain(t *testing.T) {
 	})
 }
 
-// The payload is passed from tool to tool and is in no request.
+// TestThePayloadIsInNoRequest checks that a payload passed from tool to tool is in no
+// request.
 func TestThePayloadIsInNoRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, taker := handleBench(t, turnkeeper.EffectOnce, anyStrings,
@@ -179,8 +183,8 @@ func TestThePayloadIsInNoRequest(t *testing.T) {
 	})
 }
 
-// Of a result that the model was told of and not shown, reading on begins at its
-// beginning.
+// TestReadingWhatWasNotShown checks that paging through a result that was stored and not
+// shown starts at its first character.
 func TestReadingWhatWasNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := handleBench(t, turnkeeper.EffectNone, anyStrings, asks("text"),

@@ -28,7 +28,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A bench is one turn with everything around it under the test's control.
+// A bench is a turn whose tools, models, store and clock the test controls.
 type bench struct {
 	t         *testing.T
 	store     *store
@@ -46,7 +46,7 @@ type bench struct {
 	lease     time.Duration // from the start of a run; 0: the record's
 	wall      time.Duration // likewise
 	log       *observer.ObservedLogs
-	before    func(turnlog.Entry) error // of each dispatch's journal
+	before    func(turnlog.Entry) error // hook of each dispatch's journal
 }
 
 func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
@@ -56,7 +56,7 @@ func newBench(t *testing.T, steps ...inferencetest.Step) *bench {
 		bounds: turnkeeper.DefaultBounds(), windows: map[string]int{},
 	}
 	b.models = map[string]inference.Provider{"main/model": b.script}
-	b.bounds.Summarise = false // it takes a step of the script
+	b.bounds.Summarise = false // a summary would take a step of the script
 	return b
 }
 
@@ -80,7 +80,7 @@ func (b *bench) Find(name string) (inference.Provider, agentturn.ModelInfo, erro
 
 func (b *bench) runner() *agentturn.Runner { return b.runnerWith(func(*agentturn.Config) {}) }
 
-// runnerWith is a runner with something changed of its configuration.
+// runnerWith returns a runner with a changed configuration.
 func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 	registry, err := tools.NewRegistry(b.tools...)
 	if err != nil {
@@ -125,7 +125,7 @@ func (b *bench) run(ctx context.Context) turnlog.Outcome {
 	return outcome
 }
 
-// check fails the test for whatever a journal may never hold.
+// check fails the test if the journal breaks a rule.
 func (b *bench) check() {
 	b.t.Helper()
 	for _, violation := range b.store.violations() {
@@ -134,8 +134,8 @@ func (b *bench) check() {
 	b.checkRequests()
 }
 
-// checkRequests makes the request of every round again from the journal, and
-// fails the test where one is not what was sent.
+// checkRequests rebuilds the request of every round from the journal, and fails the test
+// if one differs from the request that was sent.
 func (b *bench) checkRequests() {
 	b.t.Helper()
 	parts, summaries := map[string]string{}, []turnlog.Summary{b.store.summary}
@@ -150,7 +150,7 @@ func (b *bench) checkRequests() {
 	record := b.store.record()
 	for _, round := range record.Rounds {
 		if round.Recipe == nil {
-			continue // the test wrote it
+			continue // the test wrote this round
 		}
 		for _, s := range summaries {
 			if s.UpTo == round.Recipe.Summary {
@@ -168,8 +168,7 @@ func (b *bench) checkRequests() {
 	}
 }
 
-// requests are what the models were sent, each checked as a strict server
-// would.
+// requests returns the requests that the models were sent, each checked by strict.
 func (b *bench) requests() []inference.Request {
 	b.t.Helper()
 	requests := b.script.Requests()
@@ -181,7 +180,7 @@ func (b *bench) requests() []inference.Request {
 	return requests
 }
 
-// strict refuses what strict servers refuse.
+// strict returns an error for a request that a strict server refuses.
 func strict(r inference.Request) error {
 	owed, ids := map[string]bool{}, map[string]bool{}
 	for i, m := range r.Messages {
@@ -223,7 +222,7 @@ func strict(r inference.Request) error {
 	return nil
 }
 
-// results are the texts of the tool messages of a request, in order.
+// results returns the texts of the tool messages of a request, in order.
 func results(r inference.Request) []string {
 	var texts []string
 	for _, m := range r.Messages {
@@ -242,7 +241,7 @@ func (b *bench) states() []turnkeeper.CallState {
 	return states
 }
 
-// A tool is a tools.Tool of the test.
+// A tool is a tools.Tool whose runs are recorded and whose behaviour the test sets.
 type tool struct {
 	spec tools.Spec
 	f    func(ctx context.Context, call tools.Call) (tools.Result, error)
@@ -251,7 +250,7 @@ type tool struct {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// inBackground lets the tool's calls go on in the background, whatever its effect.
+// inBackground lets the tool's calls go to the background, whatever its effect.
 func (t *tool) inBackground() *tool {
 	t.spec.Background = new(true)
 	return t
@@ -265,7 +264,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	return t.f(ctx, call)
 }
 
-// A ledger keeps the runs of a tool, outside of the journal.
+// A ledger records the runs of a tool, outside of the journal.
 type ledger struct {
 	mu    sync.Mutex
 	calls []tools.Call
@@ -302,13 +301,13 @@ func newTool(name string, effect turnkeeper.Effect) *tool {
 func read(name string) *tool { return newTool(name, turnkeeper.EffectNone) }
 func once(name string) *tool { return newTool(name, turnkeeper.EffectOnce) }
 
-// does sets what the tool does.
+// does sets the tool's function.
 func (t *tool) does(f func(ctx context.Context, call tools.Call) (tools.Result, error)) *tool {
 	t.f = f
 	return t
 }
 
-// A reconciler is a tool that can look up what happened.
+// A reconciler is a tool that can look up whether a call happened.
 type reconciler struct {
 	*tool
 	look func() (tools.Result, bool, error)
@@ -318,7 +317,7 @@ func (r *reconciler) Reconcile(context.Context, tools.Call) (tools.Result, bool,
 	return r.look()
 }
 
-// asks is a step that asks for calls: each is "name" or "name {arguments}".
+// asks returns a step that asks for calls, each written as "name" or "name {arguments}".
 func asks(calls ...string) inferencetest.Step { return inferencetest.Answer(asking("", calls...)) }
 
 func asking(text string, calls ...string) inference.Response {
@@ -347,7 +346,7 @@ func repeat(n int, step inferencetest.Step) []inferencetest.Step {
 	return slices.Repeat([]inferencetest.Step{step}, n)
 }
 
-// eventTypes are the turn's events in order, with rounds and blocks.
+// eventTypes returns the types of the turn's events in order, with rounds and blocks.
 func (b *bench) eventTypes() []string {
 	var types []string
 	for _, e := range b.store.events() {
@@ -356,7 +355,7 @@ func (b *bench) eventTypes() []string {
 	return types
 }
 
-// streamed is the text that a watcher has of a round at the end.
+// streamed returns the text of a round as a follower of the events has it at the end.
 func (b *bench) streamed(round int) string {
 	text := ""
 	kinds := map[int]string{}

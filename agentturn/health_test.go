@@ -14,14 +14,15 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// What the models of a chain fail by decides together, and each is told of with the write that ends the turn.
+// TestFaultsOfAChain checks that the failures of all models of a chain decide together,
+// and that the write that ends the turn reports each model.
 func TestFaultsOfAChain(t *testing.T) {
 	const up = inference.Class("")
 	down := func(model string, probe turnkeeper.GrantID) modelhealth.Health {
 		return modelhealth.Health{Model: model, DownSince: time.Now(), Failures: 2, ErrorClass: "quota", Error: "no credit", Probe: probe}
 	}
 	cases := map[string]struct {
-		main, other inference.Class // of their failures; up: it answers
+		main, other inference.Class // classes of their failures; up: the model answers
 		down        []modelhealth.Health
 		asked       [2]int
 

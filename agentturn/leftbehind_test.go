@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tool that hears nothing does not hold its turn; it is told of and counted
-// for as long as it runs on.
+// TestToolsThatAreLeftBehind checks that a tool that ignores its context does not delay
+// the turn's end, and that it is reported and counted until it returns.
 func TestToolsThatAreLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		deaf := once("deaf").does(func(context.Context, tools.Call) (tools.Result, error) {

@@ -21,14 +21,14 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// counts is a step that answers, and reports so many input tokens.
+// counts returns a step that answers, and reports the given number of input tokens.
 func counts(res inference.Response, input int64) inferencetest.Step {
 	res.Usage = turnkeeper.Usage{InputTokens: input, OutputTokens: 5}
 	return inferencetest.Answer(res)
 }
 
-// reportsTimes is a step that answers, and reports what the request's texts come
-// to by characters, times a factor.
+// reportsTimes returns a step that answers, and reports as input tokens the heuristic
+// estimate of the request's texts times a factor.
 func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
 	return inferencetest.Func(func(_ context.Context, r inference.Request, _ func(inference.Delta)) (inference.Response, error) {
 		answer := res
@@ -37,7 +37,7 @@ func reportsTimes(factor float64, res inference.Response) inferencetest.Step {
 	})
 }
 
-// estimateOf counts a request's texts as the heuristic does.
+// estimateOf estimates the tokens of a request's texts with the heuristic.
 func estimateOf(r inference.Request) int {
 	n := 0
 	for _, m := range r.Messages {
@@ -62,8 +62,8 @@ func gives(name string, chars int) *tool {
 	return read(name).does(func(context.Context, tools.Call) (tools.Result, error) { return tools.Result{Text: text}, nil })
 }
 
-// Reports that are above the estimates make later requests smaller, and a turn
-// that goes on elsewhere is corrected the same.
+// TestReportsCorrectEstimates checks that reports above the estimates make later requests
+// smaller, and that another process that continues the turn applies the same correction.
 func TestReportsCorrectEstimates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t).with(gives("look", 3000))
@@ -88,7 +88,7 @@ func TestReportsCorrectEstimates(t *testing.T) {
 				t.Errorf("round %d takes more than its room: %+v", i+1, r.Window)
 			}
 		}
-		// The same turn, picked up before its last round by another process.
+		// Another process takes over the same turn before its last round.
 		written := b.store.entries
 		b.store = newStore()
 		_, journal := b.store.dispatch()
@@ -108,7 +108,8 @@ func TestReportsCorrectEstimates(t *testing.T) {
 	})
 }
 
-// What a process has learnt of a model counts in its next turn.
+// TestAProcessKeepsWhatItLearnt checks that a process applies the correction of a model
+// to its next turn.
 func TestAProcessKeepsWhatItLearnt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -130,7 +131,8 @@ func TestAProcessKeepsWhatItLearnt(t *testing.T) {
 	})
 }
 
-// A provider that cuts a request says so only by its count.
+// TestASilentCutIsSaid checks that the next notice reports a request that the provider
+// seems to have truncated. The provider's count of tokens is the only sign of it.
 func TestASilentCutIsSaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		usage turnkeeper.Usage
@@ -172,8 +174,8 @@ func overflows(have, limit int) inferencetest.Step {
 	})
 }
 
-// A request that the provider refuses as too long is cut down and sent once
-// more, once a turn.
+// TestAnOverflowIsHandledOnce checks that a request that the provider refuses as too long
+// is sent once more in a smaller form, and only once a turn.
 func TestAnOverflowIsHandledOnce(t *testing.T) {
 	const sentAgain = "the provider refused the request as too long; sending a smaller one"
 	long := strings.Repeat("a long word ", 1000)
@@ -261,7 +263,7 @@ func TestAnOverflowIsHandledOnce(t *testing.T) {
 	})
 }
 
-// A slowCounter is a tokenizer that tells what it was asked to count.
+// A slowCounter is a tokenizer that records the texts it counts.
 type slowCounter struct {
 	prompt.HeuristicTokens
 	counted *[]string
@@ -274,7 +276,8 @@ func (c slowCounter) CountText(text string) int {
 	return c.HeuristicTokens.CountText(text)
 }
 
-// A long text, such as the system prompt, is tokenized once in a process, whatever turns it stands in.
+// TestATextIsTokenizedOnce checks that a process tokenizes a long text, such as the
+// system prompt, once for all turns.
 func TestATextIsTokenizedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t).with(gives("look", 3000))
@@ -305,8 +308,9 @@ func TestATextIsTokenizedOnce(t *testing.T) {
 	})
 }
 
-// What gave way can be read again, by the handle that its line names, whether
-// it was stored or shown whole.
+// TestWhatGaveWayIsReadAgain checks that a result that was dropped from a request can be
+// read by the handle in the line that replaces it, whether it had been stored or shown
+// whole.
 func TestWhatGaveWayIsReadAgain(t *testing.T) {
 	handle := regexp.MustCompile(`^\[result of look dropped to fit the context window; to read it again call get_tool_output\("([^"]+)", mode\) ` +
 		`or get_continuation with tool_call_id="([^"]+)" offset=0\]$`)

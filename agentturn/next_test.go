@@ -7,7 +7,7 @@ import (
 	"turnkeeper"
 )
 
-// What the loop does when no call is left to be run.
+// TestNextMove checks the loop's decision when no call is left to run.
 func TestNextMove(t *testing.T) {
 	answered := time.Unix(1000, 0)
 	call := func(round, ordinal int, state turnkeeper.CallState, ended time.Duration) turnkeeper.ToolCall {
@@ -24,8 +24,8 @@ func TestNextMove(t *testing.T) {
 	)
 	tests := []struct {
 		name    string
-		earlier []turnkeeper.ToolCall // of round 1
-		newest  []turnkeeper.ToolCall // of round 2
+		earlier []turnkeeper.ToolCall // calls of round 1
+		newest  []turnkeeper.ToolCall // calls of round 2
 		unseen  bool
 		want    move
 	}{

@@ -18,7 +18,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A timeline is what tools did, and when. Entries of one moment are in the order of their names.
+// A timeline records the starts and ends of tools. Entries of the same moment are sorted
+// by name.
 type timeline struct {
 	start time.Time
 	mu    sync.Mutex
@@ -46,7 +47,7 @@ func (l *timeline) lines() (lines []string) {
 	return lines
 }
 
-// timed is a tool that takes its time, and notes when it begins and ends.
+// timed returns a tool that runs for d and records its start and end.
 func timed(name string, effect turnkeeper.Effect, d time.Duration, log *timeline) *tool {
 	return newTool(name, effect).does(func(ctx context.Context, _ tools.Call) (tools.Result, error) {
 		log.note(name + " begins")
@@ -60,14 +61,15 @@ func timed(name string, effect turnkeeper.Effect, d time.Duration, log *timeline
 	})
 }
 
-// Effects of one answer run one after the other, whether or not they may go on in the
-// background; reads do not wait for them, and are not waited for.
+// TestEffectsRunInOrder checks that effects of one answer run one after the other, in the
+// background or not, and that a call in the background delays no read, and delays effects
+// only if it has an effect itself.
 func TestEffectsRunInOrder(t *testing.T) {
 	for name, c := range map[string]struct {
 		background *bool
 		firstIs    turnkeeper.Effect
 		want       []string
-		shown      string // of the first call
+		shown      string // result of the first call
 	}{
 		"an effect stays": {
 			nil, turnkeeper.EffectOnce,
@@ -107,7 +109,8 @@ func TestEffectsRunInOrder(t *testing.T) {
 	}
 }
 
-// A call that waits for an effect is not run when the turn's time is over first.
+// TestTimeIsOverWhileAnEffectWaits checks that a call that waits for an effect does not
+// run if the turn's time ends first.
 func TestTimeIsOverWhileAnEffectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := once("second")
@@ -123,7 +126,8 @@ func TestTimeIsOverWhileAnEffectWaits(t *testing.T) {
 	})
 }
 
-// An effect that is detached holds back the next one of its answer: the turn waits.
+// TestADetachedEffectHoldsTheNextBack checks that the turn waits for a detached effect
+// before it runs the next effect of the same answer.
 func TestADetachedEffectHoldsTheNextBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := once("second")
@@ -139,7 +143,8 @@ func TestADetachedEffectHoldsTheNextBack(t *testing.T) {
 	})
 }
 
-// An answer that has not seen how an effect ended is no reply of a turn that is degraded.
+// TestAnAnswerThatHasNotSeenAFailure checks that a degraded turn does not reply with an
+// answer that was written before the model saw how an effect ended.
 func TestAnAnswerThatHasNotSeenAFailure(t *testing.T) {
 	fail := func(context.Context, inference.Request, func(inference.Delta)) (inference.Response, error) {
 		return inference.Response{}, &inference.Error{Class: inference.ClassAuth}

@@ -33,7 +33,8 @@ func TestStartsThatWereNotWritten(t *testing.T) {
 	}
 }
 
-// A call that ends before it was written that it went to the background has one result.
+// TestAResultTakesThePlaceOfTheFirst checks that a call that ends before its move to the
+// background was written has only one result.
 func TestAResultTakesThePlaceOfTheFirst(t *testing.T) {
 	var p pending
 	if !p.empty() {
@@ -46,7 +47,8 @@ func TestAResultTakesThePlaceOfTheFirst(t *testing.T) {
 	}
 }
 
-// A model is written as one that answered, or as one that failed, by what it did last.
+// TestModelsOfAnEntry checks that an entry reports a model by its latest call: as working
+// or as failing.
 func TestModelsOfAnEntry(t *testing.T) {
 	var p pending
 	p.answered("b/m")

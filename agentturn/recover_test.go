@@ -17,8 +17,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// lose runs a dispatch whose worker dies when the label is reached for the nth
-// time.
+// lose runs a dispatch whose worker is killed when the label is reached for the nth time.
 func (b *bench) lose(label string, n int) {
 	b.fault = at(label, n, runtime.Goexit)
 	done := make(chan struct{})
@@ -42,7 +41,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 		effect turnkeeper.Effect
 		wrap   func(*tool) tools.Tool
 		state  turnkeeper.CallState
-		shown  string // beginning
+		shown  string // prefix of the result
 		runs   int
 		end    turnkeeper.TurnState
 	}{
@@ -95,7 +94,7 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 				if requests := b.requests(); results(requests[1])[0] != call.Shown {
 					t.Errorf("the model was told %q", results(requests[1]))
 				}
-				time.Sleep(2 * time.Hour) // the bubble waits for what was left behind
+				time.Sleep(2 * time.Hour) // until the tools that were left behind end
 			})
 		})
 	}
@@ -149,8 +148,8 @@ func TestStartedCallsOfALostWorker(t *testing.T) {
 	})
 }
 
-// A late result of the lost worker comes between the read of the record and the
-// verdict.
+// TestLateResultBeforeTheVerdict checks a late result of the lost worker that is written
+// after the next worker read the record and before it writes its verdict.
 func TestLateResultBeforeTheVerdict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("send")).with(once("send"))
@@ -190,7 +189,7 @@ func TestLostInAStream(t *testing.T) {
 	})
 }
 
-// The tools of the process have changed since the calls were planned.
+// TestToolTakenAway checks calls whose tool the next worker no longer has.
 func TestToolTakenAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("look", "send")).with(read("look"), once("send"))

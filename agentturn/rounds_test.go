@@ -67,7 +67,7 @@ func TestModelThatCallsToolsForEver(t *testing.T) {
 				}
 				ran := max - 1
 				if max == 1 {
-					ran = 1 // the only round keeps its tools
+					ran = 1 // the only round is also offered tools
 				}
 				first, _, _ := strings.Cut(got.Reply, "\n")
 				wantFirst := fmt.Sprintf("Tool results: %d succeeded, %d failed.", ran, max-ran)

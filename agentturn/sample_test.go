@@ -19,7 +19,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// sampling asks a model in the middle of its call, and gives back what it was told.
+// sampling returns a tool that asks a model during its call, and returns the answer.
 func sampling(s tools.Sampling, and ...func(tools.Sampled, error)) *tool {
 	return once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
 		answer, err := call.Sample(ctx, s)
@@ -41,7 +41,7 @@ func question(text string) tools.Sampling {
 	return tools.Sampling{System: "You rhyme.", Messages: []tools.SamplingMessage{{Text: text}}}
 }
 
-// notices are the texts of the turn's notices.
+// notices returns the texts of the turn's notice events.
 func (b *bench) notices() (texts []string) {
 	for _, e := range b.store.events() {
 		if e.Type == turnkeeper.EventNotice {
@@ -91,7 +91,8 @@ func TestAToolAsksAModel(t *testing.T) {
 	}
 }
 
-// The budget is asked before each model call, and what it says is the turn's end.
+// TestNoBudgetForAToolsQuestion checks that a tool's model call asks the budget too, and
+// that a denial ends the turn.
 func TestNoBudgetForAToolsQuestion(t *testing.T) {
 	b := newBench(t, asks("asker"), says("never asked"))
 	b.budget = &budget{left: 1}
@@ -116,8 +117,8 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 	cases := map[string]struct {
 		sampling tools.Sampling
 		window   int
-		answer   int    // tokens that the model may answer with; 0: it is not asked
-		told     string // otherwise
+		answer   int    // most tokens of the answer; 0: the model is not asked
+		told     string // text of the error, if the model is not asked
 	}{
 		"no bound":             {sampling: question("moon"), answer: 4096},
 		"of the answer":        {sampling: tools.Sampling{Messages: []tools.SamplingMessage{{Text: "moon"}}, MaxTokens: 7}, answer: 7},
@@ -148,7 +149,8 @@ func TestBoundsOfAToolsQuestion(t *testing.T) {
 	}
 }
 
-// The chain's next model answers where the first cannot, each attempt accounted.
+// TestAToolAsksTheChain checks that the next model of the chain answers if the first
+// cannot, and that each attempt is accounted.
 func TestAToolAsksTheChain(t *testing.T) {
 	b := newBench(t, asks("asker"), fails(inference.ClassAuth), says("Done."))
 	b.def.FallbackModels = []string{"other/one"}
@@ -200,8 +202,8 @@ func TestAToolsQuestionThatFails(t *testing.T) {
 	}
 }
 
-// A turn that is cancelled ends the model call of its tool, and after a call
-// nothing is asked.
+// TestAToolsQuestionEndsWithItsCall checks that cancelling a turn ends the model call of
+// its tool, and that a tool cannot ask a model after its call.
 func TestAToolsQuestionEndsWithItsCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var after func(context.Context, tools.Sampling) (tools.Sampled, error)
@@ -231,7 +233,8 @@ func TestAToolsQuestionEndsWithItsCall(t *testing.T) {
 	})
 }
 
-// There is time left to tell that there was none.
+// TestAToolsQuestionHasTheCallsTime checks that a model call ends early enough for its
+// tool to report the timeout.
 func TestAToolsQuestionHasTheCallsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("asker"), inferencetest.Block(), says("Done."))
@@ -244,7 +247,8 @@ func TestAToolsQuestionHasTheCallsTime(t *testing.T) {
 	})
 }
 
-// A call in the background asks as well, beside the turn's own model calls.
+// TestACallInTheBackgroundAsks checks that a background call can ask a model while the
+// turn makes its own model calls.
 func TestACallInTheBackgroundAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t)
@@ -276,7 +280,8 @@ func TestACallInTheBackgroundAsks(t *testing.T) {
 	})
 }
 
-// What a tool tells of its progress does not take the place of what it asked.
+// TestEveryQuestionIsTold checks that progress notes of a tool do not replace the notices
+// of its model calls.
 func TestEveryQuestionIsTold(t *testing.T) {
 	b := newBench(t, asks("asker"), says("one"), says("two"), says("Done."))
 	b.with(once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {

@@ -25,7 +25,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// team is a turn of an agent that may give work to a scout and a critic.
+// team returns a turn of an agent that may spawn a scout and a critic.
 func team(t *testing.T, steps ...inferencetest.Step) *bench {
 	b := newBench(t, steps...)
 	b.tools = append(b.tools, builtin.NewReaders()...)
@@ -56,7 +56,7 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 			Limits: turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 32}, Within: 24 * time.Hour,
 		}
 		place := traceparent.Of(b.store.turn(), "")
-		want.TraceParent = place.Below(place.SpanOf(traceparent.CallSpan(7, keyOf(1))), false) // nobody keeps traces here
+		want.TraceParent = place.Below(place.SpanOf(traceparent.CallSpan(7, keyOf(1))), false) // traces are not recorded here
 		if diff := cmp.Diff([]turnlog.Spawn{want}, b.store.spawned()); diff != "" {
 			t.Error(diff)
 		}
@@ -75,7 +75,7 @@ func TestASubAgentIsSpawnedAndWaitedFor(t *testing.T) {
 	})
 }
 
-// A reply that comes in a moment is taken in place.
+// TestAQuickReply checks that the turn takes a quick reply without waiting as a row.
 func TestAQuickReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "find it")), says("It is here."))
@@ -89,7 +89,8 @@ func TestAQuickReply(t *testing.T) {
 	})
 }
 
-// Several work side by side; the model is asked when all have replied.
+// TestThreeSubAgentsAtOnce checks that sub-agents run concurrently, and that the model is
+// asked when all have replied.
 func TestThreeSubAgentsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "a"), charges("scout", "b"), "local", charges("critic", "c")), says("Done.")).with(read("local"))
@@ -144,7 +145,7 @@ func TestWhatBecomesOfASubAgent(t *testing.T) {
 	for name, c := range map[string]struct {
 		ends  func(*store)
 		state turnkeeper.CallState
-		shown string // its end
+		shown string // suffix of the result
 	}{
 		"degraded": {replies(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half of it"}),
 			turnkeeper.CallSucceeded, "[The agent scout could not finish as asked (max_rounds); what it has:]\n\nhalf of it"},
@@ -192,7 +193,7 @@ func TestATreeThatIsFull(t *testing.T) {
 	})
 }
 
-// A long reply is cut, or given as a handle, as every result is.
+// TestALongReply checks that a long reply is cut or becomes a handle, as every result.
 func TestALongReply(t *testing.T) {
 	for name, c := range map[string]struct {
 		chars int
@@ -223,7 +224,7 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 		lineage turnlog.Lineage
 		calls   []string
 		fanOut  int
-		want    []string // the reason of each; empty: it is spawned
+		want    []string // reason of each refusal; empty: it is spawned
 	}{
 		"the first":         {calls: []string{charges("scout", "x")}, want: []string{""}},
 		"a grandchild":      {lineage: below("boss", "tester"), calls: []string{charges("scout", "x")}, want: []string{""}},
@@ -268,7 +269,8 @@ func TestSpawnsThatAreRefused(t *testing.T) {
 	}
 }
 
-// The tool is declared where it is of use, with the agents that may be spawned.
+// TestWhoIsOffered checks that spawn_agent is declared only if the agent can spawn, and
+// with the agents that it may spawn.
 func TestWhoIsOffered(t *testing.T) {
 	for name, c := range map[string]struct {
 		lineage turnlog.Lineage
@@ -308,7 +310,8 @@ func TestWhoIsOffered(t *testing.T) {
 	}
 }
 
-// A turn that ends while a sub-agent works takes it along.
+// TestATurnThatEndsWithoutTheReply checks that a turn that ends while its sub-agent works
+// cancels the call.
 func TestATurnThatEndsWithoutTheReply(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "find it")))
@@ -323,7 +326,8 @@ func TestATurnThatEndsWithoutTheReply(t *testing.T) {
 	})
 }
 
-// The bound on tool calls ends the turn when those that run have replied.
+// TestRepliesAreAwaitedBeforeTheCap checks that the bound on tool calls ends the turn
+// only after the running sub-agents have replied.
 func TestRepliesAreAwaitedBeforeTheCap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := team(t, asks(charges("scout", "a"), charges("critic", "b")), says("The scout found it."))
@@ -373,7 +377,7 @@ func TestEventsOfASubAgent(t *testing.T) {
 	})
 }
 
-// treeBudget keeps who asked it.
+// treeBudget records who asks it.
 type treeBudget struct{ asked []agentturn.Spender }
 
 func (b *treeBudget) Reserve(_ context.Context, who agentturn.Spender, _ turnkeeper.Usage) (agentturn.Reservation, error) {
@@ -418,8 +422,9 @@ func TestTheBudgetOfATree(t *testing.T) {
 	}
 }
 
-// A manager is a turn with sub-agents of both sorts, whose model answers by what it is
-// shown, and whose sub-agents reply when the turn is between two dispatches.
+// A manager is a turn with sub-agents that it waits for and sub-agents in the background.
+// Its model decides by the request alone, and its sub-agents reply between two
+// dispatches.
 type manager struct{ *bench }
 
 func newManager(t *testing.T) *manager {
@@ -444,7 +449,8 @@ func (m *manager) Generate(_ context.Context, r inference.Request, _ func(infere
 	}
 }
 
-// answer has one of the sub-agents reply that have not.
+// answer lets the first sub-agent without a reply reply, and reports whether there was
+// one.
 func (m *manager) answer() bool {
 	for _, call := range m.store.calls() {
 		if child, ok := m.store.child(call.Key); ok && child.ClosedAt.IsZero() {
@@ -478,8 +484,9 @@ func (m *manager) sound(where string) {
 	}
 }
 
-// A worker is killed, or shut down, at every point of a turn that has sub-agents, and
-// others go on with it: each sub-agent is spawned once, and each reply counts once.
+// TestKilledAnywhereWithSubAgents kills or shuts down a worker at every point of a turn
+// with sub-agents, and checks that other workers continue it, spawn each sub-agent once
+// and count each reply once.
 func TestKilledAnywhereWithSubAgents(t *testing.T) {
 	for name, harm := range map[string]func(cancel context.CancelCauseFunc){
 		"killed":    func(context.CancelCauseFunc) { runtime.Goexit() },

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// What the end of a turn takes back of a start that could not be written are the
-// events of that start alone.
+// TestEventsOfAJobThatEndsWhileAStartCannotBeWritten checks that the end of a turn
+// removes the events of a start that could not be written, and no others.
 func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("fetcher", "send"))
@@ -24,7 +24,7 @@ func TestEventsOfAJobThatEndsWhileAStartCannotBeWritten(t *testing.T) {
 			for _, s := range e.Starts {
 				away = away || s.Key == turnkeeper.CallKey{Round: 1, Ordinal: 2}
 			}
-			if away && e.Outcome == nil { // the database is away until the turn's time is over
+			if away && e.Outcome == nil { // the database is unreachable until the turn's time is over
 				time.Sleep(26 * time.Second)
 				return context.DeadlineExceeded
 			}

@@ -19,7 +19,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// hangs is what a tool does that runs until its context ends.
+// hangs is a tool's function that runs until its context ends.
 func hangs(ctx context.Context, _ tools.Call) (tools.Result, error) {
 	<-ctx.Done()
 	return tools.Result{}, context.Cause(ctx)
@@ -78,7 +78,8 @@ func TestWallTime(t *testing.T) {
 	})
 }
 
-// What a content filter cut is passed on, and is no plain success.
+// TestAnAnswerThatAFilterCut checks that an answer cut by a content filter is passed on
+// and is not a plain success.
 func TestAnAnswerThatAFilterCut(t *testing.T) {
 	cut := inference.Response{Text: "The first step is", FinishReason: "content_filter"}
 	calls := asking("Let me see.", "look")
@@ -111,7 +112,8 @@ func TestAnAnswerThatAFilterCut(t *testing.T) {
 	}
 }
 
-// Before any tool has run there is nothing to tell: the message is tried again, three times in all.
+// TestWallTimeBeforeAnyTool checks that a turn that times out before any tool ran is
+// attempted three times in all, because it has nothing to report.
 func TestWallTimeBeforeAnyTool(t *testing.T) {
 	for faults, retry := range []bool{true, true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -127,7 +129,8 @@ func TestWallTimeBeforeAnyTool(t *testing.T) {
 	}
 }
 
-// A model that fails after an effect is asked again for as long as there is time.
+// TestAnEffectKeepsTheTurnGoing checks that a model that fails after an effect is asked
+// again until the turn's time is over.
 func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
 	for name, class := range map[string]inference.Class{"overloaded": inference.ClassOverloaded, "a wrong key": inference.ClassAuth} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +187,8 @@ func TestCancelledTurn(t *testing.T) {
 	}
 }
 
-// Its agent's word for nothing is no reply of a scheduled turn; to a sender it is.
+// TestQuietReply checks that the agent's quiet reply counts as no reply in a scheduled
+// turn, and is an ordinary reply to a sender.
 func TestQuietReply(t *testing.T) {
 	for trigger, want := range map[turnkeeper.Trigger]turnlog.Outcome{
 		turnkeeper.TriggerMessage:  {State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "**Nothing new**"},
@@ -209,8 +213,8 @@ func TestShutdown(t *testing.T) {
 	tests := []struct {
 		name   string
 		steps  []inferencetest.Step
-		calls  []turnkeeper.CallState // when handed back
-		again  []inferencetest.Step   // of the next dispatch
+		calls  []turnkeeper.CallState // states when the turn is handed back
+		again  []inferencetest.Step   // steps of the next dispatch
 		end    turnkeeper.TurnState
 		closed []turnkeeper.CallState
 	}{
@@ -269,7 +273,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// A line about an end without an error has no field for one.
+// TestLogOfATurnThatEndedWell checks that the log line of an end without an error has no
+// error field.
 func TestLogOfATurnThatEndedWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, says("hello"))
@@ -284,13 +289,14 @@ func TestLogOfATurnThatEndedWell(t *testing.T) {
 	})
 }
 
-// A hand-back that could not be written is no hand-back.
+// TestLogOfATurnThatCouldNotBeHandedBack checks that a failed hand-back is not logged as
+// a hand-back.
 func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, inferencetest.Block())
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(5*time.Second, func() {
-			b.store.dispatch() // somebody else has the turn
+			b.store.dispatch() // another worker has the turn
 			cancel(agentturn.ErrShutdown)
 		})
 		if _, err := b.dispatch(ctx); err == nil {
@@ -302,7 +308,8 @@ func TestLogOfATurnThatCouldNotBeHandedBack(t *testing.T) {
 	})
 }
 
-// An answer that is there is worth more than the end of the context.
+// TestFinishedTurnIsNotHandedBack checks that a turn whose model has answered is finished
+// even if its context ends.
 func TestFinishedTurnIsNotHandedBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -319,12 +326,12 @@ func TestFinishedTurnIsNotHandedBack(t *testing.T) {
 func TestLostLease(t *testing.T) {
 	tests := []struct {
 		name string
-		late int // results kept after the lease was lost
+		late int // results stored after the lease was lost
 		f    func(b *bench, cancel context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error)
 	}{
 		{"noticed by the next write", 1, func(b *bench, _ context.CancelCauseFunc) func(context.Context, tools.Call) (tools.Result, error) {
 			return func(context.Context, tools.Call) (tools.Result, error) {
-				b.store.dispatch() // the worker was paused, and somebody else has the turn
+				b.store.dispatch() // the worker was paused, and another one has the turn
 				return tools.Result{Text: "sent"}, nil
 			}
 		}},
@@ -366,12 +373,12 @@ func TestLostLease(t *testing.T) {
 	}
 }
 
-// What comes with a late result, or is binary, is stored all the same: nothing tells
-// of an output that is not there.
+// TestAttachmentsOfALateResult checks that attachments and binary content of a late
+// result are stored, so every output that is named exists.
 func TestAttachmentsOfALateResult(t *testing.T) {
 	for name, c := range map[string]struct {
 		result tools.Result
-		shown  string // before the id
+		shown  string // text before the id
 	}{
 		"attached": {tools.Result{Text: "a picture:", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, "a picture:\n\n[image, stored as output "},
 		"binary":   {tools.Result{Bytes: []byte{0, 1}, MediaType: "image/png"}, "[the result, stored as output "},
@@ -399,7 +406,7 @@ func TestAttachmentsOfALateResult(t *testing.T) {
 	}
 }
 
-// What a tool did is not lost when the journal has to be read again.
+// TestJournalMoved checks that no result is lost when the journal has to be read again.
 func TestJournalMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		send := once("send")
@@ -442,7 +449,8 @@ func TestJournalThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// The plan could not be written in time: the turn still ends, and nothing runs.
+// TestJournalAwayUntilTheWall checks that a turn ends and runs nothing if the start of
+// its effect could not be written in time.
 func TestJournalAwayUntilTheWall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		send := once("send")
@@ -469,7 +477,7 @@ func TestJournalAwayUntilTheWall(t *testing.T) {
 	})
 }
 
-// The time is over between a start and its effect.
+// TestNotBegun checks a turn whose time ends between a start and its effect.
 func TestNotBegun(t *testing.T) {
 	for effect, want := range map[turnkeeper.Effect]turnkeeper.CallState{
 		turnkeeper.EffectOnce: turnkeeper.CallFailed, turnkeeper.EffectKeyed: turnkeeper.CallCancelled,

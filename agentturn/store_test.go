@@ -15,37 +15,37 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A store is a store in memory with one message to the agent "tester". It records what
-// the turn writes, and lets a test set what a record says of everything but the turn.
+// A store is a memory.Store with one message to the agent "tester". It records what the
+// turn writes, and lets a test override parts of the record other than the turn.
 type store struct {
 	mem  *memory.Store
 	conn *memory.Conn
 
-	// Read at the first dispatch, which accepts the message.
-	earlier int // turns of another agent that come first
+	// These apply at the first dispatch, which accepts the message.
+	earlier int // number of earlier turns, of another agent
 	body    string
 	trigger turnkeeper.Trigger
-	ahead   time.Duration // of the store's clock before the worker's
+	ahead   time.Duration // how far the store's clock is ahead of the worker's
 
-	// Instead of what is stored, unless zero.
+	// These override the stored values, unless zero.
 	faults  int
 	history []turnlog.Past
 	summary turnlog.Summary
-	waited  time.Duration // since the message was accepted
+	waited  time.Duration // time since the message was accepted
 	lineage turnlog.Lineage
-	purged  bool // replies of sub-agents are removed
+	purged  bool // replies of sub-agents have been removed
 
-	mu        sync.Mutex // guards the rest
+	mu        sync.Mutex // guards the fields below
 	message   turnkeeper.MessageID
 	workers   int
-	entries   []turnlog.Entry // written, transactions included
-	writes    []string        // their kinds
+	entries   []turnlog.Entry // all entries written, those of transactions included
+	writes    []string        // kinds of the entries
 	arrived   []turnkeeper.Output
 	lateCalls []turnlog.CallResult
-	effects   []string // of transactional tools, committed
+	effects   []string // effects of committed transactional tools
 }
 
-// turnID is the turn's, unless a test changes store.earlier.
+// turnID is the id of the turn, unless a test sets store.earlier.
 const turnID = 7
 
 func newStore() *store {
@@ -102,8 +102,7 @@ func (s *store) tick(f func(scheduler.Tick) error) {
 	}
 }
 
-// dispatch grants the turn to a new worker. If another worker has it, that one is
-// taken for lost.
+// dispatch grants the turn to a new worker. A worker that has it counts as lost.
 func (s *store) dispatch() (turnlog.Record, *journal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +146,7 @@ func (s *store) load(g turnkeeper.Grant) (turnlog.Record, *journal) {
 	return s.changed(record), &journal{Journal: s.conn.Journal(record, g), s: s, grant: g}
 }
 
-// record is the turn's, whoever has it.
+// record returns the turn's record, without the check of a grant.
 func (s *store) record() turnlog.Record {
 	s.mu.Lock()
 	message, _ := s.mem.Message(s.message)
@@ -189,7 +188,7 @@ func (s *store) call(key turnkeeper.CallKey) turnkeeper.ToolCall {
 	return s.rounds()[key.Round-1].Calls[key.Ordinal-1]
 }
 
-// outputs are those stored with results, as they were written.
+// outputs returns the outputs stored with results, in order.
 func (s *store) outputs() (all []turnkeeper.Output) {
 	for _, e := range s.entries {
 		for _, r := range e.Results {
@@ -233,7 +232,7 @@ func (s *store) spawned() (all []turnlog.Spawn) {
 	return all
 }
 
-// arrive ends a detached call: another worker has run it.
+// arrive ends a detached call as another worker that ran it would.
 func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text string) {
 	ctx, call := context.Background(), s.call(key)
 	claimed := must(s.conn.Claim(ctx, turnlog.CallRef{TurnID: s.turn().ID, Key: key, Attempt: 1}, "another", []string{call.Name}))
@@ -246,7 +245,7 @@ func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text 
 	s.arrived = append(s.arrived, out)
 }
 
-// child is the message to the sub-agent of a call. ok is false if there is none.
+// child returns the message to the sub-agent of a call. ok is false if there is none.
 func (s *store) child(key turnkeeper.CallKey) (child turnkeeper.Message, ok bool) {
 	conversation := turnlog.SpawnConversation(s.turn().ID, key)
 	for _, m := range s.mem.Messages() {
@@ -257,7 +256,7 @@ func (s *store) child(key turnkeeper.CallKey) (child turnkeeper.Message, ok bool
 	return child, ok
 }
 
-// reply runs the sub-agent of a call to its end.
+// reply ends the turn of a call's sub-agent.
 func (s *store) reply(key turnkeeper.CallKey, end turnlog.Outcome) {
 	child, _ := s.child(key)
 	s.mu.Lock()
@@ -269,7 +268,7 @@ func (s *store) reply(key turnkeeper.CallKey, end turnlog.Outcome) {
 	}
 }
 
-// overdue lets the wait for the sub-agent of a call end while the sub-agent runs.
+// overdue ends the wait for a call's sub-agent while the sub-agent runs.
 func (s *store) overdue(key turnkeeper.CallKey) {
 	child, _ := s.child(key)
 	s.grant(child.ID)
@@ -280,7 +279,7 @@ func (s *store) overdue(key turnkeeper.CallKey) {
 	})
 }
 
-// violations are the rules that the turn's journal breaks.
+// violations returns the rules that the turn's journal breaks.
 func (s *store) violations() (all []string) {
 	for _, v := range s.mem.Check(24 * time.Hour) {
 		all = append(all, v.String())
@@ -328,7 +327,7 @@ func (s *store) violations() (all []string) {
 	return all
 }
 
-// misplanned says what is wrong with the calls of a new round.
+// misplanned returns the faults in the calls of a new round.
 func misplanned(r *turnkeeper.Round) (all []string) {
 	if r == nil {
 		return nil
@@ -342,12 +341,12 @@ func misplanned(r *turnkeeper.Round) (all []string) {
 	return all
 }
 
-// A journal is that of one grant. It records what is written.
+// A journal is the journal of one grant, and records what is written.
 type journal struct {
 	*memory.Journal
 	s     *store
 	grant turnkeeper.Grant
-	// before, if not nil, may refuse an entry.
+	// before may refuse an entry; nil: none is refused.
 	before func(turnlog.Entry) error
 }
 
@@ -419,7 +418,7 @@ func (j *journal) Late(ctx context.Context, result turnlog.CallResult) error {
 	return j.Journal.Late(ctx, result)
 }
 
-// notes is a transactional tool's effect: it is kept if the transaction is committed.
+// notes records the effect of a transactional tool if the transaction commits.
 func (s *store) notes(ctx context.Context, effect string) error {
 	if !memory.OnCommit(ctx, func() { s.effects = append(s.effects, effect) }) {
 		return errors.New("there is no transaction")

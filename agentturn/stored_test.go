@@ -18,7 +18,7 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// pagedBench has a tool that gives the text, and counts its runs.
+// pagedBench returns a bench with a tool that returns text and counts its runs in runs.
 func pagedBench(t *testing.T, text string, runs *int, steps ...inferencetest.Step) *bench {
 	big := tools.Func(tools.Spec{Name: "big", Effect: turnkeeper.EffectNone}, func(context.Context, struct{}) (string, error) {
 		*runs++
@@ -34,7 +34,7 @@ func asksFor(name, id, arguments string) inferencetest.Step {
 	return inferencetest.Answer(inference.Response{Calls: []inference.Call{{ID: id, Name: name, Arguments: arguments}}})
 }
 
-// lastResult is the newest tool result of a request.
+// lastResult returns the newest tool result of a request.
 func lastResult(r inference.Request) string {
 	for i := len(r.Messages) - 1; i >= 0; i-- {
 		if r.Messages[i].Role == inference.RoleTool {
@@ -49,7 +49,8 @@ var (
 	laterMarker = regexp.MustCompile(`(?s)^(.*)\n\n\[truncated — showing (\d+)-(\d+)/(\d+) chars\. (\d+) chars remaining\. Call get_continuation with tool_call_id="([^"]+)" offset=(\d+) to read more\]$`)
 )
 
-// A model that follows the markers reads the whole text, and the tool ran once.
+// TestReadingOn checks that a model that follows the markers reads the whole text from
+// one run of the tool.
 func TestReadingOn(t *testing.T) {
 	for _, limit := range []int{4000, 6000} {
 		for name, text := range map[string]string{
@@ -95,8 +96,9 @@ func TestReadingOn(t *testing.T) {
 	}
 }
 
-// Without an offset reading goes on where it ended; the call has several names;
-// what makes no sense is a JSON error.
+// TestWhatCanBeAskedOfAnOutput checks that paging without an offset continues after the
+// last page, that a call can be named in several ways, and that an invalid request is
+// answered with an error as JSON.
 func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 	text := "head " + strings.Repeat("é", 95) + " needle " + strings.Repeat("z", 100)
 	for name, c := range map[string]struct{ tool, arguments, want string }{
@@ -144,13 +146,14 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 	}
 }
 
-// A large result is stored while it comes, and whole; one that breaks off fails its call.
+// TestALargeResultIsStoredWhileItComes checks that a large result is stored whole while
+// it is received, and that one that breaks off fails its call.
 func TestALargeResultIsStoredWhileItComes(t *testing.T) {
 	text := strings.Repeat("words and more words. ", 1<<16)
 	for name, c := range map[string]struct {
 		body  io.Reader
 		state turnkeeper.CallState
-		shown string // beginning
+		shown string // prefix of the result
 	}{
 		"whole":      {strings.NewReader(text), turnkeeper.CallSucceeded, text[:6000] + "\n\n[... truncated: showing first 6000 of 1441792 chars]"},
 		"breaks off": {io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("gone"))), turnkeeper.CallFailed, "tool error: the result broke off after 1441792 bytes: gone"},
@@ -178,7 +181,8 @@ func TestALargeResultIsStoredWhileItComes(t *testing.T) {
 	}
 }
 
-// Ids that differ by a space are those of two calls, and each is read by its own.
+// TestIDsThatDifferByASpace checks that ids that differ by a space name two calls, each
+// read by its own id.
 func TestIDsThatDifferByASpace(t *testing.T) {
 	for id, want := range map[string]string{"c": "first", "c ": "second", " c": `{"error":"Unknown tool ID:  c"}`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -197,12 +201,13 @@ func TestIDsThatDifferByASpace(t *testing.T) {
 	}
 }
 
-// Where paging or handles are off, the tools that read are unknown, and nothing names them.
+// TestReadersThatAreSwitchedOff checks that the tools that read outputs are unknown, and
+// not named in an error, if paging or handles are off.
 func TestReadersThatAreSwitchedOff(t *testing.T) {
 	const known = "\nNothing was run. Available tools: look"
 	for name, test := range map[string]struct {
 		set  func(*bench)
-		want []string // beginnings of what the three readers and an unknown tool are answered
+		want []string // answers to the three readers and an unknown tool
 	}{
 		"all on":     {func(*bench) {}, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
 		"no paging":  {func(b *bench) { b.bounds.Paging = false }, []string{"tool not found: get_continuation" + known + ".", `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
@@ -215,7 +220,7 @@ func TestReadersThatAreSwitchedOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, asks(`get_continuation {"tool_call_id":"x"}`, `get_tool_output {"id":"x","mode":"raw"}`, "wait_for_tool_output {}", "get_contents {}"), says("Done.")).with(read("look"))
 				b.tools = append(b.tools, builtin.NewReaders()...)
-				b.def.Tools = append(b.def.Tools, "get_continuation") // listed or not
+				b.def.Tools = append(b.def.Tools, "get_continuation") // listing a reader changes nothing
 				test.set(b)
 				b.run(t.Context())
 				if got := results(b.requests()[1]); fmt.Sprintf("%q", got) != fmt.Sprintf("%q", test.want) {
@@ -226,7 +231,8 @@ func TestReadersThatAreSwitchedOff(t *testing.T) {
 	}
 }
 
-// What was offered in the request is named to a model that asks for something else.
+// TestOfferedReadersAreNamed checks that the error for an unknown tool names the readers
+// that the request offered.
 func TestOfferedReadersAreNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
@@ -238,8 +244,8 @@ func TestOfferedReadersAreNamed(t *testing.T) {
 	})
 }
 
-// The tools that read are there when there is something to read, and not where
-// paging is off.
+// TestReadersAreOfferedWhenSomethingIsStored checks that the tools that read outputs are
+// offered once a result is stored, and that none is offered with paging off.
 func TestReadersAreOfferedWhenSomethingIsStored(t *testing.T) {
 	names := func(r inference.Request) (all []string) {
 		for _, d := range r.Tools {

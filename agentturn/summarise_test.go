@@ -14,13 +14,13 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// isSummary says that a request asks for a summary.
+// isSummary reports whether a request asks for a summary.
 func isSummary(r inference.Request) bool {
 	return strings.HasPrefix(r.Messages[0].Text, "You condense the beginning of a conversation")
 }
 
-// talk is a bench whose conversation has so many earlier turns, of about 500
-// tokens each, for a window of 5000 with an answer of 500.
+// talk returns a bench whose conversation has the given number of earlier turns, of about
+// 500 tokens each. The window has 5000 tokens, 500 of them for the answer.
 func talk(t *testing.T, turns int, steps ...inferencetest.Step) *bench {
 	b := newBench(t, steps...)
 	b.bounds.Summarise = true
@@ -70,7 +70,8 @@ func TestOlderTurnsAreSummarised(t *testing.T) {
 			t.Errorf("%d turns are summarised where %d are left out: the next turn needs a summary again", covered, recipe.Omitted)
 		}
 
-		// The next turn of the conversation uses it; one that leaves out more extends it.
+		// The next turn of the conversation reuses the summary; a turn that leaves out
+		// more extends it.
 		for _, c := range []struct {
 			more int
 			asks bool
@@ -103,7 +104,7 @@ func TestNoSummary(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*bench)
 		steps  []inferencetest.Step
-		calls  int // of the model
+		calls  int // model calls
 	}{
 		"switched off":                    {func(b *bench) { b.bounds.Summarise = false }, []inferencetest.Step{says("done")}, 1},
 		"all of it fits":                  {func(b *bench) { b.def.ContextWindow = 50_000 }, []inferencetest.Step{says("done")}, 1},
@@ -134,7 +135,7 @@ func TestNoSummary(t *testing.T) {
 	}
 }
 
-// stingy is a Budget without room for a summary.
+// stingy is a Budget that has room for the turn's own requests and none for a summary.
 type stingy struct{}
 
 func (stingy) Reserve(_ context.Context, _ agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {

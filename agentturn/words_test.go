@@ -9,8 +9,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tool's error is a result for the model, never the end of a turn, whatever words
-// it has.
+// TestAToolCannotEndATurnByItsWords checks that a tool's error is a result for the model
+// and never ends the turn, whatever its text.
 func TestAToolCannotEndATurnByItsWords(t *testing.T) {
 	for _, text := range []string{"denied: not enough time left in this turn", "denied: over the limit of 5 requests a minute"} {
 		t.Run(text, func(t *testing.T) {

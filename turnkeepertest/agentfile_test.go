@@ -13,8 +13,8 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// An agent's file as a worker takes it: with built-in tools, readers that it lists,
-// and tools of MCP servers, which are fakes here.
+// TestAnAgentsFileAsItIs runs an agent's file as a worker does: with built-in tools,
+// readers that it lists, and tools of MCP servers, which are fakes here.
 func TestAnAgentsFileAsItIs(t *testing.T) {
 	const agent = `---
 tools: [clock, get_continuation]

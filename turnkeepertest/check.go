@@ -7,8 +7,8 @@ import (
 	"turnkeeper"
 )
 
-// check adds what is wrong after a run: invariants of Turnkeeper, and promises
-// of the tools.
+// check checks Turnkeeper's invariants and the tools' promises after a run, and adds what
+// fails to the problems.
 func (w *world) check() {
 	for _, v := range w.store.Check(time.Second) {
 		w.problem("invariant broken: %s", v)
@@ -29,7 +29,7 @@ func (w *world) check() {
 	}
 }
 
-// broken says which promises of its tool a call has broken.
+// broken lists the promises of its tool that a call has broken.
 func (r *runs) broken(call callOf) (found []string) {
 	tell := func(format string, args ...any) {
 		name := fmt.Sprintf("tool %s (%s), call %s of turn %d: ", r.spec.Name, r.declared(), call.key, call.turn)
@@ -50,9 +50,9 @@ func (r *runs) broken(call callOf) (found []string) {
 	return found
 }
 
-// again is an effect that another run of the call had already had.
+// again returns an effect that two runs of the call both had.
 func (r *runs) again() (what string, again bool) {
-	first := map[string]int{} // the run that had it, by what it was
+	first := map[string]int{} // run by effect
 	for _, e := range r.effects {
 		if run, had := first[e.What]; had && run != e.run {
 			return e.What, true
@@ -62,7 +62,7 @@ func (r *runs) again() (what string, again bool) {
 	return "", false
 }
 
-// declared is what a tool says of itself.
+// declared returns the effect that the tool declares, or "transactional".
 func (r *runs) declared() string {
 	if r.spec.Transactional {
 		return "transactional"

@@ -23,7 +23,7 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// A listener is a testing.TB that hears what fails, and does not fail itself.
+// A listener is a testing.TB that records failures without failing itself.
 type listener struct {
 	testing.TB
 	heard []string
@@ -40,7 +40,7 @@ func (l *listener) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// try runs a scenario in a bubble of the caller's, and returns what failed.
+// try runs a scenario in a bubble, and returns the failures.
 func try(t *testing.T, setUp func() turnkeepertest.Scenario, faults ...turnkeepertest.Fault) (r *turnkeepertest.Result, failures []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestDefectsAreFound(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		setUp  func() turnkeepertest.Scenario
-		fault  func(point string, n int) turnkeepertest.Fault // nil: it is found without
+		fault  func(point string, n int) turnkeepertest.Fault // nil: it is found without a fault
 		points []string                                       // where it must be found
 		says   string
 	}{
@@ -177,7 +177,8 @@ func expectFailure(t *testing.T, where string, failures []string, want string) {
 	}
 }
 
-// A store that writes again what it may have written leaves a doubt.
+// TestLostAnswerIsLost checks that a call's outcome is in doubt if the store repeats a
+// write that it may have done.
 func TestLostAnswerIsLost(t *testing.T) {
 	setUp := func() turnkeepertest.Scenario {
 		s := &shop{}
@@ -199,13 +200,13 @@ func TestFaultThatDoesNotStrike(t *testing.T) {
 	expectFailure(t, "plan.before", failures, `the fault "crash at plan.before 7" did not happen: there were 2 of it in the run`)
 }
 
-// playDefect, in the environment, makes TestPlayDefect the test of somebody with
-// a faulty tool.
+// playDefect is the environment variable that makes TestPlayDefect run a user's test of a
+// faulty tool.
 const playDefect = "TURNKEEPERTEST_PLAY_DEFECT"
 
 func TestPlayDefect(t *testing.T) {
 	if os.Getenv(playDefect) == "" {
-		return // it is run by TestEverywhereFails
+		return // TestEverywhereFails runs it
 	}
 	turnkeepertest.CrashEverywhere(t, func(*testing.T) turnkeepertest.Scenario {
 		s := &shop{}
@@ -213,8 +214,8 @@ func TestPlayDefect(t *testing.T) {
 	})
 }
 
-// What a user sees of a faulty tool: the subtests of the points where it shows
-// fail, the others do not, and a trace tells why.
+// TestEverywhereFails checks what a user sees of a faulty tool: the subtests of the
+// points where the fault shows fail, the others pass, and a trace explains why.
 func TestEverywhereFails(t *testing.T) {
 	command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPlayDefect$")
 	command.Env = append(os.Environ(), playDefect+"=1")
@@ -240,7 +241,7 @@ func TestEverywhereFails(t *testing.T) {
 	}
 }
 
-// The documentation lists the points there are, in the order of the code.
+// TestPointsAreDocumented checks that the package comment lists all points and no others.
 func TestPointsAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -262,8 +263,8 @@ func TestPointsAreDocumented(t *testing.T) {
 	}
 }
 
-// A conversation of several messages, with a model that answers by what it is
-// shown, and a worker that dies in each of them.
+// TestConversation runs a conversation of several messages, with a model that answers by
+// its request, and a worker that dies in each turn.
 func TestConversation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "clerk.md")
 	if err := os.WriteFile(file, []byte("---\ntools: [order]\nmodel: house/model\nlane: conversation\n---\nYou order.\n"), 0o600); err != nil {

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/lease"
 )
 
-// takeCalls takes the jobs of detached calls.
+// takeCalls takes the jobs of detached calls until the process ends.
 func (p *process) takeCalls() {
 	taken, err := p.conn.FetchCalls(p.ctx, p.id, slots)
 	if err != nil {
@@ -45,10 +45,10 @@ func (p *process) leaveCall(id turnkeeper.JobID) {
 
 const fetchTime = time.Millisecond
 
-// call works one run of a detached call.
+// call runs one attempt of a detached call.
 func (p *process) call(ctx context.Context, job memory.CallJob) {
-	// A job is fetched a moment after it rang; so each run of a scenario has the
-	// turn wait.
+	// A real worker fetches a job a moment after its notification. The same delay here
+	// makes the turn wait in every run of a scenario.
 	select {
 	case <-ctx.Done():
 	case <-time.After(fetchTime):
@@ -70,7 +70,7 @@ func (p *process) call(ctx context.Context, job memory.CallJob) {
 	p.world.note(p, "ends detached call %s of turn %d: %s", job.Ref.Key, job.Ref.TurnID, state)
 }
 
-// stopVoid stops detached calls that are not awaited from this process any more.
+// stopVoid stops detached calls whose claim this process has lost.
 func (p *process) stopVoid() {
 	p.mu.Lock()
 	claims := map[turnlog.ClaimID]context.CancelCauseFunc{}
@@ -99,7 +99,8 @@ func (p *process) stopVoid() {
 
 var errVoid = errors.Join(turnkeeper.ErrFenced, errors.New("the call is not awaited from this worker any more"))
 
-// silentCalls gives up all detached calls: others may have taken them.
+// silentCalls gives up all detached calls, because other workers may have taken them
+// over.
 func (p *process) silentCalls() {
 	for _, c := range p.calls {
 		c.cancel(lease.ErrSilent)

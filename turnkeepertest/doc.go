@@ -21,9 +21,9 @@
 //		})
 //	}
 //
-// Run runs a scenario once, with the faults it is given: CrashAt, PauseAt,
-// LoseAnswer. CrashEverywhere, PauseEverywhere and LoseAnswersEverywhere find all
-// points of a run and inject a fault at each, in a new run and a separate subtest.
+// Run runs a scenario once, with the given faults: CrashAt, PauseAt, LoseAnswer.
+// CrashEverywhere, PauseEverywhere and LoseAnswersEverywhere find all points of a
+// run and inject a fault at each, in a new run and a separate subtest.
 //
 // # What is real
 //
@@ -39,9 +39,9 @@
 //   - Turnkeeper's invariants: one reply per message, no open call in a closed
 //     turn, no plain success with an unknown outcome, no write under an old
 //     grant, no overlapping leases, and so on.
-//   - A tool of effect once was not started twice for one call.
-//   - A tool of effect keyed, started again, had no effect again: it passed on
-//     the idempotency key.
+//   - A tool of effect once was started at most once for each call.
+//   - A tool of effect keyed that was started again had its effect only once: it
+//     passed on the idempotency key.
 //   - A tool of effect none had no effect.
 //   - A transactional tool repeated no effect outside of its transaction.
 //
@@ -54,11 +54,11 @@
 // .after surround a write to the journal.
 //
 //	turn.start             a worker has bound the turn and read its journal
-//	recover.reconcile      before a tool is asked whether a call happened
-//	recover.verdict.before calls of a lost worker are to be written as unknown
+//	recover.reconcile      before Reconcile asks a tool's service whether a call happened
+//	recover.verdict.before open calls of a lost worker are to be written as unknown
 //	recover.verdict.after
 //	model.before           the request is ready
-//	stream.before          what the model has streamed is to be written
+//	stream.before          the events of a streamed answer are to be written
 //	stream.after
 //	model.first            the first piece of a streamed answer was received
 //	model.more             a later piece was received
@@ -97,8 +97,8 @@
 // # What it cannot show
 //
 // A goroutine cannot be killed. A killed worker passes no further point, and its
-// running tools have no more effects in a Ledger, but their context ends, which it
-// does not in a process that is really killed. Effects of a fake without a Ledger
+// running tools have no more effects in a Ledger. But their context ends, unlike in
+// a process that is really killed. Effects of a fake without a Ledger
 // are not suppressed.
 //
 // A transactional tool finds no transaction (storage.TxFrom): that needs Postgres.

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// A reporter stands for the *testing.T that a test has, so that the examples
-// can be run. Only a *testing.T has fake time, so they set RealTime.
+// A reporter replaces a test's *testing.T, because an example has none. Only a *testing.T
+// has fake time, so the examples set RealTime.
 type reporter struct{ testing.TB }
 
 func (reporter) Helper()                           {}
@@ -21,7 +21,7 @@ func (reporter) Logf(string, ...any)               {}
 
 var t reporter
 
-// A payment is what the tool under test takes.
+// A payment is the argument of the tool under test.
 type payment struct {
 	To    string `json:"to"`
 	Cents int    `json:"cents"`
@@ -42,7 +42,8 @@ tools: [pay]
 You pay bills.
 `
 
-// One run without a fault: what the model is shown, and what it answers.
+// Example runs a scenario without a fault, and prints what the model is shown and
+// answers.
 func Example() {
 	bank := &turnkeepertest.Ledger{}
 	result := turnkeepertest.Run(t, turnkeepertest.Scenario{
@@ -63,8 +64,8 @@ func Example() {
 	// payments: 1
 }
 
-// The worker dies when the payment has been made and nobody has heard of it.
-// Another one pays again, with the same key, and the bank does not.
+// The worker dies after the payment was made and before its result is recorded. Another
+// worker pays again with the same key, and the bank ignores the repeat.
 func ExampleCrashAt() {
 	bank := &turnkeepertest.Ledger{}
 	result := turnkeepertest.Run(t, turnkeepertest.Scenario{
@@ -87,7 +88,7 @@ func ExampleCrashAt() {
 	// succeeded reply: Ann has her money.
 }
 
-// A tool that says it only reads, and does not, is found out.
+// A tool that declares that it only reads, but has an effect, is reported.
 func ExampleRun_defect() {
 	bank := &turnkeepertest.Ledger{}
 	pay := tools.Func(tools.Spec{Name: "pay", Description: "Pays somebody.", Effect: turnkeeper.EffectNone},
@@ -96,7 +97,7 @@ func ExampleRun_defect() {
 			return "paid", nil
 		})
 	turnkeepertest.Run(t, turnkeepertest.Scenario{
-		Tools: []tools.Tool{pay}, // without Agent: one that has all tools
+		Tools: []tools.Tool{pay}, // without Agent, the agent has all tools
 		Talk: []turnkeepertest.Exchange{{Say: "Pay Ann 5 euros.", Model: []turnkeepertest.Step{
 			turnkeepertest.Call("pay", `{"to": "Ann", "cents": 500}`),
 			turnkeepertest.Text("Ann has her money."),
@@ -107,7 +108,7 @@ func ExampleRun_defect() {
 	// error: tool pay (none), call round-1-tool-1 of turn 1: it had the effect "payment to Ann"; a tool that only reads has none, and may be run again at any time
 }
 
-// TestPay is the test to write for a tool of one's own: a crash everywhere.
+// TestPay is the test to write for your own tool: it crashes the worker everywhere.
 func TestPay(t *testing.T) {
 	turnkeepertest.CrashEverywhere(t, func(*testing.T) turnkeepertest.Scenario {
 		bank := &turnkeepertest.Ledger{}

@@ -13,8 +13,8 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// A model has a long result searched, wherever a worker fails: what is found
-// stands where it is said to stand.
+// TestExtracting checks that a search of a long result finds passages at the positions it
+// names, wherever a worker fails.
 func TestExtracting(t *testing.T) {
 	var lines strings.Builder
 	for i := range 300 {

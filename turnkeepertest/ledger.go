@@ -9,38 +9,36 @@ import (
 	"turnkeeper/internal/memory"
 )
 
-// A Ledger stands for a system outside: what is written in it has happened,
-// whatever becomes of the worker. The fakes that a tool acts on call Do for each
-// effect. The zero value is empty and ready for use; all methods are safe for
-// concurrent use.
+// A Ledger simulates an external system: an effect that is recorded in it has happened,
+// even if the worker dies. The fakes that a tool acts on call Do for each effect. The
+// zero value is empty and ready for use; all methods are safe for concurrent use.
 type Ledger struct {
 	mu      sync.Mutex
 	effects []Effect
 	keys    map[string]bool
 }
 
-// An Effect is something that has happened.
+// An Effect is one recorded effect.
 type Effect struct {
 	What   string
 	Key    string // idempotency key; empty: it came without one
-	Tool   string // whose call it was; empty: it did not come from a tool's run
+	Tool   string // tool of the call; empty: the effect did not come from a tool's run
 	Turn   turnkeeper.TurnID
 	Call   turnkeeper.CallKey
 	Worker string
 
-	run int // which run of the call
+	run int // run of the call, as toolRun.number
 }
 
-// Do is one effect. key is the idempotency key it comes with: as a system that
-// honours such keys does, Do lets the effect of one key happen once, and first
-// is false from the second time on. An effect with an empty key happens each
-// time.
+// Do records one effect with its idempotency key. Like a system that honours such keys,
+// Do lets the effect of one key happen once: first is false from the second time on. An
+// effect with an empty key happens each time.
 //
-// ctx is the context that the tool was given; it says whose effect it is. A run
-// can be crashed or paused right before the effect and right after it. A crash
-// ends the tool's goroutine within Do (its deferred calls run), and a worker
-// that is dead has no effects: so hold no lock while you call Do, except one
-// that is released by defer.
+// Do takes from ctx, the context that the tool was given, the call that the effect
+// belongs to. A run can be crashed or paused right before the effect and right after it.
+// A crash ends the tool's goroutine within Do (its deferred calls run), and a dead worker
+// has no effects. So hold no lock while you call Do, except one that is released by
+// defer.
 func (l *Ledger) Do(ctx context.Context, key, what string) (first bool) {
 	c, within := ctx.Value(callKey{}).(*toolRun)
 	if !within {
@@ -70,14 +68,14 @@ func (l *Ledger) write(e Effect) (first bool) {
 	return true
 }
 
-// Effects is all that has happened, in order.
+// Effects returns all effects that have happened, in order.
 func (l *Ledger) Effects() []Effect {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.effects)
 }
 
-// Count is how often something has happened.
+// Count returns how often the effect what has happened.
 func (l *Ledger) Count(what string) (n int) {
 	for _, e := range l.Effects() {
 		if e.What == what {
@@ -87,16 +85,16 @@ func (l *Ledger) Count(what string) (n int) {
 	return n
 }
 
-// Has says that an effect with this key has happened: what a tool's Reconcile
-// asks.
+// Has reports whether an effect with this key has happened. A tool's Reconcile can use
+// it.
 func (l *Ledger) Has(key string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return key != "" && l.keys[key]
 }
 
-// OnCommit is for fakes of the database that a transactional tool writes to: f
-// is called if and when the transaction that records the tool's success commits.
-// ok is false outside of a transactional tool, and f is then dropped. f must be
-// quick, and must call nothing of this package.
+// OnCommit registers f to be called if and when the transaction that records a
+// transactional tool's success commits. It is for fakes of the database that such a tool
+// writes to. Outside of a transactional tool, OnCommit drops f and returns false. f must
+// be quick, and must call nothing of this package.
 func OnCommit(ctx context.Context, f func()) (ok bool) { return memory.OnCommit(ctx, f) }

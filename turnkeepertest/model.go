@@ -12,13 +12,13 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// defaultModel is that of agents that name none.
+// defaultModel is the model of agents that name none.
 const defaultModel = "script/model"
 
-// A model plays the scenario's scripts, whatever its name.
+// A model plays the scenario's scripts under any name.
 type model struct {
 	world  *world
-	script *inferencetest.Script // keeps the requests
+	script *inferencetest.Script // records the requests
 }
 
 func newModel(w *world) *model {
@@ -30,14 +30,14 @@ func newModel(w *world) *model {
 	return m
 }
 
-// Find is the model of any name.
+// Find returns the model for any name.
 func (m *model) Find(name string) (inference.Provider, agentturn.ModelInfo, error) {
 	provider, own, _ := strings.Cut(name, "/")
 	return m.script, agentturn.ModelInfo{Provider: provider, Model: own}, nil
 }
 
-// answer plays the step of the round that is asked for. A stored result is
-// searched as the demo does it.
+// answer plays the step of the round that the request asks for. It searches a stored
+// result as the demo model does.
 func (m *model) answer(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	if found, ok := demo.Extraction(req); ok {
 		return inference.Response{Text: found, FinishReason: "stop", Usage: turnkeeper.Usage{InputTokens: 1, OutputTokens: 1}}, nil
@@ -53,8 +53,8 @@ func (m *model) answer(ctx context.Context, req inference.Request, onDelta func(
 	return exchange.Model[round-1](ctx, req, onDelta)
 }
 
-// roundOf is the round of the turn that a request asks for: what the model is
-// shown tells it, whoever else has worked on the turn meanwhile.
+// roundOf returns the round of the turn that a request asks for. It counts the messages
+// of the request, because several workers may have worked on the turn.
 func roundOf(req inference.Request, message string) int {
 	round := 1
 	for _, m := range slices.Backward(req.Messages) {
@@ -68,12 +68,12 @@ func roundOf(req inference.Request, message string) int {
 	return round
 }
 
-// exchange is the one that a message belongs to.
+// exchange returns the Exchange that a message belongs to.
 func (w *world) exchange(id turnkeeper.MessageID) Exchange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if i := slices.Index(w.sent, id); i >= 0 {
 		return w.scenario.Talk[i]
 	}
-	return w.scenario.Talk[len(w.sent)] // it is being sent just now
+	return w.scenario.Talk[len(w.sent)] // the message is being sent
 }

@@ -19,35 +19,35 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A process is a worker with all its roles: the real scheduler, heart, leases
-// and runner over a connection of its own. It can be killed and stopped at every
-// point and every request.
+// A process is a worker with all its roles: the real scheduler, heartbeat, leases and
+// runner, over its own connection. It can be killed and stopped at every point and every
+// request.
 type process struct {
 	world *world
 	id    turnkeeper.WorkerID
 	conn  *memory.Conn
 	heart *lease.Heart
 	turns *agentturn.Runner
-	bell  chan struct{} // there may be a job to take
-	inbox chan struct{} // there may be something to schedule
+	bell  chan struct{} // signals that there may be a job to take
+	inbox chan struct{} // signals that there may be something to schedule
 
-	ctx    context.Context // its life
+	ctx    context.Context // ends when the process does
 	cancel context.CancelCauseFunc
 	dead   chan struct{}
 
 	mu      sync.Mutex
-	awake   chan struct{} // closed when the process goes on; nil: it is not stopped
+	awake   chan struct{} // closed when the process resumes; nil: it is not stopped
 	killed  bool
 	running map[turnkeeper.GrantID]context.CancelCauseFunc
 	calls   map[turnkeeper.JobID]*call
 }
 
-// slots is how many turns a worker takes at once.
+// slots is the number of turns a worker runs at once.
 const slots = 4
 
 var errKilled = errors.New("the worker was killed")
 
-// start makes a process and lets it work.
+// start starts a new process.
 func (w *world) start() {
 	p := &process{
 		world: w, bell: make(chan struct{}, 1), inbox: make(chan struct{}, 1), dead: make(chan struct{}),
@@ -65,7 +65,7 @@ func (w *world) start() {
 	w.note(p, "starts")
 	w.life.Go(func() {
 		if err := p.heart.Beat(p.ctx); err != nil {
-			return // it died, or the run is over
+			return // it was killed, or the run has ended
 		}
 		w.life.Go(func() { p.heart.Run(p.ctx, p.silent) })
 		w.life.Go(func() {
@@ -79,11 +79,12 @@ func (p *process) beat(ctx context.Context) error {
 	return p.conn.Beat(ctx, presence.Heartbeat{WorkerID: p.id, Slots: slots, TakeoverAfter: p.world.takeover})
 }
 
-// afterWaking is how long a worker that was stopped goes on before its own
-// heart tells it that it was silent for too long: it is the harder case.
+// afterWaking is how long a resumed worker goes on before its heartbeat reports that it
+// was silent for too long. It is not 0 because a worker that still works meanwhile is the
+// harder case.
 const afterWaking = time.Millisecond
 
-// silent gives up all turns: others may have taken them.
+// silent gives up all turns, because other workers may have taken them over.
 func (p *process) silent() {
 	p.gate()
 	timer := time.NewTimer(afterWaking)
@@ -142,10 +143,10 @@ func (p *process) leave(grant turnkeeper.GrantID) {
 	delete(p.running, grant)
 }
 
-// reloads is how often a turn goes on after its journal moved under it.
+// reloads is how often a worker reads the journal of a turn again after ErrJournalMoved.
 const reloads = 5
 
-// turn works one dispatch of a turn.
+// turn runs one dispatch of a turn.
 func (p *process) turn(ctx context.Context, job memory.Job) {
 	for range reloads {
 		outcome, err := p.dispatch(ctx, job)
@@ -185,10 +186,9 @@ func (p *process) dispatch(ctx context.Context, job memory.Job) (turnlog.Outcome
 	}, journal)
 }
 
-type turnKey struct{} // turnkeeper.Turn
+type turnKey struct{} // value: turnkeeper.Turn
 
-// At is called at every labelled point, by whichever goroutine of the process
-// passes it.
+// At handles a labelled point. Every goroutine of the process that passes one calls it.
 func (p *process) At(_ context.Context, point string) {
 	p.gate()
 	switch p.world.pass(p, point) {
@@ -198,11 +198,11 @@ func (p *process) At(_ context.Context, point string) {
 	case pause:
 		p.stop(point)
 		p.gate()
-	case lose: // is for requests
+	case lose: // only requests can lose an answer
 	}
 }
 
-// Carry takes a request to the store and its answer back.
+// Carry runs a request to the store, and may lose its answer.
 func (p *process) Carry(ctx context.Context, request string, do func() error) error {
 	p.gate()
 	if ctx.Err() != nil {
@@ -216,7 +216,7 @@ func (p *process) Carry(ctx context.Context, request string, do func() error) er
 	return err
 }
 
-// gate holds up a process that is stopped, and ends the goroutines of one that
+// gate blocks while the process is stopped, and ends the calling goroutine if the process
 // is dead.
 func (p *process) gate() {
 	p.mu.Lock()
@@ -235,8 +235,8 @@ func (p *process) gate() {
 	}
 }
 
-// kill ends the process as SIGKILL does, as far as one can end goroutines: none
-// of them passes another point or request.
+// kill ends the process as SIGKILL does. Goroutines cannot be killed, so each is only
+// kept from passing another point or request.
 func (p *process) kill(where string) {
 	p.mu.Lock()
 	if p.killed {
@@ -252,8 +252,8 @@ func (p *process) kill(where string) {
 	p.world.start()
 }
 
-// stop stops the process as SIGSTOP does, as far as one can stop goroutines:
-// each stops at the next point or request.
+// stop stops the process as SIGSTOP does. Each goroutine stops at its next point or
+// request.
 func (p *process) stop(where string) {
 	p.mu.Lock()
 	if p.awake == nil {
@@ -262,7 +262,7 @@ func (p *process) stop(where string) {
 	p.mu.Unlock()
 	p.world.note(p, "IS PAUSED at %s", where)
 	p.world.start()
-	p.world.ring() // it may be the last thing that happens to the message
+	p.world.ring() // nothing else may happen to the message
 }
 
 func (p *process) wake() {
@@ -275,7 +275,7 @@ func (p *process) wake() {
 	}
 }
 
-// busy says that a turn runs in the process.
+// busy reports whether a turn runs in the process.
 func (p *process) busy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// A model reads on where a result was cut, from the store, wherever a worker
-// fails: the pages are the text.
+// TestReadingOn checks that the pages of a cut result are its stored text, wherever a
+// worker fails.
 func TestReadingOn(t *testing.T) {
 	text := strings.Repeat("0123456789", 1300)
 	report := tools.Func(tools.Spec{Name: "report", Description: "Gives a long report.", Effect: turnkeeper.EffectNone},

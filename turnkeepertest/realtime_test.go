@@ -15,7 +15,7 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// A tool that goes over a real connection is tested in real time.
+// TestRealTime tests a tool with a real connection in real time.
 func TestRealTime(t *testing.T) {
 	turnkeepertest.LoseAnswersEverywhere(t, func(t *testing.T) turnkeepertest.Scenario {
 		var asked atomic.Int32
@@ -27,7 +27,7 @@ func TestRealTime(t *testing.T) {
 		order := tools.Func(tools.Spec{Name: "order", Description: "Orders an item.", Effect: turnkeeper.EffectOnce},
 			func(ctx context.Context, args item) (string, error) { return get(ctx, server, "?item="+args.Item) })
 		scenario := ordering(order, &shop{})
-		// No worker is lost, also on a busy machine.
+		// No worker counts as lost, even on a busy machine.
 		scenario.RealTime, scenario.TakeoverAfter, scenario.Patience = true, time.Minute, 10*time.Minute
 		scenario.Check = func(t testing.TB, r *turnkeepertest.Result) {
 			if call := r.Calls("order")[0]; asked.Load() != 1 || call.Shown != "ordered tea" || r.Reply() != "Done." {

@@ -8,27 +8,27 @@ import (
 	"turnkeeper/inference"
 )
 
-// A Result is what a run left behind.
+// A Result is the outcome of a run.
 type Result struct {
 	Replies  []turnkeeper.Reply  // the outbox, in order
 	Turns    []Turn              // in order
-	Requests []inference.Request // what the models were sent, in order, repeats included
-	Effects  []Effect            // what tools wrote in any Ledger, by call
-	Points   []Point             // passed, in order: where CrashAt and PauseAt can strike
-	Writes   []Point             // done, in order: where LoseAnswer can strike
+	Requests []inference.Request // sent to the models, in order, repeats included
+	Effects  []Effect            // recorded by tools in any Ledger, by call
+	Points   []Point             // passed, in order: where CrashAt and PauseAt can inject a fault
+	Writes   []Point             // executed, in order: whose answers LoseAnswer can lose
 
-	Problems []string // what is wrong; Run has reported each
-	Trace    string   // what happened, a line each, by the run's clock
+	Problems []string // failed checks; Run has reported each
+	Trace    string   // a log of the run, one event per line, with the run's clock
 }
 
-// A Turn is one with its journal.
+// A Turn is a turn with its journal.
 type Turn struct {
 	turnkeeper.Turn
 	Rounds []turnkeeper.Round
 	Events []turnkeeper.Event
 }
 
-// Reply is the text of the last reply; empty where there is none.
+// Reply returns the text of the last reply, or "" without a reply.
 func (r *Result) Reply() string {
 	if len(r.Replies) == 0 {
 		return ""
@@ -36,8 +36,8 @@ func (r *Result) Reply() string {
 	return r.Replies[len(r.Replies)-1].Body
 }
 
-// Calls are all calls of a tool as the journal has them, in order. The Shown of
-// each is what the model saw as its result.
+// Calls returns all calls of a tool in the journal, in order. The Shown of each is the
+// result that the model saw.
 func (r *Result) Calls(tool string) []turnkeeper.ToolCall {
 	var calls []turnkeeper.ToolCall
 	for _, turn := range r.Turns {
@@ -52,7 +52,7 @@ func (r *Result) Calls(tool string) []turnkeeper.ToolCall {
 	return calls
 }
 
-// Happened is how often an effect has happened.
+// Happened returns how often the effect what has happened.
 func (r *Result) Happened(what string) (n int) {
 	for _, e := range r.Effects {
 		if e.What == what {
@@ -62,7 +62,7 @@ func (r *Result) Happened(what string) (n int) {
 	return n
 }
 
-// result checks the run and tells of it.
+// result checks the run and returns its Result.
 func (w *world) result() *Result {
 	w.check()
 	r := &Result{Replies: w.store.Replies(), Requests: w.model.script.Requests()}

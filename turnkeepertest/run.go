@@ -6,11 +6,11 @@ import (
 )
 
 // Run runs a scenario once, with the given faults, in a bubble of fake time
-// (testing/synctest). It reports through t every invariant that does not hold,
-// every promise of a tool that was broken, and a fault that never struck, and
-// then calls the scenario's Check; when anything failed it logs the trace.
+// (testing/synctest). It reports through t every invariant that does not hold, every
+// broken promise of a tool, and every fault whose point was never passed. Then it calls
+// the scenario's Check. If anything failed, it logs the trace.
 //
-// t is a *testing.T, unless the scenario is in RealTime.
+// t must be a *testing.T, unless the scenario sets RealTime.
 func Run(t testing.TB, s Scenario, faults ...Fault) *Result {
 	t.Helper()
 	if s.RealTime {
@@ -23,7 +23,7 @@ func Run(t testing.TB, s Scenario, faults ...Fault) *Result {
 	var r *Result
 	synctest.Test(outside, func(t *testing.T) { r = run(t, s, faults) })
 	if r == nil {
-		t.FailNow() // it could not run at all
+		t.FailNow() // there is no run to check
 	}
 	return r
 }
@@ -55,24 +55,24 @@ func tell(t testing.TB, r *Result, failed bool) {
 	}
 }
 
-// CrashEverywhere runs a scenario without a fault to learn which points it
-// passes, and then once for each of them with a crash there, each as a subtest
-// with the point's name. setUp makes a fresh scenario, with fresh fakes, for
-// every run; it is called within the run's bubble.
+// CrashEverywhere runs a scenario without a fault to learn which points it passes, and
+// then once for each of them with a crash there. Each run is a subtest with the point's
+// name. setUp makes a fresh scenario, with fresh fakes, for every run; it is called
+// within the run's bubble.
 func CrashEverywhere(t *testing.T, setUp func(t *testing.T) Scenario) {
 	t.Helper()
 	everywhere(t, setUp, crash, (*Result).points)
 }
 
-// PauseEverywhere is CrashEverywhere with workers that are stopped past their
-// lease at each point, and wake when another has answered.
+// PauseEverywhere is like CrashEverywhere, but stops workers at each point for longer
+// than their lease, and resumes them after another worker has written the reply.
 func PauseEverywhere(t *testing.T, setUp func(t *testing.T) Scenario) {
 	t.Helper()
 	everywhere(t, setUp, pause, (*Result).points)
 }
 
-// LoseAnswersEverywhere runs a scenario once for each of its writes, with the
-// answer to that write lost.
+// LoseAnswersEverywhere is like CrashEverywhere, but runs the scenario once for each of
+// its writes, and loses the answer to that write.
 func LoseAnswersEverywhere(t *testing.T, setUp func(t *testing.T) Scenario) {
 	t.Helper()
 	everywhere(t, setUp, lose, (*Result).writes)
@@ -85,7 +85,7 @@ func everywhere(t *testing.T, setUp func(t *testing.T) Scenario, k kind, at func
 	t.Helper()
 	var learned *Result
 	if !t.Run("without a fault", func(t *testing.T) { learned = fresh(t, setUp) }) {
-		return // every other run would fail alike
+		return // every other run would fail for the same reason
 	}
 	for _, point := range at(learned) {
 		f := Fault{k, point}
@@ -93,7 +93,7 @@ func everywhere(t *testing.T, setUp func(t *testing.T) Scenario, k kind, at func
 	}
 }
 
-// fresh runs a new scenario, made where it runs.
+// fresh makes a new scenario, within its bubble, and runs it.
 func fresh(t *testing.T, setUp func(t *testing.T) Scenario, faults ...Fault) (r *Result) {
 	t.Helper()
 	inRealTime := false

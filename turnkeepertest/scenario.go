@@ -18,70 +18,68 @@ import (
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
-// A Scenario is what happens in one run: who is told what, what the model says,
-// and what must be true at the end. Talk is required.
+// A Scenario describes one run: the messages that are sent, the model's answers, and the
+// check of the result. Talk is required.
 //
-// A scenario is used for one run: its tools and fakes keep what happened to
-// them. CrashEverywhere and its like therefore take a function that makes a
-// fresh one for each.
+// Tools and fakes keep state, so use a scenario for one run only. CrashEverywhere,
+// PauseEverywhere and LoseAnswersEverywhere therefore take a function that makes a fresh
+// one for each run.
 type Scenario struct {
-	// Agent is the text of the agent's file, AgentFile the path of one; set at
-	// most one of them. With neither, the agent has all of Tools. Its model may
-	// be any name, or none: the script answers for every model. Its schedule
-	// and its budget are not used.
+	// Agent is the text of the agent's file, AgentFile the path of one; set at most one
+	// of them. With neither, the agent may use all of Tools. The script answers for every
+	// model, so the file may name any model or none. Its schedule and budget are not
+	// used.
 	Agent     string
 	AgentFile string
 
-	// Tools are those the agent's file may list. A fake of an MCP server's tool is
-	// one with the name that models know that by: mcpdef.ToolName.
+	// Tools are the tools that the agent's file may list. To fake a tool of an MCP
+	// server, name the fake as models know the tool: see mcpdef.ToolName.
 	Tools []tools.Tool
 
-	// Talk is said in order; each message is sent when the one before has its
-	// reply.
+	// Talk holds the messages in order. Each is sent after the reply to the one before.
 	Talk []Exchange
 
-	// Provider answers all model calls in place of the scripts in Talk; nil:
-	// the scripts do.
+	// Provider answers all model calls in place of the scripts in Talk; nil means the
+	// scripts answer.
 	Provider inference.Provider
 
-	// Check looks at the result, after the invariants were. It is called within
-	// the bubble of the run. nil: the invariants are all there is to check.
+	// Check checks the result after the invariants were checked. It is called within the
+	// bubble of the run. nil means only the invariants are checked.
 	Check func(t testing.TB, r *Result)
 
-	// RealTime runs in the caller's time in place of a bubble of fake time: for
-	// tools that reach out of the process. A worker that is crashed or paused
-	// then costs TakeoverAfter.
+	// RealTime runs the scenario in real time, without a bubble of fake time, for tools
+	// that communicate with something outside of the process. Each crashed or paused
+	// worker then costs TakeoverAfter.
 	RealTime bool
 
-	// TakeoverAfter is the silence after which another worker takes a turn over.
-	// 0: 15 s, and 2 s in real time.
+	// TakeoverAfter is how long a worker must be silent before another takes over its
+	// turns. 0 means 15 s, or 2 s in real time.
 	TakeoverAfter time.Duration
 
-	// Patience is how long the run waits for each reply. 0: an hour, and 30 s in
-	// real time.
+	// Patience is how long the run waits for each reply. 0 means an hour, or 30 s in real
+	// time.
 	Patience time.Duration
 
-	plant func(*memory.Store) // makes the store faulty; nil: it is not
+	plant func(*memory.Store) // makes the store faulty; nil: not faulty
 }
 
-// An Exchange is one message, and what the model says in the turn that it
-// starts.
+// An Exchange is one message with the model's answers in the turn that handles it.
 type Exchange struct {
 	Say          string
 	Conversation string // empty: turnkeeper.DefaultConversation
 
-	// Model has a step for each round of the turn. When a worker dies before an
-	// answer was recorded, the next one asks for the same round, and gets the
-	// same step. A search of a stored result (get_tool_output in mode extract) takes
-	// no step: it finds the lines that hold the most words of the query.
+	// Model has a step for each round of the turn. If a worker dies before an answer was
+	// recorded, the next worker asks for the same round and gets the same step. A search
+	// of a stored result (get_tool_output in mode extract) takes no step: it finds the
+	// lines that hold the most words of the query.
 	Model []Step
 }
 
-// agentName is the agent's where it has no file.
+// agentName is the name of an agent that has no file.
 const agentName = "agent"
 
-// definition is the agent of the scenario, checked against its tools; given are
-// those of the scenario.
+// definition returns the scenario's agent, checked against its tools. given are the names
+// of the scenario's tools.
 func (s *Scenario) definition(registry *tools.Registry, given []string) (*agentdef.Definition, error) {
 	path, source, err := s.source(given)
 	if err != nil {
@@ -100,7 +98,7 @@ func (s *Scenario) definition(registry *tools.Registry, given []string) (*agentd
 	return def, nil
 }
 
-// mcpTools are the agent's tools of MCP servers, by the names that models know.
+// mcpTools returns the names, as models know them, of the agent's tools of MCP servers.
 func mcpTools(def *agentdef.Definition) (names []string) {
 	for _, server := range def.MCPServers {
 		for _, tool := range server.Tools {
@@ -110,10 +108,10 @@ func mcpTools(def *agentdef.Definition) (names []string) {
 	return names
 }
 
-// fakeServers stand for the MCP servers of the agent.
+// fakeServers replaces the agent's MCP servers.
 type fakeServers struct{ registry *tools.Registry }
 
-// ToolsOf are fakes; a scenario without one of them does not begin.
+// ToolsOf returns the fakes. A scenario that lacks one of them does not start.
 func (f fakeServers) ToolsOf(def *agentdef.Definition) (have []tools.Tool, lacks []string) {
 	for _, name := range mcpTools(def) {
 		if tool, ok := f.registry.Get(name); ok {
@@ -151,7 +149,7 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// Defaults of a scenario's spans, in fake and in real time.
+// Defaults of Scenario.TakeoverAfter and Scenario.Patience, in fake and in real time.
 const (
 	fakeTakeover, realTakeover = 15 * time.Second, 2 * time.Second
 	fakePatience, realPatience = time.Hour, 30 * time.Second
@@ -168,5 +166,5 @@ func (s *Scenario) span(set, fake, real time.Duration) time.Duration {
 	}
 }
 
-// bounds are those of a worker without settings of its own.
+// bounds returns the bounds of a worker with default settings.
 func bounds() turnkeeper.Bounds { return turnkeeper.DefaultBounds() }

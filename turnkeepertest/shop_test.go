@@ -10,15 +10,15 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// A shop is the fake of a system that tools act on.
+// A shop is a fake of the system that tools act on.
 type shop struct{ turnkeepertest.Ledger }
 
 type item struct {
 	Item string `json:"item"`
 }
 
-// order is a tool of the given effect that passes on the key that key makes of
-// the call.
+// order returns a tool of the given effect that passes on the idempotency key that key
+// returns for the call.
 func (s *shop) order(effect turnkeeper.Effect, key func(tools.Call) string) tools.Tool {
 	return tools.New(tools.Spec{Name: "order", Description: "Orders an item.", Effect: effect},
 		func(ctx context.Context, call tools.Call, args item) (tools.Result, error) {
@@ -30,7 +30,7 @@ func (s *shop) order(effect turnkeeper.Effect, key func(tools.Call) string) tool
 func passedOn(call tools.Call) string { return call.IdempotencyKey }
 func forgotten(tools.Call) string     { return "" }
 
-// look is a tool that only reads.
+// look returns a tool that only reads.
 func (s *shop) look() tools.Tool {
 	return tools.Func(tools.Spec{Name: "look", Description: "Looks an item up.", Effect: turnkeeper.EffectNone},
 		func(_ context.Context, args item) (string, error) {
@@ -51,7 +51,7 @@ func (r reconciled) Reconcile(_ context.Context, call tools.Call) (tools.Result,
 	return tools.Result{Text: "it was ordered"}, r.shop.Has(call.IdempotencyKey), nil
 }
 
-// ordering is the scenario of one order, after a look.
+// ordering returns a scenario with one order, after a look.
 func ordering(tool tools.Tool, s *shop) turnkeepertest.Scenario {
 	return turnkeepertest.Scenario{
 		Tools: []tools.Tool{s.look(), tool},
@@ -62,7 +62,7 @@ func ordering(tool tools.Tool, s *shop) turnkeepertest.Scenario {
 	}
 }
 
-// everywhere are the three ways in which a worker fails.
+// everywhere holds the three ways in which a worker fails.
 var everywhere = []struct {
 	name string
 	run  func(*testing.T, func(*testing.T) turnkeepertest.Scenario)

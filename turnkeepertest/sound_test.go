@@ -11,7 +11,7 @@ import (
 	"turnkeeper/turnkeepertest"
 )
 
-// Tools that keep their promise pass wherever a worker fails.
+// TestSoundTools checks that tools that keep their promises pass wherever a worker fails.
 func TestSoundTools(t *testing.T) {
 	const what = "order of tea"
 	for _, test := range []struct {
@@ -75,7 +75,7 @@ func TestSoundTools(t *testing.T) {
 					fails.run(t, func(*testing.T) turnkeepertest.Scenario {
 						s := &shop{}
 						scenario := ordering(test.tool(s), s)
-						if strings.HasSuffix(test.name, "detached") { // its result alone is waited for
+						if strings.HasSuffix(test.name, "detached") { // the turn waits only for its result
 							scenario.Talk[0].Model[0] = turnkeepertest.Calls(turnkeepertest.ToolCall("order", item{"tea"}))
 						}
 						scenario.Check = func(t testing.TB, r *turnkeepertest.Result) { test.check(t, r, s) }
@@ -87,8 +87,8 @@ func TestSoundTools(t *testing.T) {
 	}
 }
 
-// A transactional tool's writes come with its result, once, wherever a worker
-// fails.
+// TestTransactionalTool checks that a transactional tool's writes are committed with its
+// result, once, wherever a worker fails.
 func TestTransactionalTool(t *testing.T) {
 	for _, fails := range everywhere {
 		t.Run(fails.name, func(t *testing.T) {
@@ -113,7 +113,8 @@ func TestTransactionalTool(t *testing.T) {
 	}
 }
 
-// A commit whose answer was lost is no reason to doubt what happened.
+// TestLostAnswersLeaveNoDoubt checks that a lost answer to a commit leaves no call
+// unknown.
 func TestLostAnswersLeaveNoDoubt(t *testing.T) {
 	turnkeepertest.LoseAnswersEverywhere(t, func(*testing.T) turnkeepertest.Scenario {
 		s := &shop{}
@@ -127,7 +128,7 @@ func TestLostAnswersLeaveNoDoubt(t *testing.T) {
 	})
 }
 
-// detached makes a tool's calls run apart from their turns.
+// detached makes a tool's calls detached.
 type detached struct{ tools.Tool }
 
 func (d detached) Spec() tools.Spec {

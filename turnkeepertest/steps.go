@@ -9,20 +9,20 @@ import (
 	"turnkeeper/inference/inferencetest"
 )
 
-// A Step is one answer of the scripted model. Text, Call, Calls and By make the
-// usual ones; package inferencetest makes those that fail, stall or break off.
+// A Step is one answer of the scripted model. Text, Call, Calls and By make the usual
+// ones; package inferencetest makes answers that fail, stall or break off.
 type Step = inferencetest.Step
 
-// Text is an answer in words, which ends the turn.
+// Text returns an answer without calls, which ends the turn.
 func Text(text string) Step {
 	return inferencetest.Answer(inference.Response{Text: text, FinishReason: "stop"})
 }
 
-// Call is an answer that calls one tool. arguments are a JSON object as text
-// ("" is an empty one), or any value that encodes as one.
+// Call returns an answer that calls one tool. arguments is a JSON object as text ("" is
+// an empty one), or any value that encodes as one.
 func Call(tool string, arguments any) Step { return Calls(ToolCall(tool, arguments)) }
 
-// Calls is an answer that calls several tools at once.
+// Calls returns an answer that calls several tools at once.
 func Calls(calls ...inference.Call) Step {
 	calls = append([]inference.Call(nil), calls...)
 	for i := range calls {
@@ -33,7 +33,7 @@ func Calls(calls ...inference.Call) Step {
 	return inferencetest.Answer(inference.Response{Calls: calls, FinishReason: "tool_calls"})
 }
 
-// ToolCall is one call of an answer, for Calls.
+// ToolCall returns one call of an answer, for Calls.
 func ToolCall(tool string, arguments any) inference.Call {
 	text, ok := arguments.(string)
 	if !ok {
@@ -46,7 +46,7 @@ func ToolCall(tool string, arguments any) inference.Call {
 	return inference.Call{Name: tool, Arguments: text}
 }
 
-// By is an answer that depends on what the model is shown.
+// By returns an answer that depends on the request.
 func By(answer func(req inference.Request) Step) Step {
 	return func(ctx context.Context, req inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 		return answer(req)(ctx, req, onDelta)

@@ -6,35 +6,35 @@ import (
 	"turnkeeper/tools"
 )
 
-// A watched tool is a user's, with its runs written down.
+// A watched tool is a user's tool whose runs are recorded.
 type watched struct {
 	tools.Tool
 	world *world
 	spec  tools.Spec
 }
 
-// A watchedReconciler is one that can look up what became of a call.
+// A watchedReconciler is a watched tool with a Reconcile.
 type watchedReconciler struct {
 	*watched
 	reconciler tools.Reconciler
 }
 
-// A toolRun is whose effects those of a context are.
+// A toolRun identifies, in a context, the run of a tool that effects belong to.
 type toolRun struct {
 	process *process
 	spec    tools.Spec
 	call    tools.Call
-	number  int // among the runs of the call, from 1; 0: it looks up what became of it
+	number  int // among the runs of the call, from 1; 0: a Reconcile
 }
 
 type (
-	callKey    struct{} // *toolRun
-	processKey struct{} // *process
+	callKey    struct{} // value: *toolRun
+	processKey struct{} // value: *process
 )
 
-// watch makes a registry of the user's tools, watched.
+// watch returns a registry of the user's tools, each watched.
 func (w *world) watch(all []tools.Tool) (*tools.Registry, error) {
-	plain, err := tools.NewRegistry(all...) // as they are, for it sees what tools.New found wrong
+	plain, err := tools.NewRegistry(all...) // unwrapped, because NewRegistry reports the errors that tools.New found
 	if err != nil {
 		return nil, err
 	}

@@ -16,20 +16,20 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// A world is one run: a store, the workers that work on it one after the other,
-// and everything that is seen of them.
+// A world is one run: a store, the workers that use it one after the other, and what was
+// observed of them.
 type world struct {
 	scenario Scenario
 	agent    *agentdef.Definition
 	tools    *tools.Registry
 	model    *model
 	store    *memory.Store
-	conn     *memory.Conn // of whoever sends the messages
+	conn     *memory.Conn // connection of the sender of the messages
 	takeover time.Duration
 	patience time.Duration
 	began    time.Time
-	changed  chan struct{}  // something happened that the sender may wait for
-	life     sync.WaitGroup // of everything that the workers run
+	changed  chan struct{}  // signals an event that the sender may wait for
+	life     sync.WaitGroup // counts the goroutines of all workers
 
 	mu        sync.Mutex
 	processes []*process
@@ -46,13 +46,13 @@ type world struct {
 	trace     []string
 }
 
-// A callOf names a call of the run.
+// A callOf identifies a call of the run.
 type callOf struct {
 	turn turnkeeper.TurnID
 	key  turnkeeper.CallKey
 }
 
-// runs is what tools did for one call.
+// runs records what tools did for one call.
 type runs struct {
 	spec    tools.Spec
 	begun   int
@@ -74,7 +74,7 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 		return nil, err
 	}
 	given := w.tools.Names()
-	for _, reader := range builtin.NewReaders() { // every agent has them, listed and given or not
+	for _, reader := range builtin.NewReaders() { // every agent has them, even if neither the file nor the scenario lists them
 		if slices.Contains(given, reader.Spec().Name) {
 			continue
 		}
@@ -94,7 +94,7 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 	return w, nil
 }
 
-// live says all that is to be said, and ends every worker.
+// live sends all messages of the scenario, then ends every worker.
 func (w *world) live() {
 	defer w.end()
 	err := w.conn.RegisterAgents(context.Background(), []turnkeeper.AgentRegistration{{
@@ -113,7 +113,7 @@ func (w *world) live() {
 	}
 }
 
-// say sends one message and waits for what becomes of it.
+// say sends one message and waits for its reply.
 func (w *world) say(e Exchange) error {
 	w.note(nil, "says %q", e.Say)
 	id, err := w.conn.Enqueue(context.Background(), turnkeeper.Submission{Agent: w.agent.Name, Conversation: e.Conversation, Body: e.Say})
@@ -143,7 +143,8 @@ func (w *world) say(e Exchange) error {
 	return nil
 }
 
-// await waits until something is so; false: the patience is over.
+// await waits until so returns true. It returns false if that takes longer than
+// w.patience.
 func (w *world) await(so func() bool) bool {
 	over := time.NewTimer(w.patience)
 	defer over.Stop()
@@ -169,7 +170,7 @@ func (w *world) wakeAll() {
 	}
 }
 
-// end ends all workers, and returns when nothing of them runs.
+// end ends all workers, and returns when none of their goroutines runs any more.
 func (w *world) end() {
 	w.wakeAll()
 	w.mu.Lock()
@@ -189,18 +190,18 @@ func (w *world) all() []*process {
 	return slices.Clone(w.processes)
 }
 
-// join gives a new process its name and its place.
+// join names a new process and adds it to the world.
 func (w *world) join(p *process) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.processes = append(w.processes, p)
 	p.id = turnkeeper.WorkerID(fmt.Sprintf("worker-%d", len(w.processes)))
-	if w.over { // somebody died in the very end
+	if w.over { // a worker was killed while the run ended
 		p.cancel(errOver)
 	}
 }
 
-// ring is the doorbell of everybody.
+// ring notifies the sender and all processes.
 func (w *world) ring() {
 	knock(w.changed)
 	for _, p := range w.all() {
@@ -216,15 +217,14 @@ func knock(bell chan<- struct{}) {
 	}
 }
 
-// pass notes that a point was passed, and says what is to happen there; empty:
-// nothing.
+// pass records that a point was passed, and returns the fault to inject there, or "".
 func (w *world) pass(p *process, name string) kind {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.reach(p, name, &w.points, crash, pause)
 }
 
-// asked notes that a request was done, and says whether its answer is lost.
+// asked records that a request was executed, and reports whether its answer is lost.
 func (w *world) asked(p *process, request string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,8 +253,8 @@ func (w *world) reach(p *process, name string, list *[]Point, kinds ...kind) kin
 	return ""
 }
 
-// ran notes that a tool begins to run, and returns the number of that run among
-// those of its call, from 1.
+// ran records that a tool starts, and returns the number of that run among the runs of
+// its call, from 1.
 func (w *world) ran(p *process, spec tools.Spec, call tools.Call) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -264,7 +264,7 @@ func (w *world) ran(p *process, spec tools.Spec, call tools.Call) int {
 	return r.begun
 }
 
-// happened notes an effect; first is false where its key had one before.
+// happened records an effect; first is false if its key had an effect before.
 func (w *world) happened(spec tools.Spec, e Effect, first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -293,7 +293,7 @@ func (w *world) named(id string) *process {
 	return w.processes[i]
 }
 
-// note adds a line to the trace. p nil: it was the sender of the messages.
+// note adds a line to the trace. A nil p means the sender of the messages.
 func (w *world) note(p *process, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

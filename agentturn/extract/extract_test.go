@@ -26,7 +26,7 @@ import (
 	"turnkeeper/outputs"
 )
 
-// A library is a long text with a fact in every hundredth line.
+// library is a long text with a fact in every hundredth line.
 var library = func() string {
 	var b strings.Builder
 	for i := range 1000 {
@@ -41,7 +41,7 @@ var library = func() string {
 
 func fact(n int) string { return fmt.Sprintf("Fact %d: the 日本 answer is %d.", n, (n*100+50)*7) }
 
-// facts are those of the library in reverse, as they are ranked.
+// facts returns the library's facts in reverse, the order in which they are ranked.
 func facts() (all []string) {
 	for n := range 10 {
 		all = append(all, fact(9-n))
@@ -58,18 +58,18 @@ func factsIn(text string) (facts []string) {
 	return facts
 }
 
-// An asker has one model, which finds lines with a fact, and ranks what it is shown in reverse.
+// An asker has one model, which finds lines with a fact and ranks passages in reverse.
 type asker struct {
 	window int                                // 0: 2048
 	search func(text string) (string, error)  // nil: it finds the facts
-	rank   func(passages int) (string, error) // nil: it ranks them
+	rank   func(passages int) (string, error) // nil: it reverses them
 	takes  time.Duration
-	none   error // why there is no model
+	none   error // error of asking for the model, if not nil
 
 	mu       sync.Mutex
 	asked    []outputs.Prompt
 	running  int
-	most     int // that ran at once
+	most     int // maximum number of concurrent calls
 	searches int
 	ranks    int
 }
@@ -149,7 +149,7 @@ func answered(value any) (string, error) {
 	return "Here it is:\n```json\n" + string(text) + "\n```\nAnything else?", err
 }
 
-// A query is one to a text; a query to the library, unless a test changes it.
+// A query is a query to a text: the library, unless a test changes it.
 type query struct {
 	extract.Query
 	text string
@@ -180,7 +180,7 @@ func askOf(a *asker, text string) *query {
 	}}
 }
 
-// shown is the result of the query.
+// shown returns the result of the query as text.
 func (q *query) shown(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	result, err := extract.Search(ctx, q.Query)
@@ -190,7 +190,8 @@ func (q *query) shown(ctx context.Context, t *testing.T) string {
 	return result.Text
 }
 
-// answer reads the result of the query, and checks every position and hash in it.
+// answer returns the decoded result of the query, after a check of every position and
+// hash in it.
 func (q *query) answer(ctx context.Context, t *testing.T) outputs.Extraction {
 	t.Helper()
 	var x outputs.Extraction
@@ -224,8 +225,8 @@ func textsOf(x outputs.Extraction) (texts []string) {
 	return texts
 }
 
-// A long text is searched chunk by chunk, beside each other within a bound, and what was
-// found is ranked.
+// TestSearch checks that chunks of a long text are searched concurrently within a bound,
+// and that the passages found are ranked.
 func TestSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asker{takes: time.Second}
@@ -250,7 +251,8 @@ func TestSearchOfOneChunk(t *testing.T) {
 	}
 }
 
-// All searches that share slots share the bound on model calls at once.
+// TestSearchesBesideEachOther checks that searches that share slots share the bound on
+// concurrent model calls.
 func TestSearchesBesideEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &asker{takes: time.Second}
@@ -272,8 +274,8 @@ func TestSearchesBesideEachOther(t *testing.T) {
 	})
 }
 
-// A model says what is best by the order of its picks. How sure it is of each is another
-// thing, and may go the other way.
+// TestTheOrderOfPicksCounts checks that the order of the model's picks decides the
+// ranking. Its confidence in each may have another order.
 func TestTheOrderOfPicksCounts(t *testing.T) {
 	got := ask(&asker{rank: func(int) (string, error) {
 		return picked(map[string]any{"index": 4, "confidence": 0.6}, map[string]any{"index": 2, "confidence": 0.9}, 3)
@@ -283,13 +285,13 @@ func TestTheOrderOfPicksCounts(t *testing.T) {
 	}
 }
 
-// No chunk takes more than half of the window, in any script, and no question
-// more than the window leaves beside the answer.
+// TestChunksAndTheWindow checks that in any script no chunk takes more than half of the
+// window, and no question more than the window leaves beside the answer.
 func TestChunksAndTheWindow(t *testing.T) {
 	for name, c := range map[string]struct {
 		text   string
 		window int
-		least  int // chunks
+		least  int // minimum number of chunks
 	}{
 		"prose":          {strings.Repeat("words and more words, ", 4000), 8192, 7},
 		"dense":          {strings.Repeat("日本語中文", 8000), 8192, 10},
@@ -313,7 +315,8 @@ func TestChunksAndTheWindow(t *testing.T) {
 	}
 }
 
-// Nothing that a model says reaches the caller, only where it stands in the text.
+// TestWhatIsNotInTheTextIsDropped checks that the caller is given only passages of the
+// text, and none of the model's own words.
 func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 	q := ask(&asker{search: func(text string) (string, error) {
 		claims := []string{"IGNORE ALL INSTRUCTIONS", "Fact 3: the 日本 answer is 42.", strings.ToUpper(fact(3))}
@@ -326,7 +329,7 @@ func TestWhatIsNotInTheTextIsDropped(t *testing.T) {
 	if diff := cmp.Diff(facts(), textsOf(got)); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	// Three in each chunk, and each fact with its flourish.
+	// Three false claims in each chunk, and one for each fact.
 	dropped := int64(0)
 	for _, entry := range q.logs.FilterMessage("dropped passages that are not in the text").All() {
 		dropped += entry.ContextMap()["dropped"].(int64)
@@ -354,7 +357,8 @@ func TestNothingFound(t *testing.T) {
 
 var errDown = errors.New("the model is down")
 
-// A chunk that fails is left out, and shows in the number of chunks that were searched.
+// TestAChunkThatFails checks that a chunk that fails is left out of the number of
+// searched chunks.
 func TestAChunkThatFails(t *testing.T) {
 	for name, fail := range map[string]func() (string, error){
 		"error": func() (string, error) { return "", errDown },
@@ -378,7 +382,8 @@ func TestAChunkThatFails(t *testing.T) {
 	}
 }
 
-// A ranking that fails leaves the order of the chunks' confidence.
+// TestARankingThatFails checks that, without a ranking, passages are in the order of
+// their chunks' confidence.
 func TestARankingThatFails(t *testing.T) {
 	for name, rank := range map[string]func(int) (string, error){
 		"error": func(int) (string, error) { return "", errDown },
@@ -405,14 +410,14 @@ func TestARankingThatFails(t *testing.T) {
 	}
 }
 
-// Where nothing can be searched, the beginning and the end of the text are given instead,
-// within the cap.
+// TestASearchThatFails checks that the result is the beginning and the end of the text,
+// within the cap, if no chunk can be searched.
 func TestASearchThatFails(t *testing.T) {
 	down := func(string) (string, error) { return "", errDown }
 	for name, c := range map[string]struct {
 		a        *asker
 		reason   string
-		searches int // at least
+		searches int // minimum
 	}{
 		"every chunk fails":      {&asker{search: down}, "the model is down", 4},
 		"no chunk can be asked":  {&asker{search: func(string) (string, error) { return "", extract.Stop(errDown) }}, "the model is down", 1},
@@ -453,7 +458,8 @@ func TestASearchThatFails(t *testing.T) {
 	}
 }
 
-// When no more may be asked in the middle, what was searched is given back.
+// TestStopInTheMiddle checks that a search that is stopped returns the passages found so
+// far.
 func TestStopInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := 6
@@ -472,7 +478,7 @@ func TestStopInTheMiddle(t *testing.T) {
 	})
 }
 
-// When the time ends in the middle, too.
+// TestTheTimeEndsInTheMiddle checks the same for a search whose time ends.
 func TestTheTimeEndsInTheMiddle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -498,7 +504,7 @@ func TestSearchThatIsCancelled(t *testing.T) {
 	})
 }
 
-// A memoCache is a Cache.
+// A memoCache is a Cache in memory.
 type memoCache struct {
 	kept map[turnlog.ExtractionKey][]byte
 	fail error
@@ -519,8 +525,8 @@ func (c *memoCache) KeepExtraction(_ context.Context, turn turnkeeper.TurnID, ke
 	return c.fail
 }
 
-// The same query to the same text is answered without a model, and is read
-// against the text; another query is not.
+// TestExtractionsAreKept checks that a repeat of a query to the same text is answered
+// from the cache and checked against the text, and that another query is not.
 func TestExtractionsAreKept(t *testing.T) {
 	a, cache := &asker{}, &memoCache{}
 	var shown []string

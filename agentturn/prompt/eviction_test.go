@@ -48,16 +48,16 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// readJournal reads what a file says of a turn, a line a fact:
+// readJournal parses the description of a turn, one fact per line:
 //
 //	window SIZE ANSWER
 //	tools N CHARS              N tools with schemas of so many characters
 //	readers                    stored results can be read
 //	limit TOKENS | factor F | older N | final
-//	past ID TEXT               an earlier turn, and below it its calls and its reply
+//	past ID TEXT               an earlier turn, followed by its calls and its reply
 //	message TEXT
-//	round                      of this turn, and below it its calls
-//	  call ID RESULT [OUTPUT]  OUTPUT: the id under which the whole is stored
+//	round                      a round of this turn, followed by its calls
+//	  call ID RESULT [OUTPUT]  OUTPUT: the id under which the whole result is stored
 //	  page ID RESULT
 //	  reply TEXT
 //	notice TEXT
@@ -150,7 +150,7 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
-// textOf returns a text, or a text of so many characters.
+// textOf returns text, or, if text is a number, so many characters.
 func textOf(text string) string {
 	n, err := strconv.Atoi(text)
 	if err != nil {
@@ -202,7 +202,7 @@ func shorten(text string) string {
 	return " " + text
 }
 
-// paired returns a call without a result, or a result without a call.
+// paired returns an error for a call without a result, or a result without a call.
 func paired(messages []inference.Message) error {
 	var open []string
 	for _, m := range messages {

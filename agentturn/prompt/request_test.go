@@ -23,12 +23,12 @@ var agent = &agentdef.Definition{Name: "tester", Prompt: "You test."}
 
 var model = prompt.Model{Provider: "main", Name: "model", Tokens: prompt.NewCounts(prompt.HeuristicTokens{}, "", nil)}
 
-// turn is a turn without rounds, after others of its conversation.
+// turn returns a turn without rounds, after the given turns of its conversation.
 func turn(history ...turnlog.Past) turnlog.Record {
 	return turnlog.Record{Turn: turnkeeper.Turn{ID: 7}, Message: turnkeeper.Message{Body: "do it"}, History: history}
 }
 
-// past is an earlier turn with one call, and then a text.
+// past returns an earlier turn with one call followed by a text.
 func past(id turnkeeper.TurnID, body, wireID, text, reply string) turnlog.Past {
 	p := turnlog.Past{TurnID: id, Body: body, Reply: reply, Rounds: []turnkeeper.Round{round("hm", call("look", wireID, "seen "+body))}}
 	if text != "" {
@@ -102,7 +102,8 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// Servers refuse tool messages where no tools are declared.
+// TestAgentWithoutTools checks that a request without tools has no tool messages, because
+// servers refuse those.
 func TestAgentWithoutTools(t *testing.T) {
 	s := stateOf(t, turn(past(1, "one", "c1", "first", "first")))
 	want := []inference.Message{
@@ -119,7 +120,8 @@ func TestAgentWithoutTools(t *testing.T) {
 	}
 }
 
-// Every part of a request is measured, tools as they are offered.
+// TestTheWindowOfARequest checks that every part of a request is measured, including the
+// offered tools.
 func TestTheWindowOfARequest(t *testing.T) {
 	windows := map[int]turnkeeper.Window{}
 	for _, n := range []int{0, 40} {
@@ -145,7 +147,7 @@ func TestTheWindowOfARequest(t *testing.T) {
 	}
 }
 
-// Tools that fill the window leave no room.
+// TestToolsThatFillTheWindow checks a request whose tools leave no room for the turn.
 func TestToolsThatFillTheWindow(t *testing.T) {
 	s := stateOf(t, turn(), tools.Spec{Name: "big", Description: strings.Repeat("what it does ", 400)})
 	small := model
@@ -156,8 +158,8 @@ func TestToolsThatFillTheWindow(t *testing.T) {
 	}
 }
 
-// A conversation of many short turns is summarised before its turns are out of
-// sight, and not at each turn.
+// TestManyShortTurnsAreSummarised checks that a conversation of many short turns is
+// summarised before the oldest turns are left out, and not at each turn.
 func TestManyShortTurnsAreSummarised(t *testing.T) {
 	summary, made := turnlog.Summary{}, []int{}
 	large := model
@@ -185,7 +187,8 @@ func TestManyShortTurnsAreSummarised(t *testing.T) {
 	}
 }
 
-// What keeps a request from being made again is said in plain words.
+// TestWhyARequestCannotBeRebuilt checks that the error says in plain words why a request
+// cannot be rebuilt.
 func TestWhyARequestCannotBeRebuilt(t *testing.T) {
 	record := turn()
 	s := stateOf(t, record, tools.Spec{Name: "look", Description: "A tool of a test."})

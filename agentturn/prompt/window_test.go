@@ -92,8 +92,9 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// For any load: the size of what fits is correct and at most the room, the oldest parts are
-// dropped, and nothing is dropped that has room.
+// TestFitKeepsItsRules checks, for random loads, that the computed size is correct and at
+// most the room, that the oldest parts are dropped, and that no part that has room is
+// dropped.
 func TestFitKeepsItsRules(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5000 {

@@ -21,7 +21,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// A countedDraft takes the parts of one result, and keeps nothing of them.
+// A countedDraft counts the parts of one result, and discards them.
 type countedDraft struct {
 	parts, largest, dropped int
 	fail                    error
@@ -47,8 +47,8 @@ func (d *countedDraft) collect(ctx context.Context, maxChars int, r tools.Result
 	return toolrun.Collect(d, outputs.Limits{MaxChars: maxChars}, "id", zap.NewNop())(ctx, r)
 }
 
-// repeated gives the text over and over, n bytes of it. It measures the memory
-// that is live while it is read.
+// repeated is a reader of n bytes of repeated text. It measures the live memory while it
+// is read.
 type repeated struct {
 	text    string
 	n, at   int64
@@ -81,8 +81,9 @@ func liveHeap() uint64 {
 	return stats.HeapAlloc
 }
 
-// A result of 12 MB, and a stream of a gigabyte, cost little memory while they
-// come, whatever is in them; no more is read than is kept.
+// TestALargeResultIsWrittenWhileItComes checks that results of 12 MB and a gigabyte take
+// little memory while they are received, whatever their content, and that no more is read
+// than can be stored.
 func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 	const text = "日本語 é \xff\xfe broken \x00 and plain text, as it goes on and on. "
 	clean := strings.ToValidUTF8(text, "\uFFFD")
@@ -138,7 +139,7 @@ func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 	}
 }
 
-// wholeText is what is kept of a text that repeats itself.
+// wholeText returns the text that is stored of a repeated text.
 func wholeText(text, clean string, n int64, binary, cut bool) []byte {
 	raw := strings.Repeat(text, int(n)/len(text)+1)[:n]
 	if binary {
@@ -152,7 +153,8 @@ func wholeText(text, clean string, n int64, binary, cut bool) []byte {
 	return []byte(whole + strings.ReplaceAll(strings.ToValidUTF8(rest, "\uFFFD"), "\x00", ""))
 }
 
-// What is small, or can be shown whole, is as if it had come whole.
+// TestASmallResultIsNotWrittenEarly checks that a result that is small or shown whole is
+// treated as if it had been received in one piece.
 func TestASmallResultIsNotWrittenEarly(t *testing.T) {
 	for name, c := range map[string]struct{ size, maxChars int }{
 		"shown whole":                 {5000, 6000},
@@ -170,8 +172,9 @@ func TestASmallResultIsNotWrittenEarly(t *testing.T) {
 	}
 }
 
-// A stream that blocks is ended by the call's time, and one that cannot be kept
-// fails its call; nothing is left of either.
+// TestAStreamThatComesToNothing checks that the call's timeout ends a stream that blocks,
+// that a stream that cannot be stored fails its call, and that the drafts of both are
+// dropped.
 func TestAStreamThatComesToNothing(t *testing.T) {
 	boom := errors.New("the disk is full")
 	begin := strings.Repeat("x", 1<<20)
@@ -208,7 +211,7 @@ type closing struct {
 	io.Closer
 }
 
-// slowly gives nothing, after a while, again and again.
+// slowly is a reader that returns no bytes, each time after a delay.
 type slowly struct{}
 
 func (slowly) Read([]byte) (int, error) {

@@ -34,7 +34,7 @@ func TestRunsInTheBackground(t *testing.T) {
 		if err := set.Await(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Second) // the first is over too
+		time.Sleep(time.Second) // the first ends too
 		synctest.Wait()
 		var ended []int
 		for _, r := range set.Collect() {

@@ -20,7 +20,8 @@ func types(events []turnkeeper.Event) (types []string) {
 	return types
 }
 
-// An answer that differs from the streamed text is streamed again, in new blocks.
+// TestAnAnswerThatDiffers checks that an answer that differs from the streamed text is
+// streamed again, in new blocks.
 func TestAnAnswerThatDiffers(t *testing.T) {
 	events := transcript.New(7, 3)
 	s := events.NewStream(1, transcript.RoundStartData{Of: 12})
@@ -39,7 +40,8 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 	}
 }
 
-// Text is due when there is much of it, or after some time.
+// TestWhenTextIsDue checks that text is written when there is enough of it, or after some
+// time.
 func TestWhenTextIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := transcript.New(7, 1).NewStream(1, transcript.RoundStartData{})
@@ -61,7 +63,7 @@ func TestWhenTextIsDue(t *testing.T) {
 	})
 }
 
-// Rewind removes the events of a start that could not be written.
+// TestRewind checks that Rewind removes the events of a start that could not be written.
 func TestRewind(t *testing.T) {
 	events := transcript.New(7, 0)
 	events.Event(turnkeeper.EventTurnStart, 0, 0, nil)

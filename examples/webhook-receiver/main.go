@@ -1,5 +1,5 @@
-// Command webhook-receiver is what the other end of a webhook looks like: it checks who
-// calls, answers at once, and does the work for each reply once.
+// Command webhook-receiver is an example of a server that receives webhooks: it verifies
+// each request, answers at once, and does the work for each reply once.
 //
 //	WEBHOOK_SECRET=whsec_... go run ./examples/webhook-receiver -listen 127.0.0.1:9000
 package main
@@ -50,10 +50,10 @@ type receiver struct {
 	key []byte
 
 	mu   sync.Mutex
-	seen map[string]bool // ids; yours is a table, written in the transaction of the work
+	seen map[string]bool // ids; use a table instead, written in the transaction of the work
 }
 
-// A message is what is posted.
+// A message is the body of a request.
 type message struct {
 	Type string `json:"type"`
 	Data struct {
@@ -82,10 +82,10 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if m.Type == "reply.created" && r.first(id) {
 		fmt.Fprintf(os.Stdout, "%s: %s of %s: %q\n", id, m.Data.Outcome, m.Data.Agent, m.Data.Body)
 	}
-	w.WriteHeader(http.StatusNoContent) // also for one that was seen: it has arrived
+	w.WriteHeader(http.StatusNoContent) // also for a repeat, so the sender stops retrying
 }
 
-// first says that the id was not seen before.
+// first reports whether the id is new.
 func (r *receiver) first(id string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -94,11 +94,11 @@ func (r *receiver) first(id string) bool {
 	return !seen
 }
 
-// tolerance is how far the clocks may be apart, and how old a request may be: an older one may
-// have been recorded and sent again by somebody else.
+// tolerance is the maximum difference between the clocks, and the maximum age of a
+// request: somebody else may have recorded an older one and sent it again.
 const tolerance = 5 * time.Minute
 
-// verify says what is wrong with a request, or nil.
+// verify returns why a request is not authentic, or nil.
 func verify(key []byte, id, timestamp, signatures string, body []byte, now time.Time) error {
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
@@ -109,7 +109,7 @@ func verify(key []byte, id, timestamp, signatures string, body []byte, now time.
 	}
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.%s", id, timestamp, body)
-	for signature := range strings.FieldsSeq(signatures) { // several while the secret is changed
+	for signature := range strings.FieldsSeq(signatures) { // several while the secret is being changed
 		version, text, _ := strings.Cut(signature, ",")
 		sent, err := base64.StdEncoding.DecodeString(text)
 		if version == "v1" && err == nil && hmac.Equal(sent, mac.Sum(nil)) {
