@@ -8,7 +8,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// No test leaves a goroutine behind.
+// TestMain fails if a test leaks a goroutine.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestTheDescriptionIsGenerated(t *testing.T) {
