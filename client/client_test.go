@@ -20,14 +20,14 @@ import (
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
 
-// patience is the timeout of a test, far longer than anything takes.
+// patience is the timeout of a test, far longer than any step takes.
 const patience = time.Minute
 
-// A site is a database with the agents clerk, desk and the retired agent old.
+// A site is a database with the agents clerk and desk, and the retired agent old.
 type site struct {
 	*testing.T
 	pool   *pgxpool.Pool
-	looked chan struct{} // has a value after a query of Wait or Outbox
+	looked chan struct{} // receives a value after a query of Wait or Outbox
 }
 
 func open(t *testing.T) *site {
@@ -54,7 +54,7 @@ func open(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.pool.Close)
-	// answer closes a message without ringing the doorbell.
+	// The function answer closes a message without ringing the doorbell.
 	s.exec(`create function answer(message bigint) returns void language plpgsql as $$ declare m turnkeeper.messages; turn bigint; begin
 		select * into m from turnkeeper.messages where id = message;
 		insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
@@ -104,13 +104,13 @@ func (s *site) send(db client.DB, agent, body string) turnkeeper.MessageID {
 	return id
 }
 
-// cancel closes a message like an operator: with a reply and a doorbell.
+// cancel closes a message as an operator does: with a reply, ringing the doorbell.
 func (s *site) cancel(id turnkeeper.MessageID) {
 	s.Helper()
 	s.exec("select turnkeeper.cancel_message($1, '')", int64(id))
 }
 
-// cut terminates the sessions that listen.
+// cut terminates the listening sessions.
 func (s *site) cut() {
 	s.Helper()
 	s.exec(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
@@ -195,7 +195,7 @@ func TestWait(t *testing.T) {
 				defer close(ended)
 				got, err = client.Wait(ctx, s.pool, id)
 			}()
-			<-s.looked // Wait listens, and has seen that the message waits
+			<-s.looked // Wait is listening, and has found no reply
 			c.end(id)
 			<-ended
 			if err != nil || got.MessageID != id || got.Outcome != c.want.Outcome || got.Body != c.want.Body {

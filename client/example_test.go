@@ -11,7 +11,7 @@ import (
 	"turnkeeper/client"
 )
 
-// A program creates it with pgxpool.New.
+// pool is a connection pool; a program creates it with pgxpool.New.
 var pool *pgxpool.Pool
 
 // The order and the message about it are committed together, or neither is.

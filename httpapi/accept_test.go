@@ -30,7 +30,7 @@ func (a *accepts) Accept() (net.Conn, error) {
 
 func (*accepts) Close() error { return nil }
 
-// closing is a connection that notes whether it was closed.
+// closing is a connection that records whether it was closed.
 type closing struct {
 	net.Conn
 	closed bool
@@ -82,7 +82,8 @@ func TestAcceptWithoutFiles(t *testing.T) {
 	}
 }
 
-// Connections beyond the limit and its reserve wait until one is free, or the listener is closed.
+// TestAConnectionWaitsForRoom checks that connections beyond the limit and its reserve wait until one is free or the
+// listener is closed.
 func TestAConnectionWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +131,8 @@ func TestAClosedListenerAdmitsNobody(t *testing.T) {
 	}
 }
 
-// Connections that wait for a request are replaced before those whose answer is not read yet.
+// TestWhichConnectionGivesWay checks that connections waiting for a request are closed before those whose response is still
+// being read.
 func TestWhichConnectionGivesWay(t *testing.T) {
 	t.Parallel()
 	l := newConnections(&accepts{}, 10)
@@ -145,7 +147,7 @@ func TestWhichConnectionGivesWay(t *testing.T) {
 	l.state(busy, http.StateActive)
 	_ = gone.Close()
 	l.state(gone, http.StateIdle)
-	l.state(new(closing), http.StateIdle) // not one of ours
+	l.state(new(closing), http.StateIdle) // a connection of another listener
 	if l.open != 3 || l.idle.Len() != 1 || l.ending.Len() != 1 {
 		t.Fatalf("%d are open, %d idle, %d ending", l.open, l.idle.Len(), l.ending.Len())
 	}
@@ -176,13 +178,13 @@ func TestRequestsKeepTheirConnection(t *testing.T) {
 		t.Error("the connection may not give way after its request")
 	}
 	l.closeIdle()
-	handler.ServeHTTP(nil, request) // of a server without this listener
+	handler.ServeHTTP(nil, request) // a request that did not come through this listener
 	if served != 2 {
 		t.Errorf("%d requests were served", served)
 	}
 }
 
-// A replaced connection serves no request and is no longer counted.
+// TestAConnectionThatGaveWay checks that a connection closed to make room serves no request and is no longer counted.
 func TestAConnectionThatGaveWay(t *testing.T) {
 	t.Parallel()
 	l := newConnections(&accepts{}, 10)

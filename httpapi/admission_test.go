@@ -97,14 +97,14 @@ func TestATokenIsHeldToItsScopesOnLoopback(t *testing.T) {
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"hello"}`, "X-Forwarded-For", "203.0.113.7", "Authorization", send).want(t, 201, "hello")
 }
 
-// Without need_token, a request through a proxy needs a token.
+// TestOnLoopbackThisMachineNeedsNoToken checks that without need_token only requests through a proxy need a token.
 func TestOnLoopbackThisMachineNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	core, logs := observer.New(zapcore.WarnLevel)
 	handler := httpapi.New(httpapi.Config{Hosts: []string{"listens.here"}, Log: zap.New(core)}).Handler()
 	tests := []struct {
 		host, proto, header string
-		status              int // 404: admitted, and there are no metrics
+		status              int // 404: admitted, but metrics are not served
 	}{
 		{"localhost", "HTTP/1.1", "", 404},
 		{"localhost:8722", "HTTP/1.1", "", 404},
@@ -125,7 +125,7 @@ func TestOnLoopbackThisMachineNeedsNoToken(t *testing.T) {
 		{"other.here", "HTTP/1.1", "", 421},
 		{"localhost.other", "HTTP/1.1", "", 421},
 		{"127.0.0.1.other", "HTTP/1.1", "", 421},
-		{"localhost", "HTTP/1.0", "", 401}, // as nginx speaks, without a header that tells
+		{"localhost", "HTTP/1.0", "", 401}, // as nginx sends by default, without forwarding headers
 		{"localhost", "HTTP/1.1", "Forwarded", 401},
 		{"localhost", "HTTP/1.1", "X-Forwarded-For", 401},
 		{"localhost", "HTTP/1.1", "X-Forwarded-Host", 401},
@@ -188,7 +188,7 @@ func TestTheRateIsBounded(t *testing.T) {
 	d.finish("said")
 	path := fmt.Sprintf("/v1/turns/%d/events", d.id)
 	h.untilRefused()
-	for range 6 { // of which some are too many
+	for range 6 { // more than the rate limit allows
 		w := &watcher{base: h.base, seen: []int64{1}}
 		if err := w.watch(t.Context(), path, 0); err != nil {
 			t.Errorf("a stream was refused for good: %v", err)
@@ -200,7 +200,7 @@ func TestTheRateIsBounded(t *testing.T) {
 	h.untilRefused("Authorization", "Bearer tk_guess")
 }
 
-// untilRefused makes requests, more at once than any rate here, until one is refused for being too many.
+// untilRefused sends bursts of requests, above every rate limit used here, until one is refused with 429.
 func (h *env) untilRefused(headers ...string) {
 	h.t.Helper()
 	var refused atomic.Bool
@@ -226,7 +226,8 @@ func (h *env) untilRefused(headers ...string) {
 	}
 }
 
-// Clients behind one proxy share an address. Wrong guesses from it do not block known tokens.
+// TestGuessesOfOthersAtTheSameAddress checks that wrong guesses do not block known tokens from the same address, as clients
+// behind one proxy share it.
 func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Rate, c.NeedToken = 5, true })
 	token := h.token(operate.Token{Name: "t", Scopes: []string{"read"}})
@@ -243,7 +244,7 @@ func TestGuessesOfOthersAtTheSameAddress(t *testing.T) {
 	}
 }
 
-// Constant advice is not masked; other text is.
+// TestAdviceIsNotMasked checks that constant advice is not masked, and that other text is.
 func TestAdviceIsNotMasked(t *testing.T) {
 	t.Parallel()
 	handler := httpapi.New(httpapi.Config{Mask: func(string) string { return "[redacted]" }}).Handler()

@@ -70,7 +70,7 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		{"GET", "/v1/webhooks/nothing/deliveries", "", 404, `there is no webhook \"nothing\"`, nil},
 		{"POST", "/v1/messages", `{"agent":"clerk","body":"` + long(1000) + `"}`, 201, "", nil},
 		{"POST", "/v1/messages", `{"agent":"clerk","body":"` + long(1001) + `"}`, 413, "1001 bytes", nil},
-		{"POST", "/v1/messages", `{"agent":"nobody","body":"x"}`, 422, "clerk", nil}, // who sees all is told of them
+		{"POST", "/v1/messages", `{"agent":"nobody","body":"x"}`, 422, "clerk", nil}, // a token for all agents: the error lists them
 		{"POST", turn + "/cancel", `{"reason":"` + long(1000) + `"}`, 409, "", nil},
 		{"POST", turn + "/cancel", `{"reason":"` + long(1001) + `"}`, 422, "1001 bytes", nil},
 		{"POST", "/v1/scheduler/pause", `{"reason":"` + long(1001) + `"}`, 422, "1 to 1000 bytes", nil},
@@ -86,10 +86,10 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 	}
 }
 
-// TestTraceContextIsBounded sends trace contexts of the longest form and of a longer one.
+// TestTraceContextIsBounded sends trace contexts of the maximum length and one byte longer.
 func TestTraceContextIsBounded(t *testing.T) {
 	h := newEnv(t)
-	const first = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-" // of a later version
+	const first = "cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-" // a future version
 	for n, want := range map[int]bool{256: true, 257: false} {
 		value := first + strings.Repeat("x", n-len(first))
 		h.ask("POST", "/v1/messages", fmt.Sprintf(`{"agent":"clerk","body":"%d"}`, n), "Traceparent", value).want(t, 201, "")

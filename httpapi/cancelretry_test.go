@@ -95,7 +95,7 @@ func TestRetry(t *testing.T) {
 	h.ask("POST", "/v1/turns/77/retry", "").want(t, 404, "there is no turn 77")
 }
 
-// TestRetryOfWhatIsTriedAgain makes a message due now that would be retried later: it stays the same message.
+// TestRetryOfWhatIsTriedAgain checks that retrying a message with a pending retry makes that message due now, and creates no other.
 func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")
@@ -106,7 +106,7 @@ func TestRetryOfWhatIsTriedAgain(t *testing.T) {
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 200, `{"message_id":1,`)
 }
 
-// TestRetryOfWhatWasCancelledInTheInbox needs no confirmation, because there were no effects.
+// TestRetryOfWhatWasCancelledInTheInbox checks that this retry needs no confirmation, because there were no effects.
 func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 	h := newEnv(t)
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"first"}`).want(t, 201, "")
@@ -119,7 +119,7 @@ func TestRetryOfWhatWasCancelledInTheInbox(t *testing.T) {
 	path := fmt.Sprintf("/v1/turns/%d/retry", turn)
 	h.ask("POST", path, "").want(t, 201, `"retry_of":1`)
 	h.ask("POST", path, "").want(t, 200, `"repeat":true`)
-	d := h.dispatch("clerk") // who has begun may have done something
+	d := h.dispatch("clerk") // a turn that has started may have had effects
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", d.id), "").want(t, 202, "")
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", d.id), "").want(t, 409, `\"anyway\": true`)

@@ -21,14 +21,14 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A faulty store fails one of its methods, from one of its calls on.
+// A faulty store fails one of its methods after a number of successful calls.
 type faulty struct {
 	httpapi.Store
 	mu     sync.Mutex
 	method string
-	calls  int        // of it that succeed
-	once   bool       // it fails one time only
-	read   chan int64 // gets the number after which a page of events is read
+	calls  int        // number of calls that succeed first
+	once   bool       // fail only once
+	read   chan int64 // receives the position after which a page of events is read
 }
 
 func (f *faulty) fail(method string) error {
@@ -46,7 +46,7 @@ func (f *faulty) fail(method string) error {
 	return errAway
 }
 
-// from makes a method fail after so many calls.
+// from makes a method fail after the given number of calls.
 func (f *faulty) from(method string, calls int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,7 @@ func (f *faulty) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.Tu
 	return f.Store.ViewTurn(ctx, id)
 }
 
-// Events of one number are looked up; more are read by streams.
+// Events fails only lookups of a single event; streams read more than one.
 func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
 	if limit == 1 {
 		if err := f.fail("Events"); err != nil {
@@ -103,7 +103,7 @@ func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64
 	return f.Store.Events(ctx, turn, after, limit)
 }
 
-// TestTheStoreFails fails each method of the store in turn; each failure is answered 503.
+// TestTheStoreFails fails each method of the store in turn and expects a 503 each time.
 func TestTheStoreFails(t *testing.T) {
 	store := &faulty{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -131,7 +131,7 @@ func TestTheStoreFails(t *testing.T) {
 	}
 }
 
-// streamFrom begins a stream after an event, and returns its status.
+// streamFrom opens a stream after an event and returns its status.
 func (h *env) streamFrom(id turnkeeper.TurnID, after int64, meanwhile func()) int {
 	h.t.Helper()
 	ctx, leave := context.WithCancel(h.t.Context())
@@ -142,7 +142,7 @@ func (h *env) streamFrom(id turnkeeper.TurnID, after int64, meanwhile func()) in
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Last-Event-ID", fmt.Sprint(after))
-	resp, err := client.Do(req) // it returns when the stream has begun
+	resp, err := client.Do(req) // returns when the stream has started
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func (h *env) streamFrom(id turnkeeper.TurnID, after int64, meanwhile func()) in
 	return resp.StatusCode
 }
 
-// TestWhereAStreamBegins checks that a failed read of the turn neither moves a stream's start nor ends it.
+// TestWhereAStreamBegins checks that a failed read of the turn neither moves the start of a stream nor ends the stream.
 func TestWhereAStreamBegins(t *testing.T) {
 	store := &faulty{once: true, read: make(chan int64, 1)}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -193,12 +193,12 @@ func TestWhatIsNoStream(t *testing.T) {
 	}
 }
 
-// unread is the connection of a client that reads no answer.
+// unread is a response writer whose client is gone: writes fail.
 type unread struct{ *httptest.ResponseRecorder }
 
 func (unread) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-// TestAnswersThatAreNotRead are answered once, and a refusal is noted.
+// TestAnswersThatAreNotRead checks that a response that cannot be written is tried once, and that an error response is logged.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	core, logged := observer.New(zap.DebugLevel)
 	h := newEnv(t)
@@ -230,7 +230,7 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 	}
 }
 
-// TestHeadersOfAMessage sends headers that are given twice, or hold what they should not.
+// TestHeadersOfAMessage sends duplicate and invalid headers.
 func TestHeadersOfAMessage(t *testing.T) {
 	h := newEnv(t)
 	send := func(name string, values ...string) (status int, _ *waiting.Message) {
@@ -293,7 +293,7 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
-// TestPagesOfLists asks for lists that end before their limit, or at it.
+// TestPagesOfLists requests lists that end before or exactly at their limit.
 func TestPagesOfLists(t *testing.T) {
 	h := newEnv(t)
 	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example", SubAgents: true}); err != nil {
@@ -308,7 +308,7 @@ func TestPagesOfLists(t *testing.T) {
 	for _, c := range []struct {
 		path    string
 		headers []string
-		want    string // agents, and the next cursor
+		want    string // agents and next cursor
 	}{
 		{"/v1/lanes", nil, "clerk desk next 0"},
 		{"/v1/lanes?limit=2", nil, "clerk desk next 2"},

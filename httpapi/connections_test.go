@@ -18,7 +18,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// slowLists is a store that answers when it is told to.
+// slowLists is a store whose SchedulerSettings blocks until answer is closed.
 type slowLists struct {
 	httpapi.Store
 	asked, answer chan struct{}
@@ -39,14 +39,14 @@ func (s *slowLists) SchedulerSettings(ctx context.Context) (operate.SchedulerSet
 
 func (*slowLists) Ping(context.Context) error { return nil }
 
-// A crowd are the clients of a server that has few connections.
+// A crowd is a set of clients of a server with a low connection limit.
 type crowd struct {
 	t       *testing.T
 	store   *slowLists
 	address string
 }
 
-// bound is how many connections and requests the server of a crowd has.
+// bound is the limit of connections and requests of the server.
 const bound = 3
 
 func newCrowd(t *testing.T, over func(net.Listener) net.Listener) *crowd {
@@ -70,14 +70,14 @@ func newCrowd(t *testing.T, over func(net.Listener) net.Listener) *crowd {
 	return c
 }
 
-// A client is one connection.
+// crowdClient is one connection.
 type crowdClient struct {
 	net.Conn
 	t      *testing.T
 	answer *bufio.Reader
 }
 
-// connect makes a connection, and sends text.
+// connect opens a connection and sends text.
 func (c *crowd) connect(text string) *crowdClient {
 	c.t.Helper()
 	var dialer net.Dialer
@@ -86,7 +86,7 @@ func (c *crowd) connect(text string) *crowdClient {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() { _ = conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil { // far above what anything takes
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil { // far longer than any step takes
 		c.t.Fatal(err)
 	}
 	client := &crowdClient{conn, c.t, bufio.NewReader(conn)}
@@ -101,7 +101,7 @@ func (c *crowdClient) send(text string) {
 	}
 }
 
-// ask sends a request, and wants this answer.
+// ask sends a request and expects this status.
 func (c *crowdClient) ask(path string, status int) http.Header {
 	c.t.Helper()
 	c.send(get(path))
@@ -124,7 +124,7 @@ func (c *crowdClient) want(status int) http.Header {
 	return resp.Header
 }
 
-// gone waits for the end of the connection, with no answer.
+// gone waits until the server closes the connection without a response.
 func (c *crowdClient) gone() {
 	c.t.Helper()
 	rest, err := io.ReadAll(c.answer)
@@ -133,7 +133,7 @@ func (c *crowdClient) gone() {
 	}
 }
 
-// A new connection replaces the oldest idle one.
+// TestIdleConnectionsGiveWay checks that a new connection replaces the oldest idle one.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	const begun = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n"
 	for name, sent := range map[string]string{
@@ -156,8 +156,8 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 					ended <- err
 				}()
 			}
-			// Each that comes may come before the server has read what those sent. More stay than there may be
-			// connections, and no more: a process has a thousand files.
+			// A new connection may arrive before the server has read what the earlier ones sent. Keep more clients than
+			// the server allows, but at most 64, as a process may have only a thousand open files.
 			var come []*crowdClient
 			for gone := 0; gone < bound; {
 				client := c.connect("")
@@ -182,7 +182,7 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 func TestTheOldestIdleConnectionGivesWay(t *testing.T) {
 	c := newCrowd(t, nil)
 	first, second, third := c.connect(""), c.connect(""), c.connect("")
-	first.ask("/healthz", 200) // now it is the youngest
+	first.ask("/healthz", 200) // is the newest now
 	fourth := c.connect("")
 	second.gone()
 	fifth := c.connect("")
@@ -192,7 +192,8 @@ func TestTheOldestIdleConnectionGivesWay(t *testing.T) {
 	}
 }
 
-// A request in progress keeps its connection, and probes are answered beyond the limit.
+// TestProbesAmongManyRequests checks that a request in progress keeps its connection, and that probes are answered beyond the
+// limit.
 func TestProbesAmongManyRequests(t *testing.T) {
 	c := newCrowd(t, nil)
 	var busy []*crowdClient
@@ -201,7 +202,7 @@ func TestProbesAmongManyRequests(t *testing.T) {
 		<-c.store.asked
 	}
 	for range 3 {
-		for range 20 { // more than any reserve
+		for range 20 { // more than the reserve
 			c.connect("")
 			c.connect("GET /hea")
 		}
@@ -212,7 +213,7 @@ func TestProbesAmongManyRequests(t *testing.T) {
 		}
 	}
 	events := c.connect("GET /v1/turns/1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
-	events.want(200) // an EventSource would not come again after a 503
+	events.want(200) // an EventSource would not reconnect after a 503
 	close(c.store.answer)
 	for _, client := range busy {
 		client.want(200)
@@ -222,7 +223,7 @@ func TestProbesAmongManyRequests(t *testing.T) {
 	again.want(200)
 }
 
-// short is a listener of a process that has no file left at the second time.
+// short is a listener whose second Accept fails because the process has no file descriptor left.
 type short struct {
 	net.Listener
 	times atomic.Int64

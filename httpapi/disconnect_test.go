@@ -14,7 +14,7 @@ import (
 	"turnkeeper/httpapi"
 )
 
-// late is a store that accepts nothing before its caller is gone.
+// late is a store whose Accept blocks until its caller is gone.
 type late struct{ httpapi.Store }
 
 func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.MessageID, bool, error) {
@@ -22,8 +22,8 @@ func (late) Accept(ctx context.Context, _ turnkeeper.Submission) (turnkeeper.Mes
 	return 0, false, context.Cause(ctx)
 }
 
-// A client that closed its sending side counts as disconnected. It must not read that a message was
-// accepted if it was not.
+// TestAClientThatEndsItsSideIsToldNothingFalse checks that a client that closes its sending side counts as disconnected, and
+// never reads that a message was accepted if it was not.
 func TestAClientThatEndsItsSideIsToldNothingFalse(t *testing.T) {
 	told := make(chan int, 1)
 	h := newEnv(t, func(c *httpapi.Config) {

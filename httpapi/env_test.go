@@ -25,8 +25,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// An env is an API on a free port before a real database with two agents, clerk
-// and desk.
+// An env is an API on a free port with a real database and the agents clerk and desk.
 type env struct {
 	*storagetest.DB
 	t      *testing.T
@@ -89,7 +88,7 @@ func (h *env) serveUpTo(connections int, changes ...func(*httpapi.Config)) (*htt
 	return s, "http://" + s.Address()
 }
 
-// An answer is a complete answer.
+// An answer is a response, read completely.
 type answer struct {
 	status int
 	header http.Header
@@ -142,7 +141,7 @@ func (a answer) want(t *testing.T, status int, contains string) {
 		t.Errorf("answered %d %s, want %d and %q", a.status, a.body, status, contains)
 	}
 	kind := "application/problem+json"
-	if strings.HasPrefix(string(a.body), `{"error":`) { // as the Responses API has it
+	if strings.HasPrefix(string(a.body), `{"error":`) { // the error format of the Responses API
 		kind = "application/json"
 	}
 	if status >= 400 && a.header.Get("Content-Type") != kind {
@@ -158,7 +157,7 @@ func decode[V any](t *testing.T, a answer) (v V) {
 	return v
 }
 
-// A dispatch is a turn as its worker has it.
+// A dispatch is a granted turn with the journal of its worker.
 type dispatch struct {
 	*journal.Writer
 	id turnkeeper.TurnID
@@ -226,7 +225,7 @@ func (d *dispatch) say(text string) {
 	d.write(turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventBlockDelta, Round: 1, Block: 1, Data: data}}}, journal.Ending{})
 }
 
-// many writes so many deltas at once.
+// many writes n deltas in one entry.
 func (d *dispatch) many(n int) {
 	d.t.Helper()
 	var events []turnkeeper.Event
@@ -244,7 +243,7 @@ func (d *dispatch) finish(reply string) {
 	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 }
 
-// token makes a token and returns the header that sends it.
+// token creates a token and returns the Authorization header for it.
 func (h *env) token(token operate.Token) string {
 	h.t.Helper()
 	_, secret, err := h.CreateToken(h.t.Context(), token)
@@ -262,7 +261,7 @@ func one[V any](h *env, sql string, args ...any) (v V) {
 	return v
 }
 
-// stuck asks for a stream and reads nothing of it.
+// stuck opens a stream and reads nothing.
 func (h *env) stuck(path string) (end func()) {
 	h.t.Helper()
 	var dialer net.Dialer

@@ -15,14 +15,14 @@ import (
 	"turnkeeper/httpapi"
 )
 
-// A watcher is a client of a stream that knows what it has seen.
+// A watcher is a client of an event stream that resumes after the last event it has seen.
 type watcher struct {
 	base string
 	seen []int64
-	over bool // it was told that nothing follows, or has the last event
+	over bool // it has the last event, or a 204
 	cuts int
 
-	began chan struct{} // closed at the first event; nil: nobody asks
+	began chan struct{} // closed at the first event; may be nil
 }
 
 // watch reads until the stream ends or budget events have come.
@@ -61,7 +61,7 @@ func (w *watcher) read(lines *bufio.Scanner, budget int) error {
 			id, _ = strconv.ParseInt(value, 10, 64)
 		case "event":
 			kind = value
-		case "": // a comment, or the end of an event
+		case "": // a comment or the end of an event
 			if kind == "" {
 				continue
 			}
@@ -152,15 +152,15 @@ func TestEventsAsAList(t *testing.T) {
 			t.Errorf("who accepts %s is answered with %s", accept, got)
 		}
 	}
-	// Last-Event-ID wins over the URL, which is that of the client's first request.
+	// Last-Event-ID takes precedence over the URL, which a client keeps from its first request.
 	w := &watcher{base: h.base, seen: []int64{last - 1}}
 	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events?after=0", d.id), 0); err != nil || len(w.seen) != 2 || w.seen[1] != last {
 		t.Errorf("the stream gave %v, %v", w.seen, err)
 	}
 }
 
-// A number beyond the newest event, as after a restored backup, counts as the newest: the client gets new
-// events and the end.
+// TestANumberFromTheFuture checks that a Last-Event-ID above the newest event, as after restoring a backup, counts as the
+// newest: the client gets new events and the end.
 func TestANumberFromTheFuture(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "talk")
@@ -172,7 +172,7 @@ func TestANumberFromTheFuture(t *testing.T) {
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Set("Last-Event-ID", strconv.Itoa(1<<40))
-	resp, err := client.Do(req) // it returns when the stream has begun
+	resp, err := client.Do(req) // returns when the stream has started
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +219,7 @@ func TestDraining(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	late.over = false // who has all comes again, and is told so elsewhere
+	late.over = false // a client that has all events reconnects, and gets the 204 from another process
 	if err := late.watch(t.Context(), path, 0); err != nil || late.over {
 		t.Errorf("a client that has all was told to go for good by a process that stops: %v", err)
 	}

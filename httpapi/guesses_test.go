@@ -58,7 +58,8 @@ func (s *knownSecrets) ask(api http.Handler, method, path, body string, headers 
 	return w
 }
 
-// After too many wrong guesses from an address, an unknown secret is refused without a lookup.
+// TestGuessesAreRefusedBeforeTheLookup checks that an unknown secret is refused without a lookup after too many wrong guesses
+// from its address.
 func TestGuessesAreRefusedBeforeTheLookup(t *testing.T) {
 	t.Parallel()
 	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Origin", "http://localhost", "Sec-Fetch-Site", "same-origin"}
@@ -119,7 +120,7 @@ func TestSessionsOfBrowsers(t *testing.T) {
 	}
 }
 
-// Only reads with the scope send are open to the scope read.
+// TestReadingNeedsTheScopeOfTheRoute checks that of the routes that need the scope send, the scope read opens only the reads.
 func TestReadingNeedsTheScopeOfTheRoute(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -93,7 +93,7 @@ func TestBucketsAreForgotten(t *testing.T) {
 			l.take(fmt.Sprint(i))
 		}
 		<-time.After(time.Second)
-		l.take("last") // there is room for it
+		l.take("last") // fits
 		if n := len(l.buckets); n != maxBuckets {
 			t.Errorf("%d buckets are kept, want %d", n, maxBuckets)
 		}

@@ -23,7 +23,7 @@ func (h *env) mustBeat(b presence.Heartbeat) {
 	}
 }
 
-// lacks fails the test if the page says one of these.
+// lacks fails the test if the page contains one of the texts.
 func (a answer) lacks(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -138,7 +138,7 @@ func TestWhatIsGoingOn(t *testing.T) {
 	h.ask("GET", "/v1/agents", "").want(t, 200, `"paused_schedules":["daily"]`)
 }
 
-// A degraded or failed reply looks different from a successful one.
+// TestOutcomesOfReplies checks that degraded and failed replies look different from successful ones.
 func TestOutcomesOfReplies(t *testing.T) {
 	h := newEnv(t)
 	ends := []struct {
@@ -163,13 +163,13 @@ func TestOutcomesOfReplies(t *testing.T) {
 	inbox := h.ask("GET", "/inbox", "")
 	inbox.wantPage(t, 200, "succeeded</span>", "degraded</span>")
 	inbox.lacks(t, "answered</span>")
-	last := h.ask("GET", "/turns/4", "") // cancelled, and it called no tool
+	last := h.ask("GET", "/turns/4", "") // cancelled before it called a tool
 	last.wantPage(t, 200, "No tool with an effect was started")
 	last.lacks(t, "may have had effects")
 	h.submit("/turns/4/retry", url.Values{"anyway": {"yes"}}).wantRedirect(t, "/inbox/5?done=retried")
 }
 
-// A token with only the scope send sees why a message waits, but nothing for operators.
+// TestWhatSendersAreTold checks that a token with only the scope send sees why a message waits, but no text for operators.
 func TestWhatSendersAreTold(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "work")

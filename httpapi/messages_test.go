@@ -150,7 +150,7 @@ func TestUnknownIds(t *testing.T) {
 	h.ask("GET", "/v1/turns?state=odd", "").want(t, 400, "state must be one of")
 }
 
-// closing is a store whose first look for a reply is followed, before it is answered, by what closes the message.
+// closing is a store that runs before and after around its first reads of a reply, to close the message at that moment.
 type closing struct {
 	httpapi.Store
 	before, after *func()
@@ -169,7 +169,7 @@ func run(f *func()) {
 	}
 }
 
-// TestAMessageThatClosesWhileItIsRead is shown with its reply if it is shown as closed, and only then.
+// TestAMessageThatClosesWhileItIsRead checks that a message is shown with its reply if and only if it is shown as closed.
 func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 	var before, after func()
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = closing{c.Store, &before, &after} })

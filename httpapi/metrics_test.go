@@ -34,7 +34,7 @@ func TestTheMetricsAreForWhoMayReadAll(t *testing.T) {
 	h.askAt(base, "GET", "/metrics", "").want(t, 404, "has no metrics")
 }
 
-// Labels of request metrics have few values for any request.
+// TestEveryRequestIsToldOf checks that every request is observed, with labels from a fixed set of values.
 func TestEveryRequestIsToldOf(t *testing.T) {
 	var mu sync.Mutex
 	var told []string

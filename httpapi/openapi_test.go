@@ -20,7 +20,7 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A document is what the test reads of openapi.json.
+// A document holds the parts of openapi.json that the tests read.
 type document struct {
 	OpenAPI string `json:"openapi"`
 	Paths   map[string]map[string]struct {
@@ -44,20 +44,20 @@ type described struct {
 
 func readDocument(t *testing.T, text []byte) (d document) {
 	t.Helper()
-	// JSON Schema finds definitions by this name.
+	// JSON Schema expects definitions under $defs.
 	text = []byte(strings.ReplaceAll(string(text), "#/components/schemas/", "#/$defs/"))
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
 	for _, schema := range d.Components.Schemas {
-		if schema["type"] == "object" { // here what is not described is an error
+		if schema["type"] == "object" { // undescribed fields are errors
 			schema["additionalProperties"] = false
 		}
 	}
 	return d
 }
 
-// check validates an answer against what the document says of it.
+// check validates a response against the document.
 func (d document) check(t *testing.T, method, path string, a answer) {
 	t.Helper()
 	op, there := d.Paths[path][strings.ToLower(method)]
@@ -135,8 +135,8 @@ func TestTheDescriptionHasEveryRoute(t *testing.T) {
 	}
 }
 
-// TestTheDescriptionSuitsGenerators holds the description against what public linters recommend, and what
-// generators of clients need to make types of their own.
+// TestTheDescriptionSuitsGenerators checks the rules that public linters recommend, and that client generators
+// need to generate named types.
 func TestTheDescriptionSuitsGenerators(t *testing.T) {
 	text, err := os.ReadFile("openapi.json")
 	if err != nil {
@@ -326,7 +326,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Errorf("the scheduler is not paused: %s", paused.body)
 	}
 	ask("POST", "/v1/scheduler/resume", "", "", 200)
-	turn = h.dispatch("clerk") // of the messages above
+	turn = h.dispatch("clerk") // grants a message sent above
 	turn.failForGood()
 	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
 	ask("POST", "/v1/turns/{id}/retry", "", "", 200)

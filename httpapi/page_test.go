@@ -41,14 +41,14 @@ func (a answer) wantRedirect(t *testing.T, to string) {
 	}
 }
 
-// submit sends a form as the page of base does.
+// submit sends a form like a browser on the page served at base.
 func (h *env) submit(path string, form url.Values, headers ...string) answer {
 	h.t.Helper()
 	headers = append([]string{"Content-Type", "application/x-www-form-urlencoded", "Origin", h.base, "Sec-Fetch-Site", "same-origin"}, headers...)
 	return h.ask("POST", path, form.Encode(), headers...)
 }
 
-// signIn returns the cookie of a session.
+// signIn signs in with a token and returns the session cookie.
 func (h *env) signIn(token string, headers ...string) (cookie string) {
 	h.t.Helper()
 	a := h.submit("/sign-in", url.Values{"token": {strings.TrimPrefix(token, "Bearer ")}, "next": {"/turns"}}, headers...)
@@ -169,7 +169,7 @@ func TestSignIn(t *testing.T) {
 	cookie := h.signIn(full)
 	h.ask("GET", turn, "", "Cookie", cookie).wantPage(t, 200, "work", "Cancel the turn", "Sign out")
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Cookie", cookie).want(t, 200, "items")
-	// The session is for the page and for reads: the API is written to with a token.
+	// A session allows the page and reads; writes to the API need a token.
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", d.id), "", "Cookie", cookie, "Origin", h.base, "Sec-Fetch-Site", "same-origin").want(t, 401, "a token is required")
 	h.ask("GET", "/", "", "Cookie", "turnkeeper_session=ts_guess").wantRedirect(t, "/sign-in")
 	h.ask("GET", "/", "", "Cookie", "turnkeeper_session="+strings.TrimPrefix(full, "Bearer ")).wantRedirect(t, "/sign-in")
@@ -242,7 +242,7 @@ func TestForms(t *testing.T) {
 	h.submit("/inbox/2/cancel", url.Values{"reason": {strings.Repeat("x", 1001)}}, "Cookie", clerk).wantPage(t, 422, "the limit is 1000")
 }
 
-// TestSendingFromThePage sends messages by the form of the inbox, once each, and runs a schedule.
+// TestSendingFromThePage sends messages with the form of the inbox, each accepted once, and runs a schedule.
 func TestSendingFromThePage(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	reader := h.signIn(h.token(operate.Token{Name: "reader", Scopes: []string{"read"}}))
@@ -279,7 +279,7 @@ func TestSendingFromThePage(t *testing.T) {
 	h.ask("GET", "/conversation?agent=clerk&conversation=none", "", "Cookie", clerk).wantPage(t, 404, "has no conversation")
 }
 
-// TestListsAreSearched asks the lists of the page and the API for a part of what there is.
+// TestListsAreSearched filters the lists of the page and the API.
 func TestListsAreSearched(t *testing.T) {
 	h := newEnv(t)
 	first, _ := h.work("clerk", "first")
@@ -303,7 +303,7 @@ func TestListsAreSearched(t *testing.T) {
 	h.ask("GET", "/v1/messages?since=2026-01-01T00:00:00+02:00&until=2100-01-01", "").want(t, 200, `"id":2`)
 }
 
-// On loopback no sign-in is needed, and a cookie of another local server does no harm.
+// TestThePageOnLoopback checks that loopback needs no sign-in, and that the cookie of another local server is ignored.
 func TestThePageOnLoopback(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "work")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Paths and queries that are not valid text get a client error, not a server error.
+// TestAddressesThatAreNoText checks that paths and queries with invalid text get a client error, not a server error.
 func TestAddressesThatAreNoText(t *testing.T) {
 	h := newEnv(t)
 	for path, status := range map[string]int{

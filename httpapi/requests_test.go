@@ -42,7 +42,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 	}
 }
 
-// purgedStore finds nothing.
+// purgedStore returns ErrNotFound for messages.
 type purgedStore struct{ httpapi.Store }
 
 func (purgedStore) FindMessages(context.Context, operate.Search) ([]waiting.Message, int64, error) {
@@ -77,7 +77,7 @@ func TestConditionsOfLists(t *testing.T) {
 	h.ask("GET", "/v1/transcript?limit=none", "").want(t, 400, "limit")
 }
 
-// A body that is shorter than it says is not read as if it were whole.
+// TestABodyThatEndsTooSoon checks that a body shorter than its Content-Length is refused.
 func TestABodyThatEndsTooSoon(t *testing.T) {
 	h := newEnv(t)
 	h.ask("POST", "/v1/messages", " ").want(t, 400, "unexpected end")
@@ -96,7 +96,7 @@ func TestABodyThatEndsTooSoon(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, conn) // until the server is done with it
+	_, _ = io.Copy(io.Discard, conn) // wait until the server has handled it
 	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
 		t.Errorf("%d messages were accepted", n)
 	}

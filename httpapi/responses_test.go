@@ -21,7 +21,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// A response is what the tests read of one.
+// A response holds the fields of a response that the tests read.
 type response struct {
 	ID, Status, Model string
 	Background        bool
@@ -56,7 +56,7 @@ func (h *env) response(id string) response {
 	return decode[response](h.t, h.ask("GET", "/v1/responses/"+id, ""))
 }
 
-// A sent event is one line of data.
+// sent is one event of a stream, as its data line holds it.
 type sent struct {
 	Type     string
 	Number   int64 `json:"sequence_number"`
@@ -65,7 +65,7 @@ type sent struct {
 	raw      string
 }
 
-// events reads a stream of a response to its end, or to so many events.
+// events reads the stream of a response to its end, or until it has the given number of events; 0 means no limit.
 func (h *env) events(base, path string, most int) (all []sent, err error) {
 	ctx, cut := context.WithCancel(h.t.Context())
 	defer cut()
@@ -183,7 +183,7 @@ func TestARepeatedResponseIsOne(t *testing.T) {
 			t.Errorf("another %s: a client would repeat it", what)
 		}
 	}
-	// The key of a message that came in another way does not make it a response.
+	// A message sent by another route does not become a response when its key is repeated.
 	h.ask("POST", "/v1/messages", `{"agent":"clerk","body":"pay","conversation":"c"}`, "Idempotency-Key", "m").want(t, http.StatusCreated, "")
 	h.ask("POST", "/v1/responses", `{"model":"clerk","input":"pay","conversation":"c"}`, "Idempotency-Key", "m").want(t, http.StatusConflict, "idempotency key")
 	h.ask("GET", "/v1/responses/resp_"+fmt.Sprint(one[int](h, "select max(id) from turnkeeper.messages")), "").want(t, http.StatusNotFound, "there is no response")
@@ -244,7 +244,7 @@ func TestRefusedResponses(t *testing.T) {
 	h.ask("GET", "/v1/responses/resp_1", "", "Host", "evil.example").want(t, http.StatusMisdirectedRequest, `{"error":{`)
 }
 
-// A HEAD has no body that could be streamed, and waits for none.
+// TestTheHeadOfAResponse checks that HEAD returns at once with the type of a response, even with stream=true.
 func TestTheHeadOfAResponse(t *testing.T) {
 	h := newEnv(t)
 	r := h.respond(`{"model":"clerk","input":"x","background":true,"metadata":{"A":"b","a":"b"}}`)
@@ -253,14 +253,14 @@ func TestTheHeadOfAResponse(t *testing.T) {
 	}
 }
 
-// The events of a response are the same, by their numbers, whoever sends them and
-// whenever; what is streamed is the reply, whatever a lost worker had said.
+// TestTheEventsOfAResponse checks that every process sends the same numbered events at any time, and that the stream
+// contains the reply, not the output of a lost worker.
 func TestTheEventsOfAResponse(t *testing.T) {
 	h := newEnv(t)
 	_, second := h.serve()
 	const path = "/v1/responses/resp_1?stream=true"
 	h.respond(`{"model":"clerk","input":"talk","background":true}`)
-	// openai-go asks for events in the body of its GET.
+	// openai-go sends stream in the body of its GET.
 	h.ask("GET", "/v1/responses/resp_1?starting_after=1", `{"stream":false}`).want(t, http.StatusBadRequest, "stream=true")
 	begin, err := h.events(h.base, path, 2)
 	if err != nil {
@@ -360,7 +360,7 @@ func TestHowResponsesEnd(t *testing.T) {
 			if err != nil || types(all)[len(types(all))-1] != test.last || all[len(all)-1].Response.Status != test.status {
 				t.Errorf("its stream ended with %v, %v", types(all), err)
 			}
-			// What has ended is not cancelled: it is given as it is.
+			// Cancelling a response that has ended returns it unchanged.
 			h.ask("POST", "/v1/responses/"+id+"/cancel", "").want(t, http.StatusOK, `"status":"`+test.status+`"`)
 		})
 	}
@@ -387,7 +387,7 @@ func TestCancellingAResponse(t *testing.T) {
 	if all := string(h.ask("GET", "/v1/models", "", "Authorization", mall).body); strings.Contains(all, "desk") {
 		t.Errorf("a token sees the models %s", all)
 	}
-	// It waits in the inbox and has no turn.
+	// The message is still in the inbox, without a turn.
 	h.ask("POST", path+"/cancel", "", "Authorization", shop).want(t, 200, `"status":"cancelled"`)
 	h.ask("POST", path+"/cancel", "", "Authorization", shop).want(t, 200, `"status":"cancelled"`)
 	other := h.respond(body, "Authorization", shop).ID
@@ -406,8 +406,8 @@ func TestTheRateOfResponses(t *testing.T) {
 	}
 }
 
-// A process that stops breaks streams off, so that they are not taken for whole, and
-// sends those who wait elsewhere, where that does not make a second message.
+// TestResponsesWhileDraining checks that a stopping process cuts streams, as a clean end would look complete. Waiting
+// requests are told to retry if they have an idempotency key; without one, a retry would send a second message.
 func TestResponsesWhileDraining(t *testing.T) {
 	h := newEnv(t)
 	const body = `{"model":"clerk","input":"talk"}`
@@ -449,8 +449,8 @@ func (away) AcceptResponse(context.Context, turnkeeper.Submission, operate.Respo
 	return 0, false, errAway
 }
 
-// It is not known whether a message was accepted: a client may repeat the request by
-// itself only where that is the same message.
+// TestNoResponseWhileTheDatabaseIsAway checks that clients are told not to retry without an idempotency key: the message
+// may have been accepted, and a retry would send a second one.
 func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
 	for key, retry := range map[string]string{"": "false", "k": ""} {
@@ -466,7 +466,7 @@ func TestNoResponseWhileTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-// A client that leaves its stream leaves the turn alone.
+// TestAClientLeavesItsResponse checks that closing a stream does not cancel the turn.
 func TestAClientLeavesItsResponse(t *testing.T) {
 	h := newEnv(t)
 	ctx, leave := context.WithCancelCause(t.Context())

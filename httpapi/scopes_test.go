@@ -10,7 +10,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// allowed are the scopes that open each route; none are needed where the list is empty.
+// allowed lists the scopes that allow each route. A route with an empty list needs no token.
 var allowed = map[string][]string{
 	"POST /v1/messages":                     {"send"},
 	"GET /v1/messages/{id}":                 {"send", "read"},
@@ -56,8 +56,8 @@ func patterns() (all []string) {
 	return all
 }
 
-// TestEveryRouteAgainstEveryScope sends a request that the route would take, or refuse for what
-// it asks, by each method and with a token of each scope.
+// TestEveryRouteAgainstEveryScope sends a request to each route by each method, without a token and with a token of each
+// scope.
 func TestEveryRouteAgainstEveryScope(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	tokens := map[string]string{}

@@ -15,7 +15,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// away is a store whose database does not answer.
+// away is a store whose queries fail with errAway.
 type away struct{ httpapi.Store }
 
 var errAway = errors.New("dial tcp 10.1.2.3:5432: password=hunter2")
@@ -39,9 +39,9 @@ func (u unreachable) SchedulerSettings(context.Context) (operate.SchedulerSettin
 	return operate.SchedulerSettings{}, u.err
 }
 
-// Errors about an unreachable database do not reveal its address.
+// TestTheDatabaseCannotBeReached checks that errors about an unreachable database do not reveal its address.
 func TestTheDatabaseCannotBeReached(t *testing.T) {
-	folder := t.TempDir() // in which there is no socket
+	folder := t.TempDir() // has no socket
 	_, err := operate.Open(t.Context(), storage.Options{URL: "postgres://somebody:hunter2@/db?host=" + folder})
 	if err == nil {
 		t.Fatal("there is a database")
@@ -59,7 +59,8 @@ func TestTheDatabaseCannotBeReached(t *testing.T) {
 	}
 }
 
-// Internal errors are not revealed, and an EventSource, which gives up at any status but 200, reconnects.
+// TestTheDatabaseIsAway checks that internal errors are not revealed, and that an EventSource reconnects: it gives up at any
+// status but 200.
 func TestTheDatabaseIsAway(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.Store = away{c.Store} })
 	for path, want := range map[string]string{"/v1/turns/1": "the request failed", "/v1/turns/1/events": "the request failed", "/readyz": "does not answer"} {
@@ -125,7 +126,7 @@ func TestTheDatabaseHangs(t *testing.T) {
 	}
 }
 
-// A wait for a reply does not count as a query.
+// TestAWaitIsLongerThanTheQueryTimeout checks that the query timeout does not apply to waiting for a reply.
 func TestAWaitIsLongerThanTheQueryTimeout(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for more than a second")

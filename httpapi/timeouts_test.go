@@ -20,8 +20,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// pipes is a listener whose connections need no network, so that their time can be a
-// bubble's.
+// pipes is a listener with in-memory connections, as a synctest bubble needs.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -39,7 +38,7 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error { close(p.closed); return nil }
 func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// inBubble serves an API within a bubble, to whoever says what they send.
+// inBubble serves an API in a synctest bubble; send sends a raw request to it.
 func inBubble(t *testing.T, store httpapi.Store, test func(t *testing.T, send func(string) *bufio.Reader)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -58,8 +57,8 @@ func inBubble(t *testing.T, store httpapi.Store, test func(t *testing.T, send fu
 	})
 }
 
-// Whoever it is, and whatever they ask for: a body that does not come holds a
-// connection for a while and no longer.
+// TestABodyThatDoesNotCome checks that every route closes the connection after a timeout if the body does not arrive,
+// with or without a token.
 func TestABodyThatDoesNotCome(t *testing.T) {
 	for name, request := range map[string]string{
 		"that nobody reads":           "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n",
@@ -80,7 +79,7 @@ func TestABodyThatDoesNotCome(t *testing.T) {
 	}
 }
 
-// pinged is a store that counts who asks for it, and answers when it is told to.
+// pinged is a store that counts pings and answers each with the next value of answer.
 type pinged struct {
 	httpapi.Store
 	asked  atomic.Int64
@@ -92,7 +91,7 @@ func (p *pinged) Ping(context.Context) error {
 	return <-p.answer
 }
 
-// However many ask whether the process is ready, one connection is used for it.
+// TestManyAskWhetherItIsReady checks that concurrent readiness probes use one database connection.
 func TestManyAskWhetherItIsReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -125,7 +124,7 @@ func TestManyAskWhetherItIsReady(t *testing.T) {
 	})
 }
 
-// still is a store with one turn, of which nothing is heard for long.
+// still is a store with one turn that has no events until it ends.
 type still struct {
 	httpapi.Store
 	ends time.Time
@@ -140,11 +139,11 @@ func (s still) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ 
 	return []turnkeeper.Event{{TurnID: turn, Seq: 1, Type: turnkeeper.EventTurnComplete}}, nil
 }
 
-// What bounds a body does not bound the stream that is its answer.
+// TestAStreamOutlivesTheTimeOfABody checks that the timeout for reading a body does not end the stream sent in response.
 func TestAStreamOutlivesTheTimeOfABody(t *testing.T) {
 	for name, body := range map[string]string{"with a body": "Content-Length: 2\r\n\r\n{}", "without": "\r\n"} {
 		t.Run(name, func(t *testing.T) {
-			store := &still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)} // a bubble begins at midnight
+			store := &still{ends: time.Date(2000, 1, 1, 0, 5, 0, 0, time.UTC)} // a bubble starts at 2000-01-01 00:00 UTC
 			inBubble(t, store, func(t *testing.T, send func(string) *bufio.Reader) {
 				resp, err := http.ReadResponse(send("GET /v1/turns/1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n"+body), nil)
 				if err != nil {
@@ -160,8 +159,7 @@ func TestAStreamOutlivesTheTimeOfABody(t *testing.T) {
 	}
 }
 
-// purged is a store whose one turn, and response, is purged at the time that its last
-// event would come.
+// purged is a store whose one turn and response are purged when the last event would be sent.
 type purged struct{ still }
 
 func (p purged) gone() bool { return time.Now().After(p.ends) }
@@ -184,7 +182,7 @@ func (p purged) Response(context.Context, turnkeeper.MessageID) (operate.Respons
 	return operate.Response{Message: turnkeeper.Message{ID: 1, Agent: "clerk", Attempts: 1}}, nil
 }
 
-// Of what was purged there comes no last event, and who waits for it is not kept.
+// TestStreamsOfWhatIsPurged checks that a stream ends when its turn or response is purged, as it gets no last event.
 func TestStreamsOfWhatIsPurged(t *testing.T) {
 	for path, want := range map[string]error{"/v1/turns/1/events": nil, "/v1/responses/resp_1?stream=true": io.ErrUnexpectedEOF} {
 		t.Run(path, func(t *testing.T) {

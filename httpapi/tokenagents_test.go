@@ -14,10 +14,10 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// word is what only the desk's messages, replies, events, outputs and schedules say.
+// word occurs only in the desk's messages, replies, events, outputs and schedules.
 const word = "desk-only-7731"
 
-// work is a turn of an agent that has something of everything a route shows.
+// work runs a turn that has at least one of everything a route shows.
 func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 	h.t.Helper()
 	d := h.turn(agent, "message "+text)
@@ -37,8 +37,8 @@ func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 	return d, id
 }
 
-// TestATokenSeesItsAgentsAlone asks each route that reads with a token for one of two agents: for what
-// is the other's as for what does not exist, and for lists.
+// TestATokenSeesItsAgentsAlone calls each reading route with a token for one of two agents. Lists must omit the other agent,
+// and its objects must get the same response as objects that do not exist.
 func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.work("clerk", "for-all-to-see")
@@ -74,7 +74,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 		"GET /conversation",
 	}
 	cookie := h.signIn(clerk)
-	forAll := []string{"/v1/webhooks", "/v1/workers"} // 403 for a token for some
+	forAll := []string{"/v1/webhooks", "/v1/workers"} // 403 for a token limited to some agents
 	asked := 0
 	for _, pattern := range append(patterns(), pages...) {
 		path, reads := strings.CutPrefix(pattern, "GET ")
@@ -104,7 +104,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			if strings.Contains(string(a.body), word) || query == "" && !slices.Contains(pages, pattern) && strings.Contains(string(a.body), `"desk`) {
 				t.Errorf("%s%s shows what is the desk's: %s", path, query, a.body)
 			}
-			if slices.Contains(forAll, path) && a.status != 403 && (query == "" || a.status != 400) { // 400: it takes no parameters
+			if slices.Contains(forAll, path) && a.status != 403 && (query == "" || a.status != 400) { // 400: the route takes no parameters
 				t.Errorf("%s%s is answered %d", path, query, a.status)
 			}
 		}
@@ -128,7 +128,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	}
 }
 
-// refused is what an answer says, without the page around it.
+// refused returns the error text of an answer, without the page around it.
 func refused(a answer) string {
 	if _, after, page := strings.Cut(string(a.body), `<div class="banner bad">`); page {
 		said, _, _ := strings.Cut(after, "</div>")

@@ -13,7 +13,7 @@ import (
 	"turnkeeper/httpapi"
 )
 
-// A counted store counts reads of events.
+// counted is a store that counts reads of events.
 type counted struct {
 	httpapi.Store
 	reads atomic.Int64
@@ -24,7 +24,7 @@ func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int6
 	return c.Store.Events(ctx, turn, after, limit)
 }
 
-// Many watch one turn, and the database is asked little more than for one.
+// TestManyWatchersOfOneTurn checks that many clients watching one turn cause few more queries than one client.
 func TestManyWatchersOfOneTurn(t *testing.T) {
 	store := &counted{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -45,7 +45,7 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 	for i := range events {
 		d.say(strconv.Itoa(i))
 	}
-	for _, w := range all { // everybody is there
+	for _, w := range all { // wait until every stream has started
 		<-w.began
 	}
 	before := store.reads.Load()
@@ -60,7 +60,7 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 			t.Errorf("watcher %d saw %d of %d events", i, len(w.seen), last)
 		}
 	}
-	// One who watches alone reads as often as it is told, and polls.
+	// A single watcher reads on every notification and poll.
 	reads := store.reads.Load() - before
 	t.Logf("%d reads for %d watchers of %d more events", reads, watchers, events)
 	if reads > 4*events {
@@ -68,7 +68,7 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 	}
 }
 
-// What is stored is caught up in few reads, whoever else watches.
+// TestManyStoredEvents checks that stored events are read in few queries, also while others watch.
 func TestManyStoredEvents(t *testing.T) {
 	store := &counted{}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
@@ -91,14 +91,14 @@ func TestManyStoredEvents(t *testing.T) {
 	}
 }
 
-// A client that reads nothing makes nobody wait.
+// TestAClientThatDoesNotRead checks that a client that does not read its stream does not delay others.
 func TestAClientThatDoesNotRead(t *testing.T) {
 	h := newEnv(t)
 	d := h.turn("clerk", "talk")
 	stuck := h.stuck(fmt.Sprintf("/v1/turns/%d/events", d.id))
 	defer stuck()
 	long := fmt.Sprintf("%08000d", 0)
-	for range 500 { // more more than the buffers between
+	for range 500 { // more than the network buffers hold
 		d.say(long)
 	}
 	d.finish("said")

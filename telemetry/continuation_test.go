@@ -17,7 +17,7 @@ func TestContinuationErrors(t *testing.T) {
 		rounds []turnkeeper.Round
 		state  turnkeeper.TurnState
 		stop   turnkeeper.StopReason
-		want   string // the stop reason that is counted; empty: none
+		want   string // counted stop reason; empty: none
 	}{
 		"first":    {[]turnkeeper.Round{called}, turnkeeper.TurnDegraded, turnkeeper.StopInferenceError, "inference_error"},
 		"retried":  {[]turnkeeper.Round{called}, turnkeeper.TurnFailed, turnkeeper.StopInferenceError, "inference_error"},
@@ -42,7 +42,7 @@ func TestContinuationErrors(t *testing.T) {
 	}
 }
 
-// Turns that the scheduler closes are counted where they were to go on after tools.
+// TestContinuationErrorsOfClosedTurns checks that a turn closed by the scheduler is counted if it was to continue after tools.
 func TestContinuationErrorsOfClosedTurns(t *testing.T) {
 	t.Parallel()
 	told, err := start(t, nil, "")

@@ -22,7 +22,7 @@ const (
 	tableEnd = "<!-- end of metrics -->\n"
 )
 
-// The documentation's table is the catalogue.
+// TestTheDocumentationHasEveryMetric checks that the table in the documentation equals the catalogue.
 func TestTheDocumentationHasEveryMetric(t *testing.T) {
 	t.Parallel()
 	var table strings.Builder
@@ -54,20 +54,20 @@ func TestTheDocumentationHasEveryMetric(t *testing.T) {
 	}
 }
 
-// A selector is a metric in a query, with the labels that are asked for.
+// Patterns for parts of a query: a metric with its matchers, a label in a matcher, and a list of grouping labels.
 var (
 	selector = regexp.MustCompile(`([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{[^}]*\})?`)
 	matcher  = regexp.MustCompile(`([a-zA-Z_][a-zA-Z0-9_]*)\s*(?:=~|!~|!=|=)\s*"`)
 	grouping = regexp.MustCompile(`\b(?:by|without|on|ignoring)\s*\(([^)]*)\)`)
 )
 
-// words of PromQL that these queries use.
+// promQL lists the words of PromQL that these queries use.
 var promQL = []string{"rate", "increase", "sum", "max", "min", "avg", "histogram_quantile", "by", "on", "or", "and", "unless", "clamp_min", "absent", "time", "s", "m", "h", "__rate_interval"}
 
-// ours says that labels of other systems are on every series.
+// ours lists labels that Prometheus and OpenTelemetry add to series.
 var ours = []string{"instance", "job", "le", "service_instance_id"}
 
-// checkQuery says what is wrong with a query.
+// checkQuery returns the problems of a query and the number of our metrics in it.
 func checkQuery(query string) (problems []string, metrics int) {
 	names := map[string]telemetry.Metric{"up": {}, "process_resident_memory_bytes": {}, "go_goroutines": {}}
 	for _, m := range telemetry.Metrics() {
@@ -127,8 +127,8 @@ func TestCheckQuery(t *testing.T) {
 	}
 }
 
-// Every query of the example dashboard, and of the example rules, asks for metrics
-// and labels that there are; and the dashboard shows most of what there is.
+// TestExamplesAskForWhatThereIs checks that the queries of the example dashboard and rules use existing metrics and labels,
+// and that together they use every metric.
 func TestExamplesAskForWhatThereIs(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/dashboards/turnkeeper.json")

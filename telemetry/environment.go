@@ -56,7 +56,7 @@ func (e *environment) endpoint(s signal, base string) string {
 	case "none":
 		return ""
 	case "prometheus":
-		if s == metrics { // it reads them at /metrics in any case
+		if s == metrics { // Prometheus reads /metrics anyway
 			return ""
 		}
 		fallthrough

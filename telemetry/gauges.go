@@ -70,7 +70,7 @@ func (m *maker) observedCounter(d Metric) metric.Float64ObservableCounter {
 	return c
 }
 
-// A watch reads the sources into their instruments.
+// A watch reads the sources and reports their values to the instruments.
 type watch struct {
 	Sources
 	tele *Telemetry
@@ -80,8 +80,8 @@ type watch struct {
 
 	mu    sync.Mutex
 	kept  Queue
-	known bool      // kept is right
-	asked time.Time // when it was asked for
+	known bool      // the last query succeeded
+	asked time.Time // time of the last query
 }
 
 func (w *watch) look(ctx context.Context, o metric.Observer) error {

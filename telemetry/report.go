@@ -41,7 +41,7 @@ func (r *reporter) Handle(err error) {
 func reportTo(log *zap.Logger, mask func(string) string) (quiet func()) {
 	r := &reporter{log: log, mask: mask}
 	otel.SetErrorHandler(r)
-	otel.SetLogger(logr.Discard()) // what matters of it comes to the handler
+	otel.SetLogger(logr.Discard()) // errors go to the handler
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

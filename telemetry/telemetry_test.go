@@ -14,7 +14,7 @@ import (
 	"turnkeeper/telemetry"
 )
 
-// start begins with variables that the test gives.
+// start starts telemetry with env as its environment variables.
 func start(t *testing.T, env map[string]string, endpoint string) (*telemetry.Telemetry, error) {
 	t.Helper()
 	told, err := telemetry.Start(t.Context(), telemetry.Options{Endpoint: endpoint, Getenv: func(name string) string { return env[name] }})
@@ -85,8 +85,8 @@ func read(t *testing.T, told *telemetry.Telemetry) string {
 	return w.Body.String()
 }
 
-// However often the metrics are read, the database is asked once in five seconds,
-// and given two to answer; what it does not answer is left out.
+// TestTheDatabaseIsAskedSeldom checks that reading metrics queries the database at most once in five seconds, with a timeout
+// of two seconds, and that metrics without a result are omitted.
 func TestTheDatabaseIsAskedSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, err := telemetry.Start(t.Context(), telemetry.Options{Getenv: func(string) string { return "" }})

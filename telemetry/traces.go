@@ -32,7 +32,7 @@ const (
 type dispatch struct {
 	tele  *Telemetry
 	turn  turnkeeper.Turn
-	made  time.Time // when the turn was, by the clock of this process
+	made  time.Time // creation time of the turn, by the clock of this process
 	whole trace.Span
 	span  trace.Span
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestASearchThatLookedAtAPart leads on from a page on which nothing was found.
+// TestASearchThatLookedAtAPart checks that a page without results links to the next page if the search is not finished.
 func TestASearchThatLookedAtAPart(t *testing.T) {
 	for _, p := range []Page{Turns{Listing: Listing{Next: "/on?cursor=7", Find: &Find{Further: true}}}, Inbox{Listing: Listing{Next: "/on?cursor=7", Find: &Find{Further: true}}}} {
 		var b strings.Builder

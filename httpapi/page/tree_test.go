@@ -11,7 +11,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// treeOf is a turn of a scout in a tree that a boss began.
+// treeOf returns a scout's turn in a tree that a boss started.
 func treeOf() page.Turn {
 	agents := func(parent turnkeeper.TurnID, n int, agent string, turn turnkeeper.TurnID, state turnkeeper.TurnState) turnlog.SubAgent {
 		return turnlog.SubAgent{
@@ -61,7 +61,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// Who may see some agents sees of the others that they are there.
+// TestATreeOfWhichAPartMayBeSeen checks that a viewer limited to some agents sees that the other turns exist, and nothing else of them.
 func TestATreeOfWhichAPartMayBeSeen(t *testing.T) {
 	t.Parallel()
 	tree := written(t, page.Viewer{Token: "t", Agents: []string{"scout"}})

@@ -15,7 +15,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// startAndStop runs a worker until it is ready, and a moment more.
+// startAndStop runs a worker until it is ready, calls meanwhile, and stops it.
 func startAndStop(cfg *config.Config, meanwhile func(app.Ready)) error {
 	soft, stop := context.WithCancel(context.Background())
 	defer stop()
@@ -71,7 +71,7 @@ func TestWhereTheAPIIs(t *testing.T) {
 	}
 }
 
-// wroteNothing checks that a worker that did not start is not in the database.
+// wroteNothing checks that a worker that failed to start did not register in the database.
 func wroteNothing(t *testing.T, url string) {
 	t.Helper()
 	store := storagetest.Open(t, url)

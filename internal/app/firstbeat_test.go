@@ -12,11 +12,11 @@ import (
 	"turnkeeper"
 )
 
-// TestTheFirstHeartbeat has a database that does not answer at first, for ever, or refuses.
+// TestTheFirstHeartbeat uses a database that answers late, never, or with an error.
 func TestTheFirstHeartbeat(t *testing.T) {
 	for name, c := range map[string]struct {
-		errs    []error // of the tries, in turn
-		stopped bool    // the worker is told to stop at the last of them
+		errs    []error // of the attempts, in order
+		stopped bool    // the worker is told to stop at the last attempt
 		tries   int
 		fails   bool
 	}{

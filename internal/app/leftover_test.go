@@ -17,8 +17,8 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// A worker that has ended holds no connection, whatever it was at. That it
-// leaves no goroutine is what TestMain looks for.
+// TestAWorkerLeavesNoConnection checks that a stopped worker holds no connection, whatever it was doing. TestMain checks
+// for goroutines.
 func TestAWorkerLeavesNoConnection(t *testing.T) {
 	for name, c := range map[string]struct{ turn, hard bool }{
 		"idle":                         {},
@@ -29,11 +29,11 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := make(chan struct{}, 10)
 			model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == http.MethodGet { // the list of models, which a worker waits for at its start
+				if r.Method == http.MethodGet { // the model list, which a worker awaits at its start
 					http.NotFound(w, r)
 					return
 				}
-				_, _ = io.Copy(io.Discard, r.Body) // before that the end of the connection is not seen
+				_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after reading the body
 				asked <- struct{}{}
 				<-r.Context().Done()
 			}))
@@ -56,7 +56,7 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 				ended <- app.RunWorker(soft, hard, cfg, zap.NewNop(), func(app.Ready) { close(ready) })
 			}()
 			<-ready
-			for _, name := range []string{"turnkeeper", "turnkeeper bell", "turnkeeper queue"} { // some a moment after it is ready
+			for _, name := range []string{"turnkeeper", "turnkeeper bell", "turnkeeper queue"} { // some open shortly after ready
 				for over := time.Now().Add(patience); !slices.Contains(names(t, conn), name); <-time.After(10 * time.Millisecond) {
 					if time.Now().After(over) {
 						t.Fatalf("a worker that runs has the connections %q, and none is called %q", names(t, conn), name)
@@ -77,7 +77,7 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 			if err := <-ended; err != nil && !told(err) {
 				t.Errorf("the worker ended with %v", err)
 			}
-			// The server's processes end a moment after their connections.
+			// Server processes end shortly after their connections close.
 			for over := time.Now().Add(patience); len(names(t, conn)) > 0; <-time.After(10 * time.Millisecond) {
 				if time.Now().After(over) {
 					t.Fatalf("the worker left the connections %q", names(t, conn))
@@ -87,7 +87,7 @@ func TestAWorkerLeavesNoConnection(t *testing.T) {
 	}
 }
 
-// names are the application names of the other connections to the database.
+// names returns the application names of the other connections to the database.
 func names(t *testing.T, conn *pgx.Conn) []string {
 	t.Helper()
 	rows, _ := conn.Query(t.Context(), `select application_name from pg_stat_activity

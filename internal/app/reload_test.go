@@ -12,7 +12,8 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// A worker that reads its agents again says what helps where one names what came into the settings after its start.
+// TestAReloadThatNeedsARestart checks that, when agents are reloaded, the error for an unknown tool or server suggests a
+// restart: it may have been added to the settings after the worker started.
 func TestAReloadThatNeedsARestart(t *testing.T) {
 	cfg := config.Default()
 	cfg.AgentsDir = t.TempDir()

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// Who runs tools as root is warned of it, before the database is there.
+// TestAWorkerOfRootIsWarned checks that a worker that runs tools as root logs a warning before it opens the database.
 func TestAWorkerOfRootIsWarned(t *testing.T) {
 	t.Parallel()
 	agents := t.TempDir()

@@ -18,16 +18,16 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A worker that is told twice to stop says that its turn was handed back only
-// where that was written; and then it has not been lost.
+// TestStoppedAtOnce checks that a worker told twice to stop logs "turn handed back" only if the turn is queued again, and
+// that the worker counts as stopped, not lost, only then.
 func TestStoppedAtOnce(t *testing.T) {
 	asked := make(chan struct{}, 10)
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet { // the worker's question for the model's context window
+		if r.Method == http.MethodGet { // the worker asks for the context window of the model
 			http.NotFound(w, r)
 			return
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // before that the end of the connection is not seen
+		_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after reading the body
 		asked <- struct{}{}
 		<-r.Context().Done()
 	}))

@@ -18,7 +18,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// settings are those of a worker on a fresh database with one agent.
+// settings returns the settings of a worker on a new database with one agent.
 func settings(t *testing.T, agent string) *config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -58,10 +58,10 @@ func startWorker(t *testing.T, cfg *config.Config) {
 	}
 }
 
-// patience bounds every wait for an event: far above what any takes.
+// patience is the timeout of every wait for an event, far longer than any takes.
 const patience = time.Minute
 
-// awaitReply waits for the reply to a message, by doorbell and poll.
+// awaitReply waits for the reply to a message, using the doorbell and polling.
 func awaitReply(t *testing.T, store *operate.Store, url string, id turnkeeper.MessageID) turnkeeper.Reply {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

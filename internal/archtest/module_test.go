@@ -59,8 +59,8 @@ func TestModule(t *testing.T) {
 
 const root = "../.."
 
-// readFolders makes every folder of the module an input of this test: a result
-// is kept and shown again only for as long as no file has changed.
+// readFolders makes every folder of the module an input of this test, so a cached result is used only while no file has
+// changed.
 func readFolders(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -74,7 +74,7 @@ func readFolders(t *testing.T) {
 	}
 }
 
-// list asks the go command for the packages of the module.
+// list returns the packages of the module from go list.
 func list(t *testing.T) []archtest.Package {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")

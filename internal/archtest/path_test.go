@@ -10,7 +10,8 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// Another module imports this one by a replacement, with the commands that README.md has.
+// TestAnotherModuleImportsTurnkeeper imports this module in another one with a replace directive, using the commands of
+// README.md.
 func TestAnotherModuleImportsTurnkeeper(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
@@ -45,12 +46,12 @@ func main() { _ = order }
 	run(t, dir, "go", "build", "-o", os.DevNull, ".")
 }
 
-// After scripts/set-module-path what other programs import compiles, and the order of packages holds.
+// TestAnotherModulePath checks that after scripts/set-module-path the public packages compile and the package order holds.
 func TestAnotherModulePath(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
 	dir := t.TempDir()
-	// A copy, not a clone: this one may have changes, or belong to another user.
+	// Copy instead of cloning, as this tree may have changes or belong to another user.
 	run(t, root, "sh", "-c", `tar -c --exclude=./.git --exclude=./bin --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`, dir)
 	run(t, dir, "git", "init", "--quiet")
 	run(t, dir, "git", "add", "--all")

@@ -20,9 +20,9 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// TestPlatforms checks the types of the programs for the platforms of a release other than CI's own. Compiling for each
-// takes four minutes of a processor, this five seconds: of other modules and the standard library it reads only
-// declarations. The race detector would make it slow, and finds nothing in it, so "make platforms" runs it.
+// TestPlatforms type-checks the programs for every release platform other than that of CI. Compiling takes four minutes of
+// CPU time per platform, this takes five seconds, as it skips function bodies of other modules and the standard library.
+// "make platforms" runs it without the race detector, which would make it slow and cannot find anything.
 func TestPlatforms(t *testing.T) {
 	testrun.OnlyFull(t)
 	for _, platform := range []string{"linux/arm64", "darwin/amd64", "darwin/arm64"} {
@@ -52,7 +52,7 @@ func TestTypeFaultsOfAnotherPlatform(t *testing.T) {
 	}
 }
 
-// typeFaults are the type errors of our packages, which patterns name, and of those they need.
+// typeFaults returns the type errors in our packages that match pattern, and in those they import.
 func typeFaults(t *testing.T, platform, pattern string) (faults []error) {
 	t.Helper()
 	system, processor, _ := strings.Cut(platform, "/")
@@ -96,15 +96,15 @@ func typeFaults(t *testing.T, platform, pattern string) (faults []error) {
 				}
 			},
 		}
-		// What of an error counts, Error has got.
+		// The callback Error has collected the errors.
 		checked[p.ImportPath], _ = config.Check(p.ImportPath, files, parsed, nil)
 	}
 }
 
-// An importer has the packages that were checked before. go list names what a package needs before it.
+// An importer holds the packages checked so far. go list prints dependencies first.
 type importer map[string]*types.Package
 
-// mapped is an importer for a package that knows others by another path: those vendored by the standard library.
+// mapped is an importer that first applies the ImportMap of a package, for packages vendored in the standard library.
 type mapped struct {
 	paths map[string]string
 	importer

@@ -12,7 +12,7 @@ import (
 
 var update = flag.Bool("update", false, "write the lists of programs anew, with their reasons")
 
-// forbidden are the libraries and packages that a program must never link, by the beginning of their path.
+// forbidden lists path prefixes of the libraries and packages that a program must not link.
 var forbidden = map[string][]string{
 	"enqueue": {
 		"github.com/openai/", "github.com/tiktoken-go/", "github.com/modelcontextprotocol/", "github.com/riverqueue/", "go.opentelemetry.io/",
@@ -22,8 +22,8 @@ var forbidden = map[string][]string{
 	"worker":  {"github.com/lib/pq", "testing", "net/http/httptest", "github.com/chromedp/"},
 }
 
-// TestPrograms holds what each program links against its list in programs/. A line is a package of ours, or a module with the number
-// of its packages that are linked, and may end in a reason.
+// TestPrograms compares what each program links with its list in programs/. A line is one of our packages or a module, and
+// may end with a reason.
 func TestPrograms(t *testing.T) {
 	for program, never := range forbidden {
 		t.Run(program, func(t *testing.T) {
@@ -56,11 +56,11 @@ func TestPrograms(t *testing.T) {
 
 type links struct{ all, lines []string }
 
-// linkedBy lists the packages outside the standard library: ours in full, others by module.
+// linkedBy lists the packages outside the standard library: our packages, and the modules of others.
 func linkedBy(t *testing.T, program string) links {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}} {{with .Module}}{{.Path}}{{end}}", "turnkeeper/cmd/"+program)
-	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0") // one list for all machines
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0") // the same list on all machines
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -85,7 +85,7 @@ func linkedBy(t *testing.T, program string) links {
 	return found
 }
 
-// withReasons adds the reasons that the old list gives.
+// withReasons adds the reasons and the heading of the old list.
 func withReasons(lines []string, old string) string {
 	reasons := map[string]string{}
 	head := ""

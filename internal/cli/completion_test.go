@@ -17,7 +17,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// The shell is told the ids and names that the database and the settings have.
+// TestCompletionOfNames checks the completion of ids and names from the database and the settings.
 func TestCompletionOfNames(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
@@ -37,7 +37,7 @@ func TestCompletionOfNames(t *testing.T) {
 	for _, c := range []struct {
 		program shell.Program
 		args    []string
-		want    string // first on each line, with spaces between
+		want    string // the first word of each line, joined by spaces
 	}{
 		{turnctl.Program(), []string{"show", ""}, "latest 1"},
 		{turnctl.Program(), []string{"explain", "la"}, "latest"},
@@ -68,7 +68,7 @@ func TestCompletionOfNames(t *testing.T) {
 	}
 }
 
-// Without a database nothing is completed, and nothing is said or made.
+// TestCompletionWithoutADatabase checks that without a database completion returns nothing, prints nothing and creates nothing.
 func TestCompletionWithoutADatabase(t *testing.T) {
 	private, away, wrong := nowhere(t), nowhere(t), nowhere(t)
 	private["TURNKEEPER_DATA_DIR"] = t.TempDir()
@@ -87,7 +87,7 @@ func TestCompletionWithoutADatabase(t *testing.T) {
 	}
 }
 
-// A misspelt command is an error in every group of commands.
+// TestMisspeltCommands checks that an unknown command is an error in every group of commands.
 func TestMisspeltCommands(t *testing.T) {
 	count := 0
 	for name, program := range map[string]shell.Program{"turnctl": turnctl.Program(), "worker": worker.Program()} {
@@ -115,7 +115,7 @@ func TestMisspeltCommands(t *testing.T) {
 	}
 }
 
-// The word completion begins a message like any other.
+// TestAMessageOfTheWordCompletion checks that a message can begin with the word completion or help.
 func TestAMessageOfTheWordCompletion(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
@@ -137,7 +137,7 @@ func TestAMessageOfTheWordCompletion(t *testing.T) {
 	}
 }
 
-// One tool is run as an agent would run it.
+// TestToolsCall runs single tools as an agent would.
 func TestToolsCall(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
@@ -162,7 +162,7 @@ func TestToolsCall(t *testing.T) {
 		name, stdin    string
 		args           []string
 		code           int
-		stdout, stderr string // in them; empty: nothing is there
+		stdout, stderr string // substrings; empty: no output
 	}{
 		{"a read", "", []string{"clerk", "clock"}, 0, "20", "clock, succeeded after "},
 		{"a result that is cut", "", []string{"clerk", "read_file", `{"path": "long.txt"}`}, 0, "[... truncated: showing first 100 of ", "read_file, succeeded after "},
@@ -202,7 +202,7 @@ func TestToolsCall(t *testing.T) {
 	}
 }
 
-// groupsOf are the paths of the commands that have commands below them, and of the one that cobra adds.
+// groupsOf returns the paths of the commands with subcommands, including the completion command that cobra adds.
 func groupsOf(root *cobra.Command) (paths []string) {
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {

@@ -25,7 +25,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// somewhere is an environment with a database of its own and two agents in it.
+// somewhere returns an environment with a new database that has two agents.
 func somewhere(t *testing.T) (env map[string]string, store *storagetest.DB) {
 	t.Helper()
 	env = nowhere(t)
@@ -139,7 +139,7 @@ func TestWaitEnds(t *testing.T) {
 			seen.Close()
 		})
 		buffer := make([]byte, 1000)
-		n, _ := output.Read(buffer) // it has begun
+		n, _ := output.Read(buffer) // returns once the program has printed something
 		interrupt()
 		rest, _ := io.ReadAll(output)
 		done.Wait()
@@ -214,7 +214,7 @@ func TestSteering(t *testing.T) {
 	if got := decode[schedule](t, ctl("schedules", "set", "watcher", "*/5  * * * *")); got.Cron != "*/5 * * * *" || got.FileCron != "0 9 * * *" {
 		t.Errorf("set: %+v", got)
 	}
-	// What an agent's file may say may be set, and nothing else.
+	// A cron expression is accepted exactly if an agent file may contain it.
 	for cron, want := range map[string]string{
 		"every day": "", "0 0 30 2 *": "", "TZ=Europe/Berlin 0 9 * * *": "", "@every 0s": "", "@every 500ms": "", "@every day": "", "60 * * * *": "", " ": "",
 		"@every  90s": "@every 90s", " 0  9 * *  1-5 ": "0 9 * * 1-5", "@daily": "@daily",
@@ -316,7 +316,7 @@ func TestSchemaIsMissing(t *testing.T) {
 	}
 }
 
-// A database that an older program made, or in which a migration failed.
+// TestSchemaIsOlder uses a database of an older program, or one whose migration failed.
 func TestSchemaIsOlder(t *testing.T) {
 	env := nowhere(t)
 	env["DATABASE_URL"] = storagetest.EmptyURL(t)
@@ -331,7 +331,7 @@ func TestSchemaIsOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := run(t, enqueue.Program(), env, "", "--agent", "echo", "hi")
-	files, err := migrations.Files.ReadDir(".") // an up and a down for each
+	files, err := migrations.Files.ReadDir(".") // two files per migration, up and down
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestDoctor(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &d); err != nil {
 		t.Fatalf("%v: %+v", err, got)
 	}
-	// The test server is quick and not safe, and nothing runs.
+	// The test server runs without fsync, and no worker runs.
 	want := map[string]string{
 		"settings": "ok", "database": "ok", "encoding": "ok", "schema": "ok", "fsync": "fail", "workers": "warn",
 		"scheduler": "warn", "schedules": "warn", "agents": "warn", "agent files": "ok", "provider demo": "ok", "clock": "ok",

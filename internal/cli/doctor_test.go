@@ -21,13 +21,13 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// A finding is one check of doctor.
+// A finding is the result of one check of doctor.
 type finding struct{ Name, Verdict, Found, Advice string }
 
-// A diagnosis is what doctor found, as programs read it.
+// A diagnosis is the JSON output of doctor.
 type diagnosis struct{ Checks []finding }
 
-// diagnose runs doctor, whatever its exit code is.
+// diagnose runs doctor and ignores its exit code.
 func diagnose(t *testing.T, env map[string]string) diagnosis {
 	t.Helper()
 	got := run(t, turnctl.Program(), env, "", "doctor", "-o", "json")
@@ -45,7 +45,7 @@ func diagnose(t *testing.T, env map[string]string) diagnosis {
 	return d
 }
 
-// wants checks that a check of this name was judged so, with the parts in what it found and advises.
+// wants fails the test unless the named check has this verdict, and each part is in what it found or advises.
 func (d diagnosis) wants(t *testing.T, verdict, name string, parts ...string) {
 	t.Helper()
 	for _, f := range d.Checks {
@@ -71,7 +71,7 @@ func (d diagnosis) String() string {
 	return b.String()
 }
 
-// registerFile writes an agent's file and registers it, as a worker does.
+// registerFile writes an agent file and registers the agent, as a worker does.
 func (s *stage) registerFile(dir, name, text string, models ...string) {
 	s.t.Helper()
 	path := filepath.Join(dir, name+".md")
@@ -98,21 +98,21 @@ func (s *stage) sendTo(agent, body string) turnkeeper.MessageID {
 	return id
 }
 
-// What doctor says of a service where something is wrong.
+// TestDoctorTellsWhatIsWrong checks the findings for a faulty service.
 func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	dir := env["TURNKEEPER_AGENTS_DIR"]
 
-	// No worker lives: that is a warning while nothing waits.
+	// Without live workers, doctor warns if nothing waits and fails otherwise.
 	d := diagnose(t, env)
 	d.wants(t, "warn", "workers", "0 alive", "start one: ")
 	s.sendTo("watcher", "Hello.")
 	diagnose(t, env).wants(t, "fail", "workers", "0 alive with 0 slots; 1 message waits", "start one: ")
 
 	s.beat("host-1")
-	s.keepAlive("host-1") // however long this takes
+	s.keepAlive("host-1") // this may take longer than a worker stays alive without heartbeats
 	s.registerFile(dir, "echo", "---\nmodel: demo/script\ntools: [clock]\n---\nYou answer.\n", "demo/script")
 	d = diagnose(t, env)
 	d.wants(t, "ok", "workers")
@@ -124,7 +124,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	t.Run("a spent budget", func(t *testing.T) {
 		s.registerFile(dir, "thrifty", "---\nmodel: demo/script\nbudget: {day_tokens: 10000}\n---\nYou answer.\n", "demo/script")
 		spend := func(tokens int) {
-			// Of tomorrow too: it may be midnight.
+			// Tomorrow too, as midnight UTC may pass.
 			s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls)
 				select 'agent:thrifty', to_char(now() at time zone 'UTC' + day * interval '1 day', 'YYYY-MM-DD'), $1, 3 from generate_series(0, 1) day
 				on conflict (scope, period) do update set tokens = excluded.tokens`, tokens)
@@ -228,7 +228,8 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 	})
 }
 
-// A provider that fails is told of once: what is not known because of it is no warning of its own.
+// TestDoctorWarnsOfNoWindowWhereTheProviderFails checks that a failing provider causes one finding, without another warning
+// about the unknown context window.
 func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	env := nowhere(t)
 	env["TURNKEEPER_AGENTS_DIR"] = t.TempDir()
@@ -244,7 +245,7 @@ func TestDoctorWarnsOfNoWindowWhereTheProviderFails(t *testing.T) {
 	d.lacks(t, "context window")
 }
 
-// A server without a list of models may still serve calls, so doctor does not fail it.
+// TestDoctorOnAProviderWithoutModelList checks that doctor does not fail a server without a model list: it may still serve calls.
 func TestDoctorOnAProviderWithoutModelList(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
@@ -264,7 +265,7 @@ func TestDoctorOnAProviderWithoutModelList(t *testing.T) {
 	}
 }
 
-// What a model's state says that never was asked, was, and that nobody asks any more.
+// TestStatesOfModels checks the states of models that were never called, were called, and are no longer used.
 func TestStatesOfModels(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)
@@ -305,7 +306,7 @@ func TestStatesOfModels(t *testing.T) {
 	}
 }
 
-// Commands that ask no model and run no tool need none of the secrets for that.
+// TestCommandsNeedOnlyTheirSecrets checks that commands that call no model and run no tool do not need their secrets.
 func TestCommandsNeedOnlyTheirSecrets(t *testing.T) {
 	t.Parallel()
 	env, _ := somewhere(t)
@@ -373,7 +374,7 @@ func TestSchemaIsNewer(t *testing.T) {
 	diagnose(t, env).wants(t, "warn", "schema", "newer than this program", "2 migrations")
 }
 
-// "latest" is of the agent that is given, and an answer is about what was asked for.
+// TestWhatIsNamed checks that "latest" follows --agent, and that output and errors name the turn or message asked for.
 func TestWhatIsNamed(t *testing.T) {
 	t.Parallel()
 	env, store := somewhere(t)

@@ -16,7 +16,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// The zone is given, so that the test says the same everywhere.
+// enqueueIn runs enqueue in a fixed time zone, so the result does not depend on the machine.
 func enqueueIn(t *testing.T, zone string, env map[string]string, args ...string) ran {
 	t.Helper()
 	place, err := time.LoadLocation(zone)
@@ -47,7 +47,7 @@ func TestEnqueueForLater(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		flag, value string
-		from, to    time.Time // when it is due; zero: it is refused
+		from, to    time.Time // range of the due time; zero: refused
 		stdout      string
 		stderr      string
 	}{
@@ -100,7 +100,7 @@ func TestEnqueueForLater(t *testing.T) {
 	if got := enqueueIn(t, "Europe/Berlin", env, "--at", "2027-03-28T02:30", "hi"); got.code != 2 || !strings.Contains(got.stderr, "the clocks of Europe/Berlin skip that time") {
 		t.Errorf("%+v", got)
 	}
-	// A repeat is due when the first is, and may be over.
+	// A repeated message shows the due time of the first one, or that it is closed.
 	first := enqueueIn(t, "UTC", env, "--key", "once", "--delay", "2h", "hi")
 	if again := enqueueIn(t, "UTC", env, "--key", "once", "hi"); !strings.Contains(again.stdout, ", due ") {
 		t.Errorf("the first says %q, the repeat %q", first.stdout, again.stdout)
@@ -150,7 +150,8 @@ func TestRetiredAgents(t *testing.T) {
 	}
 }
 
-// Names with a secret in them are refused without repeating it, before they are anywhere.
+// TestNamesThatHoldASecret checks that names containing a secret are refused before they are stored, with an error that does
+// not repeat the secret.
 func TestNamesThatHoldASecret(t *testing.T) {
 	const secret = "xq-0123456789-hunter2"
 	env, store := somewhere(t)

@@ -20,8 +20,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A stage is a database in which turns are granted and written to, as a scheduler
-// and a worker do.
+// A stage is a database with methods that grant turns and write their journal, as a scheduler and a worker do.
 type stage struct {
 	*storagetest.DB
 	t      *testing.T
@@ -35,14 +34,14 @@ func (s *stage) exec(sql string, args ...any) {
 	}
 }
 
-// An act is a granted turn as its worker has it.
+// An act is a granted turn with the journal of its worker.
 type act struct {
 	*journal.Writer
 	s     *stage
 	grant turnkeeper.Grant
 }
 
-// beat is a sign of life of a worker.
+// beat sends one heartbeat of a worker.
 func (s *stage) beat(worker turnkeeper.WorkerID) {
 	s.t.Helper()
 	if err := s.Beat(s.t.Context(), presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
@@ -50,7 +49,7 @@ func (s *stage) beat(worker turnkeeper.WorkerID) {
 	}
 }
 
-// keepAlive sends heartbeats of a worker until the end of the test.
+// keepAlive sends heartbeats of a worker until the test ends.
 func (s *stage) keepAlive(worker turnkeeper.WorkerID) {
 	ctx, stop := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
@@ -76,14 +75,14 @@ func (s *stage) send(body string) turnkeeper.MessageID {
 	return id
 }
 
-// turn sends a message and has its turn granted.
+// turn sends a message and grants its turn.
 func (s *stage) turn(body string) *act {
 	s.t.Helper()
 	s.send(body)
 	return s.next("host-1")
 }
 
-// next grants what is ready: one turn.
+// next grants the first ready turn or message to a worker.
 func (s *stage) next(worker turnkeeper.WorkerID) *act {
 	s.t.Helper()
 	s.exec("update turnkeeper.leases set not_before = null")
@@ -133,14 +132,14 @@ func (s *stage) tick(f func(*grants.Tick) error) {
 	}
 }
 
-// lose takes the grant from its worker.
+// lose expires the lease and reclaims the grant.
 func (a *act) lose() {
 	a.s.t.Helper()
 	a.s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", a.grant.GrantID)
 	a.s.loseAll()
 }
 
-// loseAll takes the grants back whose leases are over.
+// loseAll reclaims a grant whose lease has expired.
 func (s *stage) loseAll() {
 	s.t.Helper()
 	s.tick(func(tick *grants.Tick) error {
@@ -160,7 +159,7 @@ func (a *act) write(e turnlog.Entry) *act {
 	return a
 }
 
-// round writes an answer that calls the tools, each of the effect.
+// round writes a model response that calls tools, each with the same effect.
 func (a *act) round(number int, effect turnkeeper.Effect, tools ...string) *act {
 	a.s.t.Helper()
 	r := &turnkeeper.Round{
@@ -213,7 +212,7 @@ func (a *act) end(message turnkeeper.MessageState, o turnlog.Outcome) {
 	}
 }
 
-// capped is a turn that a bound ended after a call.
+// capped plays a turn that a bound ended after a call.
 func capped(stop turnkeeper.StopReason) func(*stage) {
 	return func(s *stage) {
 		a := s.turn("Order 3 boxes.").round(1, turnkeeper.EffectOnce, "order").start(first(1), turnkeeper.EffectOnce, 0)
@@ -222,7 +221,7 @@ func capped(stop turnkeeper.StopReason) func(*stage) {
 	}
 }
 
-// The endings, as they are stored.
+// endings puts turns into the states that explain describes, in the order in which TestExplain plays them.
 var endings = []struct {
 	name string
 	play func(*stage)
@@ -318,7 +317,7 @@ var endings = []struct {
 		s.next("host-1").end("", turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"})
 	}},
 	{"granted", func(s *stage) {
-		s.beat("host-1") // however long it took to come here
+		s.beat("host-1") // the last heartbeat may be too old
 		a := s.next("host-1")
 		s.exec("update turnkeeper.river_job set state = 'available', attempted_by = null where id = $1", a.grant.JobID)
 		s.exec("update turnkeeper.turns set worker_id = null where id = $1", a.grant.TurnID)
@@ -361,7 +360,7 @@ var endings = []struct {
 	}},
 }
 
-// closeLost ends the turns of lost workers, as the scheduler does after the third loss.
+// closeLost closes the turns of lost workers, as the scheduler does after the third loss.
 func (s *stage) closeLost() {
 	s.t.Helper()
 	s.exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id is not null")
@@ -389,8 +388,7 @@ func sixty(digit string) string {
 	return text
 }
 
-// keepsPromises fails the test if a promise is broken, but for the times that the test
-// itself has moved.
+// keepsPromises fails the test if Check finds a broken promise.
 func (s *stage) keepsPromises() {
 	s.t.Helper()
 	promises, err := s.Check(s.t.Context(), false)
@@ -409,7 +407,7 @@ var (
 	durations  = regexp.MustCompile(`\b(\d+m)?\d+(\.\d+)?( ms| s|s)\b`)
 )
 
-// Each ending of a turn is told as it should be.
+// TestExplain compares the explanation of each ending with a golden file.
 func TestExplain(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
@@ -420,7 +418,7 @@ func TestExplain(t *testing.T) {
 			t.Fatalf("%s: %+v", ending.name, got)
 		}
 		text := durations.ReplaceAllString(clockTimes.ReplaceAllString(got.stdout, "TIME"), "DURATION")
-		text = strings.ReplaceAll(text, "\n    ", " ") // where a line is broken depends on the times
+		text = strings.ReplaceAll(text, "\n    ", " ") // line breaks depend on the length of the times
 		clitest.Golden(t, "explain-"+ending.name+".txt", text)
 	}
 	type view struct {

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/cli/turnctl"
 )
 
-// says fails the test unless the program prints each of these.
+// says fails the test unless the program prints each text.
 func says(t *testing.T, env map[string]string, args []string, want ...string) {
 	t.Helper()
 	got := run(t, turnctl.Program(), env, "", args...)
@@ -25,7 +25,7 @@ func says(t *testing.T, env map[string]string, args []string, want ...string) {
 	}
 }
 
-// messagesExplained looks at messages after the endings of TestExplain, where a turn holds the lane.
+// messagesExplained explains messages after the endings of TestExplain, while a turn holds the lane.
 func (s *stage) messagesExplained(env map[string]string) {
 	t := s.t
 	t.Helper()

@@ -20,7 +20,7 @@ func allowCores() {
 	}
 }
 
-// spy looks for what its keeper, its keeper's parent and an inherited file tell.
+// spy is a script that prints what it can find out from its parent, the parent of that, and inherited files.
 const spy = `exec >"$0"
 chmod a+r "$0"
 parent=$(sed -n 's/^PPid:\t//p' /proc/$PPID/status)
@@ -32,13 +32,14 @@ echo "own files:" $(ls /proc/self/fd)
 echo "own environment:" $(tr '\0' '\n' </proc/$$/environ | sed 's/=.*//' | sort)
 echo "cores: $(ulimit -c) $(ulimit -H -c)"`
 
-// A program that turnctl, as the worker, starts runs as the same user. It finds out nothing.
+// TestWhatAProgramFindsOut checks that a program started by turnctl finds out no secrets, although it runs as the same user.
+// The worker starts programs in the same way.
 func TestWhatAProgramFindsOut(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("elsewhere the system gives a process no way to hide")
 	}
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "spy") // not t.TempDir: another user works in it
+	dir, err := os.MkdirTemp("", "spy") // not t.TempDir: another user must be able to enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +69,10 @@ func TestWhatAProgramFindsOut(t *testing.T) {
 	cmd.Dir = dir
 	cmd.Env = []string{asTurnctl + "=yes", "SPIED_ON=a secret"}
 	cmd.ExtraFiles = []*os.File{inherited, inherited}
-	if os.Geteuid() == 0 { // from root nothing can be hidden
+	if os.Geteuid() == 0 { // nothing can be hidden from root
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	}
-	said, _ := cmd.CombinedOutput() // it has found no database
+	said, _ := cmd.CombinedOutput() // fails, as there is no database
 	got, err := os.ReadFile(found)
 	if err != nil {
 		t.Fatalf("%v; turnctl said:\n%s", err, said)

@@ -16,8 +16,7 @@ import (
 // nothingSet is an environment without any setting.
 func nothingSet(string) (string, bool) { return "", false }
 
-// What init writes passes the check without a word, and so do its settings once they are no
-// comments any more.
+// TestInit checks that the files of init pass the check without warnings, and still do with their settings uncommented.
 func TestInit(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := run(t, turnctl.Program(), nil, "", "init", "-o", "json")
@@ -61,7 +60,7 @@ func TestInit(t *testing.T) {
 	}
 }
 
-// In a terminal it says what to type next.
+// TestInitTellsWhatIsNext checks that the text output ends with the next commands to type.
 func TestInitTellsWhatIsNext(t *testing.T) {
 	t.Chdir(t.TempDir())
 	got := run(t, turnctl.Program(), nil, "", "init")
@@ -92,7 +91,7 @@ func TestInitRefusesAnotherConfigFile(t *testing.T) {
 	}
 }
 
-// It never touches existing files, and leaves nothing behind if it refuses.
+// TestInitNeverOverwrites checks that init never changes existing files, and writes nothing if it refuses.
 func TestInitNeverOverwrites(t *testing.T) {
 	for name, there := range map[string]string{"settings": "turnkeeper.yaml", "an agent": filepath.Join("agents", "helper.md")} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +125,7 @@ func TestInitNeverOverwrites(t *testing.T) {
 	}
 	t.Run("a folder that cannot be written to", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		if err := os.WriteFile("agents", nil, 0o600); err != nil { // no folder can be made there
+		if err := os.WriteFile("agents", nil, 0o600); err != nil { // a file where init would create a folder
 			t.Fatal(err)
 		}
 		got := run(t, turnctl.Program(), nil, "", "init")

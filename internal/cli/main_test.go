@@ -10,7 +10,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// asTurnctl makes the test binary be turnctl.
+// asTurnctl names the variable that makes the test binary run turnctl.
 const asTurnctl = "CLI_TEST_AS_TURNCTL"
 
 func TestMain(m *testing.M) {

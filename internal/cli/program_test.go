@@ -16,13 +16,13 @@ import (
 	"turnkeeper/internal/cli/worker"
 )
 
-// ran is what a program did.
+// ran is the result of running a program.
 type ran struct {
 	code           int
 	stdout, stderr string
 }
 
-// run runs a program once with these variables.
+// run runs a program once with the environment env.
 func run(t *testing.T, p shell.Program, env map[string]string, stdin string, args ...string) ran {
 	t.Helper()
 	return runIn(t.Context(), p, env, stdin, args...)
@@ -37,7 +37,7 @@ func runIn(ctx context.Context, p shell.Program, env map[string]string, stdin st
 	return ran{code, stdout.String(), stderr.String()}
 }
 
-// nowhere is an environment without a database.
+// nowhere returns an environment without a database.
 func nowhere(t *testing.T) map[string]string {
 	return map[string]string{
 		"TURNKEEPER_DATA_DIR":   filepath.Join(t.TempDir(), "none"),
@@ -62,7 +62,7 @@ func TestBadInput(t *testing.T) {
 		stdin   string
 		args    []string
 		code    int
-		want    string // in stderr
+		want    string // contained in stderr
 	}{
 		{"unknown command", turnctl.Program(), "", []string{"turnz"}, 2, `unknown command "turnz"`},
 		{"unknown command below one", turnctl.Program(), "", []string{"schedules", "stop"}, 2, `unknown command "stop"`},
@@ -122,7 +122,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// What is wrong with the agents is said before a database is made.
+// TestWorkerWithFaultyAgentsMakesNoDatabase checks that errors in agents are reported before a database is created.
 func TestWorkerWithFaultyAgentsMakesNoDatabase(t *testing.T) {
 	env := nowhere(t)
 	for name, text := range map[string]string{"none": "", "a tool that is not there": "---\ntools: [weather, rain]\n---\nHello.\n"} {
@@ -199,7 +199,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The help of turnctl lists every exit code that the help of a command of it does.
+// TestExitCodesOfTurnctl checks that the help of turnctl lists every exit code listed by one of its commands.
 func TestExitCodesOfTurnctl(t *testing.T) {
 	reference := turnctl.Reference()
 	head, _, _ := strings.Cut(reference, "\n## turnctl agents\n")
@@ -218,7 +218,7 @@ func TestExitCodesOfTurnctl(t *testing.T) {
 	}
 }
 
-// A command that only looks makes no database, in a folder that is there either.
+// TestLookingMakesNoDatabase checks that read-only commands create no database, even if the data folder exists.
 func TestLookingMakesNoDatabase(t *testing.T) {
 	env := nowhere(t)
 	env["TURNKEEPER_DATA_DIR"] = t.TempDir()
@@ -233,7 +233,7 @@ func TestLookingMakesNoDatabase(t *testing.T) {
 	}
 }
 
-// What is wrong with a URL of a database is said once, and can be read.
+// TestUnreadableDatabaseURL checks that an invalid database URL causes one readable error, without the URL.
 func TestUnreadableDatabaseURL(t *testing.T) {
 	env := nowhere(t)
 	for _, end := range []string{"h:99999/d", "h/d?sslmode=foo"} {
@@ -246,7 +246,7 @@ func TestUnreadableDatabaseURL(t *testing.T) {
 	}
 }
 
-// A message to a program that fails must not hold the secret of its settings.
+// TestErrorsHoldNoSecret checks that errors of a failing program do not contain secrets from its settings.
 func TestErrorsHoldNoSecret(t *testing.T) {
 	env := nowhere(t)
 	env["DATABASE_URL"] = "postgres://user:hunter2secret@127.0.0.1:1/db?connect_timeout=1"
@@ -258,7 +258,7 @@ func TestErrorsHoldNoSecret(t *testing.T) {
 	}
 }
 
-// What a user types may hold a secret as well, and comes back in an error.
+// TestErrorsAreMasked checks that errors mask a secret that the user typed as an argument.
 func TestErrorsAreMasked(t *testing.T) {
 	env, _ := somewhere(t)
 	env["OPENAI_API_KEY"] = "sk-canary-0123456789"

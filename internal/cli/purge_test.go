@@ -8,11 +8,11 @@ import (
 	"turnkeeper/internal/cli/turnctl"
 )
 
-// tables are all that hold something of a turn or a message.
+// tables lists the tables with data of turns or messages.
 var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts turn_events failed_attempts
 	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries webhook_deliveries river_job`)
 
-// A purge takes all that is closed out of every table, and nothing that is open.
+// TestPurge checks that a purge deletes everything closed from every table, and nothing open.
 func TestPurge(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
@@ -25,7 +25,7 @@ func TestPurge(t *testing.T) {
 		s.exec("update turnkeeper.webhook_deliveries set state = case when reply_id % 2 = 0 then 'delivered' else 'dead' end, due_at = null")
 	}
 	settle()
-	// What the endings do not make.
+	// Rows that the endings do not create.
 	s.exec("insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, chunked) values ('o', 2, 1, 1, 'text/plain', '', 4, 4, 4, 1, 'x', false, '', true)")
 	s.exec("insert into turnkeeper.output_chunks (output_id, first_char, content) values ('o', 0, 'text')")
 	s.exec("insert into turnkeeper.extractions values ('a', 'b', 'm', 1, 2, '{}')")
@@ -64,7 +64,7 @@ func TestPurge(t *testing.T) {
 			t.Errorf("purge %v: %+v", args, got)
 		}
 	}
-	// While a turn of the conversation runs, its summary stays.
+	// The summary of a conversation stays while one of its turns runs.
 	if got := decode[purged](t, ctl("purge", "--agent", "echo", "--conversation", "main", "-o", "json")); got.Messages != closed {
 		t.Errorf("purge: %+v", got)
 	}
@@ -85,7 +85,7 @@ func TestPurge(t *testing.T) {
 	if m, err := store.Message(t.Context(), waiting); err != nil || m.Body != "I wait." {
 		t.Errorf("%+v, %v", m, err)
 	}
-	// When the last turn is over it goes with the next purge, and a repeat does nothing.
+	// The next purge after the last turn ended deletes the summary; a repeat does nothing.
 	var running int64
 	if err := store.Pool().QueryRow(t.Context(), "select id from turnkeeper.turns").Scan(&running); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("%d notes are left, want that of the other agent", n)
 	}
 	s.keepsPromises()
-	// What is still to be delivered stays, unless it is said to go.
+	// Messages with undelivered replies stay, unless --undelivered is set.
 	if got := ctl("cancel", "--message", fmt.Sprint(waiting)); got.code != 0 {
 		t.Errorf("%+v", got)
 	}

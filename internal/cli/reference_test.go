@@ -21,7 +21,7 @@ func TestReferenceIsWhatStandsInTheDocs(t *testing.T) {
 	}
 }
 
-// Every command that does something shows how.
+// TestEveryCommandHasAnExample checks that the help of every runnable command has an example.
 func TestEveryCommandHasAnExample(t *testing.T) {
 	sections := regexp.MustCompile(`(?m)^## `).Split(turnctl.Reference(), -1)
 	if len(sections) < 25 {
@@ -34,7 +34,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	}
 }
 
-// The shell is told what can be typed.
+// TestCompletion checks the completion of commands, states and formats.
 func TestCompletion(t *testing.T) {
 	for _, c := range []struct {
 		args []string

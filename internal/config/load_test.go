@@ -80,7 +80,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// agent is what overrides bounds.
+// agent overrides bounds, as an agent definition does.
 type agent func(*turnkeeper.Bounds)
 
 func (a agent) Bounds(base turnkeeper.Bounds) turnkeeper.Bounds {
@@ -106,7 +106,7 @@ func TestBoundsForPutsTheAgentBetweenFlagAndEnvironment(t *testing.T) {
 	}
 }
 
-// Every setting reads back what it writes, from each place.
+// TestEverySettingFromEveryPlace checks that each setting reads back the value it writes, from each source.
 func TestEverySettingFromEveryPlace(t *testing.T) {
 	values := map[string]string{
 		"agents_dir": "a", "data_dir": "d", "database_url": "postgres://h/db", "db_pool_size": "9", "migrate_on_start": "false",
@@ -255,8 +255,7 @@ func TestSettingsTable(t *testing.T) {
 	}
 }
 
-// Every key that a struct takes is in the reference, and every key of the
-// reference is one that a struct takes.
+// TestKeysOfTheMappings checks that the structs and the reference have the same keys.
 func TestKeysOfTheMappings(t *testing.T) {
 	for _, c := range []struct {
 		of   any

@@ -116,7 +116,7 @@ func TestProvidersFromVariables(t *testing.T) {
 func TestProvidersRefused(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		line string // of the provider local, whose address is fine
+		line string // a setting of the provider local, whose address is valid
 		want string
 	}{
 		{"missing variable", "api_key_env: NO_SUCH", `:4: providers.local.api_key_env names the variable "NO_SUCH", which is not set`},

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// around holds a secret where fmt cannot call its methods.
+// around holds a secret in an unexported field, where fmt cannot call its methods.
 type around struct{ hidden config.Secret }
 
 func TestSecretsArePrintedNowhere(t *testing.T) {

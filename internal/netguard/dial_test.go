@@ -9,8 +9,8 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// TestAllowedHosts dials addresses that are all refused but for what is allowed. A dial that is let
-// through may fail otherwise, as where there is no IPv6.
+// TestAllowedHosts dials addresses that are refused unless allowed. An allowed dial may fail for another reason, such as
+// missing IPv6.
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -66,7 +66,7 @@ func TestAllowedHosts(t *testing.T) {
 	}
 }
 
-// TestRefusedByDefault shows the check that a dialer makes when it has no other.
+// TestRefusedByDefault checks the default check of a Dialer.
 func TestRefusedByDefault(t *testing.T) {
 	t.Parallel()
 	var refused *netguard.RefusedError

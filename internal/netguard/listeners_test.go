@@ -9,7 +9,7 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// The ports of this process are refused at every address of this machine, whatever is allowed.
+// TestOwnListeners checks that ports of this process are refused at every address of this machine, whatever is allowed.
 func TestOwnListeners(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -27,7 +27,7 @@ func TestOwnListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, a := range all {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() { // which need a zone
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && !prefix.Addr().IsLinkLocalUnicast() { // link-local addresses need a zone
 			hosts = append(hosts, prefix.Addr().String())
 		}
 	}
@@ -53,7 +53,7 @@ func TestOwnListeners(t *testing.T) {
 	}
 }
 
-// addressOf is the host, or a stand-in for a name.
+// addressOf returns host if it is an IP address, and 0.0.0.0 for a name.
 func addressOf(host string) string {
 	if _, err := netip.ParseAddr(host); err != nil {
 		return "0.0.0.0"
@@ -61,7 +61,7 @@ func addressOf(host string) string {
 	return host
 }
 
-// What is not this process's is as free as it was.
+// TestOthersListeners checks that ports of other processes and machines are not refused as own ports.
 func TestOthersListeners(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -79,7 +79,7 @@ func TestOthersListeners(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
-	// The same port of another machine is another's.
+	// The same port on another machine is not our own.
 	elsewhere.Add("127.0.0.1:80")
 	_, err = netguard.Dialer{Own: elsewhere, Refuse: func(string) string { return "refused by the test" }}.DialContext(t.Context(), "tcp", "192.0.2.1:80")
 	if refused, ok := errors.AsType[*netguard.RefusedError](err); !ok || refused.Own() {

@@ -20,13 +20,12 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// archive is a download in small: bin/postgres says that it is version 18.3,
-// bin/initdb and bin/pg_ctl fail.
+// archive is a minimal download: bin/postgres prints version 18.3, and bin/initdb and bin/pg_ctl fail.
 //
 //go:embed testdata/postgres.txz
 var archive []byte
 
-// plant puts a program that says it is a server into a folder.
+// plant installs a fake server that prints the given version.
 func plant(t *testing.T, folder, version string) string {
 	t.Helper()
 	bin := filepath.Join(folder, version, "bin")
@@ -130,7 +129,7 @@ func mirror(t *testing.T, archives *atomic.Int32, checksum func(string) string) 
 
 func honest(sum string) string { return sum }
 
-// emptyCache keeps downloads of a test apart, for root and for others.
+// emptyCache gives the test an empty download cache, whether it runs as root or not.
 func emptyCache(t *testing.T, url string) string {
 	t.Helper()
 	cache := openFolder(t)
@@ -143,7 +142,7 @@ func emptyCache(t *testing.T, url string) string {
 func TestDownload(t *testing.T) {
 	var archives atomic.Int32
 	emptyCache(t, mirror(t, &archives, honest))
-	for range 2 { // the second time it is there
+	for range 2 { // the second time from the cache
 		bin, major, err := pgdev.Fetch(t.Context(), 0)
 		if err != nil {
 			t.Fatal(err)

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// SetPlaces sends downloads and data that root keeps elsewhere to other
-// places for the length of a test.
+// SetPlaces changes the download URL, and the folders where root keeps data and downloads, until the test ends.
 func SetPlaces(t *testing.T, url, home, cache string) {
 	t.Helper()
 	oldURL, oldHome, oldCache := repository, systemHome, systemCache
@@ -14,8 +13,7 @@ func SetPlaces(t *testing.T, url, home, cache string) {
 	t.Cleanup(func() { repository, systemHome, systemCache = oldURL, oldHome, oldCache })
 }
 
-// HideInstalls makes the machine look as if only these folders might hold
-// servers, for the length of a test.
+// HideInstalls limits the search for installed servers to folders until the test ends.
 func HideInstalls(t *testing.T, folders ...string) {
 	t.Helper()
 	t.Setenv("PATH", t.TempDir())
@@ -24,8 +22,7 @@ func HideInstalls(t *testing.T, folders ...string) {
 	t.Cleanup(func() { usualFolders = old })
 }
 
-// Choose finds the installs that this process could use and picks one: its
-// folder and version.
+// Choose finds the usable installs, picks one, and returns its folder and major version.
 func Choose(ctx context.Context, want int) (string, int, error) {
 	a, err := serverAccount(home{}, false)
 	if err != nil {
@@ -35,7 +32,7 @@ func Choose(ctx context.Context, want int) (string, int, error) {
 	return in.bin, in.major, err
 }
 
-// Fetch downloads a version: its folder and version.
+// Fetch downloads a major version and returns its folder and major version.
 func Fetch(ctx context.Context, major int) (string, int, error) {
 	a, err := serverAccount(home{}, false)
 	if err != nil {

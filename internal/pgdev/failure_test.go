@@ -22,7 +22,7 @@ func connect(t *testing.T, url string) error {
 	return err
 }
 
-// write makes a file of a few words.
+// write writes text to a file.
 func write(t *testing.T, path, text string) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -129,7 +129,7 @@ func TestOpenIsBrokenOff(t *testing.T) {
 	if _, err := pgdev.Open(ctx, pgdev.Options{Dir: dir, Quick: true}); !errors.Is(err, stop) {
 		t.Errorf("the error is %v, want the cause", err)
 	}
-	// Nothing half made is in the way of the next.
+	// The aborted Open left nothing that prevents the next one.
 	ask(t, open(t, pgdev.Options{Dir: dir, Quick: true}).URL(), "select 1::text")
 }
 

@@ -21,7 +21,7 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// guestVariable names the folder that the test binary, run once more, opens.
+// guestVariable names the variable that makes the test binary open the given folder as a guest.
 const guestVariable = "PGDEV_TEST_GUEST"
 
 func TestMain(m *testing.M) {
@@ -35,8 +35,7 @@ func TestMain(m *testing.M) {
 	testrun.Main(m)
 }
 
-// runGuest opens a server, prints its address, and closes it at the end of its
-// input.
+// runGuest opens a server, prints its URL, and closes it at the end of stdin.
 func runGuest(dir string) error {
 	server, err := pgdev.Open(context.Background(), pgdev.Options{Dir: dir})
 	if err != nil {
@@ -47,7 +46,7 @@ func runGuest(dir string) error {
 	return server.Close(context.Background())
 }
 
-// guest is another process that uses a server.
+// A guest is another process that uses a server.
 type guest struct {
 	url  string
 	cmd  *exec.Cmd
@@ -77,7 +76,7 @@ func startGuest(t *testing.T, dir string) *guest {
 	return &guest{url: strings.TrimSpace(url), cmd: cmd, stop: stdin}
 }
 
-// leave lets the guest close the server and end.
+// leave makes the guest close the server and exit.
 func (g *guest) leave(t *testing.T) {
 	t.Helper()
 	if err := g.stop.Close(); err != nil {
@@ -88,7 +87,7 @@ func (g *guest) leave(t *testing.T) {
 	}
 }
 
-// kill ends the guest without any chance to close.
+// kill kills the guest, which cannot close the server.
 func (g *guest) kill(t *testing.T) {
 	t.Helper()
 	if err := g.cmd.Process.Kill(); err != nil {
@@ -97,7 +96,7 @@ func (g *guest) kill(t *testing.T) {
 	_ = g.cmd.Wait()
 }
 
-// openFolder is a folder that every user can enter, as t.TempDir is not.
+// openFolder creates a folder that every user can enter, unlike t.TempDir.
 func openFolder(t *testing.T) string {
 	testrun.Slow(t)
 	t.Helper()
@@ -116,8 +115,8 @@ func openFolder(t *testing.T) string {
 	return dir
 }
 
-// usedFolder is a folder in which a server ran before: a copy, as making a cluster takes most of a
-// second of a processor.
+// usedFolder returns a folder in which a server ran before. It is a copy, as creating a cluster takes most of a second of
+// CPU time.
 func usedFolder(t *testing.T) string {
 	dir := openFolder(t)
 	from, err := cluster()
@@ -184,7 +183,7 @@ func ask(t *testing.T, url, sql string) string {
 	return text
 }
 
-// pid is the process id of the server of a folder.
+// pid returns the process id of the server of a folder.
 func pid(t *testing.T, dir string) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
@@ -199,8 +198,8 @@ func pid(t *testing.T, dir string) int {
 	return id
 }
 
-// alive tells whether a process runs. One that has ended and whose parent has
-// not taken note still has a number, and no command line.
+// alive reports whether a process is running. A zombie, which its parent has not waited for, has a process id but no
+// command line.
 func alive(pid int) bool {
 	if _, err := os.Stat("/proc/self"); err != nil {
 		return syscall.Kill(pid, 0) == nil
@@ -209,7 +208,7 @@ func alive(pid int) bool {
 	return err == nil && len(args) > 0
 }
 
-// eventually waits for a condition that gives no signal.
+// eventually polls until the condition is true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	ticks := time.NewTicker(10 * time.Millisecond)

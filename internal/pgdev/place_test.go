@@ -15,7 +15,7 @@ import (
 	"turnkeeper/internal/pgdev"
 )
 
-// socketFolder reads the folder of the socket out of an address.
+// socketFolder returns the folder of the socket in the URL of a server.
 func socketFolder(t *testing.T, server *pgdev.Server) string {
 	t.Helper()
 	address, err := url.Parse(server.URL())
@@ -34,8 +34,7 @@ func leftovers(t *testing.T, server *pgdev.Server) []string {
 	return left
 }
 
-// expectedUser is who must run the server: this process's own user, except
-// for root.
+// expectedUser returns the user id that must run the server: the user of this process, unless that is root.
 func expectedUser(t *testing.T) int {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -74,7 +73,7 @@ func TestServerRunsUnprivilegedAndShutOff(t *testing.T) {
 		filepath.Join("/proc", strconv.Itoa(pid(t, dir))),
 	} {
 		if _, err := os.Stat("/proc/self"); err != nil && strings.HasPrefix(path, "/proc") {
-			continue // a system without /proc
+			continue // this system has no /proc
 		}
 		if got := owner(t, path); got != want {
 			t.Errorf("%s belongs to user id %d, want %d", path, got, want)
@@ -189,8 +188,7 @@ func TestFolderThatMovedWithItsServer(t *testing.T) {
 	eventually(t, "the server ends", func() bool { return !alive(server) })
 }
 
-// TestClosedFolder opens a folder that only its owner may enter, as those of
-// os.MkdirTemp are.
+// TestClosedFolder opens a folder that only its owner may enter, like those of os.MkdirTemp.
 func TestClosedFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(openFolder(t), "closed")
@@ -214,8 +212,7 @@ func TestClosedFolder(t *testing.T) {
 	}
 }
 
-// elsewhere prepares a folder that only its owner can come to, and two others:
-// one that the machine takes for temporary files, one for root's servers.
+// elsewhere creates three folders: one that only its owner can enter, one for temporary files, and one for root's servers.
 func elsewhere(t *testing.T) (closed, temporary, system string) {
 	t.Helper()
 	closed = filepath.Join(openFolder(t), "closed")
@@ -231,7 +228,7 @@ func elsewhere(t *testing.T) (closed, temporary, system string) {
 	return closed, temporary, system
 }
 
-// whereData is the folder that the data of a server is really in.
+// whereData returns the folder of the data of a server, with symbolic links resolved.
 func whereData(t *testing.T, dir string) string {
 	t.Helper()
 	where, err := filepath.EvalSymlinks(filepath.Join(dir, "data"))
@@ -251,7 +248,7 @@ func TestFolderThatTheServerCannotEnter(t *testing.T) {
 	if got := ask(t, again.URL(), "select body from letters"); got != "kept" {
 		t.Errorf("after a restart the row reads %q", got)
 	}
-	want := dir // our own user enters what we enter
+	want := dir // the server runs as this user
 	if os.Geteuid() == 0 {
 		want = system
 	}
@@ -260,8 +257,8 @@ func TestFolderThatTheServerCannotEnter(t *testing.T) {
 	}
 }
 
-// TestDataOutlivesARenamedHome renames a home whose data is elsewhere, opens
-// another, and finds the data again: what is not found is not gone.
+// TestDataOutlivesARenamedHome checks that data stored outside its home is kept and found again after the home was renamed
+// and another home was opened.
 func TestDataOutlivesARenamedHome(t *testing.T) {
 	_, temporary, _ := elsewhere(t)
 	closed := filepath.Join(temporary, "closed")
@@ -282,7 +279,7 @@ func TestDataOutlivesARenamedHome(t *testing.T) {
 		t.Errorf("after its home was renamed the row reads %q", got)
 	}
 	if os.Geteuid() != 0 {
-		return // the data is at home
+		return // the data is in its home
 	}
 	record, err := os.ReadFile(filepath.Join(filepath.Dir(whereData(t, after)), "home"))
 	if err != nil {
@@ -305,8 +302,8 @@ func TestLinkToDataThatIsNotThere(t *testing.T) {
 	}
 }
 
-// TestNoFolderForTheServerAtAll is about root; any other user's server enters
-// what the user enters.
+// TestNoFolderForTheServerAtAll checks the error for root. For any other user the server runs as that user, and can enter
+// the folder.
 func TestNoFolderForTheServerAtAll(t *testing.T) {
 	closed, _, _ := elsewhere(t)
 	pgdev.SetPlaces(t, "http://127.0.0.1:1", filepath.Join(closed, "elsewhere"), closed)

@@ -71,7 +71,7 @@ func TestTwoSharesInOneProcess(t *testing.T) {
 	first, second := open(t, pgdev.Options{Dir: dir, Quick: true}), open(t, pgdev.Options{Dir: dir, Quick: true})
 	server := pid(t, dir)
 	closeServer(t, first)
-	closeServer(t, first) // the second close of a share takes nothing from others
+	closeServer(t, first) // closing a share twice does not affect others
 	ask(t, second.URL(), "select 1::text")
 	closeServer(t, second)
 	if alive(server) {
@@ -147,7 +147,7 @@ func TestFolderOfAKilledServerIsTakenOver(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The owner lives and has not taken note: the process id is still taken.
+	// The owner is alive and has not waited for the server, so the process id is still in use.
 	heir := open(t, pgdev.Options{Dir: dir, Quick: true})
 	if got := ask(t, heir.URL(), "select body from letters"); got != "kept" {
 		t.Errorf("after the server was killed the row reads %q", got)
@@ -158,7 +158,7 @@ func TestFolderOfAKilledServerIsTakenOver(t *testing.T) {
 	owner.leave(t)
 }
 
-// A start that fails, as on a full disk, leaves the address as it was: processes that
+// TestAStartThatFailsKeepsTheAddress checks that a failed start, as on a full disk, keeps the address: processes that
 // outlived the server wait for it there.
 func TestAStartThatFailsKeepsTheAddress(t *testing.T) {
 	t.Parallel()
@@ -194,8 +194,7 @@ func TestProcessIDOfAKilledServerGivenToAnother(t *testing.T) {
 	}
 	closeServer(t, first)
 
-	// What a reboot may leave: the file names a live process of the server's
-	// user, which is not this server. Postgres itself would not start.
+	// After a reboot, the file may name another live process of the server's user. Postgres itself would refuse to start.
 	open(t, pgdev.Options{Dir: otherDir, Quick: true})
 	other := pid(t, otherDir)
 	_, rest, _ := strings.Cut(string(text), "\n")
@@ -230,12 +229,12 @@ func TestCloseTellsTheServerToStopEvenWithoutTime(t *testing.T) {
 	id := pid(t, dir)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = server.Close(ended) // may or may not be in time
+	_ = server.Close(ended) // may time out
 	eventually(t, "the server ends", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "data", "postmaster.pid"))
 		return os.IsNotExist(err)
 	})
-	// The next one waits for the old one to be gone, and starts its own.
+	// The next Open waits until the old server is gone, and starts a new one.
 	next := open(t, pgdev.Options{Dir: dir, Quick: true})
 	if got := pid(t, dir); got == id {
 		t.Errorf("server %d was told to stop and runs", got)

@@ -44,8 +44,8 @@ func urlForms(s string) []string {
 	return list
 }
 
-// base64Forms returns texts of which the base64 of every text that contains s has one: one for each
-// position of s in a group of three bytes, without the characters that depend on adjacent text.
+// base64Forms returns texts such that the base64 encoding of any text containing s contains one of them: one for
+// each offset of s in a group of three bytes, without the characters that depend on adjacent text.
 func base64Forms(s string) []string {
 	const least = 8 // shorter texts match by chance
 	var list []string

@@ -16,7 +16,7 @@ import (
 	"turnkeeper/internal/redact"
 )
 
-// secret has what each encoding changes.
+// secret contains characters that each encoding changes.
 const secret = `p<ss "wörd"/+&%7`
 
 func TestStringMasksEveryForm(t *testing.T) {
@@ -178,7 +178,7 @@ func TestLongKeysTakeLinearTime(t *testing.T) {
 	}
 }
 
-// fixed texts with every kind of secret, for splitting at every place.
+// TestStreamOverEverySplitEqualsString splits a text with every kind of secret at every pair of positions.
 func TestStreamOverEverySplitEqualsString(t *testing.T) {
 	m := redact.New([]string{"abcdef", "defghi", secret})
 	text := "ab abcdefghi " + secret + " Authorization: Bearer xyz sk-0123456789abcdefgh " +
@@ -225,7 +225,7 @@ func FuzzMasker(f *testing.F) {
 	})
 }
 
-// visible says that a value is one that New promises to mask.
+// visible reports whether New promises to mask a value.
 func visible(secret string) bool {
 	return utf8.RuneCountInString(secret) >= redact.MinLength &&
 		!strings.ContainsAny(secret, "[]") && !strings.Contains(redact.Placeholder, secret)

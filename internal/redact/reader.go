@@ -10,15 +10,15 @@ func (m *Masker) Reader(from io.Reader) io.Reader {
 type reader struct {
 	from   io.Reader
 	stream *Stream
-	ready  string // masked and not yet given out
-	err    error  // of from, told when ready is empty
+	ready  string // masked and not yet returned
+	err    error  // of from, returned when ready is empty
 }
 
 func (r *reader) Read(p []byte) (int, error) {
 	if r.ready == "" && r.err == nil && len(p) > 0 {
 		n, err := r.from.Read(p)
 		if n < 0 || n > len(p) {
-			return n, err // whoever reads says what is wrong with it
+			return n, err // an invalid count, which the caller reports
 		}
 		r.ready, r.err = r.stream.Write(string(p[:n])), err
 		if err != nil {

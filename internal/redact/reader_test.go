@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/redact"
 )
 
-// What is read, in pieces of any size, is masked as the whole is.
+// TestReader checks that reading in pieces of any size masks like masking the whole text.
 func TestReader(t *testing.T) {
 	m := redact.New([]string{secret, "abcdefghij"})
 	text := strings.Repeat("a "+secret+" b abcdefghij and abcdefghi\xff\x00 é ", 3000) + secret[:8]

@@ -33,7 +33,7 @@ func TestARegisterDropsTheOldest(t *testing.T) {
 	for i := range fit {
 		register.Add(value(i))
 	}
-	register.Add(value(0)) // is the newest now
+	register.Add(value(0)) // makes it the newest again
 	register.Add(value(fit))
 	for i, want := range map[int]bool{0: true, 1: false, 2: true, fit: true} {
 		if got := masker.String(value(i)) == redact.Placeholder; got != want {

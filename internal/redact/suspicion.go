@@ -2,8 +2,7 @@ package redact
 
 import "strings"
 
-// triggers are texts, by their last byte, of which every text that looks like a secret contains one,
-// ignoring case.
+// triggers lists words by their last byte. Any text that looks like a secret contains one of them, ignoring case.
 var triggers = byLastByte(append([]string{urlMark, authorization, bearerWord}, keyPrefixes...))
 
 func byLastByte(words []string) *[256][]string {
@@ -18,7 +17,8 @@ func byLastByte(words []string) *[256][]string {
 	return &table
 }
 
-// suspicious is a fast check whether s may contain text that looks like a secret. Most text does not.
+// suspicious reports whether s may contain a known secret or text that looks like one. It is fast, and most text
+// contains neither.
 func (a *automaton) suspicious(s string) bool {
 	state := int32(0)
 	for i := range len(s) {

@@ -22,18 +22,18 @@ import (
 	"turnkeeper/internal/webhooks"
 )
 
-// patience bounds every wait for an event.
+// patience is the timeout of every wait for an event.
 const patience = time.Minute
 
-// A ledger is deliveries in memory: what is to be made again is due at once.
+// A ledger stores deliveries in memory. Retries are due at once.
 type ledger struct {
 	mu      sync.Mutex
 	pending map[string][]outbox.DeliveryClaim // by webhook
 	flying  map[string]int
-	most    int // under way at once, of one webhook
+	most    int // the most concurrent deliveries of one webhook
 	ended   chan ending
-	rings   []chan struct{} // one of each endpoint
-	failing int             // how many of the next EndDelivery fail
+	rings   []chan struct{} // one for each endpoint
+	failing int             // number of EndDelivery calls that fail next
 }
 
 type ending struct {
@@ -122,7 +122,7 @@ func (l *ledger) await(t *testing.T) ending {
 	}
 }
 
-// endpoint is one whose address may be on this machine.
+// endpoint returns an endpoint that allows private addresses.
 func endpoint(name, url string) webhooks.Endpoint {
 	return webhooks.Endpoint{
 		Name: name, URL: url, Keys: [][]byte{make([]byte, 24)}, AllowPrivate: true, Timeout: patience, Concurrency: 2,
@@ -130,7 +130,7 @@ func endpoint(name, url string) webhooks.Endpoint {
 	}
 }
 
-// A running is a Deliverer that runs.
+// A running is a started Deliverer with its ledger.
 type running struct {
 	*ledger
 	stop, hard context.CancelFunc
@@ -161,7 +161,7 @@ func deliver(t *testing.T, endpoints ...webhooks.Endpoint) *running {
 	return r
 }
 
-// serve is an endpoint that answers with handler, on this machine.
+// serve starts a local server with handler and returns its URL.
 func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(handler)
@@ -176,7 +176,7 @@ func status(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
-// What each answer means for the delivery.
+// TestAnswers checks how each response ends a delivery.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	elsewhere := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a redirect was followed") })
@@ -244,7 +244,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// Addresses that are not public are connected to only where that is allowed, whatever name leads there.
+// TestAddressesAreChecked checks that a connection to an address that is not public must be allowed, whatever name resolves
+// to it.
 func TestAddressesAreChecked(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a private address was called") })
@@ -257,7 +258,7 @@ func TestAddressesAreChecked(t *testing.T) {
 			t.Errorf("%s: %+v", url, got.DeliveryEnd)
 		}
 	}
-	// Each connection is checked by itself: an address that was public before may not be now.
+	// Every connection is checked: a name may resolve to a public address first and to a private one later.
 	var calls atomic.Int64
 	open := endpoint("open", serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }))
 	open.AllowPrivate = false
@@ -277,7 +278,7 @@ func TestAddressesAreChecked(t *testing.T) {
 	}
 }
 
-// Nothing of an address is in what is kept of a failure.
+// TestFailuresDoNotRepeatTheAddress checks that stored errors contain no part of the address.
 func TestFailuresDoNotRepeatTheAddress(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -301,7 +302,7 @@ func TestFailuresDoNotRepeatTheAddress(t *testing.T) {
 	}
 }
 
-// An endpoint that hangs holds up no other.
+// TestAnEndpointThatHangsHoldsUpNoOther checks that a hanging endpoint does not delay others.
 func TestAnEndpointThatHangsHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	url, arrived := hanging(t)
@@ -320,8 +321,7 @@ func TestAnEndpointThatHangsHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// hanging returns the address of an endpoint that never answers, and what gets one for
-// each request.
+// hanging returns the URL of an endpoint that never answers, and a channel that receives a value for each request.
 func hanging(t *testing.T) (url string, arrived chan struct{}) {
 	t.Helper()
 	arrived = make(chan struct{}, 100)
@@ -332,7 +332,7 @@ func hanging(t *testing.T) (url string, arrived chan struct{}) {
 	}), arrived
 }
 
-// An endpoint that hangs has its time and no more.
+// TestAnEndpointThatHangs checks that a delivery to a hanging endpoint times out.
 func TestAnEndpointThatHangs(t *testing.T) {
 	t.Parallel()
 	url, _ := hanging(t)
@@ -357,7 +357,7 @@ func TestAnEndpointThatHangs(t *testing.T) {
 	}
 }
 
-// The age since the first attempt bounds a delivery as well.
+// TestTheAgeOfADelivery checks that a delivery also ends at its maximum age since the first attempt.
 func TestTheAgeOfADelivery(t *testing.T) {
 	t.Parallel()
 	r := deliver(t, endpoint("shop", serve(t, status(500))))
@@ -370,7 +370,8 @@ func TestTheAgeOfADelivery(t *testing.T) {
 	}
 }
 
-// What cannot be noted is noted when the database is back, and not sent again for that.
+// TestTheDatabaseIsAwayWhenAnAnswerComes checks that a result that could not be stored is stored once the database is back,
+// without sending the reply again.
 func TestTheDatabaseIsAwayWhenAnAnswerComes(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -382,8 +383,8 @@ func TestTheDatabaseIsAwayWhenAnAnswerComes(t *testing.T) {
 	}
 }
 
-// Told to stop, it claims nothing more, and what is under way may end; told twice, it breaks that
-// off, and does not count it.
+// TestStopping checks that a stopping Deliverer claims nothing more and lets running deliveries end, and that a second stop
+// aborts them without counting the attempt.
 func TestStopping(t *testing.T) {
 	t.Parallel()
 	arrived, answer := make(chan struct{}, 10), make(chan struct{})

@@ -2,13 +2,13 @@ package webhooks
 
 import "time"
 
-// RefuseBy replaces the rule by which addresses are refused.
+// RefuseBy replaces the check that refuses addresses.
 func RefuseBy(e Endpoint, refuse func(address string) string) Endpoint {
 	e.refuse = refuse
 	return e
 }
 
-// What is computed.
+// Functions under test.
 var (
 	Sign       = sign
 	Backoff    = backoff
@@ -16,7 +16,7 @@ var (
 	Excerpt    = excerpt
 )
 
-// Longest is the longest wait.
+// Longest is the longest wait between attempts.
 const Longest = longest
 
 // FirstWait is the wait after the first attempt.

@@ -10,7 +10,7 @@ import (
 	"turnkeeper/internal/webhooks"
 )
 
-// The example of the Standard Webhooks specification.
+// TestSignature uses the example of the Standard Webhooks specification.
 func TestSignature(t *testing.T) {
 	key, err := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -63,7 +63,7 @@ func TestExcerpt(t *testing.T) {
 		strings.Repeat("ü", 300):            strings.Repeat("ü", 200),
 		"\u202e\x1b[31mred\x1b[0m":          "[31mred [0m",
 		strings.Repeat("a", 200) + "b":      strings.Repeat("a", 200),
-		strings.Repeat("a", 195) + "secret": strings.Repeat("a", 195) + "[reda", // masked before it is cut
+		strings.Repeat("a", 195) + "secret": strings.Repeat("a", 195) + "[reda", // masked before truncation
 	} {
 		mask := func(s string) string { return strings.ReplaceAll(s, "secret", "[redacted]") }
 		if got := webhooks.Excerpt([]byte(body), mask); got != want {

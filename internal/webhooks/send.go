@@ -73,7 +73,7 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	defer time.AfterFunc(drainTime, cancel).Stop() // the status is known; limit the time for the body
 	a := answer{status: res.StatusCode, header: res.Header}
 	if !a.good() {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxExcerptBytes)) // a partial body will do
+		text, _ := io.ReadAll(io.LimitReader(res.Body, maxExcerptBytes)) // a partial body is enough
 		a.text = excerpt(text, e.Mask)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)

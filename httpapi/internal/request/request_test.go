@@ -49,7 +49,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// unread is the connection of a client that reads no answer.
+// unread is a response writer whose client is gone: writes fail.
 type unread struct{ http.ResponseWriter }
 
 func (unread) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }

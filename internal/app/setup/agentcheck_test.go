@@ -11,8 +11,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// A model that searches stored results is checked as the others are, whether the
-// agent names it or the setting does.
+// TestTheExtractionModelIsChecked checks that the extraction model is checked like other models, whether the agent or the
+// setting names it.
 func TestTheExtractionModelIsChecked(t *testing.T) {
 	for name, c := range map[string]struct{ front, setting, fault string }{
 		"the demo's":          {"extraction_model: demo/script", "", ""},
@@ -39,7 +39,8 @@ func TestTheExtractionModelIsChecked(t *testing.T) {
 	}
 }
 
-// A demo script is checked with the agents, whether or not one plays it; one that an agent names must be there.
+// TestDemoScriptsAreChecked checks that every demo script is checked with the agents, used or not, and that scripts named by
+// agents must exist.
 func TestDemoScriptsAreChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		model, setting, script string

@@ -39,8 +39,8 @@ func checkReserved(registry *tools.Registry) error {
 	return nil
 }
 
-// KnownTools are the tools that every worker with these settings has, and more
-// beside them, to be asked for their names and schemas; they cannot be run.
+// KnownTools returns the tools that every worker with these settings has, and more. Use them for their names and
+// schemas: they cannot be run.
 func KnownTools(cfg *config.Config, more ...tools.Tool) (*tools.Registry, error) {
 	registry, err := tools.NewRegistry(slices.Concat(builtin.All(builtin.Deps{Notes: noNotes{}}), Programs(cfg), more)...)
 	if err == nil {

@@ -1,4 +1,4 @@
-// Package clitest checks what programs print: against golden files, and for what a terminal would obey.
+// Package clitest checks the output of programs against golden files, and for control characters.
 package clitest
 
 import (
@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// Golden compares text with a file of testdata.
+// Golden fails the test if got differs from the file testdata/name. With -update it writes the file first.
 func Golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -33,7 +33,7 @@ func Golden(t *testing.T, name, got string) {
 	}
 }
 
-// Harmless fails on what a terminal would obey.
+// Harmless fails the test if text contains a character that a terminal would obey.
 func Harmless(t *testing.T, text string) {
 	t.Helper()
 	if i := strings.IndexFunc(text, words.Obeyed); i >= 0 {

@@ -12,8 +12,7 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// A turn as it is watched: a thought, calls that end well and badly, a round
-// that is taken back, and a reply.
+// watchedTurn returns the events of a turn with a thought, calls that succeed and fail, a retracted round and a reply.
 func watchedTurn(t *testing.T) []turnkeeper.Event {
 	t.Helper()
 	event := func(kind turnkeeper.EventType, round int, data any) turnkeeper.Event {
@@ -80,7 +79,7 @@ func TestProgress(t *testing.T) {
 			if strings.Contains(out.String(), "secret thoughts") {
 				t.Error("thoughts are shown")
 			}
-			// One line of the file for each state of the line that changes.
+			// Write each state of the live line as a line of the golden file.
 			text := strings.ReplaceAll(out.String(), "\r\x1b[K", "⟲\n")
 			clitest.Harmless(t, text)
 			for line := range strings.Lines(text) {

@@ -1,6 +1,6 @@
 // Command refgen writes the reference of turnctl, docs/turnctl.md, from the commands
-// of internal/cli/turnctl. It is run by go generate there; a test fails while the file is not
-// what it would write.
+// of internal/cli/turnctl. "go generate" runs it there; a test fails while the file is out of
+// date.
 package main
 
 import (

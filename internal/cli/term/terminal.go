@@ -6,7 +6,7 @@ import (
 	"golang.org/x/term"
 )
 
-// TerminalSize returns the size of a terminal. ok is false if the file is none.
+// TerminalSize returns the size of a terminal. ok is false if the file is not a terminal.
 func TerminalSize(file *os.File) (columns, rows int, ok bool) {
 	if !term.IsTerminal(int(file.Fd())) {
 		return 0, 0, false

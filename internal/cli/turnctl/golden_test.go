@@ -27,8 +27,7 @@ var (
 
 func after(d time.Duration) time.Time { return began.Add(d) }
 
-// A turn that has gone through everything: two workers, a lost call, a cap,
-// text that wants to reach the terminal.
+// eventfulTurn returns a turn with two workers, a lost call, a cap, and text with control characters.
 func eventfulTurn() operate.TurnView {
 	return operate.TurnView{
 		Turn: turnkeeper.Turn{
@@ -123,7 +122,7 @@ func eventfulTurn() operate.TurnView {
 	}
 }
 
-// An open turn of a schedule, which nobody has answered yet.
+// openTurn returns an open turn of a schedule, without a reply.
 func openTurn() operate.TurnView {
 	return operate.TurnView{
 		Turn: turnkeeper.Turn{
@@ -138,7 +137,7 @@ func openTurn() operate.TurnView {
 	}
 }
 
-// A turn that waits for calls that are open elsewhere.
+// waitingTurn returns a turn that waits for its awaited calls.
 func waitingTurn() operate.TurnView {
 	v := openTurn()
 	v.Turn.State, v.Turn.DueAt, v.Turn.ErrorClass, v.Turn.InnerDialogue = turnkeeper.TurnWaiting, time.Time{}, "", ""
@@ -157,7 +156,7 @@ func waitingTurn() operate.TurnView {
 	return v
 }
 
-// A turn in the middle of a tree of agents.
+// treeTurn returns a turn with a parent and sub-agents.
 func treeTurn() operate.TurnView {
 	v := waitingTurn()
 	v.Awaited = v.Awaited[3:]
@@ -183,7 +182,7 @@ func treeTurn() operate.TurnView {
 	return v
 }
 
-// A turn whose last round said what became the reply.
+// answeredTurn returns a turn whose last round contains the reply.
 func answeredTurn() operate.TurnView {
 	v := openTurn()
 	v.Turn.State, v.Turn.StopReason, v.Turn.EndedAt = turnkeeper.TurnSucceeded, turnkeeper.StopNone, after(9*time.Minute+time.Second)
@@ -251,7 +250,7 @@ func TestTurnJSON(t *testing.T) {
 	}
 }
 
-// checkHarmless fails on what a terminal would obey, colours aside.
+// checkHarmless fails the test if text contains control characters, other than those of colours if colour is set.
 func checkHarmless(t *testing.T, text string, colour bool) {
 	t.Helper()
 	if colour {

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/internal/cli/term"
 )
 
-// A turn whose second round was lost on its way and began again.
+// TestTranscript prints a turn whose second round was lost and started again.
 func TestTranscript(t *testing.T) {
 	event := func(kind turnkeeper.EventType, round int, data any) turnkeeper.Event {
 		text, err := json.Marshal(data)

@@ -129,7 +129,7 @@ func read[T any](s *shell.Session, cmd *cobra.Command, look func(context.Context
 	})
 }
 
-// list is read for lists; none is printed for an empty one.
+// list is read for a list. It prints none if the list is empty.
 func list[N, V any](s *shell.Session, cmd *cobra.Command, look func(context.Context, *operate.Store) ([]N, error),
 	view func(N) V, show func(*term.Screen, term.Clock, []N), none string,
 ) error {

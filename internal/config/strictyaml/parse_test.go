@@ -101,11 +101,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		check(t, node, 1+strings.Count(source, "\n")+strings.Count(source, "\r")) // YAML ends lines with either
+		check(t, node, 1+strings.Count(source, "\n")+strings.Count(source, "\r")) // YAML allows both line ends
 	})
 }
 
-// check says that a tree is one that readers can rely on.
+// check fails the test if a node has no kind or an invalid line, or a child is nil.
 func check(t *testing.T, node *strictyaml.Node, lines int) {
 	if node == nil {
 		return
