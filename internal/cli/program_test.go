@@ -320,13 +320,15 @@ func TestAgentsCheck(t *testing.T) {
 		}
 	})
 	t.Run("file tools without a folder", func(t *testing.T) {
-		bare := t.TempDir()
-		if err := os.WriteFile(filepath.Join(bare, "bare.md"), []byte("---\ntools: [clock, list_files]\n---\nHello.\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		code, report := check(t, bare)
-		if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "bare.md:2: list_files needs a folder: set root, or each of its calls will fail") {
-			t.Errorf("exit code %d, %+v", code, report)
+		for _, tool := range []string{"read_file", "list_files", "write_file"} {
+			bare := t.TempDir()
+			if err := os.WriteFile(filepath.Join(bare, "bare.md"), []byte("---\ntools: [clock, "+tool+"]\n---\nHello.\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			code, report := check(t, bare)
+			if code != 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "bare.md:2: "+tool+" needs a folder: set root, or each of its calls will fail") {
+				t.Errorf("exit code %d, %+v", code, report)
+			}
 		}
 	})
 	t.Run("one file, with faults of form and others", func(t *testing.T) {

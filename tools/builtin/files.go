@@ -34,11 +34,13 @@ type listFilesArgs struct {
 const (
 	nameReadFile  = "read_file"
 	nameListFiles = "list_files"
+	nameWriteFile = "write_file"
 )
 
-// NeedsRoot reports whether a tool is read_file or list_files, which fail for an agent
-// without a root folder.
-func NeedsRoot(tool string) bool { return tool == nameReadFile || tool == nameListFiles }
+// NeedsRoot reports whether a tool of this package fails for an agent without a root folder.
+func NeedsRoot(tool string) bool {
+	return tool == nameReadFile || tool == nameListFiles || tool == nameWriteFile
+}
 
 // NewFiles returns the tools `read_file` and `list_files`, both of effect none, and
 // `write_file`, of effect keyed. They access only regular files and folders in the

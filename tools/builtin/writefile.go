@@ -21,7 +21,7 @@ type writeFileArgs struct {
 // writeSpec has effect keyed: writing the same content again changes nothing. So a
 // write whose worker was lost is repeated, and its outcome is never in doubt.
 var writeSpec = tools.Spec{
-	Name:        "write_file",
+	Name:        nameWriteFile,
 	Description: "Writes a text file of the root folder, in place of what it held. The file is replaced as a whole: nobody sees half of it.",
 	Effect:      turnkeeper.EffectKeyed,
 }
