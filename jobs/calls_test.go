@@ -10,8 +10,8 @@ import (
 	"turnkeeper/jobs"
 )
 
-// The job of a detached call is inserted by plain SQL; the row must be as River
-// would have made it.
+// The SQL function ring_detached inserts the job of a detached call. Its row must equal the one
+// that River inserts.
 func TestTheJobOfADetachedCallIsAsRiverMakesIt(t *testing.T) {
 	s := newSite(t)
 	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/jobs"
 )
 
-// River tells of each start and stop; that is not for a log of ours.
+// River logs each start and stop. These lines must not appear in our log.
 func TestRiverSpeaksUpOnlyToWarn(t *testing.T) {
 	s := newSite(t)
 	for _, level := range []zapcore.Level{zap.InfoLevel, zap.ErrorLevel} {

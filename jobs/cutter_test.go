@@ -8,18 +8,18 @@ import (
 	"testing"
 )
 
-// A cutter stands between a client and the server. It can lose one request on
-// its way there, or the answer to one, and closes the connection then.
+// A cutter is a proxy between a client and the server. It can drop one request, or the answer to
+// one, and then closes the connection.
 type cutter struct {
 	t     *testing.T
 	to    string
 	unix  bool
 	mu    sync.Mutex
 	armed bool
-	done  bool // lose the answer, not the request
+	done  bool // drop the answer, not the request
 }
 
-// newCutter listens, and returns the address that leads over it.
+// newCutter starts a cutter, and returns the database URL that goes through it.
 func newCutter(t *testing.T, address string) (*cutter, string) {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -107,8 +107,8 @@ func (l *link) requests() {
 	}
 }
 
-// loses says that the request does not get through. The one that is meant is
-// the next that executes something.
+// loses reports whether the request is dropped. An armed cutter acts on the next request that
+// executes a statement.
 func (l *link) loses(sent []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

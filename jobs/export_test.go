@@ -12,13 +12,13 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// NewJournal is the journal that a worker gives a dispatch.
+// NewJournal returns the journal that a worker passes to a dispatch.
 func NewJournal(store *journal.Store, record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return &turnJournal{writer: store.Writer(record, grant)}
 }
 
-// RiverLogger is what River logs to.
+// RiverLogger returns the logger that River receives.
 func RiverLogger(log *zap.Logger) *slog.Logger { return riverLogger(log) }
 
-// Leave is what a worker returns for a job whose call it did not get.
+// Leave returns what Work returns for a job whose call the worker could not claim.
 func (w *CallWorker) Leave(ctx context.Context, ref turnlog.CallRef) error { return w.leave(ctx, ref) }

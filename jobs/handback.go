@@ -63,9 +63,8 @@ func (w *Worker) putOff(ctx context.Context, record turnlog.Record, writer *jour
 	return err
 }
 
-// waitForTools is how long a turn is handed back because workers lack some of its
-// agent's tools. After that the turn runs without them, because they were probably
-// removed for good.
+// waitForTools is the time for which workers that lack some of the agent's tools hand a turn back.
+// After that, the turn runs without the tools, because they were probably removed for good.
 const waitForTools = 5 * time.Minute
 
 // equipped fails if this worker lacks tools that the agent lists, as during a rollout of

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// turnOfAnotherProgram puts a message into the clerk's inbox whose turn another
-// program has begun and handed back, with a journal and a definition of its own.
+// turnOfAnotherProgram sends the clerk a message. Another program has started its turn and handed
+// it back, with a journal of this version and this definition.
 func (s *site) turnOfAnotherProgram(version int, definition string, dispatches int) turnkeeper.MessageID {
 	s.t.Helper()
 	const hash = "1111111111111111111111111111111111111111111111111111111111111111"
@@ -39,8 +39,8 @@ func (s *site) turnOfAnotherProgram(version int, definition string, dispatches i
 
 const plainClerk = "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk.\n"
 
-// What this worker cannot run as it should be run waits for one that can. It is
-// not failed, not answered, not counted as a loss, and does not spin.
+// A turn that this worker cannot run correctly waits for a worker that can. It is not failed, not
+// answered, not counted as a loss, and not granted in a loop.
 func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	testrun.Guard(t)
 	const leftLongAgo = "update turnkeeper.lease_log set granted_at = granted_at - interval '6 min', ended_at = ended_at - interval '6 min'"
@@ -48,8 +48,8 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		version    int
 		definition string
-		mended     string // by which the worker becomes the newer one
-		before     string // what is so at the beginning
+		mended     string // SQL after which the worker can run the turn
+		before     string // SQL; the state at the beginning
 	}{
 		"journal":    {99, plainClerk, "update turnkeeper.rounds set version = 1", ""},
 		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n", "update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'", ""},
@@ -93,7 +93,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 			s.await("not exists (select from turnkeeper.river_job where state not in ('completed', 'available', 'running'))")
 
 			s.exec(c.mended)
-			s.start(kind{model: echo}) // the only one that has not refused it
+			s.start(kind{model: echo}) // the only worker that has not refused the turn
 			s.exec("select pg_notify('turnkeeper_inbox', '')")
 			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded || c.before == "" && reply.Body != "As I said." {
 				t.Errorf("in the end: %s %q", reply.Outcome, reply.Body)
@@ -105,7 +105,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	}
 }
 
-// A scheduler that cannot read a journal does not write the summary of it.
+// A scheduler that cannot read the journal of a lost turn does not close the turn with a summary.
 func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
 	testrun.Guard(t)
 	s := newSite(t)
@@ -127,11 +127,11 @@ func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
 	}
 }
 
-// A turn may be granted to one worker by name, in whose own queue its job waits. When that worker
-// is gone, nobody else looks there.
+// A turn may be granted to one worker by name. Its job then waits in the queue of that worker,
+// which no other worker reads, also when the worker is gone.
 func TestAGrantInTheQueueOfAWorkerThatIsGone(t *testing.T) {
 	tests := map[string]struct {
-		becomes string // of the worker's heartbeat
+		becomes string // SQL; the new state of the worker's heartbeat
 		lost    bool
 	}{
 		"it lives":       {"update turnkeeper.worker_heartbeat set beat_at = clock_timestamp()", false},

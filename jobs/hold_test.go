@@ -8,8 +8,8 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// TestEndHold has the database come back with another timeline: nothing is granted until an operator ends the wait,
-// whether a tick has noticed the timeline already or not.
+// TestEndHold changes the database's timeline. Nothing is granted until an operator ends the hold,
+// whether or not a tick has noticed the new timeline before.
 func TestEndHold(t *testing.T) {
 	s := newSite(t)
 	if err := s.Beat(t.Context(), presence.Heartbeat{WorkerID: "me", Slots: 10, TakeoverAfter: time.Hour}); err != nil {

@@ -16,7 +16,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// detachedCall is a turn of the clerk that waits for a call of the tool "build".
+// detachedCall returns a turn of the clerk that waits for a detached call of the tool "build".
 func (s *site) detachedCall() turnkeeper.TurnID {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -60,7 +60,7 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 	return id
 }
 
-// callWorker is a process that works detached calls with these tools.
+// callWorker starts a process that runs detached calls with these tools.
 func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 	s.t.Helper()
 	store, registry := storagetest.Open(s.t, s.url), &tools.Registry{}
@@ -96,8 +96,8 @@ func (s *site) callWorker(id turnkeeper.WorkerID, names ...string) {
 	})
 }
 
-// A worker that lacks the tool of a detached call is not in the way of one that
-// has it.
+// A worker without the tool of a detached call does not keep a worker that has the tool from
+// running it.
 func TestADetachedCallIsLeftToAWorkerWithItsTool(t *testing.T) {
 	s := newSite(t)
 	turn := s.detachedCall()
@@ -112,10 +112,11 @@ func TestADetachedCallIsLeftToAWorkerWithItsTool(t *testing.T) {
 	s.await("exists (select from turnkeeper.river_job where kind = 'DetachedCall' and state = 'completed')")
 }
 
-// A turn whose worker lacks a tool of its agent is left to another worker, for five minutes.
+// For five minutes, a worker without a tool of the agent leaves the turn to other workers. Then it
+// runs the turn.
 func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 	for name, c := range map[string]struct {
-		ago string // since when it is handed on
+		ago string // time since the turn was first handed back; empty: never
 		ran bool
 	}{
 		"not yet":          {"", false},
@@ -151,7 +152,7 @@ func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 	}
 }
 
-// An entry without an end is written as it is.
+// An entry without an outcome does not end the turn.
 func TestAnEntryThatEndsNothing(t *testing.T) {
 	s := newSite(t)
 	s.enqueue("clerk", "", "hello")

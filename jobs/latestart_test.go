@@ -8,8 +8,9 @@ import (
 	"turnkeeper/scheduler"
 )
 
-// A turn that was granted into the room of a worker which was dead already waits for
-// another, and its time with it. It is not cut short for that, nor answered unasked.
+// A turn whose grant used a slot of a dead worker waits for another worker. If the rest of its
+// time is too short then, it gets a new grant once, instead of less time or an answer without a
+// model call.
 func TestATurnThatWaitedForItsWorkerHasItsWholeTime(t *testing.T) {
 	for name, c := range map[string]struct {
 		waited, before string

@@ -12,16 +12,16 @@ import (
 
 const takeover = 200 * time.Millisecond
 
-// falls has a process fall silent, and be taken for lost after takeover. While it beats
-// it has far more time.
+// falls ends the heartbeats of a process, and lets it count as lost after takeover. Before, its
+// limit is much longer.
 func (s *site) falls(p *process) {
 	s.t.Helper()
 	p.hush()
 	s.exec("update turnkeeper.worker_heartbeat set takeover_after = $2 where worker_id = $1", p.id, takeover)
 }
 
-// A worker falls silent in the middle of a turn; it was only paused, and goes
-// on later. Its turn is taken over, and its own end leaves no trace.
+// A worker is silent during a turn, because it is paused, and continues later. Its turn is taken
+// over, and the outcome that it writes later changes nothing.
 func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 	s := newSite(t)
 	asked, release := make(chan struct{}), make(chan struct{})
@@ -34,7 +34,7 @@ func TestSilentWorkersTurnIsTakenOver(t *testing.T) {
 	id := s.enqueue("clerk", "", "hello")
 	<-asked
 	first := s.view(id)
-	s.start(kind{model: echo}) // only now, so that the silent one had the turn first
+	s.start(kind{model: echo}) // started late, because the silent worker must get the turn first
 	s.falls(silent)
 	if reply := s.reply(id); reply.Body != "re: hello" {
 		t.Errorf("reply %q", reply.Body)
@@ -106,8 +106,8 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 	if got := s.jobStates(); got != "3 cancelled" {
 		t.Errorf("River's rows: %s", got)
 	}
-	s.awaitRunning(deadly, 0) // each holder was told that its grant is gone
-	// The lane goes on.
+	s.awaitRunning(deadly, 0) // each holder was notified that its grant is over
+	// The lane continues.
 	s.start(kind{model: echo})
 	if err := s.StopBeating(t.Context(), deadly.id); err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func TestMessageThatLosesItsWorkerThreeTimesIsAnsweredWithoutRunning(t *testing.
 	s.reply(s.enqueue("clerk", "", "next"))
 }
 
-// A turn that comes back to the process where its last dispatch still stops is
-// stopped with that process.
+// A process may get a turn again while the turn's previous dispatch still runs there. The process
+// knows both dispatches.
 func TestTurnThatComesBackToItsOwnProcessIsKnownThere(t *testing.T) {
 	s := newSite(t)
 	calls := make(chan chan struct{}, 2)

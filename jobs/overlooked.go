@@ -11,21 +11,20 @@ import (
 	"turnkeeper"
 )
 
-// How often a worker looks for jobs and grants that it was given and does not run, and
-// how old they must be: much older than the time from the fetch to Work.
+// The interval at which a worker queries the jobs and grants that it has and does not run, and
+// their minimum age, which is much longer than the time from the fetch to Work.
 const (
 	lookForOverlooked = 3 * time.Second
 	overlookedAfter   = 5 * time.Second
 )
 
-// giveBackTime is the timeout of one look.
+// giveBackTime is the timeout of GiveBack.
 const giveBackTime = 10 * time.Second
 
-// GiveBackOverlooked runs until ctx ends. It gives back what the worker was given and
-// does not run: jobs whose fetch was committed but not answered, and turns that it left
-// because it could not write their end. Because the worker is alive, nobody else would
-// reclaim these before their leases end. If two workers get the same job by this, only
-// one can bind its grant.
+// GiveBackOverlooked runs until ctx ends. It gives back the work that the worker has and does not
+// run: jobs whose fetch was committed but not answered, and turns that it left because it could not
+// write their end. Because the worker is alive, the scheduler would reclaim these only at the end of
+// their leases. If two workers get the same job because of this, only one can bind its grant.
 func (w *Worker) GiveBackOverlooked(ctx context.Context) {
 	tick := time.NewTicker(lookForOverlooked)
 	defer tick.Stop()

@@ -11,16 +11,16 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// What River gave to a worker and the worker does not work is given back: a job
-// that did not arrive, and a turn that was left without an end. What it works,
-// and what is another's, or new, is not.
+// A worker gives back what River gave it and it does not run: a job that did not reach it, and a
+// turn that it left without an outcome. It does not give back what it runs, what belongs to
+// another worker, and what it fetched just now.
 func TestOverlooked(t *testing.T) {
 	testrun.Slow(t)
 	job, grant, none := grants.Overlooked{Jobs: 1}, grants.Overlooked{Grants: 1}, grants.Overlooked{}
 	for name, c := range map[string]struct {
-		then  string // SQL of what came after the fetch
+		then  string // SQL after the fetch
 		older time.Duration
-		works bool // the worker knows of it
+		works bool // the worker runs the turn
 		want  grants.Overlooked
 	}{
 		"not arrived":             {"update turnkeeper.river_job set attempted_by = '{before,me}'", 5 * time.Second, false, job},

@@ -16,15 +16,15 @@ import (
 	"turnkeeper/storage"
 )
 
-// Facts of River that this package is built on. A test that fails here after an
-// upgrade of River says which of them has changed.
+// The tests in this file check behaviour of River that this package depends on. If one fails after
+// an upgrade of River, that behaviour has changed.
 
 type canaryArgs struct{}
 
 func (canaryArgs) Kind() string { return "canary" }
 
-// canary runs one job with f as its worker and returns the job's id, when f
-// has it. wait returns when River has done with the job.
+// canary inserts a job whose worker is f, and returns its id once f runs. wait returns when River
+// has ended the job.
 func (s *site) canary(attempts int, f func(ctx context.Context, job *river.Job[canaryArgs]) error) (client *river.Client[pgx.Tx], id int64, wait func()) {
 	s.t.Helper()
 	workers := river.NewWorkers()
@@ -73,7 +73,7 @@ func (s *site) row(id int64) map[string]any {
 	return row
 }
 
-// completeTx is how River itself completes a job in a transaction.
+// completeTx completes a job in a transaction with River's own function.
 func (s *site) completeTx(ctx context.Context, job *river.Job[canaryArgs]) error {
 	return pgx.BeginFunc(ctx, s.Pool(), func(tx pgx.Tx) error {
 		_, err := river.JobCompleteTx[*riverpgxv5.Driver](ctx, tx, job)
@@ -81,8 +81,8 @@ func (s *site) completeTx(ctx context.Context, job *river.Job[canaryArgs]) error
 	})
 }
 
-// The end of a turn closes its job's row by plain SQL; the row must be as River
-// would have left it.
+// The end of a turn closes the row of its job with our own SQL. The row must equal one that River
+// has closed.
 func TestEndOfATurnLeavesItsJobAsRiverWould(t *testing.T) {
 	s := newSite(t)
 	s.start(kind{model: echo, scheduler: true})
@@ -107,8 +107,8 @@ func TestEndOfATurnLeavesItsJobAsRiverWould(t *testing.T) {
 	}
 }
 
-// While a first attempt sleeps, River may have given the job to a second one.
-// Whatever the first then says counts: River has no fence.
+// River may give a job to a second attempt while the first still runs. River has no fence, so the
+// result of the first attempt changes the job.
 func TestRiverTakesTheWordOfAStaleAttempt(t *testing.T) {
 	cases := map[string]struct {
 		end  func(s *site) func(context.Context, *river.Job[canaryArgs]) error
@@ -165,8 +165,8 @@ func TestRiverCompletesADiscardedJobWithoutAWord(t *testing.T) {
 	}
 }
 
-// The scheduler tells a holder that lives after all by cancelling its job. The
-// holder's end does not change the closed row.
+// The scheduler notifies the holder of a lost grant, which may still run, by cancelling its job.
+// The holder's end does not change the closed row.
 func TestRiverTellsTheHolderOfACancelledJob(t *testing.T) {
 	s := newSite(t)
 	cause := make(chan error, 1)

@@ -14,8 +14,8 @@ import (
 	"turnkeeper/jobs"
 )
 
-// TestRiversLogWhileTheDatabaseIsAway has River's parts fail several times a second for three minutes. What it says of
-// other things is told.
+// TestRiversLogWhileTheDatabaseIsAway logs connection errors of River's parts ten times a second
+// for three minutes: one line a minute is logged. Other lines of River are logged unchanged.
 func TestRiversLogWhileTheDatabaseIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.InfoLevel)

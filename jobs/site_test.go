@@ -23,15 +23,15 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A site is one database with two agents, clerk and desk (which has a lane for
-// each conversation), and the processes that work on it.
+// A site is a database with two agents, clerk and desk, and the processes that use it. desk has a
+// lane for each conversation.
 type site struct {
 	*storagetest.DB
 	t   *testing.T
 	url string
 }
 
-// newSite makes a site of the test's own. The test then runs beside others.
+// newSite returns a site for one test. It makes the test parallel.
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel()
@@ -46,7 +46,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// register registers an agent's file.
+// register registers an agent with the text of its file.
 func (s *site) register(name, source string) {
 	s.t.Helper()
 	d, err := agentdef.Parse(name+".md", []byte(source))
@@ -87,10 +87,10 @@ func (s *site) exec(sql string, args ...any) {
 	}
 }
 
-// patience bounds every wait for an event: far above what any takes.
+// patience is the timeout of every wait for an event, much longer than any event takes.
 const patience = time.Minute
 
-// await returns when a query says true.
+// await returns when a query returns true.
 func (s *site) await(sql string, args ...any) {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -101,7 +101,7 @@ func (s *site) await(sql string, args ...any) {
 	}
 }
 
-// awaitRunning returns when so many turns run in a process.
+// awaitRunning returns when n turns run in a process.
 func (s *site) awaitRunning(p *process, n int) {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)
@@ -122,7 +122,7 @@ func (s *site) reply(id turnkeeper.MessageID) turnkeeper.Reply {
 	return reply
 }
 
-// view is the newest turn of a message.
+// view returns the newest turn of a message.
 func (s *site) view(id turnkeeper.MessageID) operate.TurnView {
 	s.t.Helper()
 	m, err := s.Message(s.t.Context(), id)
@@ -148,22 +148,22 @@ func (m model) Find(string) (inference.Provider, agentturn.ModelInfo, error) {
 	return m, agentturn.ModelInfo{Provider: "script", Model: "m"}, nil
 }
 
-// echo answers at once.
+// echo is a model that repeats the message.
 func echo(_ context.Context, body string) (string, error) { return "re: " + body, nil }
 
-// A process is one worker process in small: River's client with its worker,
-// heartbeats, a scheduler.
+// A process is a small worker process: River's client with its worker, heartbeats, and a
+// scheduler.
 type process struct {
 	id     turnkeeper.WorkerID
 	store  *storagetest.DB
 	client *jobs.Client
 	worker *jobs.Worker
-	hush   func() // ends the heartbeats, and says nothing
+	hush   func() // ends the heartbeats without reporting a stop
 }
 
-// A kind of process.
+// A kind is the configuration of a process.
 type kind struct {
-	model     model         // nil: it works no turns
+	model     model         // nil: the process runs no turns
 	slots     int           // 0: 4
 	takeover  time.Duration // 0: patience
 	scheduler bool
@@ -266,7 +266,7 @@ func (s *site) jobStates() string {
 	return one[string](s, "select coalesce(string_agg(n || ' ' || state, ', ' order by state), '') from (select state::text, count(*) n from turnkeeper.river_job group by 1) g")
 }
 
-// A tally counts what models were asked, and how many at once.
+// A tally records the requests to models, and how many ran at once.
 type tally struct {
 	mu     sync.Mutex
 	bodies []string

@@ -11,12 +11,11 @@ import (
 	"turnkeeper/jobs"
 )
 
-// What a person reads of a budget names the bound that was in the way, and no
-// other.
+// The reason of a blocked call names the limit that blocked it, and no other.
 func TestReasonOfABlockedCall(t *testing.T) {
 	cases := map[string]struct {
 		limits agentturn.SpendLimits
-		calls  int // made before, of 100 tokens each
+		calls  int // earlier calls, of 100 tokens each
 		want   string
 	}{
 		"one call a turn":      {agentturn.SpendLimits{TurnCalls: 1, TurnTokens: 10_000}, 1, "the turn's budget of 1 model call is used up"},
@@ -48,8 +47,8 @@ func TestReasonOfABlockedCall(t *testing.T) {
 	}
 }
 
-// When a day's budget is open again is told by the clock that the day is counted by:
-// the database's. In the bubble it is some other year.
+// The time until a day's budget is available again comes from the database's clock, which also
+// determines the day. The clock of the bubble is in another year.
 func TestADaysBudgetOpensByTheDatabasesClock(t *testing.T) {
 	s := newSite(t)
 	spend := &jobs.Spend{Grants: s.Grants}
@@ -72,7 +71,7 @@ func TestADaysBudgetOpensByTheDatabasesClock(t *testing.T) {
 	})
 }
 
-// A call that takes more than a day may have is not waited for: no day has room for it.
+// A call that needs more tokens than the budget of a day does not wait for another day.
 func TestACallThatNoDayHasRoomFor(t *testing.T) {
 	s := newSite(t)
 	spend := &jobs.Spend{Grants: s.Grants}
@@ -100,8 +99,8 @@ func TestACallThatNoDayHasRoomFor(t *testing.T) {
 	}
 }
 
-// A turn waits for the next day, for its agent's budget is used up. The budget is raised: the turn goes on with it
-// at once. A budget that is lowered holds, too.
+// A turn waits for the next day, because its agent's budget is used up. When the budget is raised,
+// the turn continues at once. A lowered budget applies too.
 func TestARaisedBudgetReachesATurnThatWaits(t *testing.T) {
 	s := newSite(t)
 	agent := func(budget string) {
@@ -110,7 +109,7 @@ func TestARaisedBudgetReachesATurnThatWaits(t *testing.T) {
 	agent("day_calls: 1")
 	s.start(kind{model: echo, scheduler: true})
 	s.reply(s.enqueue("clerk", "", "first"))
-	// Tomorrow's budget is spent as well: it may be midnight.
+	// Spend tomorrow's budget too, because midnight may come during the test.
 	s.exec(`insert into turnkeeper.spend (scope, period, tokens, calls)
 		select scope, to_char(to_date(period, 'YYYY-MM-DD') + 1, 'YYYY-MM-DD'), tokens, calls from turnkeeper.spend where period <> ''`)
 	second := s.enqueue("clerk", "", "second")

@@ -23,7 +23,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// Postgres keeps what the store in memory keeps.
+// TestSuite runs the suite that the store in memory passes, too.
 func TestSuite(t *testing.T) {
 	testrun.Slow(t)
 	storesuite.Run(t, func(t *testing.T) storesuite.Store {
@@ -38,12 +38,12 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// A door is a site as the suite sees it.
+// A door implements storesuite.Store with a site.
 type door struct {
 	*site
 	client *jobs.Client
 	cutter *cutter
-	far    *storagetest.DB // over the cutter; nil: nothing was to be cut yet
+	far    *storagetest.DB // a store that connects through the cutter; nil: not used yet
 }
 
 func (d *door) Scheduler() scheduler.Store {
@@ -79,7 +79,7 @@ func (d *door) Present(worker turnkeeper.WorkerID) (gone func()) {
 	}
 }
 
-// Fetch takes jobs as River's client does.
+// Fetch takes jobs with the same update as River's client.
 func (d *door) Fetch(worker turnkeeper.WorkerID) []storesuite.Job {
 	rows, err := d.Pool().Query(d.t.Context(), `update turnkeeper.river_job set state = 'running', attempt = 1, attempted_at = now(), attempted_by = $1
 		where state = 'available' and kind = 'AgentTurn' returning id, (args ->> 'turn_id')::bigint, args ->> 'grant_id'`, []string{string(worker)})
@@ -125,7 +125,7 @@ func (d *door) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.Call
 	return d.overCutter().Arrive(ctx, c, r)
 }
 
-// Journal goes over the cutter, so that the suite can lose what it sends.
+// Journal returns a journal that writes through the cutter, where the suite can drop requests.
 func (d *door) Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return jobs.NewJournal(d.overCutter().Journals, record, grant)
 }
@@ -186,7 +186,7 @@ func (d *door) Retire(agent string, retired bool) {
 	}
 }
 
-// Pass moves every time that something is due at into the past.
+// Pass simulates that time passes: it moves the times in the tables into the past.
 func (d *door) Pass(p time.Duration) {
 	for _, sql := range []string{
 		"update turnkeeper.leases set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, not_before = not_before - $1::interval",
@@ -233,7 +233,7 @@ func (d *door) turnView(id turnkeeper.TurnID) operate.TurnView {
 
 func (d *door) Turn(id turnkeeper.TurnID) (turnkeeper.Turn, []turnkeeper.Round) {
 	view := d.turnView(id)
-	view.Turn.Silence, view.Turn.UnderWay = nil, nil // for operators: each look has its own
+	view.Turn.Silence, view.Turn.UnderWay = nil, nil // for operators: they differ with each query
 	return view.Turn, view.Rounds
 }
 

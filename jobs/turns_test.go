@@ -66,7 +66,7 @@ func TestManyLanesAreAnsweredOnce(t *testing.T) {
 	if n := one[int](s, "select count(*) from turnkeeper.leases where grant_id is not null or token <> 4"); n != 0 {
 		t.Errorf("%d of 50 lanes are held or had other than four grants", n)
 	}
-	// Within a lane the order is that of the ids.
+	// A lane runs its messages in the order of their ids.
 	if n := one[int](s, `select count(*) from (select m.id, lag(m.id) over (partition by m.lane order by t.token) as before
 		from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id) o where before > id`); n != 0 {
 		t.Errorf("%d messages came before an older one of their lane", n)
@@ -107,7 +107,7 @@ func TestJobOfAStaleGrantDoesNothing(t *testing.T) {
 	}
 }
 
-// A database server that crashes may forget that River had fetched a job.
+// After a crash, a database server may have lost the record that River fetched a job.
 func TestJobThatIsGivenOutTwiceIsWorkedOnce(t *testing.T) {
 	s := newSite(t)
 	asked, resume := make(chan struct{}, 2), make(chan struct{})
@@ -166,7 +166,7 @@ func TestShutdownHandsBack(t *testing.T) {
 	}})
 	id := s.enqueue("clerk", "", "hello")
 	<-asked
-	// As a worker process does it: no room, no new jobs, then the turns.
+	// Stop in the order of a worker process: report no slots, fetch no new jobs, then end the turns.
 	leaving.hush()
 	if err := leaving.store.StopBeating(t.Context(), leaving.id); err != nil {
 		t.Fatal(err)

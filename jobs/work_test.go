@@ -23,7 +23,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// grant grants the next turn to the worker w, and returns its job as River hands it out.
+// grant grants the next turn to the worker w, and returns its job in the form that River passes to
+// a worker.
 func (s *site) grant() *river.Job[jobs.TurnArgs] {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -47,7 +48,7 @@ func (s *site) grant() *river.Job[jobs.TurnArgs] {
 	}
 }
 
-// turnWorker is the worker w, with a log.
+// turnWorker returns the worker w and its log.
 func (s *site) turnWorker(m model, change func(*jobs.WorkerConfig)) (*jobs.Worker, *observer.ObservedLogs) {
 	core, logs := observer.New(zapcore.DebugLevel)
 	bounds := turnkeeper.DefaultBounds()
@@ -61,11 +62,11 @@ func (s *site) turnWorker(m model, change func(*jobs.WorkerConfig)) (*jobs.Worke
 	return jobs.NewWorker(config), logs
 }
 
-// What River is told of a job, and what the log says.
+// TestWhatBecomesOfAJob checks what a worker returns to River for a job, and what it logs.
 func TestWhatBecomesOfAJob(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
-		before    string                                     // what is so at the beginning
+		before    string                                     // SQL; the state at the beginning
 		model     func(*site, context.CancelCauseFunc) model // nil: echo
 		cancelled bool                                       // River's job is cancelled
 		err       string                                     // of the job; "": none
@@ -162,13 +163,13 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 	}
 }
 
-// wait80s lets a turn have waited for a worker for most of its 90 s.
+// wait80s moves the grant back, as if the turn had waited for a worker for 80 of its 90 s.
 const wait80s = `
 	update turnkeeper.turns set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s';
 	update turnkeeper.leases set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s';
 	update turnkeeper.lease_log set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s'`
 
-// callJob is the job of the only detached call.
+// callJob returns the job of the only detached call.
 func (s *site) callJob(turn turnkeeper.TurnID, attempt int) *river.Job[jobs.CallArgs] {
 	return &river.Job[jobs.CallArgs]{
 		JobRow: &rivertype.JobRow{ID: one[int64](s, "select job_id from turnkeeper.detached_calls")},
@@ -179,7 +180,7 @@ func (s *site) callJob(turn turnkeeper.TurnID, attempt int) *river.Job[jobs.Call
 func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, during string // SQL
-		gone           bool   // the worker's database
+		gone           bool   // the worker's database is unavailable
 		attempt        int
 		ends           string // nil, snoozed, cancelled or failed
 		runs           int
@@ -222,7 +223,7 @@ func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 	}
 }
 
-// buildWorker is the worker w of detached calls, with the tool build.
+// buildWorker returns the worker w of detached calls, with the tool build.
 func (s *site) buildWorker(build func(context.Context)) *jobs.CallWorker {
 	s.t.Helper()
 	registry := &tools.Registry{}
@@ -239,7 +240,8 @@ func (s *site) buildWorker(build func(context.Context)) *jobs.CallWorker {
 	})
 }
 
-// A worker that is shut down gives the calls that may run again to others, those too that it has just claimed.
+// A worker that shuts down releases the calls that may run again, including those that it has just
+// claimed.
 func TestACallClaimedDuringTheShutdown(t *testing.T) {
 	for effect, released := range map[turnkeeper.Effect]bool{turnkeeper.EffectOnce: false, turnkeeper.EffectKeyed: true} {
 		t.Run(string(effect), func(t *testing.T) {
@@ -269,7 +271,7 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 	})
 }
 
-// A worker that cannot read whether a call is still open leaves its job to a later attempt.
+// A worker that cannot read whether a call is open snoozes the job.
 func TestTheJobOfACallThatCannotBeRead(t *testing.T) {
 	s := newSite(t)
 	turn := s.detachedCall()
@@ -281,7 +283,7 @@ func TestTheJobOfACallThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// An observed is an Observer that keeps the grant before each.
+// An observed is an Observer that records the previous grant of each dispatch.
 type observed struct{ before []turnkeeper.Dispatch }
 
 func (o *observed) Dispatch(ctx context.Context, d agentturn.DispatchBegin) (context.Context, func(agentturn.DispatchEnd)) {
@@ -304,7 +306,7 @@ func (*observed) ToolCall(ctx context.Context, _ agentturn.ToolBegin) (context.C
 func (*observed) SubAgent(context.Context, agentturn.SubAgentEnd) {}
 func (*observed) Traced(context.Context) bool                     { return false }
 
-// A turn that goes on is observed with the grant before, if that can be read.
+// The observer of a continued turn receives the previous grant, if it can be read.
 func TestTheGrantBefore(t *testing.T) {
 	for name, c := range map[string]struct {
 		observed bool
@@ -326,7 +328,7 @@ func TestTheGrantBefore(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			stop()
 			_ = stopping.Work(ctx, first)
-			s.exec(wait80s) // it is given back
+			s.exec(wait80s) // the worker hands the turn back
 			if err := stopping.Work(t.Context(), first); err != nil {
 				t.Fatal(err)
 			}

@@ -48,8 +48,8 @@ type WorkerConfig struct {
 	// the agent's definition.
 	BoundsFor func(*agentdef.Definition) turnkeeper.Bounds
 	Log       *zap.Logger // nil: none
-	// Observed says that the Runner has an Observer, which needs the grant before each
-	// one.
+	// Observed reports whether the Runner has an Observer, which needs the previous grant of
+	// each dispatch.
 	Observed bool
 	Fault    fault.Hook
 }

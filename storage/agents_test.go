@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A scheduler that stands still within its tick holds a row: a worker that
-// starts meanwhile waits for it instead of giving up.
+// A scheduler that is stopped during its tick holds a row lock. A worker that registers its agents
+// meanwhile waits for the lock instead of failing.
 func TestRegisteringAgentsOutlastsAStoppedTick(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", false, turnkeeper.Schedule{Name: "hourly", Cron: "0 * * * *", TimeZone: "UTC"})

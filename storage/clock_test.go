@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// setBack makes the database look as if its clock had been set back: all that
-// was written lies further in the future by that much.
+// setBack simulates that the database's clock was set back: it moves all stored times into the
+// future.
 func (h *env) setBack(by time.Duration) {
 	h.T.Helper()
 	for _, sql := range []string{
@@ -30,7 +30,7 @@ func (h *env) setBack(by time.Duration) {
 	}
 }
 
-// What waits, waits no longer for a clock that was set back.
+// Messages and turns do not wait longer after the clock was set back.
 func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 	cases := map[string]func(*env){
 		"a message": func(h *env) {
@@ -66,7 +66,8 @@ func TestAClockSetBackHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// The scheduler asks for lost grants only when it has held off for a lease.
+// After a clock step, the scheduler queries lost grants only after it has granted nothing for the
+// length of a lease.
 func TestLostGrantsWhenTheClockWasSetBack(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -90,7 +91,7 @@ func TestLostGrantsWhenTheClockWasSetBack(t *testing.T) {
 func TestSilentWorkersWhenTheClockWasSetBack(t *testing.T) {
 	h := newEnv(t)
 	h.HeartBeat("worker-1", 5, 15*time.Second)
-	h.HeartBeat("patient", 5, 0) // is taken over only at its leases' end
+	h.HeartBeat("patient", 5, 0) // is taken over only when its leases end
 	d := h.Turn("x")
 	if sit, _ := h.Look(); sit.Room != 9 {
 		t.Fatalf("room for %d turns, want 9", sit.Room)
@@ -126,7 +127,7 @@ func TestALeaseGetsNoLongerByASetBackClock(t *testing.T) {
 	}
 }
 
-// durations are all that the tables say of how long something took.
+// durations selects all durations that the tables imply.
 const durations = `
 	select 'turn', ended_at - created_at from turnkeeper.turns union all
 	select 'turn from grant', ended_at - granted_at from turnkeeper.turns union all

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestRowRules asks the checks of the tables about rows that are good, and about rows each of which is
-// wrong in one thing.
+// TestRowRules calls the check functions of the tables with valid rows, and with rows that break one
+// rule each.
 func TestRowRules(t *testing.T) {
 	h := newEnv(t)
 	const at, none = "timestamptz '2026-01-01'", "null"
@@ -19,7 +19,7 @@ func TestRowRules(t *testing.T) {
 	for function, c := range map[string]struct {
 		names []string
 		good  []string
-		rows  map[bool][]string // whether they hold; each is good, but for what it names
+		rows  map[bool][]string // changes to the valid row, by expected result
 	}{
 		"message_holds": {
 			[]string{"body", "conversation", "idempotency_key", "priority", "trigger", "schedule", "slot", "state", "attempts", "closed_at"},
@@ -106,7 +106,7 @@ func TestRowRules(t *testing.T) {
 	}
 }
 
-// splitChanges cuts "a=1 b='x y'" at the names.
+// splitChanges splits changes such as "a=1 b='x y'" before each name.
 func splitChanges(row string) (changes []string) {
 	for _, word := range strings.Split(row, " ") {
 		name, _, is := strings.Cut(word, "=")
@@ -119,7 +119,7 @@ func splitChanges(row string) (changes []string) {
 	return changes
 }
 
-// TestTablesKeepTheirRules writes a row that breaks its rule, for each table.
+// TestTablesKeepTheirRules writes a row to each table that breaks a rule.
 func TestTablesKeepTheirRules(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

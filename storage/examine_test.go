@@ -16,18 +16,18 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A pooler stands before a server and gives its sessions to clients for one transaction each, as PgBouncer
-// does with pool_mode = transaction.
+// A pooler is a proxy that assigns the sessions of a server to clients for one transaction each,
+// like PgBouncer with pool_mode = transaction.
 type pooler struct {
 	sessions chan *session
 }
 
-// A session of the server.
+// A session is a connection to the server.
 type session struct {
 	server *pgconn.HijackedConn
 }
 
-// newPooler starts a pooler with so many sessions, and returns its URL.
+// newPooler starts a pooler with this number of sessions, and returns its URL.
 func newPooler(t *testing.T, server string, sessions int) string {
 	t.Helper()
 	p := &pooler{make(chan *session, sessions)}
@@ -59,7 +59,7 @@ func newPooler(t *testing.T, server string, sessions int) string {
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		group.Wait() // the stores are closed before
+		group.Wait() // the stores are closed already
 	})
 	u, err := url.Parse(server)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *pooler) serve(conn net.Conn) {
 	}
 }
 
-// transaction lends the client a session until nothing of it is under way.
+// transaction assigns a session to the client until its transaction ends.
 func (p *pooler) transaction(client *pgproto3.Backend, message pgproto3.FrontendMessage) bool {
 	s := <-p.sessions
 	defer func() { p.sessions <- s }()

@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// SetMigrations gives the store the migrations of another program.
+// SetMigrations replaces the migrations of the store with those of another program.
 func (s *DB) SetMigrations(files fs.FS) { s.files = files }
 
-// SetMigrationWaits sets how long a migration waits for a lock, and pauses then.
+// SetMigrationWaits sets the lock timeout of a migration, and the pause before it is retried.
 func (s *DB) SetMigrationWaits(lock, pause time.Duration) {
 	s.migrationLockTime, s.migrationPause = lock, pause
 }
 
-// SetLimit sets how long the notifier's connection may take to answer. It is called before
-// Run.
+// SetLimit sets the timeout for answers on the notifier's connection. Call it before Run.
 func (n *Notifier) SetLimit(d time.Duration) { n.limit = d }

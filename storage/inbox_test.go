@@ -158,7 +158,7 @@ func TestEnqueueRefusals(t *testing.T) {
 	}
 }
 
-// A secret is masked in a body, and refused in a name: who looks for the name would not find it.
+// A secret is masked in a body, and refused in a name, because a masked name could not be found.
 func TestNamesThatHoldASecret(t *testing.T) {
 	h := newEnv(t)
 	const secret = "hunter2-hunter2"
@@ -181,7 +181,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 	}
 }
 
-// The SQL function is a way in of its own: it must refuse by itself.
+// The SQL function must check its arguments itself, because callers use it without the Go code.
 func TestEnqueueBySQLRefuses(t *testing.T) {
 	h := newEnv(t)
 	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
@@ -305,7 +305,8 @@ func TestListsOfTheInbox(t *testing.T) {
 	}
 }
 
-// TestAcceptTellsRepeats sends a message anew and again, beside another of the same key for another agent, and one of another key.
+// TestAcceptTellsRepeats sends new and repeated messages. Only the same key for the same agent is a
+// repetition.
 func TestAcceptTellsRepeats(t *testing.T) {
 	h := newEnv(t)
 	ids := map[string]turnkeeper.MessageID{}
@@ -324,7 +325,8 @@ func TestAcceptTellsRepeats(t *testing.T) {
 	}
 }
 
-// TestUnknownAgentIsToldOfTheKnown asks for an agent while none is registered, and while two are.
+// TestUnknownAgentIsToldOfTheKnown sends to an unknown agent while no agent is registered, and while
+// two are.
 func TestUnknownAgentIsToldOfTheKnown(t *testing.T) {
 	h := &env{storagetest.Open(t, storagetest.URL(t))}
 	for _, want := range []string{"no agent is registered yet", "the registered agents are clerk, desk"} {
@@ -337,8 +339,8 @@ func TestUnknownAgentIsToldOfTheKnown(t *testing.T) {
 	}
 }
 
-// A sender is told when nobody knows whether the message was accepted, and its
-// key makes the repeat safe.
+// A sender gets an error if it is unknown whether the message was accepted. The key makes a
+// repetition safe.
 func TestAnUnansweredEnqueue(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut      storagetest.Cut

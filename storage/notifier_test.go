@@ -81,8 +81,8 @@ func TestBell(t *testing.T) {
 	<-ended
 }
 
-// quiet says that nothing rang: what was sent before has come by now, for
-// notifications come in order and another one is waited for.
+// quiet fails the test if a doorbell rang. The caller has waited for a later notification, so all
+// earlier ones have arrived, because notifications arrive in order.
 func quiet(t *testing.T, what string, rings <-chan struct{}) {
 	t.Helper()
 	select {

@@ -13,13 +13,13 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestServersThatNoLongerServe has the server refuse what a store asks on one connection, as it does after a
-// failover and while it shuts down. All connections are made anew, and what comes next is done.
+// TestServersThatNoLongerServe lets the server refuse statements on one connection, as after a
+// failover and during a shutdown. The store replaces all connections, and later statements succeed.
 func TestServersThatNoLongerServe(t *testing.T) {
 	h := newEnv(t)
 	for name, c := range map[string]struct {
-		refuse string // makes the session of $1 refuse
-		held   bool   // what River holds is closed
+		refuse string // SQL that makes the session of $1 refuse
+		held   bool   // the connection that River holds is closed too
 	}{
 		"it became read-only": {"select set_config('default_transaction_read_only', 'on', false) where $1 > 0", true},
 		"it shuts down":       {"do $$ begin raise exception using errcode = '57P01'; end $$", false},
@@ -69,7 +69,7 @@ func TestServersThatNoLongerServe(t *testing.T) {
 	}
 }
 
-// sessions acquires two connections of a pool, and notes their sessions.
+// sessions acquires two connections of a pool, and adds their sessions to noted.
 func sessions(t *testing.T, pool *pgxpool.Pool, noted map[int]bool) map[int]*pgxpool.Conn {
 	t.Helper()
 	all := map[int]*pgxpool.Conn{}
@@ -87,7 +87,8 @@ func sessions(t *testing.T, pool *pgxpool.Pool, noted map[int]bool) map[int]*pgx
 	return all
 }
 
-// TestABellOfAServerThatBecameReadOnly has the bell's session become read-only: it listens on another.
+// TestABellOfAServerThatBecameReadOnly makes the session of a notifier read-only. The notifier then
+// listens on another session.
 func TestABellOfAServerThatBecameReadOnly(t *testing.T) {
 	h := newEnv(t)
 	bell := storage.NewNotifier(h.URL, zap.NewNop())

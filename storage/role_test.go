@@ -12,7 +12,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// appRole creates a role with exactly the rights that the README lists for an application, and returns its quoted name.
+// appRole creates a role with exactly the rights that the README lists for an application, and
+// returns its quoted name.
 func (h *env) appRole() string {
 	t := h.T
 	t.Helper()
@@ -52,7 +53,7 @@ func oneAs[T any](h *env, role, sql string) (value T) {
 
 const send = "select turnkeeper.enqueue('clerk', 'Order 17.', idempotency_key => 'order-17')"
 
-// TestARoleWithTheRightsOfTheREADME sends, repeats with the same key, and reads replies.
+// TestARoleWithTheRightsOfTheREADME sends a message, repeats it with the same key, and reads replies.
 func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	h := newEnv(t)
 	role := h.appRole()
@@ -64,14 +65,14 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	}
 }
 
-// TestAMigrationOfEnqueueKeepsRights replaces the function enqueue by a migration. The runner grants nothing: the rights of
-// applications are those on tables, and every role may execute a new function. Rights that an operator granted on the
-// function itself are kept only by "create or replace".
+// TestAMigrationOfEnqueueKeepsRights replaces the function enqueue in a migration. The runner grants
+// no rights: applications need only those on tables, because every role may execute a new function.
+// Only "create or replace" keeps the rights that an operator has set on the function itself.
 func TestAMigrationOfEnqueueKeepsRights(t *testing.T) {
 	const signature = "turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz)"
 	for name, c := range map[string]struct {
 		migration func(definition string) string
-		restrict  bool // an operator has restricted who may execute the function
+		restrict  bool // an operator has restricted the right to execute the function
 	}{
 		"create or replace": {func(definition string) string { return definition }, false},
 		"create or replace, restricted": {

@@ -24,8 +24,8 @@ var callStates = []turnkeeper.CallState{
 	turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
 }
 
-// moved says whether the database let a row move, in a transaction that is
-// undone. Any other refusal than that of the move is a fault of the test.
+// moved reports whether the database allows a state transition, in a transaction that it rolls
+// back. Any other error fails the test.
 func (h *env) moved(t *testing.T, steps func(ctx context.Context, tx pgx.Tx) (pgconn.CommandTag, error)) bool {
 	t.Helper()
 	tx, err := h.Pool().Begin(t.Context())
@@ -43,8 +43,8 @@ func (h *env) moved(t *testing.T, steps func(ctx context.Context, tx pgx.Tx) (pg
 	return false
 }
 
-// The database and the nouns must agree on every pair of states. Staying in a
-// state is no move for the database.
+// The database and the types of package turnkeeper must allow the same state transitions. For the
+// database, the same state again is not a transition.
 func TestTurnMovesAgreeWithTheNouns(t *testing.T) {
 	h := newEnv(t)
 	message := h.Submit("clerk", "", "x")
@@ -123,7 +123,7 @@ func TestLeaseKeepsItsToken(t *testing.T) {
 		last = d.Grant.Token
 		d.Finish(t, "done")
 	}
-	h.Exec("delete from turnkeeper.lease_log") // which refers to the lease
+	h.Exec("delete from turnkeeper.lease_log") // it references the lease
 	for sql, refusal := range map[string]string{
 		"update turnkeeper.leases set token = token - 1": "only grows",
 		"delete from turnkeeper.leases":                  "is not to be deleted",

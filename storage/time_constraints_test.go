@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestTimeRules asks the functions that judge by time, on either side of each bound and on it. NOW is the
-// time of the statement.
+// TestTimeRules calls the functions that depend on the time, below, at and above each limit. NOW is
+// the time of the statement.
 func TestTimeRules(t *testing.T) {
 	h := newEnv(t)
 	h.Exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('live', 'h', 1, 'v', 1, '{worker}', '15 s')")
@@ -37,7 +37,7 @@ func TestTimeRules(t *testing.T) {
 		"lease_over(NOW - '240 s', NOW + '1 us')":                               "false",
 		"lease_over(NOW - '240 s', NOW)":                                        "true",
 		"lease_over(NOW + '10 s', NOW + '240 s')":                               "false",
-		"lease_over(NOW + '10 s' + '1 us', NOW + '250 s')":                      "true", // from a clock that was set back
+		"lease_over(NOW + '10 s' + '1 us', NOW + '250 s')":                      "true", // granted before the clock was set back
 		"heart_silent(NOW - '15 s', '15 s')":                                    "true",
 		"heart_silent(NOW - '15 s' + '1 us', '15 s')":                           "false",
 		"heart_silent(NOW - '1 h', '0')":                                        "false",
@@ -57,7 +57,7 @@ func TestTimeRules(t *testing.T) {
 		"run_overdue(NOW - '1 h', NOW - '30 s', '1 h', NOW)":                    "true",
 		"run_overdue(NOW - '1 h', NOW - '29 s', '1 h', NOW)":                    "false",
 		"run_overdue(NOW + '10 s', NOW + '1 h', '60 s', null)":                  "false",
-		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', null)":                  "true", // nobody knows of its worker
+		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', null)":                  "true", // its worker is unknown
 		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW)":                   "false",
 		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW + '10 s')":          "false",
 		"run_overdue(NOW + '11 s', NOW + '1 h', '60 s', NOW + '10 s' + '1 us')": "true",
@@ -67,12 +67,12 @@ func TestTimeRules(t *testing.T) {
 		"fetch_overlooked(NOW - '5 minutes' + '1 us')":                          "false",
 		"fetch_overlooked(NOW + '10 s')":                                        "false",
 		"fetch_overlooked(NOW + '10 s' + '1 us')":                               "true",
-		// worker, granted, until, ended, stopped, beat
-		"loss_counts('gone', NOW - '240 s', NOW, NOW, null, NOW + '1 us')":                    "true", // the whole lease
-		"loss_counts('gone', NOW - '240 s', NOW + '1 s', NOW, NOW, NOW)":                      "true", // it has stopped
+		// The arguments are worker, granted, until, ended, stopped, beat.
+		"loss_counts('gone', NOW - '240 s', NOW, NOW, null, NOW + '1 us')":                    "true", // it was lost at the end of its lease
+		"loss_counts('gone', NOW - '240 s', NOW + '1 s', NOW, NOW, NOW)":                      "true", // its worker has stopped
 		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW, null, NOW)":                    "true",
-		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW)":           "false", // heard of since
-		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW + '11 s')":  "true",  // before the clock was set back
+		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW)":           "false", // a heartbeat came later
+		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW - '1 us', null, NOW + '11 s')":  "true",  // the heartbeat came before the clock was set back
 		"loss_counts('gone', NOW - '20 s', NOW + '220 s', NOW, null, null)":                   "true",
 		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW)":                    "false",
 		"loss_counts('here', NOW - '20 s', NOW + '220 s', NOW, null, NOW - '240 s')":          "true", // silent for a whole lease

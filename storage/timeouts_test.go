@@ -16,12 +16,12 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// impatient is a store behind a proxy whose statements may take a second.
+// impatient returns a store that connects through a proxy, with a statement timeout of one second.
 func impatient(t *testing.T, h *env) (*storagetest.Proxy, *storagetest.DB) {
 	t.Helper()
 	p, url := storagetest.NewProxy(t, h.URL)
 	store := storagetest.OpenWith(t, storage.Options{URL: url, StatementTimeout: time.Second, MaxConns: 3})
-	t.Cleanup(p.Break) // what is dead would be waited for
+	t.Cleanup(p.Break) // otherwise the store waits for dead connections when it closes
 	return p, store
 }
 
@@ -49,8 +49,8 @@ func TestADeadConnectionDelaysAStep(t *testing.T) {
 	}
 }
 
-// A tick that hears nothing more ends, and so does its transaction on the
-// server, which holds the scheduler's lock.
+// A tick that gets no more answers fails. Its transaction on the server, which holds the scheduler's
+// lock, ends too.
 func TestADeadConnectionDelaysATick(t *testing.T) {
 	testrun.Guard(t)
 	h := newEnv(t)

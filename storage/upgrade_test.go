@@ -22,7 +22,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// firstRelease is the newest migration of the first release: no program is older.
+// firstRelease is the newest migration of the first release. No older program exists.
 const firstRelease = 5
 
 func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
@@ -51,7 +51,7 @@ func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
 	}
 }
 
-// newer returns this program's migrations and one more.
+// newer returns this program's migrations and one more with this SQL.
 func newer(sql string) (fstest.MapFS, storage.Migration) {
 	files := fstest.MapFS{}
 	names, _ := fs.Glob(migrations.Files, "*.up.sql")
@@ -133,7 +133,7 @@ func TestAMigrationDoesNotBlockThoseWhoWork(t *testing.T) {
 		default:
 		}
 	}
-	h.Turn("hello").Finish(t, "here") // writes to the table, which is held until below
+	h.Turn("hello").Finish(t, "here") // writes to the table that the reader locks until below
 	if storagetest.One[bool](h, "select exists (select from turnkeeper.schema_migrations where version = $1)", next.Version) {
 		t.Error("the migration was done although the table was held")
 	}
@@ -161,7 +161,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 			if !errors.Is(err, journal.ErrNewerJournal) || record.Rounds != nil || record.Entries != 1 {
 				t.Fatalf("%+v, %v", record, err)
 			}
-			// The record is good for handing the turn back.
+			// The record is sufficient to hand the turn back.
 			err = h.Writer(record, d.Grant).Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 				State: turnkeeper.TurnQueued, ErrorClass: journal.ClassNewer, Error: "newer", Backoff: time.Hour,
 			}}, journal.Ending{Log: "handed_back"})
@@ -169,7 +169,7 @@ func TestAJournalOfANewerProgramIsNotRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			h.offered("")
-			h.HeartBeat("worker-1", 1, 0) // has left it to others
+			h.HeartBeat("worker-1", 1, 0) // this worker has handed the turn back
 			h.offered("")
 			h.HeartBeat("worker-2", 1, 0)
 			h.offered("worker-2")
@@ -193,8 +193,8 @@ func (h *env) offers() (ready []granting.Candidate) {
 	return ready
 }
 
-// offered fails the test unless one turn is offered to the worker by name; empty:
-// none is offered at all.
+// offered fails the test unless exactly one turn is offered, to the worker by name. If worker is
+// empty, no turn may be offered.
 func (h *env) offered(worker turnkeeper.WorkerID) {
 	h.T.Helper()
 	switch offers := h.offers(); {

@@ -9,14 +9,15 @@ import (
 	"text/template/parse"
 )
 
-// An evaluation plays a template that check has passed, as text/template would. Its
-// values are strings, numbers, booleans and nil. Text/template itself calls methods
-// by their names: a program that links it keeps every exported method of every type.
+// An evaluation renders a template that check has accepted, with the same result as
+// text/template. Its values are strings, numbers, booleans and nil. The package does not link
+// text/template, which calls methods by name and so makes the linker keep every exported method
+// of every type.
 type evaluation struct {
 	tree      *parse.Tree
 	functions map[string]function
 	to        *bounded
-	at        parse.Node // where an error is
+	at        parse.Node // the position for errors
 	variables []variable
 }
 
@@ -25,7 +26,7 @@ type variable struct {
 	value any
 }
 
-// evaluate writes what a template makes of its functions.
+// evaluate renders a template with these functions to a writer.
 func evaluate(tree *parse.Tree, own map[string]function, to *bounded) error {
 	e := &evaluation{tree: tree, functions: own, to: to, at: tree.Root, variables: []variable{{"$", nil}}}
 	return e.walk(nil, tree.Root)
@@ -78,8 +79,8 @@ func (e *evaluation) branch(dot any, n parse.BranchNode, with bool) error {
 	return nil
 }
 
-// pipeline gives the value of the last command, and each the value of the one before
-// as its last argument.
+// pipeline returns the value of the last command. Each command receives the value of the
+// previous one as its last argument.
 func (e *evaluation) pipeline(dot any, pipe *parse.PipeNode) (value any, err error) {
 	e.at = pipe
 	var before []any
@@ -100,7 +101,7 @@ func (e *evaluation) pipeline(dot any, pipe *parse.PipeNode) (value any, err err
 	return value, nil
 }
 
-// variable finds the newest variable of a name. The parser knows that there is one.
+// variable returns the newest variable with a name. The parser has checked that it exists.
 func (e *evaluation) variable(name string) *variable {
 	for i := range slices.Backward(e.variables) {
 		if e.variables[i].name == name {
@@ -124,7 +125,7 @@ func (e *evaluation) command(dot any, command *parse.CommandNode, before []any) 
 	return e.operand(dot, first)
 }
 
-// operand is the value of anything but a function with arguments.
+// operand returns the value of a node other than a function with arguments.
 func (e *evaluation) operand(dot any, node parse.Node) (any, error) {
 	e.at = node
 	switch n := node.(type) {
@@ -148,7 +149,7 @@ func (e *evaluation) operand(dot any, node parse.Node) (any, error) {
 	return nil, e.fault("can't evaluate %s", node)
 }
 
-// number reads a number as its spelling has it.
+// number returns a float64 if the number is written with a point or an exponent, else an int.
 func (e *evaluation) number(n *parse.NumberNode) (any, error) {
 	hex := strings.HasPrefix(strings.ToLower(n.Text), "0x") && !strings.ContainsAny(n.Text, "pP")
 	switch {
@@ -162,8 +163,8 @@ func (e *evaluation) number(n *parse.NumberNode) (any, error) {
 	return nil, e.fault("%s overflows int", n)
 }
 
-// call calls a function of the conversation, or an operator, with arguments and what
-// the pipeline adds to them.
+// call calls a function of the conversation, or an operator. before holds the argument that the
+// pipeline adds to args, if any.
 func (e *evaluation) call(dot any, name *parse.IdentifierNode, whole parse.Node, args []parse.Node, before []any) (any, error) {
 	e.at = name
 	f, own := e.functions[name.Ident]
@@ -199,7 +200,7 @@ func (e *evaluation) call(dot any, name *parse.IdentifierNode, whole parse.Node,
 	return value, nil
 }
 
-// argument is the value of an argument that must be a text or a whole number.
+// argument returns the value of an argument, or an error if it is not of the wanted kind.
 func (e *evaluation) argument(dot any, node parse.Node, want kind) (any, error) {
 	e.at = node
 	switch n := node.(type) {
@@ -235,8 +236,8 @@ func (e *evaluation) typed(value any, want kind) error {
 	return e.fault("wrong type for value; expected %s; got %T", want, value)
 }
 
-// operator is and, or, not, or a comparison. The first two take no more arguments than
-// they need.
+// operator evaluates and, or, not, or a comparison. The first two evaluate only as many
+// arguments as they need.
 func (e *evaluation) operator(dot any, name string, whole parse.Node, args []parse.Node, before []any) (any, error) {
 	given := len(args) + len(before)
 	switch least := map[string]int{"eq": 1, "and": 1, "or": 1, "not": 1}[name]; {
@@ -282,7 +283,7 @@ func incompatible(a, b any) error {
 	return fmt.Errorf("incompatible types for comparison: %T and %T", a, b)
 }
 
-// compared compares two values, or for eq the first with each other one.
+// compared compares two values; for eq, it compares the first with each of the others.
 func compared(name string, values []any) (bool, error) {
 	if len(values) == 1 {
 		return false, errNoComparison
@@ -333,7 +334,7 @@ func ordered[T cmp.Ordered](a T, other any) (order int, alike bool) {
 	return cmp.Compare(a, b), ok
 }
 
-// truth says whether a value counts as true: it is not empty, 0, false or nil.
+// truth reports whether a value is not empty, 0, false or nil.
 func truth(value any) bool {
 	switch v := value.(type) {
 	case bool:
@@ -348,7 +349,7 @@ func truth(value any) bool {
 	return false
 }
 
-// fault is an error at the node where the evaluation is, in the form of text/template.
+// fault returns an error at the current node, in the format of text/template.
 func (e *evaluation) fault(format string, args ...any) error {
 	place, node := e.tree.ErrorContext(e.at)
 	return fmt.Errorf("template: %s: executing \"\" at <%s>: %w", place, node, fmt.Errorf(format, args...))

@@ -6,7 +6,8 @@ import (
 	"text/template"
 )
 
-// TestTemplatesAreThoseOfTheStandardLibrary plays templates by evaluate and by text/template.
+// TestTemplatesAreThoseOfTheStandardLibrary renders templates with evaluate and with
+// text/template.
 func TestTemplatesAreThoseOfTheStandardLibrary(t *testing.T) {
 	c := conversation{message: "Look at https://a.example/x\nplease", notice: "", results: []result{
 		{name: "read", text: `{"a":[1,{"b":"c"}]}`}, {name: "read", text: "Two\n  two tonnes\n"}, {name: "note", text: "x"},

@@ -62,9 +62,9 @@ type Config struct {
 	Read       ReadAnswer  // nil: Generate fails
 }
 
-// A ReadAnswer reads the answer to a completion from body, which is the body of
-// res under the client's limits of time and size. It fills in no provider, no model
-// that the answer does not name, and no Sent. An error holds the usage that came.
+// A ReadAnswer parses the answer to a request for a completion. body is the body of res with
+// the client's limits of time and size. The Response has no Provider, no Sent, and a Model only
+// if the answer names one. An error has the usage that was received.
 type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error)
 
 // A Client is a Provider. It is safe for concurrent use.

@@ -21,12 +21,13 @@ var (
 
 var grant = turnkeeper.Grant{TurnID: 7, Token: 3, GrantID: "grant", WorkerID: "worker"}
 
-// A script is a fake database that answers each attempt, and each read, with the next of its answers.
+// A script is a fake database. It returns the next of its attempts for each attempt, and the next of
+// its reads for each read.
 type script struct {
 	attempts []error
 	reads    []func(*commit.Row) error
-	asked    []string // "attempt" and "read", in order
-	ids      []string // of the attempts
+	asked    []string // the requests, "attempt" or "read", in order
+	ids      []string // the write ids of the attempts
 }
 
 func (s *script) database() commit.Database {
@@ -64,15 +65,16 @@ func (s *script) write(ctx context.Context, w *commit.Writer, ends bool) error {
 
 func writer() *commit.Writer { return &commit.Writer{Grant: grant, Entries: 5, LastWrite: "before"} }
 
-// unchanged leaves the row as the writer left it, and own puts the current write into it.
+// unchanged is a read of the row before the current write.
 func unchanged(*commit.Row) error { return nil }
 
+// own is a read of the row after the current write.
 func (s *script) own(row *commit.Row) error {
 	row.Entries, row.LastWrite = 7, s.ids[0]
 	return nil
 }
 
-// TestSettle shows what a writer concludes from the turn's row when an attempt was not answered.
+// TestSettle checks what a writer concludes from the turn's row after an attempt without an answer.
 func TestSettle(t *testing.T) {
 	others := map[string]func(*commit.Row){
 		"an older token": func(r *commit.Row) { r.Token = grant.Token - 1 },
@@ -85,8 +87,8 @@ func TestSettle(t *testing.T) {
 	}
 	type outcome struct {
 		err  error
-		done bool // the writer goes on from its own write
-		only bool // one attempt was made
+		done bool // the writer continues from its own write
+		only bool // only one attempt was made
 	}
 	check := func(name string, ends bool, row func(*script, *commit.Row), want outcome) {
 		t.Run(name, func(t *testing.T) {
@@ -114,7 +116,7 @@ func TestSettle(t *testing.T) {
 		if ends {
 			kind = ", an end"
 		}
-		check("not done"+kind, ends, func(*script, *commit.Row) {}, outcome{done: true}) // by the second attempt
+		check("not done"+kind, ends, func(*script, *commit.Row) {}, outcome{done: true}) // the second attempt succeeds
 		check("done"+kind, ends, func(s *script, r *commit.Row) { _ = s.own(r) }, outcome{done: true, only: true})
 		check("another's write"+kind, ends, func(_ *script, r *commit.Row) { r.Entries, r.LastWrite = 7, "other" },
 			outcome{err: turnkeeper.ErrJournalMoved, only: true})
@@ -133,7 +135,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// TestAttempts shows which answers a writer accepts, and after which it reads back or tries again.
+// TestAttempts checks after which answers a writer returns, reads back or tries again.
 func TestAttempts(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -212,12 +214,12 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestEndOnTheWay ends the writer's ctx during a write: it still finds out whether the write was
-// done, and no longer waits for an unavailable database.
+// TestEndOnTheWay ends the writer's ctx during a write. The writer still reads back whether the write
+// was done, but no longer waits for an unavailable database.
 func TestEndOnTheWay(t *testing.T) {
 	for _, c := range []struct {
 		name    string
-		failing error // of the attempt during which the time ends; nil: the cause of the end
+		failing error // error of the attempt during which ctx ends; nil: the cause of ctx
 		reads   func(*script) []func(*commit.Row) error
 		err     error
 		reading int
@@ -270,7 +272,7 @@ func TestEndOnTheWay(t *testing.T) {
 	}
 }
 
-// TestPatiently shows that f is retried as long as the reason is temporary, with growing pauses.
+// TestPatiently checks that f is retried after temporary errors only, with growing pauses.
 func TestPatiently(t *testing.T) {
 	passes := func(err error) bool { return errors.Is(err, errAway) }
 	synctest.Test(t, func(t *testing.T) {

@@ -9,13 +9,12 @@ import (
 	"turnkeeper/internal/granting"
 )
 
-// A Bug is a fault that a test plants in the store, to verify that its checks find
-// faults.
+// A Bug is a fault that a test adds to the store, to verify that the checks find it.
 type Bug uint32
 
 // The bugs. Each breaks one rule of the design.
 const (
-	BugNoFence          Bug = 1 << iota // a write is not checked for its grant
+	BugNoFence          Bug = 1 << iota // a write does not check the grant
 	BugFenceApart                       // the fence is checked and the write done later, without a lock in between
 	BugReplyFirst                       // the reply is committed before the turn's end
 	BugReplyLast                        // the reply is committed after the turn's end
@@ -23,8 +22,8 @@ const (
 	BugTicksOverlap                     // the scheduler's lock does not lock, and a grant takes a held lane
 	BugJournalByAttempt                 // each dispatch sees only its own starts of calls
 	BugStartTwice                       // an open start of a call of effect once may be started again
-	BugLateOverwrites                   // a late result takes the place of a verdict
-	BugLostAnswerRedone                 // a write without an answer is taken for not done
+	BugLateOverwrites                   // a late result replaces a verdict
+	BugLostAnswerRedone                 // a write without an answer counts as not done
 	BugCallsLeftOpen                    // a turn that lost its workers is closed with open calls
 	BugTokenRestarts                    // the lease's row is deleted when it is released
 	BugVerdictForgotten                 // a verdict is not stored
@@ -33,7 +32,7 @@ const (
 	BugSpawnTwice                       // the start of a sub-agent writes two messages
 	BugReplyUntold                      // a sub-agent's reply is not delivered to its parent's call
 	BugNumbersLost                      // the numbers of events that were not written are not reused
-	BugReadBackByCount                  // a write without an answer is taken for done if there is one entry more
+	BugReadBackByCount                  // a write without an answer counts as done if the journal has one entry more
 	BugGrantUnbound                     // every worker that fetched the job of a grant may write
 )
 

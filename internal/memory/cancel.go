@@ -13,8 +13,7 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// lockTick returns with the store's lock held and no tick in progress, so that nothing
-// that the caller sees is being granted.
+// lockTick locks the store while no tick is in progress, so that no grant is in progress either.
 func (s *Store) lockTick(ctx context.Context) error {
 	timeout := time.NewTimer(lockTimeout)
 	defer timeout.Stop()
@@ -32,8 +31,8 @@ func (s *Store) lockTick(ctx context.Context) error {
 	}
 }
 
-// CancelTurn cancels a turn. closed reports whether it is over; if not, its holder ends
-// it. The errors are those of storage: ErrNotFound, ErrWrongState.
+// CancelTurn cancels a turn. closed reports whether the turn is over; if not, its holder ends it.
+// The errors are those of package storage: ErrNotFound and ErrWrongState.
 func (c *Conn) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
 	err = c.ask(ctx, "cancel", func() error {
 		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
@@ -65,7 +64,7 @@ func (c *Conn) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 	return turn, closed, err
 }
 
-// outsideTicks runs f as one transaction while no tick is under way.
+// outsideTicks runs f as one transaction while no tick is in progress.
 func (s *Store) outsideTicks(ctx context.Context, f func(*[]Bell) error) error {
 	if err := s.lockTick(ctx); err != nil {
 		return err
@@ -121,8 +120,8 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	return turn.ID
 }
 
-// cancelAtEnd runs at the end of a dispatch. It closes a turn or message with a request to
-// cancel that would continue otherwise. t is a draft of the turn.
+// cancelAtEnd runs at the end of a dispatch. If there is a request to cancel, it closes the turn or
+// the message that would otherwise continue. t is a draft of the turn.
 func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
@@ -200,7 +199,7 @@ func (t *turnRow) endSpawned(now time.Time) {
 	}
 }
 
-// openRound returns the round that has streamed and not ended, or 0 if there is none.
+// openRound returns the round that has started to stream and has not ended, or 0 if there is none.
 func openRound(t *turnRow) (round int) {
 	for _, e := range slices.Backward(t.events) {
 		switch e.Type {

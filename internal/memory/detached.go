@@ -222,7 +222,7 @@ func (c *Conn) Arrive(ctx context.Context, call turnlog.ClaimedCall, r turnlog.C
 		err := c.ask(ctx, "arrive", func() error {
 			return c.store.onCall(ctx, call.Ref, func(t *turnRow, a *awaitedRow, rings *[]Bell) error {
 				if a.claim == call.Claim && a.arrived != nil && a.arrived.Nonce == string(call.Claim) {
-					return nil // it was done, but the answer was lost
+					return nil // the result was stored, but the answer was lost
 				}
 				if a.ended || a.attempt != call.Ref.Attempt || a.claim != call.Claim {
 					r.Nonce, r.Shown = call.Call.Nonce, lateText(r)
@@ -238,7 +238,7 @@ func (c *Conn) Arrive(ctx context.Context, call turnlog.ClaimedCall, r turnlog.C
 	})
 }
 
-// lateText returns the text to keep of a result that came too late.
+// lateText returns the text of a late result that is stored.
 func lateText(r turnlog.CallResult) string {
 	if r.Output != nil && r.Output.Text != "" {
 		return r.Output.Text
@@ -246,7 +246,7 @@ func lateText(r turnlog.CallResult) string {
 	return r.Preview
 }
 
-// arrive stores a result for its call, with the nonce by.
+// arrive stores the result of a call, with by as its nonce, and queues the turn if it waits.
 func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by string, rings *[]Bell) {
 	if r.Output != nil {
 		t.outputs = append(t.outputs, *r.Output)
@@ -291,7 +291,7 @@ func (s *Store) again(t *turnRow, a *awaitedRow, lost bool, rings *[]Bell) {
 	*rings = append(*rings, Bell{Topic: TopicJobs})
 }
 
-// ClaimsHeld returns those of the claims that are still valid.
+// ClaimsHeld returns the claims that are still valid.
 func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) (held []turnlog.ClaimID, err error) {
 	err = c.ask(ctx, "claims held", func() error {
 		c.store.mu.Lock()
@@ -308,7 +308,7 @@ func (c *Conn) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) (held [
 	return held, err
 }
 
-// lostCalls returns the detached calls of a turn that will have no result unless the scheduler acts.
+// lostCalls returns the detached calls of a turn that get no result unless the scheduler acts.
 func (s *state) lostCalls(t *turnRow, now time.Time) (lost []granting.LostCall) {
 	for _, a := range t.awaited {
 		if a.ended || a.spawned {
@@ -328,7 +328,7 @@ func (s *state) lostCalls(t *turnRow, now time.Time) (lost []granting.LostCall) 
 	return lost
 }
 
-// overdueAfter is how long after its time limit a run may still report its own end.
+// overdueAfter is the time after its limit in which a run may still report its own end.
 const overdueAfter = 30 * time.Second
 
 func (s *state) trouble(a awaitedRow, now time.Time) granting.CallFailure {
@@ -349,8 +349,8 @@ func (s *state) trouble(a awaitedRow, now time.Time) granting.CallFailure {
 	}
 }
 
-// overdue reports whether a run has exceeded its time. A run that was claimed before
-// the clock was put back is judged by its worker's heartbeat.
+// overdue reports whether a run has exceeded its limit. For a run that was claimed before the clock
+// was set back, the heartbeat of its worker decides.
 func (s *state) overdue(a awaitedRow, now time.Time) bool {
 	if !a.deadline.Add(overdueAfter).After(now) {
 		return true

@@ -10,14 +10,14 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// An ending is everything that must be committed together at the end of a dispatch.
+// An ending holds all that one commit writes at the end of a dispatch.
 type ending struct {
 	outcome     turnlog.Outcome
-	message     turnkeeper.MessageState // MessageWaiting: it stays for another attempt
+	message     turnkeeper.MessageState // MessageWaiting: the message waits for another attempt
 	log         string                  // in the grant log
 	laneBackoff time.Duration
 	lost        bool
-	job         bool // whether the job is completed with it
+	job         bool // complete the job too
 	noReply     bool // the reply is written separately: see BugReplyFirst and BugReplyLast
 }
 
@@ -84,7 +84,7 @@ func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bel
 	s.noteReply(r, o.StopReason, rings)
 }
 
-// release ends a lease. The row stays, so that its token never starts again.
+// release ends a lease. It keeps the row, because its token must never restart.
 func (s *Store) release(l *leaseRow, state turnkeeper.TurnState, backoff time.Duration, now time.Time) {
 	l.GrantID, l.TurnID, l.GrantedAt, l.Until = "", 0, time.Time{}, time.Time{}
 	switch state {

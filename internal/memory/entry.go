@@ -10,8 +10,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// entry writes an entry into a draft of its turn, part by part in the order of
-// the fields. rings may be nil where the entry has no outcome.
+// entry writes an entry to a draft of its turn, in the order of the entry's fields. rings may be nil
+// if the entry has no outcome.
 func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	t.ExecutedCalls += j.executed(e)
 	if !j.s.bugs.has(BugVerdictForgotten) {
@@ -56,8 +56,8 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	return nil
 }
 
-// executed returns how many calls count as executed once the entry is written: first
-// starts, and results of calls that needed no start on record.
+// executed returns the number of calls that the entry adds to the executed calls: first starts, and
+// results of calls that need no recorded start.
 func (j *Journal) executed(e turnlog.Entry) (n int) {
 	for _, start := range e.Starts {
 		if start.Attempt == 1 && !j.paging[start.Key] {
@@ -112,9 +112,8 @@ func (j *Journal) addRound(t *turnRow, r *turnkeeper.Round) error {
 	return nil
 }
 
-// keepParts stores the parts that a round's request shares with other requests. Stored
-// parts stay even if their entry is not written: that is harmless, because the hash
-// identifies the content.
+// keepParts stores the parts that a round's request shares with other requests. The parts stay even
+// if their entry is not written, which is harmless because the hash identifies the content.
 func (j *Journal) keepParts(e turnlog.Entry) {
 	for _, part := range e.Parts {
 		if _, known := j.s.state.parts[part.SHA256]; !known && e.Round != nil {
@@ -125,8 +124,7 @@ func (j *Journal) keepParts(e turnlog.Entry) {
 
 var errOnceAgain = errors.New("a call of effect once was started before; its key is taken")
 
-// start records that a call is about to run. Repeatable calls may be started
-// again.
+// start records the start of a call. Repeatable calls may be started again.
 func (j *Journal) start(t *turnRow, start turnlog.CallStart) error {
 	call := t.call(start.Key)
 	free := j.s.bugs.has(BugStartTwice) || j.s.bugs.has(BugJournalByAttempt) || j.s.bugs.has(BugLostAnswerRedone)
@@ -195,7 +193,7 @@ func (j *Journal) answer(t *turnRow, results []turnlog.CallResult) error {
 	return nil
 }
 
-// addEvents appends events after the last event that this writer knows of.
+// addEvents appends events after the last event that this writer knows.
 func (j *Journal) addEvents(t *turnRow, events []turnkeeper.Event) error {
 	for i, e := range events {
 		e.TurnID, e.Seq, e.At = t.ID, j.lastSeq+int64(i)+1, j.s.now()

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/internal/granting"
 )
 
-// free reports whether a lane can be granted, as this tick sees it.
+// free reports whether this tick may grant a lane.
 func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	l := t.s.state.leases[lane]
 	if l == nil {
@@ -64,7 +64,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 			open := s.open[lane]
 			closed := open != nil && t.freed[lane] && !t.again[open.ID]
 			if open != nil && !closed || !t.free(lane, now) || s.laneWaits(m) || slices.Contains(held, m.Agent) ||
-				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // its work as a sub-agent is granted
+				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // a retired agent still works as a sub-agent
 				continue
 			}
 			ready = append(ready, granting.Candidate{
@@ -109,7 +109,8 @@ func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	return nil
 }
 
-// checkFree returns an error, which undoes the tick, if another process took a lane or cancelled a message.
+// checkFree returns an error, which undoes the tick, if another process has taken a lane or cancelled
+// a message.
 func (t *tick) checkFree(ready []granting.Candidate) error {
 	for _, r := range ready {
 		if l := t.s.state.leases[r.Lane]; l != nil && l.Held() && !t.freed[r.Lane] {
@@ -122,11 +123,11 @@ func (t *tick) checkFree(ready []granting.Candidate) error {
 	return nil
 }
 
-// wasClosed reports whether another process has cancelled what this tick is about to grant.
-// Other processes have not seen the work that the tick itself accepted or queued again.
+// wasClosed reports whether another process has cancelled the turn or message of a candidate. Other
+// processes cannot see the work that this tick has accepted or queued again.
 func (t *tick) wasClosed(r granting.Candidate) bool {
 	if !r.New {
-		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with the call that spawned it, after it was queued again
+		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with its parent, after this tick has queued it again
 			return true
 		}
 		turn := t.s.state.open[r.Lane]
@@ -143,7 +144,7 @@ func (s *Store) grant(r granting.Candidate, rings *[]Bell) {
 	s.grantTurn(r, l, rings)
 }
 
-// lease makes the lease of a new grant.
+// lease takes the lease for a new grant, and logs the grant.
 func (s *Store) lease(r granting.Candidate) *leaseRow {
 	st, now := &s.state, s.now()
 	l := st.leases[r.Lane]
@@ -161,7 +162,7 @@ func (s *Store) lease(r granting.Candidate) *leaseRow {
 	return l
 }
 
-// grantTurn makes the rest of a grant.
+// grantTurn writes the turn and the job of a grant.
 func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	st := &s.state
 	turn := s.turnOf(r)

@@ -36,8 +36,8 @@ func (s models) down(now time.Time) (down []modelhealth.Health) {
 	return down
 }
 
-// noteModels records which models answered or failed: see turnlog.Entry. The first
-// answer of a model that was down ends the pauses of the lanes that waited for it.
+// noteModels records which models answered or failed (see turnlog.Entry). The first answer of a
+// model that was down ends the pauses of the lanes that wait for it.
 func (s *Store) noteModels(e turnlog.Entry, rings *[]Bell) {
 	for _, name := range e.Answered {
 		if h := s.state.health[name]; !h.Down() {
@@ -106,8 +106,8 @@ func (t *tick) Chains(_ context.Context, models []string) (chains []modelhealth.
 	return chains, err
 }
 
-// Overdue lists the heads of free lanes that have waited for a service as long as they
-// may, of the given agents.
+// Overdue lists the first messages of free lanes of the given agents that have waited for
+// GiveUpAfter.
 func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue []granting.Candidate, err error) {
 	ready, err := t.ReadyMessages(ctx, maxHeads, nil)
 	if err != nil {
@@ -126,7 +126,7 @@ func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue
 // maxHeads is larger than the number of lanes in any test.
 const maxHeads = 1 << 20
 
-// dueSince returns since when a message may have been granted.
+// dueSince returns the time from which a message could be granted.
 func dueSince(m *turnkeeper.Message) time.Time {
 	if m.DueAt.After(m.AcceptedAt) {
 		return m.DueAt
@@ -134,7 +134,8 @@ func dueSince(m *turnkeeper.Message) time.Time {
 	return m.AcceptedAt
 }
 
-// givenUp reports whether a message has waited for GiveUpAfter. One that this tick accepted has not.
+// givenUp reports whether a message has waited for GiveUpAfter. It is false for a message that this
+// tick accepted.
 func (s *state) givenUp(id turnkeeper.MessageID, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
 	return m != nil && a != nil && !now.Before(dueSince(m).Add(a.GiveUpAfter))

@@ -9,8 +9,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// Load reads a turn as its journal has it, for the holder of grant. It fails
-// with turnkeeper.ErrFenced when the turn is no longer that grant's.
+// Load reads a turn and its journal, for the holder of grant. It fails with turnkeeper.ErrFenced if
+// the turn no longer has that grant.
 func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
 	err = c.ask(ctx, "load", func() error {
 		c.store.mu.Lock()
@@ -34,10 +34,10 @@ func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant 
 	return record, err
 }
 
-// pastTurns is how many earlier turns of a conversation are read as history.
+// pastTurns is the maximum number of earlier turns of a conversation that are read as history.
 const pastTurns = 40
 
-// countedTurns bounds the count of those before them.
+// countedTurns is the maximum of the count of turns before those.
 const countedTurns = 1000
 
 func (s *Store) recordOf(row *turnRow) turnlog.Record {
@@ -75,7 +75,7 @@ func (s *Store) recordOf(row *turnRow) turnlog.Record {
 	return r
 }
 
-// forgetStarts changes calls to what a dispatch sees with BugStartTwice or BugJournalByAttempt.
+// forgetStarts implements what a dispatch reads with BugStartTwice or BugJournalByAttempt.
 func (b Bug) forgetStarts(rounds []turnkeeper.Round) {
 	for i := range rounds {
 		for j := range rounds[i].Calls {
@@ -164,7 +164,7 @@ func (s pasts) of(t *turnRow) turnlog.Past {
 	return p
 }
 
-// RequestParts returns the parts that recipes of requests name, by hash. Unknown hashes are left out.
+// RequestParts returns parts of requests by their hashes. It omits unknown hashes.
 func (c *Conn) RequestParts(ctx context.Context, hashes ...string) (parts map[string]string, err error) {
 	err = c.ask(ctx, "request parts", func() error {
 		c.store.mu.Lock()

@@ -109,8 +109,8 @@ func (s *state) refusal(spawn turnlog.Spawn, maxMessage int) turnlog.SpawnTroubl
 	}
 }
 
-// tellParent delivers the result of a sub-agent to its parent's call. If a transaction
-// other than own holds the parent's row, it does nothing: then a tick does it.
+// tellParent delivers the result of a sub-agent to its parent's call. If a transaction other than
+// own holds the lock of the parent's row, it does nothing, and a later tick delivers the result.
 func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	parent := s.state.turn(row.parent)
 	if _, busy := parent.held.blocks(); busy && parent.held != own {
@@ -132,7 +132,7 @@ func (s *Store) tellParent(row *spawnRow, own *tx, rings *[]Bell) {
 	}
 }
 
-// noteReply ends the call for which the reply's message was sent, if there is one.
+// noteReply delivers a reply to the call that sent its message, if there is one.
 func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings *[]Bell) {
 	for _, row := range s.state.spawned {
 		if row.Message != r.MessageID || row.ended {
@@ -144,7 +144,7 @@ func (s *Store) noteReply(r turnkeeper.Reply, stop turnkeeper.StopReason, rings 
 	}
 }
 
-// dropSpawned gives up the sub-agents of calls that were answered without them.
+// dropSpawned drops the sub-agents of calls that were answered without their replies.
 func (s *state) dropSpawned(t *turnRow) {
 	for _, row := range s.spawned {
 		if row.parent != t.ID || row.ended || row.dropped || !t.await(row.key).closed {
@@ -158,7 +158,7 @@ func (s *state) dropSpawned(t *turnRow) {
 }
 
 // endOf returns the result of the sub-agent that a call started, in the form that the calling
-// turn reads, or nil if the call started none.
+// turn reads, or nil if the call started no sub-agent.
 func (s *state) endOf(turn turnkeeper.TurnID, key turnkeeper.CallKey) *turnlog.SpawnEnd {
 	for _, row := range s.spawned {
 		if row.parent != turn || row.key != key {

@@ -34,7 +34,8 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// A door is a store whose clock can be moved forward, and whose requests can get lost.
+// A door implements storesuite.Store with a store in memory. Its clock can be moved forward, and its
+// requests can be dropped.
 type door struct {
 	t       *testing.T
 	store   *memory.Store
@@ -131,7 +132,8 @@ func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 
 func (d *door) Extractions() extract.Cache { return d.conn }
 
-// Carry makes the door the wire of the journals.
+// Carry implements memory.Wire for the journals. It drops the requests, or their answers, that
+// CutNext selected.
 func (d *door) Carry(_ context.Context, request string, do func() error) error {
 	if len(d.cuts) == 0 {
 		return do()

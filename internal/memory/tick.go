@@ -17,8 +17,8 @@ import (
 
 var _ scheduler.Store = (*Conn)(nil)
 
-// A tick is one pass of a scheduler. It reads committed data and its own writes, which
-// its commit makes visible, all or none.
+// A tick is one pass of a scheduler, in one transaction. It reads committed data and its own
+// writes.
 type tick struct {
 	conn  *Conn
 	s     *Store
@@ -144,8 +144,8 @@ func due(sched *turnkeeper.Schedule, now time.Time) bool {
 	return sched.Active && sched.PausedAt.IsZero() && !sched.NextDue.After(now)
 }
 
-// yetToCome reports whether a past event is in the future now, because the clock was set
-// back since. Callers hold off for a lease after such a step.
+// yetToCome reports whether the time of a past event is more than a minute in the future, because
+// the clock was set back. After such a step, callers wait for the length of a lease.
 func yetToCome(happened, now time.Time) bool { return happened.After(now.Add(time.Minute)) }
 
 // isLost reports whether the lease has lapsed, or the worker that took its job is silent.
@@ -196,7 +196,7 @@ func (s *state) lossCounts(g turnkeeper.Dispatch, now time.Time) bool {
 	}
 }
 
-// losses counts the losses of a message that count against it.
+// losses returns how many lost grants count against a message.
 func (s *state) losses(id turnkeeper.MessageID, now time.Time) (n int) {
 	for _, g := range s.grants {
 		if turn := s.turn(g.TurnID); g.Outcome == "lost" && turn != nil && turn.MessageID == id && s.lossCounts(g.Dispatch, now) {
@@ -296,8 +296,7 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	return nil
 }
 
-// dropSpawned notes that sub-agents are dropped with the turn that spawned them, and
-// theirs with them.
+// dropSpawned records that the tick drops all sub-agents below a turn.
 func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
 	for _, row := range s.spawned {
 		if row.parent != parent || t.gone[row.Message] {
@@ -331,8 +330,8 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 	return nil
 }
 
-// settleCalls gives every open call of a turn its final result. perhaps is that of a planned call
-// without an effect.
+// settleCalls writes the final result of every open call of a turn. perhaps is the text for planned
+// calls of effect none.
 func (t *turnRow) settleCalls(now time.Time, perhaps string) {
 	t.settleArrived(now)
 	t.endSpawned(now)

@@ -60,8 +60,8 @@ func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper
 	return dbrow.Rounds(answers, calls), journal.Readable(answers, calls)
 }
 
-// OpenRound returns the round of a turn that has begun to stream but is not in the
-// journal, which has so many rounds. 0: there is none.
+// OpenRound returns the round of a turn that has started to stream but is not in the journal, or 0
+// if there is none. rounds is the number of rounds in the journal.
 func (t *Tick) OpenRound(ctx context.Context, turn turnkeeper.TurnID, rounds int) (int, error) {
 	position, err := t.q.StreamPosition(ctx, int64(turn))
 	return journal.OpenRound(position, rounds), pg.Translate(err)

@@ -10,12 +10,12 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// pourWaiting makes ten thousand turns that wait for detached calls, a few of which
-// run, beside as many that are long done.
+// pourWaiting inserts ten thousand turns that wait for detached calls, a few of which run, and as
+// many turns that ended long ago.
 func pourWaiting(h *env) {
 	h.T.Helper()
 	h.NeverAnalyzed()
-	h.Waiting("c0") // as the program makes one: the others are made after it
+	h.Waiting("c0") // a turn that the program itself writes; the others copy it
 	for what, ids := range map[string]string{"done": "2, 10000", "waiting": "10001, 20000"} {
 		h.Exec(strings.NewReplacer("$IDS", ids, "$DONE", map[string]string{"done": "true", "waiting": "false"}[what]).Replace(`
 			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at, turn_id) overriding system value
@@ -43,7 +43,7 @@ func pourWaiting(h *env) {
 	h.Exec(`insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, roles, takeover_after) values ('worker-1', 'h', 1, 'v', 10, '{worker}', '1 hour')`)
 }
 
-// Ten thousand waiting turns cost a tick next to nothing.
+// Ten thousand waiting turns do not make a tick expensive.
 func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 	testrun.Slow(t)
 	h := newEnv(t)
@@ -60,14 +60,14 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			{"scheduler.sql", "ReadyTurns", 30},
 			{"scheduler.sql", "ReadyMessages", 60},
 			{"scheduler.sql", "ShortQueue", 60},
-			{"scheduler.sql", "NextDue", 500}, // and here once
+			{"scheduler.sql", "NextDue", 500}, // and here they are read once
 			{"detached.sql", "LostCalls", 200},
 			{"detached.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost
 		} {
 			plan := h.Explain(query(t, q.file, q.name))
 			if q.name == "Look" && plan.Pages() > q.most {
-				// The session has read the catalogs for Look's functions: it is new, or what it
-				// knew of them was dropped for changes in other databases. It knows them now.
+				// The session has read the catalogs for Look's functions, because it is new or
+				// because changes in other databases emptied its cache. Now they are cached.
 				plan = h.Explain(query(t, q.file, q.name))
 			}
 			plan.Walk(func(n storagetest.Plan) {

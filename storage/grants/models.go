@@ -31,8 +31,8 @@ func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]grant
 	}), pg.Translate(err)
 }
 
-// noteProbes queues, with the tick's commit, which of the grants probe models that are down.
-// It must come after the leases, as everywhere.
+// noteProbes queues the record of the grants that probe models that are down, for the commit of the
+// tick. It must follow the writes to the leases, because all code locks rows in this order.
 func (t *Tick) noteProbes(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID) error {
 	by := map[string]turnkeeper.GrantID{}
 	var models []string

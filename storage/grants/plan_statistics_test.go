@@ -14,8 +14,9 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestABurstReadsByKey has turns worked by sessions that planned their statements when there was nothing, beside
-// thousands of closed ones. The tables are never analyzed: no statement may read one through.
+// TestABurstReadsByKey runs turns in sessions that planned their statements while the tables were
+// empty. Then the tables get thousands of closed turns, and are never analyzed. No statement may
+// read a whole table.
 func TestABurstReadsByKey(t *testing.T) {
 	h := newEnv(t)
 	h.NeverAnalyzed()
@@ -38,13 +39,13 @@ func TestABurstReadsByKey(t *testing.T) {
 			d.Finish(t, "done")
 		}
 	}
-	work(6) // a statement is planned for good at its sixth time
+	work(6) // Postgres keeps a plan from the sixth execution on
 	other := storagetest.Open(t, h.URL)
 	pour(t, other)
 	before := reads(t, other)
 	work(6)
 	h.Close()
-	awaitAlone(t, other) // a session tells of its reads when it ends, at the latest
+	awaitAlone(t, other) // a session reports its statistics when it ends, at the latest
 	after := reads(t, other)
 	for _, table := range []string{"messages", "turns", "rounds", "calls", "replies", "lease_log"} {
 		if n := after[table] - before[table]; n > 2000 {
@@ -74,7 +75,7 @@ func pour(t *testing.T, s *storagetest.DB) {
 	}
 }
 
-// awaitAlone returns when a store has the database for itself.
+// awaitAlone returns when no other client is connected to the database of a store.
 func awaitAlone(t *testing.T, s *storagetest.DB) {
 	t.Helper()
 	for deadline := time.Now().Add(storagetest.Patience); ; {
@@ -90,7 +91,7 @@ func awaitAlone(t *testing.T, s *storagetest.DB) {
 	}
 }
 
-// reads returns how many rows of each table sessions have read, through an index or not.
+// reads returns the number of rows read by all sessions from each table, with or without an index.
 func reads(t *testing.T, s *storagetest.DB) map[string]int {
 	t.Helper()
 	if _, err := s.Pool().Exec(t.Context(), "select pg_stat_force_next_flush()"); err != nil {

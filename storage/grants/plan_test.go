@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// query reads a named query from its file, its row limit filled in.
+// query reads a named query from its file, and fills in the row limit.
 func query(t testing.TB, file, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("../queries/" + file)
@@ -32,12 +32,11 @@ func query(t testing.TB, file, name string) string {
 	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
 }
 
-// A flood is a queue of a hundred thousand messages, beside some that are
-// storagetest.Answered.
+// A flood is a queue of a hundred thousand waiting messages, in addition to some answered ones.
 type flood struct {
 	name  string
-	lanes int // with 100,000 messages between them
-	crowd int // messages of one lane that are older than all of these
+	lanes int // number of lanes that the 100,000 messages are distributed over
+	crowd int // more messages in one lane, which are older than all others
 	busy  int // lanes that are held
 }
 
@@ -66,18 +65,19 @@ func (f flood) pour(h *env) {
 		where lane in (select lane from turnkeeper.messages where state = 'waiting' order by id limit $1)`, f.busy)
 }
 
-// What a look at the queue may cost, however long it is: the oldest four
-// hundred, or one step a lane where these are all busy or in one lane.
+// mayRead returns the maximum number of pages that a query of the queue may read, independent of
+// its length: those for the oldest four hundred messages, or one step for each lane if these are
+// all in busy lanes or in one lane.
 func (f flood) mayRead() (pages int) {
 	pages = 5000
 	if f.crowd+f.busy > 0 {
-		pages += 10 * f.lanes // a step is a way down three indexes, and its row
+		pages += 10 * f.lanes // a step reads three indexes and a row
 	}
 	return pages
 }
 
-// TestLooksAtALongQueueUseIndexes has the statements of a tick explained over a
-// hundred thousand waiting messages, before and after the server has statistics.
+// TestLooksAtALongQueueUseIndexes explains the statements of a tick with a hundred thousand waiting
+// messages, before and after the tables are analyzed.
 func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 	testrun.Slow(t)
 	for _, f := range testrun.Sample(floods, 2) {
@@ -107,7 +107,7 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 	}
 }
 
-// checkHeads holds what a tick picks against the plain definition of it.
+// checkHeads compares the messages that a tick selects with a simple query for them.
 func (f flood) checkHeads(h *env) {
 	h.T.Helper()
 	want := storagetest.One[string](h, `select string_agg(id::text, ' ' order by due_at, priority desc, id) from (
@@ -128,8 +128,8 @@ func (f flood) checkHeads(h *env) {
 	})
 }
 
-// BenchmarkLookAtALongQueue is a whole look of a tick. The queue of one message
-// is what the others are to be compared with.
+// BenchmarkLookAtALongQueue measures all queries of a tick. Compare the results with those of the
+// empty queue.
 func BenchmarkLookAtALongQueue(b *testing.B) {
 	for _, f := range append([]flood{{name: "an empty queue"}}, floods...) {
 		b.Run(f.name, func(b *testing.B) {
@@ -167,8 +167,8 @@ func TestReadyMessagesOrder(t *testing.T) {
 	})
 }
 
-// BenchmarkAcceptWithALongQueue is to be read as a ratio: to accept a message
-// takes as long behind a hundred thousand that wait as into an empty inbox.
+// BenchmarkAcceptWithALongQueue compares accepting a message with a hundred thousand waiting
+// messages and with an empty inbox. Both should take equally long.
 func BenchmarkAcceptWithALongQueue(b *testing.B) {
 	for _, f := range append([]flood{{name: "an empty queue"}}, floods...) {
 		b.Run(f.name, func(b *testing.B) {

@@ -19,8 +19,9 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// readyMessages are the conversations whose heads a tick would grant, by the statement for short queues
-// and by the general one. Where agents are held, both are by the general one.
+// readyMessages returns the conversations whose first messages a tick would grant, once from the
+// statement for short queues and once from the general one. If agents are held, both come from the
+// general one.
 func (h *env) readyMessages(limit int, held ...string) (short, general string) {
 	h.T.Helper()
 	ask := func(ctx context.Context, tick *grants.Tick) string {
@@ -41,7 +42,7 @@ func (h *env) readyMessages(limit int, held ...string) (short, general string) {
 	return short, general
 }
 
-// TestWhichMessagesAreReady has a lane for each reason to be granted or not.
+// TestWhichMessagesAreReady has a lane for each reason to grant a message or not.
 func TestWhichMessagesAreReady(t *testing.T) {
 	h := newEnv(t)
 	for _, name := range []string{"held", "queued", "waits", "ended", "runs", "leased"} {
@@ -55,11 +56,11 @@ func TestWhichMessagesAreReady(t *testing.T) {
 		case "waits":
 			h.Exec("update turnkeeper.turns set state = 'waiting' where id = $1", d.Grant.TurnID)
 			h.Exec(noGrant, d.Grant.Lane)
-		case "runs": // what the lease forgot, the turn still says
+		case "runs": // only the turn has the grant, the lease does not
 			h.Exec(noGrant, d.Grant.Lane)
 		case "ended":
 			d.Finish(t, "done")
-		case "leased": // and the other way round
+		case "leased": // only the lease has the grant, the turn does not
 			d.Finish(t, "done")
 			h.Exec(`update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = $2, granted_at = clock_timestamp(), lease_until = clock_timestamp() + interval '1 h'
 				where lane = $1`, d.Grant.Lane, d.Grant.TurnID)
@@ -84,7 +85,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 	lane("paused", "-1 s")
 	lane("paused-oddly", "1 h")
 	h.Exec("update turnkeeper.messages set due_at = clock_timestamp() + interval '1 h' where conversation in ('later', 'later-once')")
-	h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // by a clock that was set back since
+	h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // accepted before the clock was set back
 	h.Exec("update turnkeeper.messages set state = 'running' where conversation = 'running'")
 	h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where conversation = 'answered'")
 	for limit, want := range map[int]string{100: "ended free paused paused-oddly later-once", 2: "ended free"} {
@@ -93,13 +94,13 @@ func TestWhichMessagesAreReady(t *testing.T) {
 			t.Errorf("limit %d: %q by the short statement, %q by the general one, want %q", limit, short, general, want)
 		}
 	}
-	// More that come due later than are counted.
+	// More messages that are due later than a Snapshot counts.
 	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select 'desk', 'later', 'desk/later', 'z', now() + interval '2 h' from generate_series(1, $1)", 2*granting.MaxWaiting)
 	if short, general := h.readyMessages(100); short != general || general != "ended free paused paused-oddly later-once" {
 		t.Errorf("before a crowd that is due later: %q by the short statement, %q by the general one", short, general)
 	}
 	h.Exec("delete from turnkeeper.messages where body = 'z'")
-	// What a turn of another gave to an agent that is retired since.
+	// Work that another turn gave to an agent that was retired later.
 	h.Exec("insert into turnkeeper.agent_trees (root, max_depth, max_agents, tokens, calls) values (1, 1, 1, 0, 0)")
 	h.Exec(`insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline)
 		select 1, 1, 1, id, agent, 1, array['desk', agent], now() + interval '1 h' from turnkeeper.messages where conversation = 'retired'`)
@@ -107,7 +108,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 		t.Errorf("with a retired sub-agent: %q by the short statement, %q by the general one", short, general)
 	}
 	h.Exec("delete from turnkeeper.spawned_calls")
-	// Many in a busy lane and in one that pauses, before all others.
+	// Many older messages in a busy lane and in a lane that pauses.
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) select m.agent, m.conversation, m.lane, 'z', now() - interval '1 h'
 		from turnkeeper.messages m, generate_series(1, 10) where m.body = 'y' and m.conversation in ('held', 'pauses', 'queued', 'retired')`)
 	for limit, want := range map[int]string{2: "ended free", 6: "ended free paused paused-oddly later-once"} {
@@ -115,7 +116,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 			t.Errorf("limit %d, behind a crowd: %q, want %q", limit, general, want)
 		}
 	}
-	// So many messages of one lane that no other is among the oldest.
+	// So many messages in one lane that the oldest are all from it.
 	h.Submit("clerk", "desk", "y")
 	for name, want := range map[string]string{
 		"held": "ended", "queued": "ended", "waits": "ended", "pauses": "ended", "runs": "ended", "leased": "ended", "free": "free",
@@ -145,7 +146,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 	}
 }
 
-// TestWhichTurnsAreReady has an open turn for each reason to be granted or not.
+// TestWhichTurnsAreReady has an open turn for each reason to grant it or not.
 func TestWhichTurnsAreReady(t *testing.T) {
 	h := newEnv(t)
 	names := []string{"free", "due", "later", "held", "pauses", "paused", "running", "ended", "waits"}
@@ -185,7 +186,7 @@ func TestWhichTurnsAreReady(t *testing.T) {
 				where lane = $1`, d.Grant.Lane, d.Grant.TurnID)
 		}
 	}
-	// Of an agent that is held those are ready that have waited for as long as its messages may.
+	// Turns of a held agent are ready only if they have waited for the agent's give_up_after.
 	h.Exec("update turnkeeper.agents set give_up_after = '1 h'")
 	h.Exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where conversation in ('due', 'later')")
 	for want, held := range map[string][]string{
@@ -213,12 +214,12 @@ func TestWhichTurnsAreReady(t *testing.T) {
 	})
 }
 
-// TestATurnForANewerWorkerIsOffered offers a turn that was left to a newer worker to one that lives and
-// has not left it to others.
+// TestATurnForANewerWorkerIsOffered checks that a turn for a newer worker is offered to a live
+// worker that has not handed it back.
 func TestATurnForANewerWorkerIsOffered(t *testing.T) {
 	testrun.Guard(t)
 	for name, c := range map[string]struct {
-		change string // of the worker "newer"
+		change string // SQL; changes the worker "newer"
 		want   turnkeeper.WorkerID
 	}{
 		"it lives":            {"", "newer"},
@@ -290,7 +291,8 @@ func TestAGrantOfALaneThatIsHeld(t *testing.T) {
 	}
 }
 
-// TestAGrantLeavesOthersAlone grants one of two queued turns, one of two messages, and then the rest together.
+// TestAGrantLeavesOthersAlone grants one of two queued turns, then one of two messages, and then the
+// others together.
 func TestAGrantLeavesOthersAlone(t *testing.T) {
 	h := newEnv(t)
 	for _, name := range []string{"a", "b"} {
@@ -353,7 +355,8 @@ func TestAGrantLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestWhatAWorkerGivesBack has a grant for each reason that keeps one from being given back, and one without.
+// TestWhatAWorkerGivesBack has a grant for each reason not to give it back, and one without such a
+// reason.
 func TestWhatAWorkerGivesBack(t *testing.T) {
 	testrun.Guard(t)
 	const old = "interval '1 minute'"
@@ -390,7 +393,7 @@ func TestWhatAWorkerGivesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newEnv(t)
-			twin := h.TurnOf("desk", "w") // which the worker works
+			twin := h.TurnOf("desk", "w") // the worker runs this turn
 			h.Exec(fetched("running", "w", old), twin.Grant.JobID)
 			h.Submit("clerk", "", "x")
 			d := h.Dispatch("")[0]
@@ -406,7 +409,7 @@ func TestWhatAWorkerGivesBack(t *testing.T) {
 				working = append(working, d.Grant.GrantID)
 			}
 			var away []turnkeeper.GrantID
-			log := c.grants // the log says when a lease ended that counts
+			log := c.grants // the grant log records the end of a lease if its loss counts
 			if name == "bound, left while the database was away" {
 				away, log = append(away, d.Grant.GrantID), 0
 			}
@@ -422,7 +425,8 @@ func TestWhatAWorkerGivesBack(t *testing.T) {
 	}
 }
 
-// TestJobsThatAreOver loses grants whose jobs River has ended: these stay as they are, and so do those of others.
+// TestJobsThatAreOver loses grants with jobs in each state. Jobs that River has ended, and jobs of
+// other grants, do not change.
 func TestJobsThatAreOver(t *testing.T) {
 	h := newEnv(t)
 	for state, want := range map[string]string{
@@ -442,7 +446,8 @@ func TestJobsThatAreOver(t *testing.T) {
 	}
 }
 
-// TestWhatWasDueAtTheLookIsNotWaitedFor has one thing at a time come due at the very time of the look, and a moment after it.
+// TestWhatWasDueAtTheLookIsNotWaitedFor makes one thing due at the time of the snapshot, and a moment
+// later.
 func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
 	h := newEnv(t)
 	held := h.TurnOf("clerk", "worker-1")
@@ -475,7 +480,7 @@ func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
 	held.Finish(t, "done")
 }
 
-// TestWhatIsWaitedForNext makes one thing at a time come due later.
+// TestWhatIsWaitedForNext makes one thing at a time due later.
 func TestWhatIsWaitedForNext(t *testing.T) {
 	h := newEnv(t)
 	near := func(want time.Duration, name string) {

@@ -29,7 +29,7 @@ func (h *env) schedule() turnkeeper.Schedule {
 	return all[0]
 }
 
-// due are the schedules that a tick would look at, each moved on by decide.
+// due returns the cron expressions of the due schedules, and fires each with the decision of decide.
 func (h *env) due(decide func(granting.DueSchedule) granting.SlotDecision) (crons []string) {
 	h.T.Helper()
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
@@ -117,8 +117,8 @@ func TestOverriddenSchedule(t *testing.T) {
 	if diff := cmp.Diff([]string{"0 6 * * *"}, h.due(next(later))); diff != "" {
 		t.Errorf("taken back (-want +got):\n%s", diff)
 	}
-	// An override repairs a schedule that was switched off, and revives none
-	// that left its file.
+	// An override repairs a schedule that was switched off. It does not restore one that was
+	// removed from its file.
 	override("nonsense")
 	h.due(broken)
 	if s := h.schedule(); s.Active || s.LastError != "cannot be read" {
@@ -282,7 +282,7 @@ func TestRegisteringAnAgentEndsTheBackoffOfItsLanes(t *testing.T) {
 	}
 }
 
-// TestAScheduleIsRunNow runs schedules beside their slots.
+// TestAScheduleIsRunNow runs schedules outside of their slots.
 func TestAScheduleIsRunNow(t *testing.T) {
 	h := newEnv(t)
 	daily := turnkeeper.Schedule{Agent: "desk", Name: "daily", Cron: "@daily", TimeZone: "UTC", Conversation: "news", Message: "Look."}
@@ -310,7 +310,7 @@ func TestAScheduleIsRunNow(t *testing.T) {
 	if err != nil || m.Trigger != turnkeeper.TriggerSchedule || m.Schedule != "daily" || m.Lane != "desk/news" || m.Body != "Look." || m.Slot.IsZero() {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
-	h.Dispatch("worker-1") // it waits no more
+	h.Dispatch("worker-1") // the message no longer waits
 	if next := run("daily", false); next == first {
 		t.Error("a message that is handled is taken for one that waits")
 	}
@@ -331,7 +331,7 @@ func TestAScheduleIsRunNow(t *testing.T) {
 	}
 }
 
-// TestWhichSchedulesAreDue has a schedule for each reason to be looked at or not.
+// TestWhichSchedulesAreDue has a schedule for each reason to be due or not.
 func TestWhichSchedulesAreDue(t *testing.T) {
 	h := newEnv(t)
 	for name, set := range map[string]string{
@@ -355,7 +355,8 @@ func TestWhichSchedulesAreDue(t *testing.T) {
 	})
 }
 
-// TestWhatASlotBecomes has a slot of a schedule come due beside what waits in its lane. It moves its own schedule on, and no other.
+// TestWhatASlotBecomes fires a slot with different messages waiting. Only the schedule of the slot
+// gets a new next slot.
 func TestWhatASlotBecomes(t *testing.T) {
 	h := newEnv(t)
 	often, other := morning, morning
@@ -391,7 +392,7 @@ func TestWhatASlotBecomes(t *testing.T) {
 	for name, c := range map[string]struct {
 		waits []func()
 		agent string
-		want  string // lane of the message that it becomes
+		want  string // lane of the new message; empty: there is none
 	}{
 		"nothing waits":                                    {nil, "clerk", "clerk"},
 		"nothing waits in its conversation":                {nil, "desk", "desk/main"},
@@ -420,5 +421,5 @@ func TestWhatASlotBecomes(t *testing.T) {
 	}
 }
 
-// closed closes all messages that wait.
+// closed is SQL that closes all waiting messages.
 const closed = "update turnkeeper.messages set state = 'cancelled', closed_at = clock_timestamp() where state = 'waiting'"

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// Ten slots that come while the agent cannot run, as its turn waits for tomorrow's
-// budget, are one run, not ten.
+// Ten slots that pass while the agent cannot run, because its turn waits for the next day's budget,
+// make one run.
 func TestSlotsThatComeWhileTheLaneIsHeldCollapse(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", false, turnkeeper.Schedule{Name: "often", Cron: "*/10 * * * *", TimeZone: "UTC", Conversation: "main", Message: "Look."})

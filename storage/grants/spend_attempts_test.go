@@ -9,8 +9,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// No retry resets what is spent: the second attempt at a message goes on with what
-// the first has left.
+// A retry does not reset the spend: the second attempt at a message continues with the rest of the
+// first attempt's budget.
 func TestSpendOfAMessageOutlivesAFailedTurn(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -6,8 +6,8 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// A database that is away for a moment does not end the turn by its budget: it is
-// waited for, as with every other write.
+// A short outage of the database does not block a turn's budget. The reservation is retried like
+// every other write.
 func TestReservationWaitsForTheDatabase(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -82,7 +82,7 @@ func TestSettledSpend(t *testing.T) {
 		return answer.Reservation
 	}
 	cheap, dear := reserve(400), reserve(100)
-	for range 2 { // the second time does nothing
+	for range 2 { // a repetition has no effect
 		if err := h.SettleSpend(t.Context(), cheap, 50); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestSettledSpend(t *testing.T) {
 	}
 }
 
-// spending is what each scope has taken today, and at an earlier day, beside the reservations.
+// spending returns the spend of each scope, today and on an earlier day, and all reservations.
 func (h *env) spending() map[string]string {
 	h.T.Helper()
 	rows, _ := h.Pool().Query(h.T.Context(), `
@@ -122,15 +122,16 @@ func (h *env) spending() map[string]string {
 	return all
 }
 
-// TestSpendIsTakenFromItsOwnBudgets asks for 30 tokens where the turn, the tree and the agent's day have each taken 70 in 3 calls,
-// up to each limit and beyond it. What others have taken, and the agent on another day, is left alone.
+// TestSpendIsTakenFromItsOwnBudgets reserves 30 tokens, up to each limit and beyond it. The turn, the
+// tree and the agent's day have spent 70 tokens in 3 calls each. The spend of other scopes, and that
+// of the agent on another day, does not change.
 func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 	h := newEnv(t)
-	h.Exec("insert into turnkeeper.spend (scope, period) values ('turn:1', ''), ('tree:1', '')") // of others that have room
+	h.Exec("insert into turnkeeper.spend (scope, period) values ('turn:1', ''), ('tree:1', '')") // budgets of another turn and tree that are not used up
 	for i, c := range []struct {
 		limits  grants.SpendRequest
 		blocked string
-		settled int64 // if it is not blocked
+		settled int64 // if the reservation is not blocked
 	}{
 		{grants.SpendRequest{}, "", 10},
 		{grants.SpendRequest{DayTokens: 100, DayCalls: 4}, "", 10},
@@ -181,7 +182,7 @@ func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 		if c.blocked != "" {
 			continue
 		}
-		for range 2 { // the second time does nothing
+		for range 2 { // a repetition has no effect
 			if err := h.SettleSpend(t.Context(), a.Reservation, c.settled); err != nil {
 				t.Fatal(err)
 			}
@@ -199,8 +200,8 @@ func TestSpendIsTakenFromItsOwnBudgets(t *testing.T) {
 	}
 }
 
-// TestSpendIsOfTheFirstAttempt takes from the budgets of the first attempts at two messages, whichever attempt asks, beside an older
-// turn.
+// TestSpendIsOfTheFirstAttempt reserves spend for both attempts at two messages. All of it counts
+// for the first attempt at its message. An older turn, of another message, does not matter.
 func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 	h := newEnv(t)
 	h.TurnOf("clerk", "worker-1").Finish(t, "done")
@@ -230,8 +231,7 @@ func TestSpendIsOfTheFirstAttempt(t *testing.T) {
 	}
 }
 
-// One turn's calls may settle while others of it reserve: no order of the two
-// may end in a deadlock.
+// Calls of one turn may reserve and settle at the same time, in any order, without a deadlock.
 func TestReserveAndSettleBesideEachOther(t *testing.T) {
 	h := newEnv(t)
 	var group sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// The budget of a tree of agents is its message's, as a turn's is: what the first
-// attempt at the root's message has taken is taken for the second, and for all below.
+// The budget of a tree of agents belongs to the root's message, like that of a turn. The spend of
+// the first attempt also counts for the second attempt and for all its sub-agents.
 func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -58,7 +58,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 		}
 	}
 
-	// A sub-agent whose turn fails goes on with the same tree.
+	// A second attempt of a sub-agent uses the budget of the same tree.
 	if err := child.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestSpendOfATreeOutlivesAFailedRoot(t *testing.T) {
 	}
 }
 
-// below has a turn give work to the desk, and takes the turn of that.
+// below starts a sub-agent of a turn, the desk, and returns its dispatch.
 func (h *env) below(d *storagetest.Dispatch, k turnkeeper.CallKey, limits turnlog.TreeLimits) *storagetest.Dispatch {
 	h.T.Helper()
 	d.Write(h.T, turnlog.Entry{Round: storagetest.Round(k.Round, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart)})

@@ -205,10 +205,9 @@ func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, err
 	return time.Duration(seconds * float64(time.Second)), pg.Translate(err)
 }
 
-// SettleSpawned does a tick's work on sub-agents: it delivers results to parents, gives
-// up overdue sub-agents if timely is set (the clock can be trusted), and cancels those
-// that nobody waits for. It returns how many sub-agents it changed, of each kind at most
-// limit.
+// SettleSpawned delivers results of sub-agents to their parents, ends the wait for overdue
+// sub-agents if timely is set (the clock can be trusted), and cancels sub-agents whose call no longer
+// waits. It returns the number of sub-agents that it changed, at most limit of each kind.
 func (t *Tick) SettleSpawned(ctx context.Context, timely bool, limit int) (int, error) {
 	t.ahead = nil                                          // what waits may be closed now
 	n, err := t.q.SettleSpawned(ctx, timely, int32(limit)) //nolint:gosec // small

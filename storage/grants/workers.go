@@ -24,7 +24,7 @@ func (s *Store) StopBeating(ctx context.Context, id turnkeeper.WorkerID) error {
 	return pg.Translate(s.db.Q.StopBeating(ctx, string(id)))
 }
 
-// Overlooked counts what a worker was given and does not run.
+// Overlooked counts jobs and grants that a worker has and does not run.
 type Overlooked struct {
 	Jobs   int // fetched by River, but the answer was lost; they are available again
 	Grants int // left without writing their end; they count as lost now

@@ -92,7 +92,7 @@ func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
 	}
 	h := newEnv(t)
 	for name, c := range cases {
-		for _, bound := range []bool{true, false} { // or only fetched by its taker
+		for _, bound := range []bool{true, false} { // false: the taker has only fetched the job
 			t.Run(fmt.Sprintf("%s, bound %t", name, bound), func(t *testing.T) {
 				h.HeartBeat("w", 1, c.takeover)
 				h.Exec("update turnkeeper.worker_heartbeat set takeover_after = $1", c.takeover)
@@ -119,8 +119,8 @@ func TestLostGrantsAreFoundBySilenceOrByTheLease(t *testing.T) {
 	}
 }
 
-// TestWhichUnclaimedGrantsAreLost has a grant whose job waits in the queue of one worker, which nobody else works.
-// Beside it is a turn that has ended with its worker.
+// TestWhichUnclaimedGrantsAreLost has a grant whose job waits in the queue of one worker, which no
+// other worker reads. It also has an ended turn whose worker is gone.
 func TestWhichUnclaimedGrantsAreLost(t *testing.T) {
 	h := newEnv(t)
 	h.HeartBeat("gone", 1, 15*time.Second)
@@ -130,7 +130,7 @@ func TestWhichUnclaimedGrantsAreLost(t *testing.T) {
 	h.Exec("update turnkeeper.worker_heartbeat set stopped_at = beat_at where worker_id = 'gone'")
 	h.Exec("update turnkeeper.river_job set state = 'completed', finalized_at = now()")
 	for name, c := range map[string]struct {
-		queue      turnkeeper.WorkerID // whose own queue it is; empty: that of all
+		queue      turnkeeper.WorkerID // owner of the queue; empty: the queue of all workers
 		fetched    turnkeeper.WorkerID
 		bound      turnkeeper.WorkerID
 		given, has bool // its job was given back; the grant is lost
@@ -164,7 +164,7 @@ func TestWhichUnclaimedGrantsAreLost(t *testing.T) {
 	}
 }
 
-// A grant is the worker's that it is bound to, whoever its job was given to.
+// A grant belongs to the worker that it is bound to, whichever worker fetched its job.
 func TestLostGrantIsThatOfItsWorker(t *testing.T) {
 	for name, c := range map[string]struct {
 		silent turnkeeper.WorkerID

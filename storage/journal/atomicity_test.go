@@ -13,8 +13,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestABystanderSeesAllOrNothing stops each write at its last row, which somebody holds, and looks at all
-// rows from outside: until the write is whole, there is nothing of it.
+// TestABystanderSeesAllOrNothing locks the last row of each write, and reads all rows on another
+// connection while the write waits. Nothing of the write may be visible yet.
 func TestABystanderSeesAllOrNothing(t *testing.T) {
 	testrun.Guard(t)
 	for _, c := range []struct {
@@ -22,7 +22,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 		before func(scene)
 		lock   string // the last row that is written; $1 is the turn
 		do     func(scene) error
-		least  int // rows that change
+		least  int // minimum number of rows that change
 	}{
 		{
 			"the end", scene.calls, "select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
@@ -91,7 +91,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 			h.AwaitLockWaits(1)
 			for _, row := range storagetest.Changed(before, h.Rows()) {
 				if strings.HasPrefix(row, "cancellation ") {
-					continue // the wish alone is a write of its own
+					continue // the request to cancel is a separate transaction
 				}
 				t.Errorf("seen before the write is whole: %s", row)
 			}

@@ -14,7 +14,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// twoTurns are turns of the desk with two rounds of two calls each, of which the first is started.
+// twoTurns returns two turns of the desk with two rounds of two calls each. The first call of each
+// round is started.
 func twoTurns(t *testing.T) (h *env, it, other scene) {
 	h = newEnv(t)
 	h.Submit("desk", "it", "x")
@@ -26,7 +27,8 @@ func twoTurns(t *testing.T) (h *env, it, other scene) {
 	return h, it, other
 }
 
-// TestALateResultIsOfItsStart brings late results whose start is that of another call: nothing is kept of them.
+// TestALateResultIsOfItsStart delivers late results with the start of another call. They are
+// dropped.
 func TestALateResultIsOfItsStart(t *testing.T) {
 	for _, judged := range []bool{false, true} {
 		t.Run(fmt.Sprintf("judged %t", judged), func(t *testing.T) { aLateResult(t, judged) })
@@ -61,7 +63,7 @@ func aLateResult(t *testing.T, judged bool) {
 	if judged {
 		want = turnkeeper.CallUnknown
 	}
-	for _, text := range []string{"late", "later"} { // the first counts
+	for _, text := range []string{"late", "later"} { // the first is kept
 		if err := it.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, text)); err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +73,9 @@ func aLateResult(t *testing.T, judged bool) {
 	}
 }
 
-// TestALateResultInTheBackground keeps what the model was told of a call in the background; of a call that is detached it
-// says nothing, and a turn that has ended keeps its calls as they are.
+// TestALateResultInTheBackground delivers late results. That of a background call does not change
+// the text that the model was shown. That of a detached call is dropped. A turn that has ended
+// stores it as the call's late result only.
 func TestALateResultInTheBackground(t *testing.T) {
 	h, it, other := twoTurns(t)
 	for _, s := range []scene{it, other} {
@@ -100,7 +103,8 @@ func TestALateResultInTheBackground(t *testing.T) {
 	}
 }
 
-// TestStartsAndAnswersThatAreRefused tries starts and answers that miss a call by one thing.
+// TestStartsAndAnswersThatAreRefused writes starts and answers that do not fit their call in one
+// condition.
 func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 	h, it, other := twoTurns(t)
 	skipped := storagetest.Result(storagetest.Key(2, 2), "", turnkeeper.CallSkipped, "skipped")
@@ -121,7 +125,7 @@ func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 		"an answer to an answered call":     results(skipped),
 		"an answer to no call":              results(storagetest.Result(storagetest.Key(1, 3), it.nonce(1, 1), turnkeeper.CallSucceeded, "x")),
 	} {
-		// Another start of effect once is refused by the table.
+		// A constraint of the table refuses a second start of effect once.
 		err := it.Append(t.Context(), e, journal.Ending{})
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) && (err == nil || name != "a second start of effect once") {
 			t.Errorf("%s: %v, want ErrJournalMoved", name, err)
@@ -132,7 +136,8 @@ func TestStartsAndAnswersThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestACallInTheBackground goes from its start to its end, and is started again after its worker was lost.
+// TestACallInTheBackground runs a background call from its start to its end, and starts another one
+// again after its worker was lost.
 func TestACallInTheBackground(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -163,7 +168,8 @@ func TestACallInTheBackground(t *testing.T) {
 	}
 }
 
-// TestWhatALostTurnLeaves looks at the calls of a turn that the scheduler closes, beside one that is just like it.
+// TestWhatALostTurnLeaves checks the calls of a turn that the scheduler closes. A second turn in the
+// same state must not change.
 func TestWhatALostTurnLeaves(t *testing.T) {
 	h, it, _ := twoTurns(t)
 	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})
@@ -189,7 +195,7 @@ func TestWhatALostTurnLeaves(t *testing.T) {
 	}
 }
 
-// TestWhatACancelledTurnLeaves looks at the calls of a turn that is closed without its worker.
+// TestWhatACancelledTurnLeaves checks the calls of a turn that is cancelled while no worker runs it.
 func TestWhatACancelledTurnLeaves(t *testing.T) {
 	h, it, _ := twoTurns(t)
 	it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), it.nonce(2, 1), turnkeeper.CallRunning, "handle")}})

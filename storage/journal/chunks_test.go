@@ -19,7 +19,7 @@ import (
 
 const chunkBytes = turnkeeper.OutputChunkBytes
 
-// store stores an output as the result of a call of a turn of its own.
+// store stores an output as the result of a call of a new turn.
 func (h *env) store(o turnkeeper.Output) turnkeeper.TurnID {
 	h.T.Helper()
 	d := h.Turn(string("with " + o.ID))
@@ -38,7 +38,8 @@ func (h *env) chunks(id string) int {
 	return storagetest.One[int](h, "select count(*) from turnkeeper.output_chunks where output_id = $1", id)
 }
 
-// A text reads the same wherever its chunks end, and what fits one is no chunk.
+// A text is read back unchanged wherever its chunks end. A text that fits in one chunk is stored
+// without chunks.
 func TestTextsInChunks(t *testing.T) {
 	h := newEnv(t)
 	for name, c := range map[string]struct {
@@ -89,7 +90,7 @@ func TestBinaryContentInChunks(t *testing.T) {
 	}
 }
 
-// What was written before there were chunks reads as ever, however large it is.
+// Large outputs that were written before the schema had chunks remain readable.
 func TestOutputsFromBeforeChunks(t *testing.T) {
 	h := newEnv(t)
 	text := strings.Repeat("日本語", 100_000)
@@ -107,11 +108,11 @@ func TestOutputsFromBeforeChunks(t *testing.T) {
 	}
 }
 
-// A part of a 10 MB text is read from the chunks that hold it, and a search reads
-// through it in strides.
+// A part of a 10 MB text is read from only the chunks that contain it. A search reads the text part
+// by part.
 func TestAPartIsReadFromItsChunks(t *testing.T) {
 	h := newEnv(t)
-	noise := base64.StdEncoding.EncodeToString(randomBytes(turnkeeper.MaxOutputBytes * 3 / 4)) // hardly to be compressed
+	noise := base64.StdEncoding.EncodeToString(randomBytes(turnkeeper.MaxOutputBytes * 3 / 4)) // hard to compress
 	text := noise[:5_000_000] + "the needle in it" + noise[5_000_000:len(noise)-16]
 	turn := h.store(turnkeeper.Output{ID: "large", Text: text, MediaType: "text/plain"})
 	all := h.chunks("large")
@@ -152,7 +153,7 @@ func TestAPartIsReadFromItsChunks(t *testing.T) {
 	}
 }
 
-// counted is a stored text as a Source that counts what is read of it.
+// A counted is a Source for a stored text that counts the characters read.
 type counted struct {
 	h                 *env
 	turn              turnkeeper.TurnID
@@ -168,7 +169,7 @@ func (c *counted) Read(ctx context.Context, from, to int64) (string, error) {
 	return text, err
 }
 
-// bind is a generated query with its values in place of the parameters.
+// bind returns a generated query with values in place of its parameters.
 func bind(sql string, values ...any) string {
 	for i, v := range values {
 		if text, ok := v.(string); ok {

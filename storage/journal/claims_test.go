@@ -19,7 +19,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// openCalls are two turns of the desk that wait for four detached calls each.
+// openCalls returns two turns of the desk that wait for four detached calls each.
 func openCalls(t *testing.T) (h *env, it, other scene) {
 	t.Helper()
 	h = newEnv(t)
@@ -34,14 +34,14 @@ func openCalls(t *testing.T) (h *env, it, other scene) {
 
 const ofCall = " where turn_id = $1 and round = 1 and ordinal = 1"
 
-// TestWhoMayClaim tries to claim a call while one thing is in the way.
+// TestWhoMayClaim claims a call. Except in the first case, one condition does not hold.
 func TestWhoMayClaim(t *testing.T) {
 	testrun.Guard(t)
 	for name, c := range map[string]struct {
 		change  string
 		attempt int
 		tools   []string
-		open    bool // and nothing but the worker is in the way
+		open    bool // the expected result of CallIsOpen
 	}{
 		"nothing":           {"", 1, []string{"other", "tool"}, true},
 		"the tool":          {"", 1, []string{"Tool", "tools"}, true},
@@ -101,7 +101,8 @@ func TestWhoMayClaim(t *testing.T) {
 	})
 }
 
-// TestWhatHasArrived lists what has arrived for a turn beside what has not, and what has for another.
+// TestWhatHasArrived lists the results that have arrived for a turn. Calls without a result, and
+// results for another turn, are not listed.
 func TestWhatHasArrived(t *testing.T) {
 	h, it, other := openCalls(t)
 	for _, s := range []scene{it, other} {
@@ -128,7 +129,8 @@ func TestWhichClaimsAreHeld(t *testing.T) {
 	}
 }
 
-// TestArrivalsThatAreRefused brings a result, and hands a call on, by a claim that misses the call's by one thing.
+// TestArrivalsThatAreRefused delivers a result and releases a call under a claim that differs from
+// the recorded one in one condition.
 func TestArrivalsThatAreRefused(t *testing.T) {
 	testrun.Guard(t)
 	for name, c := range map[string]struct {
@@ -155,7 +157,7 @@ func TestArrivalsThatAreRefused(t *testing.T) {
 			if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrFenced) {
 				t.Errorf("handed on: %v", err)
 			}
-			claimed.Call.Nonce = "none" // so that nothing is kept as late
+			claimed.Call.Nonce = "none" // otherwise the result is stored as late
 			if err := h.Arrive(t.Context(), claimed, storagetest.Result(storagetest.Key(1, 1), "none", turnkeeper.CallSucceeded, "x")); !errors.Is(err, turnkeeper.ErrFenced) {
 				t.Errorf("arrived: %v", err)
 			}
@@ -193,7 +195,8 @@ func TestArrivalsThatAreRefused(t *testing.T) {
 	})
 }
 
-// TestWhatAnArrivalLeaves looks at the job, the turn and the claim after a result, a repeat of it, and a verdict.
+// TestWhatAnArrivalLeaves checks the job, the turn and the claim after a result, a repetition of
+// it, and a verdict.
 func TestWhatAnArrivalLeaves(t *testing.T) {
 	h, it, other := openCalls(t)
 	claimed := it.claim("w")
@@ -226,7 +229,7 @@ func TestWhatAnArrivalLeaves(t *testing.T) {
 	}
 }
 
-// TestAnArrivalWhileTheTurnRuns leaves the turn to its worker.
+// TestAnArrivalWhileTheTurnRuns checks that a result does not change the state of a running turn.
 func TestAnArrivalWhileTheTurnRuns(t *testing.T) {
 	h := newEnv(t)
 	d := h.Detached("a", turnkeeper.EffectKeyed)
@@ -246,7 +249,7 @@ func TestAnArrivalWhileTheTurnRuns(t *testing.T) {
 	}
 }
 
-// TestWhichCallsAreLost has one detached call, in each state that it may be in.
+// TestWhichCallsAreLost checks for each state of a detached call whether it counts as lost.
 func TestWhichCallsAreLost(t *testing.T) {
 	testrun.Guard(t)
 	const (
@@ -263,7 +266,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 	state := func(s string) string { return strings.ReplaceAll(jobState, "STATE", s) }
 	for name, c := range map[string]struct {
 		changes []string
-		looks   bool // the look says that there may be some
+		looks   bool // the snapshot reports that there may be lost calls
 		want    granting.CallFailure
 	}{
 		"it waits":                              {nil, false, ""},
@@ -316,7 +319,7 @@ func TestWhichCallsAreLost(t *testing.T) {
 				h.Exec(change)
 			}
 			if slices.Contains(c.changes, ended) {
-				h.Waiting("another") // so that there is one that is not
+				h.Waiting("another") // a call that has not ended
 			}
 			before := storagetest.One[time.Time](h, "select look_at from turnkeeper.detached_calls where turn_id = $1", d.Grant.TurnID)
 			h.Tick(func(ctx context.Context, tick *grants.Tick) error {
@@ -346,7 +349,8 @@ func TestWhichCallsAreLost(t *testing.T) {
 	}
 }
 
-// TestWhatAWorkerGivesBackOfCalls has one detached call, and one thing that keeps it from being given back.
+// TestWhatAWorkerGivesBackOfCalls checks each condition that keeps a worker from giving back a
+// detached call.
 func TestWhatAWorkerGivesBackOfCalls(t *testing.T) {
 	testrun.Guard(t)
 	const (
@@ -391,8 +395,9 @@ func TestWhatAWorkerGivesBackOfCalls(t *testing.T) {
 	}
 }
 
-// TestWhoIsToldOfACall does one thing after the other to the calls of two turns that wait. The scheduler is told once
-// that a turn goes on; workers are told of a run that is to stop, and of a new one.
+// TestWhoIsToldOfACall changes the calls of two waiting turns and checks the notifications: one to
+// the scheduler when a turn continues, and one to workers for each run that must stop and for each
+// new run.
 func TestWhoIsToldOfACall(t *testing.T) {
 	h, it, other := openCalls(t)
 	arrive := func(s scene, k turnkeeper.CallKey) func() {
@@ -433,8 +438,8 @@ func TestWhoIsToldOfACall(t *testing.T) {
 	}
 }
 
-// TestACallIsMovedUnderTheLockOfItsTurn has the row of a turn locked: what is done to its calls waits, and has locked
-// nothing of them before. What is done to those of another turn does not wait.
+// TestACallIsMovedUnderTheLockOfItsTurn locks the row of a turn. Changes of its calls then wait,
+// and hold no lock on the calls. Changes of another turn's calls do not wait.
 func TestACallIsMovedUnderTheLockOfItsTurn(t *testing.T) {
 	h, it, other := openCalls(t)
 	for name, c := range map[string]struct {
@@ -465,13 +470,14 @@ func TestACallIsMovedUnderTheLockOfItsTurn(t *testing.T) {
 	}
 }
 
-// TestJobsOfCallsThatAreOver moves calls whose jobs River has ended: these stay as they are. One that has not ended is.
+// TestJobsOfCallsThatAreOver changes the state of calls. Jobs that River has ended stay unchanged;
+// a job that has not ended is completed or cancelled.
 func TestJobsOfCallsThatAreOver(t *testing.T) {
 	h := newEnv(t)
 	keys := []turnkeeper.CallKey{storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1), storagetest.Key(2, 2)}
 	states := []string{"completed", "cancelled", "discarded", "running"}
 	for name, c := range map[string]struct {
-		want string // of the job that is not over
+		want string // state of the job that has not ended
 		do   func(context.Context, turnlog.ClaimedCall) error
 	}{
 		"results": {"completed", func(ctx context.Context, c turnlog.ClaimedCall) error {
@@ -493,7 +499,7 @@ func TestJobsOfCallsThatAreOver(t *testing.T) {
 		h.Submit("desk", name, "x")
 		var s scene
 		for _, d := range h.Dispatch("worker-1") {
-			if d.Record.Turn.Conversation == name { // and not that of a result that has arrived
+			if d.Record.Turn.Conversation == name { // skip the turn that continues after a result
 				s = scene{h, d}
 			}
 		}
@@ -516,13 +522,14 @@ func TestJobsOfCallsThatAreOver(t *testing.T) {
 	}
 }
 
-// TestWhatATurnLeavesOfItsArrivals closes a turn without its worker while results lie there for it: they become the answers of
-// calls that have none. What has an answer keeps it, and so does what is awaited by another turn.
+// TestWhatATurnLeavesOfItsArrivals closes a turn without its worker when results have arrived. They
+// become the answers of calls that have none. Existing answers, and the calls of another turn, stay
+// unchanged.
 func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 	const unknown, had = "may have happened", "cancelled: the turn ended before this call had"
 	for name, c := range map[string]struct {
 		closes func(scene)
-		open   []turnkeeper.ToolCall // 1.2, of no effect, and 2.1
+		open   []turnkeeper.ToolCall // calls 1.2, of effect none, and 2.1
 		want   string
 	}{
 		"its worker is lost": {

@@ -12,15 +12,14 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// planned is an entry with the plan and the start of one call of effect once.
+// planned returns an entry with the plan and the start of one call of effect once.
 func planned(arguments, nonce string) turnlog.Entry {
 	r := storagetest.Round(1, turnkeeper.EffectOnce)
 	r.Calls[0].Arguments = arguments
 	return turnlog.Entry{Round: r, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce, 1, turnkeeper.EffectOnce)}}
 }
 
-// between has the writer's next write, which is cut in this way, followed by what
-// somebody else does, before the writer can read back.
+// between cuts the writer's next write, and calls others before the writer can read back.
 func between(p *storagetest.Proxy, what storagetest.Cut, others func()) {
 	var once sync.Once
 	cut := false
@@ -37,8 +36,8 @@ func between(p *storagetest.Proxy, what storagetest.Cut, others func()) {
 	})
 }
 
-// The journal has one entry more than the writer knew, as if it had written: but
-// somebody else has.
+// The journal has one entry more than the writer expects, as if its own write had succeeded. The
+// entry is another writer's.
 func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 	for name, c := range map[string]struct {
 		worker turnkeeper.WorkerID
@@ -52,7 +51,7 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 			between(p, storagetest.Lose, func() {
 				other := d.Grant
 				other.WorkerID = c.worker
-				h.Exec("update turnkeeper.turns set worker_id = $1", c.worker) // as if nothing had bound the grant
+				h.Exec("update turnkeeper.turns set worker_id = $1", c.worker) // as if the grant had not been bound
 				if err := h.Writer(d.Record, other).Append(t.Context(), planned(`{"sum":2}`, "other"), journal.Ending{}); err != nil {
 					t.Error(err)
 				}
@@ -68,7 +67,7 @@ func TestAnothersWriteIsNotTakenForOnesOwn(t *testing.T) {
 	}
 }
 
-// A write whose answer was lost is its writer's only while the grant is.
+// After a lost answer, a writer continues from its own write only while it has the grant.
 func TestLostAnswerAndATakeOver(t *testing.T) {
 	testrun.Guard(t)
 	handedBack := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnQueued}}
@@ -108,8 +107,7 @@ func TestLostAnswerAndATakeOver(t *testing.T) {
 	}
 }
 
-// A second worker is given the job while the first does not know whether its write
-// was done.
+// A second worker gets the job while the first does not know whether its write was done.
 func TestLostAnswerAndADoubleDelivery(t *testing.T) {
 	testrun.Guard(t)
 	for name, what := range cuts {

@@ -21,7 +21,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// overProxy is a dispatch that writes through a proxy; the env does not.
+// overProxy returns a dispatch that writes through a proxy. The env does not use the proxy.
 func overProxy(t *testing.T) (*env, *storagetest.Proxy, *storagetest.Dispatch) {
 	t.Helper()
 	h := newEnv(t)
@@ -45,7 +45,7 @@ func done(happened <-chan struct{}) bool {
 	}
 }
 
-// commits knows the end of a transaction block.
+// commits reports whether a request commits a transaction block.
 func commits(sent storagetest.Sent) bool { return sent.Commits && sent.Has("commit") }
 
 func TestLostAnswerOfAStep(t *testing.T) {
@@ -102,8 +102,8 @@ func TestLostAnswerOfTheEnd(t *testing.T) {
 	}
 }
 
-// The connection is gone while the server still works at the commit: the writer
-// finds nothing, tries again, waits for its own first try, and meets its echo.
+// The connection breaks while the server still runs the write. The writer reads back that nothing
+// was written, and tries again. The second attempt waits for the first, and then finds its write.
 func TestEchoOfAWriteUnderWay(t *testing.T) {
 	for name, entry := range map[string]turnlog.Entry{
 		"a step":  {Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventRoundStart)},
@@ -117,7 +117,7 @@ func TestEchoOfAWriteUnderWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = hold.Rollback(context.Background()) }()
-			// A step stops before its first lock; the end is stopped behind it.
+			// A step waits at its first lock. The end waits at a later one.
 			lock := "select from turnkeeper.turns for update"
 			if entry.Outcome != nil {
 				lock = "select from turnkeeper.messages for update"
@@ -128,7 +128,7 @@ func TestEchoOfAWriteUnderWay(t *testing.T) {
 			happened := p.CutNext(storagetest.Abandon, storagetest.Sent.Executes)
 			written := make(chan error, 1)
 			go func() { written <- d.Append(t.Context(), entry, storagetest.Answered) }()
-			h.AwaitLockWaits(2) // the first try, and the one after it
+			h.AwaitLockWaits(2) // the first and the second attempt
 			if !done(happened) {
 				t.Fatal("nothing was cut")
 			}
@@ -229,10 +229,10 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 	}
 }
 
-// The server is stopped without ceremony while an entry waits, and started again.
+// The server stops at once, without waiting for clients, while an entry waits, and starts again.
 func TestServerRestartsWhileAppendWaits(t *testing.T) {
 	testrun.Slow(t)
-	dir, err := os.MkdirTemp("", "turnkeeper-test-") // the server's user can enter it; not so t.TempDir of root
+	dir, err := os.MkdirTemp("", "turnkeeper-test-") // the server's user can open it, but not the t.TempDir of root
 	if err != nil {
 		t.Fatal(err)
 	}

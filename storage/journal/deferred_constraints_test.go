@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// What a transactional tool wrote may be refused only when it is checked at the
-// commit. That is a failure of the tool, and no end of the turn.
+// A deferred constraint may refuse the rows of a transactional tool at the commit. The call then
+// fails, and the turn continues.
 func TestTransactionalToolThatBreaksADeferredConstraintHasFailed(t *testing.T) {
 	h := newEnv(t)
 	h.Exec("create table public.parents (id integer primary key)")

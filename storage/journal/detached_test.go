@@ -8,7 +8,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A result whose output has an id that is taken has not arrived by that.
+// A conflict of the ID of a result's output is an error, and does not mean that the result has
+// arrived already.
 func TestArrivalIsNotTakenForDoneByItsOutput(t *testing.T) {
 	h := newEnv(t)
 	d := h.Waiting("a")
@@ -27,7 +28,7 @@ func TestArrivalIsNotTakenForDoneByItsOutput(t *testing.T) {
 		t.Error("it is on record")
 	}
 	r.Output.ID = "free"
-	for range 2 { // the second as if the first had had no answer
+	for range 2 { // the second delivery repeats the first, as after a lost answer
 		if err := h.Arrive(t.Context(), c, r); err != nil {
 			t.Error(err)
 		}

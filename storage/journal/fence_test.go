@@ -12,8 +12,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// facts are what a turn's row must say for a write to go through: each is changed alone, so that no
-// other condition refuses in its place.
+// facts lists the conditions on a turn's row for a write. Each case breaks only one, so that no
+// other condition refuses the write.
 var facts = []struct {
 	name, change string
 	want         error
@@ -29,7 +29,7 @@ var facts = []struct {
 	{"a write less", "entries = entries - 1", turnkeeper.ErrJournalMoved},
 }
 
-// TestEachConditionOfTheFence writes while one fact is not what the writer holds.
+// TestEachConditionOfTheFence writes while one condition does not hold.
 func TestEachConditionOfTheFence(t *testing.T) {
 	h := newEnv(t)
 	for _, f := range facts {
@@ -57,7 +57,7 @@ func TestEachConditionOfTheFence(t *testing.T) {
 	h.T = t
 }
 
-// TestBindGrantChecks binds a grant while one fact is not what the job says.
+// TestBindGrantChecks binds a grant while the turn differs from its job in one condition.
 func TestBindGrantChecks(t *testing.T) {
 	h := newEnv(t)
 	for name, change := range map[string]string{
@@ -79,7 +79,7 @@ func TestBindGrantChecks(t *testing.T) {
 	h.T = t
 }
 
-// TestTheSecondBindingChangesNothing lets a second worker ask for a grant that is bound.
+// TestTheSecondBindingChangesNothing lets a second worker bind a grant that is bound already.
 func TestTheSecondBindingChangesNothing(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -96,7 +96,8 @@ func TestTheSecondBindingChangesNothing(t *testing.T) {
 	d.Finish(t, "done")
 }
 
-// TestTurnsThatShareAGrant makes two turns alike in all but their ids: what is done to one is not done to the other.
+// TestTurnsThatShareAGrant writes to one of two turns that differ only in their ids. The other does
+// not change.
 func TestTurnsThatShareAGrant(t *testing.T) {
 	h := newEnv(t)
 	p, url := storagetest.NewProxy(t, h.URL)

@@ -19,14 +19,14 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A scene is a turn of the desk before something is done to it. Beside it stands its twin, to which
-// nothing is done.
+// A scene is a turn of the desk that a test changes. Tests compare it with other turns that are set
+// up in the same way and must not change.
 type scene struct {
 	*env
 	*storagetest.Dispatch
 }
 
-// calls gives a turn two rounds of two calls, the first of which is started in each.
+// calls gives a turn two rounds of two calls each. The first call of each round is started.
 func (s scene) calls() {
 	for n := 1; n <= 2; n++ {
 		s.Write(s.T, turnlog.Entry{
@@ -40,14 +40,14 @@ func (s scene) nonce(round, ordinal int) string {
 	return fmt.Sprintf("n-%d-%d.%d", s.Grant.TurnID, round, ordinal)
 }
 
-// plans gives a turn two rounds of two calls that may be detached, none of which is started.
+// plans gives a turn two rounds of two planned calls each, which may be detached.
 func (s scene) plans() {
 	for n := 1; n <= 2; n++ {
 		s.Write(s.T, turnlog.Entry{Round: storagetest.Round(n, turnkeeper.EffectKeyed, turnkeeper.EffectKeyed)})
 	}
 }
 
-// detach starts a planned call as a detached one.
+// detach starts a planned call as a detached call.
 func (s scene) detach(k turnkeeper.CallKey) {
 	s.T.Helper()
 	begun := storagetest.Start(k, s.nonce(k.Round, k.Ordinal), 1, turnkeeper.EffectKeyed)
@@ -103,7 +103,7 @@ func (s scene) must(err error) {
 	}
 }
 
-// lostCall has the first call's run count as lost.
+// lostCall returns the first call, which must be the only lost call.
 func (s scene) lostCall(ctx context.Context, tick *grants.Tick) granting.LostCall {
 	s.T.Helper()
 	lost, err := tick.LostCalls(ctx, 100)
@@ -113,15 +113,15 @@ func (s scene) lostCall(ctx context.Context, tick *grants.Tick) granting.LostCal
 	return lost[0]
 }
 
-// TestNothingHappensToBystanders does each thing to a turn beside others that are just like it, and
-// looks at every row.
+// TestNothingHappensToBystanders checks which rows each operation on a turn changes. The database
+// also has an older and a newer turn in the same state, which must not change.
 func TestNothingHappensToBystanders(t *testing.T) {
 	testrun.Guard(t)
 	nothing := func(scene) {}
 	for _, c := range []struct {
 		name   string
-		before func(scene) // done to the twin as well
-		first  func(scene) // done to the turn alone
+		before func(scene) // setup of all turns
+		first  func(scene) // setup of this turn only
 		do     func(scene)
 		want   string
 	}{
@@ -237,13 +237,14 @@ func (s scene) giveUp() {
 	s.must(err)
 }
 
-// claimed is the claim that is on record.
+// claimed returns the only claim that is on record.
 func (s scene) claimed() turnlog.ClaimedCall {
 	claim := storagetest.One[string](s.env, "select claim from turnkeeper.detached_calls where claim is not null")
 	return turnlog.ClaimedCall{Ref: s.ref(), Claim: turnlog.ClaimID(claim), Call: s.Call(s.Grant.TurnID, storagetest.Key(1, 1))}
 }
 
-// short is what a row of the turn's own is called without the turn; rows of others keep their names.
+// short returns the name of a row without the turn, if it belongs to this turn. To the names of
+// other rows it appends " of another".
 func (s scene) short(name string) string {
 	kind, rest, _ := strings.Cut(name, " ")
 	own, part, _ := strings.Cut(rest, " ")

@@ -95,8 +95,8 @@ func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
 		storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallSkipped, "skipped"),
 		storagetest.Result(storagetest.Key(1, 3), "", turnkeeper.CallFailed, "failed"),
 	}, Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 4), "page", 1, keyed), storagetest.Start(storagetest.Key(1, 5), "first", 1, keyed)}})
-	// The next worker knows the paging calls it did not plan, and its second
-	// start is no second call.
+	// The next worker recognizes paging calls that it did not plan, and a second start does not
+	// count as a second call.
 	d = h.Again(d, "worker-2")
 	d.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{
 		storagetest.Start(storagetest.Key(1, 4), "page again", 2, keyed), storagetest.Start(storagetest.Key(1, 5), "second", 2, keyed), storagetest.Start(storagetest.Key(1, 6), "page too", 1, keyed),
@@ -173,7 +173,7 @@ func TestFence(t *testing.T) {
 func TestEntriesThatBuildOnAnotherJournal(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	twin := h.Writer(d.Record, d.Grant) // the same grant, as of the same moment
+	twin := h.Writer(d.Record, d.Grant) // a second writer with the same grant and position
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	if err := twin.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, turnkeeper.ErrJournalMoved) {
 		t.Errorf("an entry on an older journal: %v", err)
@@ -192,7 +192,7 @@ func TestStarts(t *testing.T) {
 		effect  turnkeeper.Effect
 		attempt int
 		nonce   string
-		refused string // what the refusal says; empty: it is allowed
+		refused string // part of the error; empty: no error
 	}{
 		"once, the same attempt again":  {turnkeeper.EffectOnce, 1, "b", turnkeeper.ErrJournalMoved.Error()},
 		"once, a second attempt":        {turnkeeper.EffectOnce, 2, "b", "call_starts_check"},
@@ -206,7 +206,7 @@ func TestStarts(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			d := h.Turn("x")
-			nonce := name // unique over all turns
+			nonce := name // unique among all turns
 			d.Write(t, turnlog.Entry{
 				Round:  storagetest.Round(1, c.effect),
 				Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), nonce+"a", 1, c.effect)},
@@ -294,7 +294,8 @@ func TestLateResults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Before the verdict it is the result, and the verdict on it is refused whole.
+	// A late result before the verdict is the result. An entry with a verdict on that call is
+	// refused completely.
 	late(storagetest.Key(1, 1), "n1", "it happened")
 	verdict := func(k turnkeeper.CallKey) turnlog.CallResult {
 		return turnlog.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
@@ -307,10 +308,10 @@ func TestLateResults(t *testing.T) {
 		t.Errorf("the refused entry moved a call to %s", call.State)
 	}
 	next.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 2))}})
-	// After the verdict it is kept beside it, the first one that comes.
+	// After the verdict, the first late result is stored in addition to it.
 	late(storagetest.Key(1, 2), "n2", "it happened too")
 	late(storagetest.Key(1, 2), "n2", "it happened twice")
-	// One that answers no start of the call changes nothing.
+	// A late result that matches no start of the call changes nothing.
 	late(storagetest.Key(1, 3), "n1", "somebody else's")
 	late(storagetest.Key(1, 3), "", "nobody's")
 

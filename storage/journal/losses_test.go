@@ -10,11 +10,11 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// It is the message that kills its workers: a failed model call between two
-// losses does not make them forgotten.
+// Losses count per message, because the message may be what kills the workers. A failed model call
+// between two losses does not reset the count.
 func TestLossesOfAMessageOutliveAFailedTurn(t *testing.T) {
 	h := newEnv(t)
-	other := h.TurnOf("desk", "worker-1") // which has none, and stays as it is
+	other := h.TurnOf("desk", "worker-1") // has no losses, and must not change
 	d := h.Turn("x")
 	d = h.Again(d, "worker-2")
 	d = h.Again(d, "worker-3")

@@ -20,13 +20,13 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// after is what an ended dispatch leaves in every table it touches.
+// An after holds the state of all tables that the end of a dispatch writes to.
 type after struct {
 	Turn       turnkeeper.TurnState
 	Stop       turnkeeper.StopReason
 	TurnEnded  bool
-	TurnWaits  bool          // it is due at a time
-	TurnDue    time.Duration // from the end; 0: at once
+	TurnWaits  bool          // it has a due time
+	TurnDue    time.Duration // after the end; 0: at once
 	Message    turnkeeper.MessageState
 	Closed     bool
 	LastError  string
@@ -35,7 +35,7 @@ type after struct {
 	Inner      string
 	LaneHeld   bool
 	Failures   int
-	LaneWaits  time.Duration // from the end; 0: not at all
+	LaneWaits  time.Duration // after the end; 0: no back-off
 	Log        string
 	LogEnded   bool
 	Job        string
@@ -157,7 +157,7 @@ func TestOutcomes(t *testing.T) {
 	h := newEnv(t)
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			// A lane of its own for each.
+			// Reset the lane for each case.
 			h.Register("agent", false)
 			h.Exec("update turnkeeper.messages set state = 'cancelled', closed_at = now() where state = 'waiting'")
 			h.Exec("update turnkeeper.leases set failures = $1, not_before = null", c.failuresBefore)
@@ -190,8 +190,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// TestWhetherATurnWaits ends dispatches that are to wait for the calls of their turn: one goes on at once for which nothing is
-// open, or something has arrived. What arrives for another does not matter.
+// TestWhetherATurnWaits ends dispatches with the outcome "waiting". A turn continues at once if it
+// has no open call, or if a result has arrived for it. Results for another turn have no effect.
 func TestWhetherATurnWaits(t *testing.T) {
 	h, other, _ := openCalls(t)
 	other.must(h.Arrive(t.Context(), other.claim("w"), storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
@@ -212,7 +212,7 @@ func TestWhetherATurnWaits(t *testing.T) {
 	} {
 		h.Submit("desk", name, "x")
 		for _, d := range h.Dispatch("worker-1") {
-			if d.Record.Turn.Conversation != name { // it goes on
+			if d.Record.Turn.Conversation != name { // a turn of an earlier case, which continues
 				continue
 			}
 			if c.open {
@@ -229,8 +229,9 @@ func TestWhetherATurnWaits(t *testing.T) {
 	}
 }
 
-// TestACancellationMeetsTheEndOfADispatch has a turn that is asked for to be cancelled end in each way, beside one that is asked
-// for as well, and one in each way that is not.
+// TestACancellationMeetsTheEndOfADispatch ends a turn with a request to cancel with each outcome,
+// and a turn without such a request with each outcome. Another turn has a request to cancel all the
+// time.
 func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 	h := newEnv(t)
 	ask := func(d *storagetest.Dispatch, reason string) {
@@ -242,7 +243,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 	for name, c := range map[string]struct {
 		outcome     turnlog.Outcome
 		ending      journal.Ending
-		want, asked string // states of the turn and of its message
+		want, asked string // states of the turn and of its message, without and with a request
 	}{
 		"handed back":       {turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: "handed_back"}, "queued running", "cancelled cancelled"},
 		"waits":             {turnlog.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
@@ -254,7 +255,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 			conversation := fmt.Sprint(name, asked)
 			h.Submit("desk", conversation, "x")
 			for _, d := range h.Dispatch("worker-1") {
-				if d.Record.Turn.Conversation != conversation { // it was handed back, or failed once
+				if d.Record.Turn.Conversation != conversation { // a turn of an earlier case, which was handed back or failed once
 					continue
 				}
 				if c.outcome.State == turnkeeper.TurnWaiting {
@@ -273,7 +274,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 				if got != want {
 					t.Errorf("%s, asked for: %t: turn and message are %s, want %s", name, asked, got, want)
 				}
-				// A message whose turn has failed is closed by a turn of its own, with the reason.
+				// A message whose turn has failed is closed with a new turn, which has the reason.
 				made := storagetest.One[int](h, "select count(*) from turnkeeper.cancellations") - before
 				reason := storagetest.One[string](h, "select coalesce(min(c.reason), '') from turnkeeper.cancellations c join turnkeeper.turns t on t.id = c.turn_id and t.message_id = $1 and t.id <> $2",
 					d.Record.Turn.MessageID, d.Grant.TurnID)
@@ -285,7 +286,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 	}
 }
 
-// TestAnEndOfAnotherGrant takes the lane from a grant that no longer has it: nothing happens.
+// TestAnEndOfAnotherGrant reclaims a turn under a grant that it no longer has. Nothing changes.
 func TestAnEndOfAnotherGrant(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -307,7 +308,8 @@ func TestAnEndOfAnotherGrant(t *testing.T) {
 	}
 }
 
-// TestTheJobOfAnEnd ends dispatches whose jobs are in each state: one that is not running is left to whoever made it so.
+// TestTheJobOfAnEnd ends dispatches with jobs in each state. A job that is not running stays
+// unchanged.
 func TestTheJobOfAnEnd(t *testing.T) {
 	h := newEnv(t)
 	for state, want := range map[string]string{
@@ -323,8 +325,8 @@ func TestTheJobOfAnEnd(t *testing.T) {
 	}
 }
 
-// TestWhoIsToldOfAnEnd shows that the scheduler learns of an end that it has something to do about, or only of the room that
-// it leaves.
+// TestWhoIsToldOfAnEnd checks the notifications at the end of a dispatch: "inbox" if the scheduler
+// may have work, and "freed" for the free slot.
 func TestWhoIsToldOfAnEnd(t *testing.T) {
 	h := newEnv(t)
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no"}
@@ -430,8 +432,8 @@ func TestLostDispatches(t *testing.T) {
 	if next.Grant.Token != d.Grant.Token+1 || next.Record.Turn.Losses != 1 || next.Record.Turn.Dispatches != 2 || len(next.Record.Rounds) != 1 {
 		t.Errorf("dispatched again as %+v", next.Record.Turn)
 	}
-	// It is lost before it has written anything: the log and the views name it,
-	// not the worker before it.
+	// This worker is lost before it writes anything. The log and the views still name it, and not
+	// the previous worker.
 	lanes, err := h.Lanes(t.Context(), operate.Page{})
 	if err != nil || lanes[0].Lease.WorkerID != "worker-2" {
 		t.Errorf("the lane's holder is %q, error %v", lanes[0].Lease.WorkerID, err)
@@ -511,7 +513,7 @@ func TestScheduledTurn(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", false, turnkeeper.Schedule{Name: "morning", Cron: "0 6 * * *", TimeZone: "UTC", Conversation: "log", Message: "Wake up."})
 	slot := time.Date(2026, 3, 1, 6, 0, 0, 0, time.UTC)
-	for range 2 { // the slot counts once, however often it is decided
+	for range 2 { // a slot makes one message, even if it is decided twice
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			due, err := tick.DueSchedules(ctx, 10)
 			if err != nil {

@@ -34,7 +34,7 @@ func TestPartsOfAnOutput(t *testing.T) {
 	if err != nil || o.Chars != 5 || o.SizeBytes != 11 || o.Retrieved != 2 || o.Text != "" {
 		t.Errorf("%+v, error %v", o, err)
 	}
-	// Beside it the turn has another.
+	// The turn gets a second output.
 	r = storagetest.Round(2, turnkeeper.EffectNone)
 	d.Write(t, turnlog.Entry{Round: r})
 	read = storagetest.Result(r.Calls[0].Key, "", turnkeeper.CallSucceeded, "cut")

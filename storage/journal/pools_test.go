@@ -12,7 +12,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// The end of a turn has connections of its own: it does not wait for those that other writes use.
+// The end of a turn uses separate connections, so it does not wait for those of other writes.
 func TestTheEndOfATurnHasItsOwnConnections(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -33,7 +33,7 @@ func TestTheEndOfATurnHasItsOwnConnections(t *testing.T) {
 	d.Finish(t, "done")
 }
 
-// Whether a statement may have been done, by how its context ended.
+// Whether a statement may have been done depends on when its context ended.
 func TestStatementsWhoseContextEnds(t *testing.T) {
 	h := newEnv(t)
 	conn, err := h.Pool().Acquire(t.Context())

@@ -16,7 +16,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// spawn gives work to an agent by a planned call of effect keyed.
+// spawn starts a planned call of effect keyed that gives work to an agent.
 func (s scene) spawn(k turnkeeper.CallKey, agent, task string) turnkeeper.MessageID {
 	s.T.Helper()
 	return s.spawnIn(turnlog.TreeLimits{MaxDepth: 3, MaxAgents: 9}, k, agent, task, "")
@@ -39,19 +39,20 @@ func (s scene) spawnIn(limits turnlog.TreeLimits, k turnkeeper.CallKey, agent, t
 
 var spawnKeys = []turnkeeper.CallKey{storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1), storagetest.Key(2, 2)}
 
-// A family is a turn, and the messages of the agents that work for it, by call.
+// A family is a turn with the messages to its sub-agents, by call.
 type family struct {
 	scene
 	messages map[turnkeeper.CallKey]turnkeeper.MessageID
-	children map[turnkeeper.CallKey]*storagetest.Dispatch // that are granted
+	children map[turnkeeper.CallKey]*storagetest.Dispatch // the granted ones
 }
 
-// families are two running turns of the desk that have each given work to the clerk by four calls. other comes first in every table.
-// The work of calls that are later is not due yet; that of all others is granted.
+// families returns two running turns of the desk. Four calls of each have given work to the clerk.
+// other comes first in every table. The messages of the calls in later are not due yet; those of
+// all other calls are granted.
 func families(t *testing.T, later ...turnkeeper.CallKey) (h *env, it, other family) {
 	t.Helper()
 	h = newEnv(t)
-	h.TurnOf("clerk", "worker-1").Finish(t, "done") // a turn that works for nobody
+	h.TurnOf("clerk", "worker-1").Finish(t, "done") // a turn without a parent
 	h.Submit("desk", "other", "x")
 	h.Submit("desk", "it", "x")
 	both := make([]family, 2)
@@ -78,7 +79,8 @@ func families(t *testing.T, later ...turnkeeper.CallKey) (h *env, it, other fami
 	return h, both[1], both[0]
 }
 
-// changed are the rows of the family's turn that a thing changes, and how many others it does.
+// changed returns the rows of the family's turn that do changes, and the number of other rows that it
+// changes.
 func (f family) changed(do func()) (own string, others int) {
 	f.T.Helper()
 	before := f.Rows()
@@ -105,13 +107,14 @@ func (f family) settle(timely bool) (n int) {
 	return n
 }
 
-// spawned is a column of the family's row for a call, as text.
+// spawned returns an expression over the spawned_calls row of a call, as text.
 func (f family) spawned(k turnkeeper.CallKey, column string) string {
 	f.T.Helper()
 	return storagetest.One[string](f.env, "select coalesce(("+column+")::text, '') from turnkeeper.spawned_calls where turn_id = $1 and round = $2 and ordinal = $3", f.Grant.TurnID, k.Round, k.Ordinal)
 }
 
-// TestWhatMayBeGivenToAgents gives work away up to each limit and beyond it. What is refused is told to the call at once.
+// TestWhatMayBeGivenToAgents starts sub-agents up to each limit and beyond it. A refused call gets
+// its result at once.
 func TestWhatMayBeGivenToAgents(t *testing.T) {
 	h := newEnv(t)
 	if err := h.SetMaxMessageBytes(t.Context(), 1000); err != nil {
@@ -171,7 +174,8 @@ func TestWhatMayBeGivenToAgents(t *testing.T) {
 	}
 }
 
-// TestHowSubAgentsEnd ends the turns of sub-agents in each way. Only the call that spawned the sub-agent gets its result.
+// TestHowSubAgentsEnd ends the turns of sub-agents with each outcome. Only the call that spawned the
+// sub-agent gets its result.
 func TestHowSubAgentsEnd(t *testing.T) {
 	h, it, other := families(t)
 	for k, c := range map[turnkeeper.CallKey]struct {
@@ -192,7 +196,7 @@ func TestHowSubAgentsEnd(t *testing.T) {
 				it.must(child.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, journal.Ending{Message: c.message, Log: "finished"}))
 			})
 		})
-		if want := fmt.Sprintf("awaited %d.%d, spawned %[1]d.%d", k.Round, k.Ordinal); own != want || others != 6 { // its grant, job, lane, message, reply and turn
+		if want := fmt.Sprintf("awaited %d.%d, spawned %[1]d.%d", k.Round, k.Ordinal); own != want || others != 6 { // the sub-agent's grant, job, lane, message, reply and turn
 			t.Errorf("%s: changed %s and %d others, want %s", c.outcome.State, own, others, want)
 		}
 		if got := strings.Join(rings, ", "); got != "inbox freed" {
@@ -229,8 +233,8 @@ func TestHowSubAgentsEnd(t *testing.T) {
 	}
 }
 
-// TestAParentThatIsLocked has a sub-agent end while somebody has the row of the turn that it works for: its end does not wait, and
-// the turn is told by the next tick.
+// TestAParentThatIsLocked ends a sub-agent while the row of its parent's turn is locked. The end
+// does not wait, and the next tick delivers the result.
 func TestAParentThatIsLocked(t *testing.T) {
 	h, it, _ := families(t)
 	tx, err := h.Pool().Begin(t.Context())
@@ -261,7 +265,7 @@ func TestAParentThatIsLocked(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"awaited 2.1, spawned 2.1", ""} { // the second time there is nothing to do
+	for _, want := range []string{"awaited 2.1, spawned 2.1", ""} { // the second tick has nothing to do
 		own, others := it.changed(func() {
 			if n := it.settle(true); (n == 1) != (want != "") {
 				t.Errorf("%d are settled", n)
@@ -273,7 +277,8 @@ func TestAParentThatIsLocked(t *testing.T) {
 	}
 }
 
-// TestASubAgentIsOverdue gives up waiting for one of eight sub-agents, where the clock can be trusted. Its reply comes too late.
+// TestASubAgentIsOverdue checks that a call stops waiting for an overdue sub-agent, one of eight, if
+// the clock can be trusted. A reply after that is too late.
 func TestASubAgentIsOverdue(t *testing.T) {
 	h, it, _ := families(t)
 	k := storagetest.Key(2, 1)
@@ -310,7 +315,8 @@ func TestASubAgentIsOverdue(t *testing.T) {
 	}
 }
 
-// TestAReplyThatNobodyAwaits ends sub-agents whose calls have something already: nothing of that changes.
+// TestAReplyThatNobodyAwaits ends sub-agents whose calls have an answer or a result already. These
+// do not change.
 func TestAReplyThatNobodyAwaits(t *testing.T) {
 	h, it, _ := families(t)
 	const of = " where turn_id = $1 and round = 1 and ordinal = $2"
@@ -328,8 +334,9 @@ func TestAReplyThatNobodyAwaits(t *testing.T) {
 	}
 }
 
-// TestACallThatDropsItsSubAgent answers calls of a running turn: a sub-agent that has not replied is to be cancelled, in the turn that
-// it is open in. One that has replied is not, nor is another's.
+// TestACallThatDropsItsSubAgent answers calls of a running turn. This requests the cancellation of
+// the open turn of a sub-agent that has not replied. It does not affect a sub-agent that has
+// replied, or one of another turn.
 func TestACallThatDropsItsSubAgent(t *testing.T) {
 	h, it, _ := families(t)
 	k, replied := storagetest.Key(2, 1), storagetest.Key(1, 2)
@@ -365,8 +372,9 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 	}
 }
 
-// TestSubAgentsThatNobodyWaitsFor cancels a turn whose sub-agents are each in another state, and has a tick see to them: what nobody
-// runs is closed, and what a worker runs is asked for. Another family in the same states is left alone.
+// TestSubAgentsThatNobodyWaitsFor cancels a turn whose sub-agents are in different states. The next
+// tick closes those that no worker runs, and requests the cancellation of those that run. Another
+// family in the same states does not change.
 func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 	waiting, running, queued, waits := storagetest.Key(1, 1), storagetest.Key(1, 2), storagetest.Key(2, 1), storagetest.Key(2, 2)
 	h, it, other := families(t, waiting)
@@ -378,14 +386,14 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 	}
 	h.Lose(it.Dispatch)
 	h.AskCancel(it.Dispatch)
-	h.Exec("delete from turnkeeper.cancellations where turn_id = $1", it.children[running].Grant.TurnID) // as if it had been granted since
+	h.Exec("delete from turnkeeper.cancellations where turn_id = $1", it.children[running].Grant.TurnID) // as if the turn had been granted after the request
 	states := func(f family) string {
 		return storagetest.One[string](h, `select string_agg(concat_ws(' ', m.state, t.state, c.turn_id is not null), ', ' order by s.round, s.ordinal) from turnkeeper.spawned_calls s
 			join turnkeeper.messages m on m.id = s.message_id left join turnkeeper.turns t on t.id = m.turn_id left join turnkeeper.cancellations c on c.turn_id = t.id
 			where s.turn_id = $1`, f.Grant.TurnID)
 	}
 	before := states(other)
-	for n, want := range []int{3, 0} { // the second time there is nothing to do
+	for n, want := range []int{3, 0} { // the second tick has nothing to do
 		var rings []string
 		_, changed := other.changed(func() {
 			rings = h.Heard(func() {
@@ -406,7 +414,8 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// TestALostParentsCalls closes a turn that was lost too often: calls whose sub-agents have not replied end with it.
+// TestALostParentsCalls closes a turn that was lost too often. Its calls whose sub-agents have not
+// replied end, too.
 func TestALostParentsCalls(t *testing.T) {
 	h, it, _ := families(t)
 	it.Write(t, turnlog.Entry{Round: storagetest.Round(3, turnkeeper.EffectOnce), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(3, 1), "third", 1, turnkeeper.EffectOnce)}})
@@ -428,7 +437,8 @@ func TestALostParentsCalls(t *testing.T) {
 	}
 }
 
-// TestFamiliesThatArePurged removes a parent before its sub-agents, and a sub-agent before its parent.
+// TestFamiliesThatArePurged purges a parent before its sub-agents, and a sub-agent before its
+// parent.
 func TestFamiliesThatArePurged(t *testing.T) {
 	h, it, other := families(t)
 	h.Exec("insert into turnkeeper.spend (scope, period) values ('tree:' || $1::bigint, ''), ('tree:' || $2::bigint, '')", it.Grant.TurnID, other.Grant.TurnID)
@@ -444,7 +454,7 @@ func TestFamiliesThatArePurged(t *testing.T) {
 			(select string_agg(case scope when 'tree:' || $1 then 'it' else 'other' end, ' ' order by scope desc) from turnkeeper.spend where scope like 'tree:%'))`, it.Grant.TurnID)
 	}
 	silent := turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone}
-	for _, f := range []family{it, other} { // a sub-agent that has ended, and has nothing to say
+	for _, f := range []family{it, other} { // a sub-agent that has ended without a reply
 		it.must(f.children[storagetest.Key(2, 1)].Append(t.Context(), turnlog.Entry{Outcome: &silent}, storagetest.Answered))
 	}
 	h.Lose(it.Dispatch)

@@ -17,14 +17,13 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// hostile are texts that Postgres or JSON refuse in one form or another.
+// hostile holds texts that Postgres or JSON may refuse.
 var hostile = []string{
 	"", "plain", "a\x00b", "\x00", "a\xff\xfeb", "\xed\xa0\x80", "\xc3", `\u0000`, `\ud800`, `"\ud800\u0000"`, "\u2028\ufeff\ufffd",
 	"🌍 Grüße", "'; drop table turnkeeper.turns; --", `\`, "{\"a\":\"\x00\"}", strings.Repeat("ä", 3000), "\r\n\t\x01\x1f\x7f", "1e999999",
 }
 
-// writeEverywhere puts a text into every field of a turn that takes free text,
-// and gives back what is stored of it.
+// writeEverywhere writes a text to every free-text field of a turn, and returns the stored values.
 func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 	t.Helper()
 	d := h.Turn("x")
@@ -98,7 +97,7 @@ func (h *env) readEverywhere(t testing.TB, turn turnkeeper.TurnID, id turnkeeper
 	}
 }
 
-// stored is what may be left of a text: broken UTF-8 replaced, NUL removed.
+// stored returns the expected stored form of a text: invalid UTF-8 is replaced, NUL removed.
 func stored(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "")
 }
@@ -110,7 +109,7 @@ func checkStored(t testing.TB, h *env, text string) {
 	for field := range got {
 		want[field] = stored(text)
 	}
-	// JSON has its own way of writing each broken byte, and may keep NUL.
+	// JSON encodes each invalid byte in its own way, and may keep NUL.
 	want["event"] = got["event"]
 	if !utf8.ValidString(got["event"]) || strings.ReplaceAll(got["event"], "\x00", "") != stored(text) && utf8.ValidString(text) {
 		t.Errorf("%q became the event %q", text, got["event"])
@@ -139,8 +138,8 @@ func FuzzStorable(f *testing.F) {
 	})
 }
 
-// Raw event data that a tool or a provider made is kept as it came, escapes
-// that jsonb would refuse included.
+// Raw event data from a tool or a provider is stored unchanged, including escapes that jsonb would
+// refuse.
 func TestEventDataKeepsEveryEscape(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
@@ -170,7 +169,7 @@ func TestBinaryOutput(t *testing.T) {
 	}
 }
 
-// With a mask no table holds the secret, wherever it came from.
+// With a mask, no table contains the secret, whichever field it was in.
 func TestMaskedTextReachesNoTable(t *testing.T) {
 	const secret = "sk-hush-hush"
 	h := newEnv(t)

@@ -8,7 +8,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// The SQL function keeps what the programs take for a trace context, up to 256 bytes, and drops the rest.
+// The SQL function stores a traceparent of at most 256 bytes that the Go code accepts, and drops any
+// other text.
 func TestEnqueueKeepsTraceContextsOnly(t *testing.T) {
 	h := newEnv(t)
 	const (

@@ -11,14 +11,14 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// A tool that runs out of its time in the middle of a statement has failed, once:
-// it is not run again for the turn's whole time.
+// A tool that times out during a statement has failed. It is not retried for the rest of the turn's
+// time.
 func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	k := storagetest.Key(1, 1)
-	ctx, stop := context.WithTimeout(t.Context(), storagetest.Patience) // the turn's time
+	ctx, stop := context.WithTimeout(t.Context(), storagetest.Patience) // the time of the turn
 	defer stop()
 	runs := 0
 	_, err := d.Transact(ctx, storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
@@ -37,8 +37,8 @@ func TestTransactionalToolThatTimesOutInAStatementHasFailed(t *testing.T) {
 	}
 }
 
-// The connection of a transactional tool breaks under its statement: what it wrote is undone, and it is run again,
-// as long as its time lasts. Its transaction is left alone for its own time only.
+// The connection of a transactional tool breaks during a statement. Its writes are undone, and it
+// is run again unless its time is over. The idle timeout of its transaction follows from its time.
 func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 	for name, c := range map[string]struct {
 		within time.Duration
@@ -56,7 +56,7 @@ func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 			runs, idle := 0, ""
 			_, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), c.within, func(ctx context.Context) turnlog.CallResult {
 				runs++
-				ctx = context.WithoutCancel(ctx) // the tool has not noticed that its time is over
+				ctx = context.WithoutCancel(ctx) // the tool ignores its timeout
 				tx, _ := storage.TxFrom(ctx)
 				var pid int
 				if err := tx.QueryRow(ctx, "select pg_backend_pid(), current_setting('idle_in_transaction_session_timeout')").Scan(&pid, &idle); err != nil {
@@ -89,7 +89,8 @@ func TestTransactionalToolWhoseConnectionBreaksIsRunAgain(t *testing.T) {
 	}
 }
 
-// The connection breaks after the tool's last statement: nothing of it is on record as done, and it is run again.
+// The connection breaks after the tool's last statement. Nothing of its transaction is on record,
+// and it is run again.
 func TestTransactionalToolWhoseConnectionBreaksAfterIt(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -12,8 +12,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// The database ends a session whose transaction is left alone for as long as a statement
-// may take. A tool may wait for longer, where its own time is longer.
+// The database ends a session whose transaction is idle for longer than the statement timeout. The
+// transaction of a tool with a longer timeout may be idle for that longer time.
 func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 	testrun.Slow(t)
 	h := newEnv(t)
@@ -46,11 +46,11 @@ func TestTransactionalToolMayWaitForAsLongAsItMayRun(t *testing.T) {
 	}
 }
 
-// awaitIdle returns when a session has been left alone for that long, or is gone.
+// awaitIdle returns when a session has been idle for this long, or is gone.
 func (h *env) awaitIdle(session uint32, long time.Duration) {
 	h.T.Helper()
 	const waits = "select exists(select from pg_stat_activity, pg_sleep(0.02) where pid = $1 and clock_timestamp() - state_change < $2)"
 	for storagetest.One[bool](h, waits, session, long) {
-		// The database's clock is what is waited for.
+		// Wait for the clock of the database.
 	}
 }

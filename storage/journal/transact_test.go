@@ -29,7 +29,7 @@ func TestTransactionalCall(t *testing.T) {
 			if notes, err := h.ListNotes(ctx, "clerk"); err != nil || len(notes) == 0 {
 				t.Errorf("the tool does not list its own note: %v, %v", notes, err)
 			}
-			// Nobody else sees it yet.
+			// Other connections do not see it yet.
 			if _, found, err := h.ReadNote(t.Context(), "clerk", k.String()); err != nil || found {
 				t.Errorf("seen from outside before the commit: %v, %v", found, err)
 			}
@@ -88,8 +88,8 @@ func TestTransactionalCallOfALostLeaseLeavesNothing(t *testing.T) {
 	}
 }
 
-// While a transactional tool runs, its turn's row is locked; the scheduler
-// passes it by instead of waiting, and cannot take the lane under it.
+// While a transactional tool runs, its turn's row is locked. The scheduler skips the row instead of
+// waiting, and so cannot reclaim the turn.
 func TestSchedulerDoesNotWaitForATransactionalTool(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -25,9 +25,8 @@ const settleTries = 5
 // otherwise, and with ErrNotFound if there is no such turn. reason is for operators; it
 // may be empty.
 //
-// It records the request and then closes the turn, in two transactions. Whoever ends a
-// dispatch of the turn after the first one sees the request, and the second one waits
-// for whoever was ending a dispatch before.
+// It records the request and then closes the turn, in two transactions. An end of a dispatch after
+// the first transaction sees the request. The second transaction waits for an end that began earlier.
 func (s *Control) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (Cancelled, error) {
 	if err := s.db.Q.AskCancel(ctx, int64(id), s.db.Clean(reason)); err != nil {
 		return Cancelled{}, pg.Translate(err)

@@ -9,8 +9,8 @@ import (
 	"turnkeeper/storage/journal"
 )
 
-// A request that comes while its turn fails, to be tried again, cancels the message.
-// Whoever asked is told so.
+// A request to cancel that meets a failed turn, whose message would be retried, cancels the message.
+// CancelTurn then reports success.
 func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -17,8 +17,9 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestACancelledTurnVoidsTheRoundThatItStreams has a turn of one whole round stream something before its worker is lost and it
-// is cancelled: a round that has begun and is neither whole nor void becomes void.
+// TestACancelledTurnVoidsTheRoundThatItStreams cancels a turn with one complete round, which has
+// streamed events before its worker was lost. A round that has started, and that is neither complete
+// nor rolled back, is rolled back.
 func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
 	h := newEnv(t)
 	stream := func(d *storagetest.Dispatch, streamed string) (n int) {
@@ -34,7 +35,7 @@ func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
 		h.Exec("update turnkeeper.turns set inference_rounds = 1, last_seq = $2 where id = $1", d.Grant.TurnID, n)
 		return n
 	}
-	stream(h.TurnOf("clerk", "worker-1"), "round_start 9") // another's
+	stream(h.TurnOf("clerk", "worker-1"), "round_start 9") // the stream of another turn
 	for streamed, want := range map[string]string{
 		"nothing":       "",
 		"round_start 1": "",
@@ -56,8 +57,8 @@ func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
 	}
 }
 
-// TestWhatACancelledTurnSays cancels a turn of a message, which has a reply, and one of a schedule, which has none and keeps what
-// it said to itself.
+// TestWhatACancelledTurnSays cancels a turn of a message, which gets a reply, and a turn of a
+// schedule, which gets no reply but keeps its text as inner dialogue.
 func TestWhatACancelledTurnSays(t *testing.T) {
 	h := newEnv(t)
 	said := func(agent, trigger string, calls int, texts ...string) *storagetest.Dispatch {
@@ -94,8 +95,8 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 	}
 }
 
-// TestACancelledMessageHasATurn cancels one of several messages that wait: it has a turn that is closed, under the token of its
-// lane, and the others wait on.
+// TestACancelledMessageHasATurn cancels one of several waiting messages. The message gets a closed
+// turn with the token of its lane. The others continue to wait.
 func TestACancelledMessageHasATurn(t *testing.T) {
 	h := newEnv(t)
 	for range 2 {
@@ -143,7 +144,8 @@ func TestACancelledMessageHasATurn(t *testing.T) {
 	}
 }
 
-// TestWhichGrantsAreCancelled asks about two grants of four; two turns are to be cancelled, one of these among them.
+// TestWhichGrantsAreCancelled queries two of four grants. Two turns have a request to cancel, and one
+// of them is in the query.
 func TestWhichGrantsAreCancelled(t *testing.T) {
 	h := newEnv(t)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -158,8 +160,8 @@ func TestWhichGrantsAreCancelled(t *testing.T) {
 	}
 }
 
-// TestACancellationWaitsForATick has a scheduler in the middle of its tick: a turn or a message that it may grant is not closed
-// before it is done, and one that it has closed meanwhile is left alone.
+// TestACancellationWaitsForATick cancels during a tick. A turn or message that the tick may grant is
+// closed only after the tick, and not at all if the tick has closed it.
 func TestACancellationWaitsForATick(t *testing.T) {
 	h := newEnv(t)
 	waiting := h.Waiting("waits")
@@ -211,7 +213,8 @@ func TestACancellationWaitsForATick(t *testing.T) {
 	}
 }
 
-// TestRetries tries a message again in each state that it may be in, beside others that wait for their time.
+// TestRetries retries a message in each state. Other messages, turns and lanes that wait for a time
+// must not change.
 func TestRetries(t *testing.T) {
 	h := newEnv(t)
 	begin := func(name string) *storagetest.Dispatch {
@@ -236,7 +239,7 @@ func TestRetries(t *testing.T) {
 		h.Exec(dueLater, name)
 	}
 	deferred := turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}
-	// Others, which each wait for their time.
+	// A message, a turn and a lane that wait for a time.
 	later("other")
 	end(begin("other-deferred"), deferred, journal.Ending{Log: "deferred"})
 	end(begin("other-pauses"), *storagetest.Succeeded("done"), storagetest.Answered)
@@ -245,7 +248,7 @@ func TestRetries(t *testing.T) {
 	degraded := turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "so far"}
 	for name, c := range map[string]struct {
 		before  func(name string)
-		want    string // the verdict without and with anyway
+		want    string // the result without and with anyway
 		changed string
 	}{
 		"failed": {func(name string) {

@@ -20,7 +20,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestFinding finds messages and turns in every way, in pages of two, where each search looks at three.
+// TestFinding searches messages and turns by each criterion, in pages of two. Each search reads at
+// most three rows.
 func TestFinding(t *testing.T) {
 	h := newEnv(t)
 	h.SetMaxSearched(3)
@@ -80,7 +81,7 @@ func TestFinding(t *testing.T) {
 	}
 }
 
-// pages reads a search to its end.
+// pages returns all results of a search.
 func pages[N any](t *testing.T, s operate.Search, find func(operate.Search) ([]N, int64, error)) (all []N) {
 	t.Helper()
 	s.Limit = 2
@@ -100,7 +101,8 @@ func pages[N any](t *testing.T, s operate.Search, find func(operate.Search) ([]N
 	}
 }
 
-// TestTranscripts reads a conversation with a message that was storagetest.Answered, one whose turn runs and one that waits.
+// TestTranscripts reads a conversation with a message that was answered, one whose turn runs, and one
+// that waits.
 func TestTranscripts(t *testing.T) {
 	h := newEnv(t)
 	for _, body := range []string{"first", "second", "third"} {
@@ -138,8 +140,8 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// TestWordsOfUnicode finds words without case, beside characters that are not ASCII. The private Postgres and
-// the tests' server are made by the same code.
+// TestWordsOfUnicode finds words next to characters that are not ASCII, ignoring case. The test is
+// valid for the private Postgres too, because the same code creates it and the tests' server.
 func TestWordsOfUnicode(t *testing.T) {
 	h := newEnv(t)
 	id := h.Submit("clerk", "", "He said “refund” — invoice—overdue… ПРИВЕТ Überweisung")
@@ -211,7 +213,8 @@ func TestSearchesUseIndexes(t *testing.T) {
 
 var parameter = regexp.MustCompile(`sqlc\.narg\(\w+\)|@\w+\b`)
 
-// explainUnknowing explains a query of find.sql as a session plans it: the planner is not told the values.
+// explainUnknowing explains a query of find.sql with the generic plan, which does not depend on the
+// values of the parameters.
 func (h *env) explainUnknowing(name string, values map[string]string) storagetest.Plan {
 	h.T.Helper()
 	text, err := os.ReadFile("../queries/find.sql")

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// listed shows the entries of a list in their order.
+// listed formats the entries of a list in their order.
 func listed[V any](t *testing.T, all []V, err error, show func(V) string) string {
 	t.Helper()
 	if err != nil {
@@ -27,7 +27,8 @@ func listed[V any](t *testing.T, all []V, err error, show func(V) string) string
 	return strings.Join(shown, ", ")
 }
 
-// TestListsOfMessagesAndTurns lists four messages: one answered, one that failed, one that runs, and one that waits without a turn.
+// TestListsOfMessagesAndTurns lists four messages: one was answered, one failed, one runs, and one
+// waits without a turn.
 func TestListsOfMessagesAndTurns(t *testing.T) {
 	h := newEnv(t)
 	h.Turn("answered").Finish(t, "done")
@@ -64,7 +65,7 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 	}
 }
 
-// TestLatestReplies lists four replies, of two agents, of which the second and the last are of sub-agents.
+// TestLatestReplies lists four replies of two agents. The second and the last are from sub-agents.
 func TestLatestReplies(t *testing.T) {
 	h := newEnv(t)
 	for i := range 4 {
@@ -93,7 +94,8 @@ func TestLatestReplies(t *testing.T) {
 	}
 }
 
-// TestLanes lists lanes with a turn in each state, of two workers, one of which is silent; one turn was fetched and not taken up.
+// TestLanes lists lanes with a turn in each state. One of the two workers is silent, and the job of
+// one turn was fetched, but the turn was not started.
 func TestLanes(t *testing.T) {
 	h := newEnv(t)
 	begin := func(conversation string, worker turnkeeper.WorkerID) *storagetest.Dispatch {

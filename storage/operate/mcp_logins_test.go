@@ -46,7 +46,7 @@ func TestOneAtATimeRenewsALogin(t *testing.T) {
 		}
 		return held
 	}
-	// a's claim has run out at once: b takes over, and what a comes with is too late.
+	// a's claim expires at once, so b takes over, and a's renewal is too late.
 	if claim(kept.Revision+1, "a", time.Hour) || !claim(kept.Revision, "a", 0) || !claim(kept.Revision, "b", time.Hour) || claim(kept.Revision, "c", time.Hour) {
 		t.Error("the claims")
 	}

@@ -55,7 +55,7 @@ func TestMCPToolsArePinnedAsTheyWereSeenFirst(t *testing.T) {
 	}
 }
 
-// What comes with a result is stored with it.
+// Outputs that are attached to a result are stored with it.
 func TestAttachedOutputs(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -10,8 +10,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// busyDatabase has a turn that ended well, with a call of effect once, a turn that
-// runs, and one that waits for a detached call.
+// busyDatabase returns a database with a turn that succeeded, with a call of effect once, a turn
+// that runs, and a turn that waits for a detached call.
 func busyDatabase(t *testing.T) *env {
 	t.Helper()
 	h := newEnv(t)
@@ -58,7 +58,7 @@ func TestPromisesHold(t *testing.T) {
 	}
 }
 
-// Each promise is broken by hand, past the constraints that guard it.
+// The test breaks each promise with SQL, after it has disabled the constraints.
 func TestBrokenPromisesAreFound(t *testing.T) {
 	testrun.Slow(t)
 	for promise, damage := range map[string]string{
@@ -148,7 +148,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 }
 
-// spawnedBy has the call that is awaited have spawned a message of this state.
+// spawnedBy returns SQL that records a message of this state as spawned by the awaited call.
 func spawnedBy(message, told, agents string) string {
 	return `insert into turnkeeper.agent_trees (root, max_depth, max_agents) select turn_id, 5, 5 from turnkeeper.awaited_calls;
 		insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, told_at)

@@ -7,8 +7,8 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// TestAPurgeForgetsLanes purges conversations: those of which something is open keep their lanes, and the names of the
-// others are gone. The tokens of a lane that comes again go on.
+// TestAPurgeForgetsLanes purges conversations. Those with open work keep their lanes. The names of
+// the other lanes are removed. If such a lane is used again, its tokens continue.
 func TestAPurgeForgetsLanes(t *testing.T) {
 	h := newEnv(t)
 	turn := func(conversation string) *storagetest.Dispatch {

@@ -20,7 +20,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// uncommitted writes a reply to the turn's message, in a transaction of its own that is not committed yet.
+// uncommitted writes a reply to the turn's message, and returns its open transaction.
 func (h *env) uncommitted(d *storagetest.Dispatch) pgx.Tx {
 	h.T.Helper()
 	tx, err := h.Pool().Begin(h.T.Context())
@@ -38,7 +38,8 @@ func (h *env) uncommitted(d *storagetest.Dispatch) pgx.Tx {
 	return tx
 }
 
-// follow reads on from the highest id it has seen, as followers of the outbox do.
+// follow reads the replies after the last id in seen, like a follower of the outbox, and appends
+// them.
 func (h *env) follow(seen []turnkeeper.ReplyID, p operate.Page) []turnkeeper.ReplyID {
 	h.T.Helper()
 	if len(seen) > 0 {
@@ -54,7 +55,7 @@ func (h *env) follow(seen []turnkeeper.ReplyID, p operate.Page) []turnkeeper.Rep
 	return seen
 }
 
-// A reply that got its id first and commits last is passed over by nobody.
+// No follower misses a reply that gets its id first and commits last.
 func TestRepliesThatCommitOutOfOrder(t *testing.T) {
 	for name, page := range map[string]operate.Page{"of all": {}, "of an agent": {Agent: "desk"}, "of none but the top": {TopOnly: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestRepliesThatCommitOutOfOrder(t *testing.T) {
 			if err := h.uncommitted(d[0]).Commit(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			if err := h.uncommitted(d[1]).Rollback(t.Context()); err != nil { // its id is nobody's
+			if err := h.uncommitted(d[1]).Rollback(t.Context()); err != nil { // its id stays unused
 				t.Fatal(err)
 			}
 			slow, fast := h.uncommitted(d[2]), h.uncommitted(d[3])
@@ -77,7 +78,7 @@ func TestRepliesThatCommitOutOfOrder(t *testing.T) {
 			read := make(chan []turnkeeper.ReplyID, 1)
 			go func() { read <- h.follow(nil, page) }()
 			for len(read) == 0 && !storagetest.One[bool](h, "select exists (select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep')") {
-				runtime.Gosched() // it has not read yet, or not found that it is to wait
+				runtime.Gosched() // the reader has not noticed yet that it must wait
 			}
 			if took := time.Since(began); len(read) > 0 && took < 2*time.Second {
 				t.Errorf("it waited %s for a writer, which has two seconds", took)
@@ -92,7 +93,7 @@ func TestRepliesThatCommitOutOfOrder(t *testing.T) {
 	}
 }
 
-// A writer that stands still holds up what comes after its reply, and nothing before.
+// A writer that does not commit delays the replies after its own, and none before it.
 func TestAReplyThatIsLongInComing(t *testing.T) {
 	testrun.Guard(t)
 	h := newEnv(t)
@@ -107,7 +108,7 @@ func TestAReplyThatIsLongInComing(t *testing.T) {
 		}
 	}
 	written(h.uncommitted(d[0]))
-	if err := h.uncommitted(d[1]).Rollback(t.Context()); err != nil { // its id is nobody's
+	if err := h.uncommitted(d[1]).Rollback(t.Context()); err != nil { // its id stays unused
 		t.Fatal(err)
 	}
 	written(h.uncommitted(d[2]))
@@ -131,7 +132,7 @@ func TestAReplyThatIsLongInComing(t *testing.T) {
 	}
 }
 
-// TestRepliesByPage reads six replies, of two agents, of which the third and the last are of sub-agents.
+// TestRepliesByPage reads six replies of two agents. The third and the last are from sub-agents.
 func TestRepliesByPage(t *testing.T) {
 	h := newEnv(t)
 	h.Register("clerk", true)
@@ -166,8 +167,9 @@ func TestRepliesByPage(t *testing.T) {
 	}
 }
 
-// TestWhoIsNotAWriterOfReplies has somebody hold a lock while an id is missing before a reply, as of a writer that gave up: who writes
-// no reply, or not here, or is the reader itself, holds nothing up.
+// TestWhoIsNotAWriterOfReplies holds different locks while an id before a reply is missing, because
+// its writer rolled back. A transaction that writes no reply, or writes in another database, or is
+// the reader's own, does not delay a reader.
 func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 	h := newEnv(t)
 	for i := range 3 {
@@ -204,7 +206,7 @@ func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 		}
 		return tx
 	}
-	elsewhere := storagetest.Open(t, storagetest.URL(t)) // made from the same template: the table has the same number there
+	elsewhere := storagetest.Open(t, storagetest.URL(t)) // from the same template, so the table has the same OID there
 	const write = "lock table turnkeeper.replies in row exclusive mode"
 	begin(elsewhere.Pool(), write)
 	for name, lock := range map[string]string{
@@ -226,7 +228,7 @@ func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One that is still to get its lock has no id yet, either.
+	// A writer that still waits for its lock has no id yet, and delays no reader.
 	begin(h.Pool(), "lock table turnkeeper.replies in share mode")
 	waiting := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -56,7 +56,7 @@ func TestSessions(t *testing.T) {
 	want(second, false)
 }
 
-// A token is one until it expires, and a session until it or its token does.
+// A token is valid until it expires, and a session until it or its token expires.
 func TestWhatHasExpired(t *testing.T) {
 	h := newEnv(t)
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func TestWhatHasExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		token, session      string // when they expire, from now
+		token, session      string // time until they expire
 		hasToken, inSession bool
 	}{
 		{"", "1 hour", true, true},
@@ -94,7 +94,7 @@ func TestWhatHasExpired(t *testing.T) {
 		{"-1 microsecond", "1 hour", false, false},
 		{"-1 microsecond", "-1 hour", false, false},
 		{"-1 hour", "-1 hour", false, false},
-		{"1 hour", "1 hour", true, true}, // they were there all the time
+		{"1 hour", "1 hour", true, true}, // expiry has not deleted them
 	} {
 		name := "a token that expires in " + c.token + ", a session in " + c.session
 		exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() + nullif($1, '')::text::interval", c.token)
@@ -111,7 +111,7 @@ func TestWhatHasExpired(t *testing.T) {
 			there(name+": signing in", err, false)
 		}
 	}
-	// A session ends with its token, and who signs in clears away those that have ended, and no others.
+	// A session does not outlive its token. A sign-in deletes exactly the sessions that have ended.
 	exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() + interval '2 hours'")
 	_, short, err := h.SignIn(ctx, secret, 24*time.Hour)
 	if err != nil {
@@ -129,7 +129,7 @@ func TestWhatHasExpired(t *testing.T) {
 	if err := h.Pool().QueryRow(ctx, "select count(*) from turnkeeper.page_sessions").Scan(&left); err != nil || left != 2 {
 		t.Errorf("%d sessions are left, want 2: %v", left, err)
 	}
-	// Revoked and expired together: gone, and its sessions with it.
+	// An expired token can be revoked. It is deleted with its sessions.
 	exec("update turnkeeper.api_tokens set expires_at = clock_timestamp() - interval '1 hour'")
 	if err := h.RevokeToken(ctx, "board"); err != nil {
 		t.Fatal(err)

@@ -38,7 +38,7 @@ func TestTokensAreOneAnothers(t *testing.T) {
 	if used("first") == nil || used("second") != nil {
 		t.Errorf("after the use of the first: first %v, second %v", used("first"), used("second"))
 	}
-	// The use is noted once a minute.
+	// The last use is recorded at most once a minute.
 	for _, c := range []struct {
 		ago   string
 		noted bool

@@ -16,10 +16,10 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// waits are what a message waits for, each by its reason and what goes with it.
+// heldUpBy returns the reasons why a message waits, with their details.
 func (h *env) heldUpBy(id turnkeeper.MessageID) (said []string) {
 	h.T.Helper()
-	// However slow the machine is, who beats is not silent.
+	// A worker with heartbeats must not become silent on a slow machine.
 	h.Exec("update turnkeeper.worker_heartbeat set beat_at = clock_timestamp() where takeover_after = interval '1 hour'")
 	m, err := h.WaitingMessage(h.T.Context(), id)
 	if err != nil {
@@ -61,7 +61,7 @@ func (h *env) serves(id turnkeeper.WorkerID, slots int) {
 	h.Exec("update turnkeeper.settings set last_tick_at = clock_timestamp()")
 }
 
-// fallsSilent makes a worker silent for so long, which is longer than it may be.
+// fallsSilent makes a worker silent for d, which exceeds its limit of 15 s.
 func (h *env) fallsSilent(id turnkeeper.WorkerID, d time.Duration) {
 	h.T.Helper()
 	h.Silence(id, d)
@@ -170,7 +170,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	}
 }
 
-// What a running turn does at the moment is not counted yet, and told of all the same.
+// A view of a running turn shows its current activity, which its counts do not include yet.
 func TestWhatATurnDoes(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")

@@ -14,7 +14,7 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// hook registers a webhook for the replies of some agents, or of all.
+// hook registers a webhook for the replies of some agents, or of all if none is given.
 func (h *env) hook(name string, agents ...string) {
 	h.T.Helper()
 	if err := h.RegisterWebhook(h.T.Context(), outbox.Webhook{Name: name, Origin: "https://" + name + ".example", Agents: agents}); err != nil {
@@ -22,7 +22,7 @@ func (h *env) hook(name string, agents ...string) {
 	}
 }
 
-// reply is a turn that ended with one.
+// reply runs a turn that ends with a reply.
 func (h *env) reply(body string) {
 	h.T.Helper()
 	h.Turn(body).Finish(h.T, "re: "+body)
@@ -56,8 +56,8 @@ func ids(claims []outbox.DeliveryClaim) (ids []turnkeeper.ReplyID) {
 	return ids
 }
 
-// A reply has its deliveries from the moment that it is there, whoever writes it; one that is
-// undone has none; one before the webhook has none.
+// The transaction that writes a reply also creates its deliveries, whichever code writes it. A reply
+// that is rolled back, or that is older than the webhook, has no delivery.
 func TestDeliveriesComeWithTheReply(t *testing.T) {
 	h := newEnv(t)
 	h.reply("before")
@@ -86,8 +86,8 @@ func TestDeliveriesComeWithTheReply(t *testing.T) {
 	}
 }
 
-// A claim is nobody else's until it runs out, or its worker is gone; then its holder has nothing
-// to say any more.
+// No other worker gets a claimed delivery until the claim expires or its worker is gone. After that,
+// the former holder cannot end the delivery.
 func TestClaims(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
@@ -124,8 +124,8 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// Many workers claim beside each other and beside turns that end: everything is claimed once, and
-// never more than the slots.
+// Many workers claim deliveries concurrently while turns end. Each delivery is claimed once, and
+// never more at a time than there are slots.
 func TestClaimsBesideEachOther(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
@@ -176,7 +176,7 @@ func TestClaimsBesideEachOther(t *testing.T) {
 	}
 }
 
-// What becomes of an attempt, and of the endpoint.
+// TestEndsOfAttempts checks the states of a delivery and of its endpoint after each kind of attempt.
 func TestEndsOfAttempts(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
@@ -261,7 +261,7 @@ func TestEndsOfAttempts(t *testing.T) {
 	}
 }
 
-// A delivery that is asked for again is no longer that of an attempt that took too long.
+// After a redelivery was requested, an older attempt that took too long cannot end the delivery.
 func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
@@ -280,8 +280,8 @@ func TestRedeliveryIsNotEndedByAnOlderAttempt(t *testing.T) {
 	}
 }
 
-// A webhook is forgotten when no worker speaks of it, and what a turn left behind is swept; a
-// clock that was set back leaves no endless wait.
+// A webhook can be removed when no worker serves it any more. Deliveries that a turn created later
+// are swept. A clock that was set back does not cause an endless wait.
 func TestRemovedWebhooks(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
@@ -307,7 +307,7 @@ func TestRemovedWebhooks(t *testing.T) {
 	}
 }
 
-// Who counts claims waits for whoever is counting: both together do not take more than the slots.
+// Concurrent claims wait for each other, so that together they do not exceed the slots.
 func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 	h := newEnv(t)
 	h.hook("shop")
@@ -318,7 +318,7 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = tx.Rollback(t.Context()) }() // the store's end waits for it
+	defer func() { _ = tx.Rollback(t.Context()) }() // Close of the store waits for the transaction
 	if _, err := tx.Exec(t.Context(), "select from turnkeeper.claim_deliveries('shop', 'worker-1', 3, 2, interval '1 minute')"); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// What an endpoint asked for holds, whatever comes of attempts that were under way then.
+// The pause that an endpoint asked for applies whatever the result of concurrent attempts is.
 func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 	for name, later := range map[string]outbox.DeliveryEnd{
 		"a success":      {State: outbox.DeliveryDelivered, Status: 200},

@@ -167,7 +167,7 @@ func Changed(before, after map[string]string) (names []string) {
 	return slices.Sorted(slices.Values(names))
 }
 
-// Admin returns a function that runs SQL over a connection of its own, not one of the store.
+// Admin returns a function that runs SQL over a separate connection, not one of the store.
 func (db *DB) Admin() func(sql string) {
 	conn, err := pgx.Connect(db.T.Context(), db.URL)
 	if err != nil {

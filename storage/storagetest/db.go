@@ -10,7 +10,7 @@ import (
 	"turnkeeper"
 )
 
-// Patience is the timeout of every wait for an event. It is far longer than any takes.
+// Patience is the timeout of every wait for an event, much longer than any event takes.
 const Patience = time.Minute
 
 // TB returns the test of the database.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A Cut says what a Proxy does to a complete unit of work from a client.
+// A Cut selects what a Proxy does with a complete unit of work from a client.
 type Cut int
 
 // The cuts. After each one except Pass, nothing more goes through the connection.
@@ -20,8 +20,8 @@ const (
 	Hush         // the server does it; the answer is lost and the connection stays open, but dead
 )
 
-// A Proxy forwards between clients and a Postgres server, and cuts connections when its plan says
-// so. Any number of clients may connect over TCP.
+// A Proxy forwards data between clients and a Postgres server, and cuts connections according to its
+// plan. Any number of clients may connect over TCP.
 type Proxy struct {
 	network, target string
 	listener        net.Listener
@@ -108,8 +108,8 @@ func (p *Proxy) Break() {
 	}
 }
 
-// FreezeAll freezes all open connections without closing them: data sent is accepted, but goes
-// nowhere.
+// FreezeAll freezes all open connections without closing them: they accept data, but do not forward
+// it.
 func (p *Proxy) FreezeAll() {
 	for _, l := range p.open() {
 		l.freeze()

@@ -75,7 +75,7 @@ func (l *link) forward() {
 	}
 }
 
-// pass does with a unit what the plan says, and reports whether the link stays in use.
+// pass handles a unit according to the plan, and reports whether the link stays in use.
 func (l *link) pass(sent Sent, raw []byte) bool {
 	what := Pass
 	if sent.Executes() {

@@ -82,7 +82,7 @@ func TestUnits(t *testing.T) {
 func TestCuts(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut  storagetest.Cut
-		done bool // the server did it
+		done bool // the server has executed the unit
 		open bool // the connection stays open: the client gets no error
 	}{
 		"lose":     {storagetest.Lose, false, false},

@@ -47,10 +47,10 @@ const RunVariable = "TURNKEEPER_TEST_RUN"
 type server struct {
 	url      string
 	template string        // the name of a database with the current schema
-	pool     *pgxpool.Pool // makes and drops databases
+	pool     *pgxpool.Pool // creates and drops databases
 	private  *pgdev.Server // nil if the server is shared
 	patch    patch
-	made     atomic.Int64 // databases so far
+	made     atomic.Int64 // number of databases created
 }
 
 var (

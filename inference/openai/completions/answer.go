@@ -20,8 +20,8 @@ type answer struct {
 	text      loose.Growing
 	refusal   loose.Growing
 	reasoning loose.Growing
-	calls     []*callParts // in the order in which they run
-	arrived   []*callParts // the same calls in the order in which they began
+	calls     []*callParts // in execution order
+	arrived   []*callParts // the same calls, in order of arrival
 	finish    string
 	usage     turnkeeper.Usage
 	reported  bool // usage was reported
@@ -59,9 +59,8 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	return a
 }
 
-// add adds a chunk, or a whole completion, which it decodes as a chunk. embedded is the error
-// object that the chunk or its choice contains instead of an answer. ok is false if data is
-// not a chunk.
+// add adds a chunk or a whole completion, which it decodes as a chunk. embedded is the error
+// object of the chunk or its choice, if it has one. ok is false if data is not a chunk.
 func (a *answer) add(data []byte) (embedded []byte, ok bool) {
 	var chunk sdk.ChatCompletionChunk
 	if len(data) == 0 || data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
@@ -131,7 +130,7 @@ func (a *answer) addExtra(name string, value json.RawMessage) {
 	a.extra[name] = bytes.Clone(value)
 }
 
-// addReasoning stores all reasoning fields for replay, and passes on one of them: servers
+// addReasoning stores all reasoning fields for replay, and emits one of them as a delta: servers
 // that send two fields send the same text in both.
 func (a *answer) addReasoning(fields map[string]respjson.Field) {
 	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")), loose.FragmentOf(extra(fields, "reasoning"))
@@ -165,7 +164,7 @@ func (a *answer) pass(kind inference.DeltaKind, text string) {
 	}
 }
 
-// end adds what texts held back for a fragment that did not come.
+// end adds the halves of surrogate pairs that were held back and whose other half did not come.
 func (a *answer) end() {
 	a.pass(inference.DeltaThinking, a.reasoning.End())
 	a.pass(inference.DeltaText, a.text.End())
@@ -232,7 +231,7 @@ func (a *answer) addUsage(u sdk.CompletionUsage) {
 	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
 }
 
-// tokens returns a plausible count, or 0.
+// tokens returns n, or 0 if it is negative or not below 2^53.
 func tokens(n int64) int64 {
 	if n < 0 || n >= 1<<53 {
 		return 0
@@ -287,7 +286,7 @@ func (a *answer) rawCalls() (calls []map[string]any, needed bool) {
 	return calls, needed
 }
 
-// merge adds the members of from that are not null.
+// merge copies the members of from that are not null to into.
 func merge(into *map[string]json.RawMessage, from map[string]json.RawMessage) {
 	for name, value := range from {
 		if loose.IsNull(value) {

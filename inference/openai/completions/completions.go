@@ -24,7 +24,8 @@ import (
 
 var _ openai.ReadAnswer = Read
 
-// Read is an openai.ReadAnswer. It calls onDelta, unless nil, with each delta at once.
+// Read implements openai.ReadAnswer. It calls onDelta, unless nil, with each delta as soon as
+// it arrives.
 func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
 	a := newAnswer(req.Tools, onDelta)
 	if failure := take(ctx, res, body, a); failure != nil {
@@ -41,7 +42,7 @@ func Read(ctx context.Context, res *http.Response, body io.Reader, req inference
 	return response, nil
 }
 
-// take takes in the answer.
+// take reads the answer into a.
 func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
 	contentType := res.Header.Get("Content-Type")
 	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
@@ -67,8 +68,8 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 	return nil
 }
 
-// readStream takes in a stream until its end, or, once the answer is whole,
-// until anything at all stops it.
+// readStream reads a stream to its end. After a finish reason, it ignores errors of the
+// connection and chunks that are not JSON, because the answer is complete.
 func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
 	events := newDecoder(body)
 	for events.Next() {

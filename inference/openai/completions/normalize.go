@@ -34,8 +34,8 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 	return res, a.empty(res)
 }
 
-// cut reports whether the answer may be incomplete. Then no call of it may run: the last one
-// may lack its end, and the model might have added more.
+// cut reports whether the answer may be incomplete. None of its calls may run then: the last
+// one may be truncated, and the model might have added more.
 func (a *answer) cut(maxTokens int) bool {
 	if a.finish == finishLength || a.finish == finishOverflow || inference.Filtered(a.finish) {
 		return true

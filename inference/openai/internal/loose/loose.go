@@ -1,5 +1,5 @@
-// Package loose reads a field of the wire whatever its JSON type is: one field of
-// the wrong type must not cost the whole answer.
+// Package loose decodes JSON fields of any type, because a field of the wrong type must not make
+// the whole answer unusable.
 package loose
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// A Text is a string; a number or a boolean is taken as written, anything else
-// as empty.
+// A Text is a string. It decodes a number or a boolean as its JSON text, and any other value as
+// "".
 type Text string
 
 // UnmarshalJSON never fails.
@@ -19,7 +19,7 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Scalar returns what a Text reads.
+// Scalar returns the value that a Text decodes from data.
 func Scalar(data []byte) string {
 	var s string
 	switch {
@@ -33,7 +33,8 @@ func Scalar(data []byte) string {
 	return s
 }
 
-// A Count is a whole number that is not negative; anything else is 0.
+// A Count is a number, or a numeric string, from 0 to below 2^53, without its fraction. It
+// decodes any other value as 0.
 type Count int64
 
 // UnmarshalJSON never fails.
@@ -46,8 +47,8 @@ func (c *Count) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// A List is the objects of an array, without nulls; a single object counts as
-// one, anything else as none.
+// A List holds the objects of an array. It decodes a single object as a list of one, and any
+// other value as an empty list.
 type List []json.RawMessage
 
 // UnmarshalJSON never fails.
@@ -80,8 +81,8 @@ func IsNull(data []byte) bool {
 	return len(data) == 0 || string(data) == "null"
 }
 
-// Decimal is a JSON number or numeric string without an exponent; empty for
-// anything else.
+// Decimal returns a JSON number or numeric string from 0 to 1e15 without an exponent, and "" for
+// any other value.
 func Decimal(data json.RawMessage) string {
 	s := Scalar(data)
 	f, err := strconv.ParseFloat(s, 64)
