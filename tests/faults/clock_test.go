@@ -208,7 +208,7 @@ func TestTheMachineSleepsForAnHour(t *testing.T) {
 	e.Ledger.Release()
 	turn := e.TurnOf(message)
 	// On a busy machine the sleep may exceed the takeover timeout.
-	if !strings.Contains(w.Output.String(), "this worker gives its turns up") {
+	if !strings.Contains(w.Output.String(), "cannot write the heartbeat for too long; giving up this worker's turns") {
 		e.WantEnd(turn, "succeeded", "none", 2)
 		if turn.Dispatches != 1 {
 			t.Errorf("the turn had %d dispatches", turn.Dispatches)
@@ -233,7 +233,7 @@ func TestTheDatabaseHangs(t *testing.T) {
 	message := e.Send("clerk", "Make a mark.")
 	e.Ledger.Await("a", 1)
 	c.signal(syscall.SIGSTOP)
-	w.Await("this worker gives its turns up")
+	w.Await("cannot write the heartbeat for too long; giving up this worker's turns")
 	c.signal(syscall.SIGCONT)
 	e.Ledger.Release()
 	turn := e.TurnOf(message)
