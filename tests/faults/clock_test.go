@@ -233,6 +233,7 @@ func TestTheDatabaseHangs(t *testing.T) {
 	message := e.Send("clerk", "Make a mark.")
 	e.Ledger.Await("a", 1)
 	c.signal(syscall.SIGSTOP)
+	defer c.signal(syscall.SIGCONT) // if the test fails before, its cleanup asks the database
 	w.Await("cannot write the heartbeat for too long; giving up this worker's turns")
 	c.signal(syscall.SIGCONT)
 	e.Ledger.Release()
