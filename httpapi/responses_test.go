@@ -407,7 +407,7 @@ func TestTheRateOfResponses(t *testing.T) {
 }
 
 // TestResponsesWhileDraining checks that a stopping process cuts streams, as a clean end would look complete. Waiting
-// requests are told to retry if they have an idempotency key; without one, a retry would send a second message.
+// requests with an idempotency key get an error that allows a retry; without a key, a retry would send a second message.
 func TestResponsesWhileDraining(t *testing.T) {
 	h := newEnv(t)
 	const body = `{"model":"clerk","input":"talk"}`

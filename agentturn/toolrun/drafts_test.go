@@ -81,9 +81,8 @@ func liveHeap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestALargeResultIsWrittenWhileItComes checks that results of 12 MB and a gigabyte take
-// little memory while they are received, whatever their content, and that no more is read
-// than can be stored.
+// TestALargeResultIsWrittenWhileItComes checks that results of 12 MB and 1 GB, text or binary,
+// are received with little memory, and that reading stops at the maximum stored size.
 func TestALargeResultIsWrittenWhileItComes(t *testing.T) {
 	const text = "日本語 é \xff\xfe broken \x00 and plain text, as it goes on and on. "
 	clean := strings.ToValidUTF8(text, "\uFFFD")

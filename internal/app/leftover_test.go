@@ -17,8 +17,8 @@ import (
 	"turnkeeper/internal/config"
 )
 
-// TestAWorkerLeavesNoConnection checks that a stopped worker holds no connection, whatever it was doing. TestMain checks
-// for goroutines.
+// TestAWorkerLeavesNoConnection checks that a stopped worker holds no database connection, whether it was idle or
+// running a turn. TestMain checks for goroutines.
 func TestAWorkerLeavesNoConnection(t *testing.T) {
 	for name, c := range map[string]struct{ turn, hard bool }{
 		"idle":                         {},

@@ -9,7 +9,7 @@ import (
 	"turnkeeper/internal/netguard"
 )
 
-// TestOwnListeners checks that ports of this process are refused at every address of this machine, whatever is allowed.
+// TestOwnListeners checks that ports of this process are refused at every address of this machine, even if the address is allowed.
 func TestOwnListeners(t *testing.T) {
 	t.Parallel()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

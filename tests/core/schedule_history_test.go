@@ -85,7 +85,7 @@ func TestTheHistoryOfASchedule(t *testing.T) {
 	}
 }
 
-// The previous run is found by its schedule and conversation, whatever ran in between. The request has its
+// The previous run is found by its schedule and conversation, even if other turns ran in between. The request has its
 // effects, but not its reads.
 func TestThePreviousRun(t *testing.T) {
 	t.Parallel()

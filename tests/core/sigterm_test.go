@@ -150,7 +150,7 @@ func stopAt(t *testing.T, p stopPoint, twice bool) {
 	}
 }
 
-// A worker is told to stop before it is ready.
+// A worker gets SIGTERM before it is ready.
 func TestSIGTERMDuringTheStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

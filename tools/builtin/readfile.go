@@ -52,17 +52,17 @@ func readFile(ctx context.Context, root *os.Root, args readFileArgs) (tools.Resu
 // A part of a file, from one byte up to another.
 type part struct {
 	from, to int64
-	content  []byte // of the part, and up to beside more bytes at each end
+	content  []byte // of the part, and up to maxOverlap bytes more at each end
 	before   int    // number of extra bytes at the beginning
 }
 
-// beside is the maximum number of bytes of a character beyond a border of a part.
-const beside = utf8.UTFMax - 1
+// maxOverlap is how many bytes of a character can lie outside the part in which it begins or ends.
+const maxOverlap = utf8.UTFMax - 1
 
 func (p *part) read(ctx context.Context, file io.ReaderAt, size int64) (err error) {
-	p.before = int(min(p.from, beside))
+	p.before = int(min(p.from, maxOverlap))
 	begin := p.from - int64(p.before)
-	length := min(p.to+beside, size) - begin
+	length := min(p.to+maxOverlap, size) - begin
 	p.content, err = io.ReadAll(contextReader{ctx, io.NewSectionReader(file, begin, length)})
 	p.to = min(p.to, begin+int64(len(p.content))) // the file may have become shorter
 	p.before = min(p.before, len(p.content))
@@ -80,7 +80,7 @@ func (p *part) text() string { return string(p.content[p.border(p.before):p.bord
 
 // border returns the index of the first character that begins at or after at.
 func (p *part) border(at int) int {
-	for i := at - 1; i >= max(at-beside, 0); i-- {
+	for i := at - 1; i >= max(at-maxOverlap, 0); i-- {
 		if !utf8.RuneStart(p.content[i]) {
 			continue
 		}
@@ -141,11 +141,11 @@ func span(args readFileArgs, size int64) (int64, error) {
 	}
 	most := int64(MaxReadBytes)
 	if args.Offset+length < size {
-		most -= beside // for the rest of the last character
+		most -= maxOverlap // for the rest of the last character
 	}
 	if length > most {
 		return 0, fmt.Errorf("%q is too large to be read at once: it has %d bytes; use offset and limit, with a limit of at most %d",
-			args.Path, size, MaxReadBytes-beside)
+			args.Path, size, MaxReadBytes-maxOverlap)
 	}
 	return length, nil
 }

@@ -60,8 +60,7 @@ type Program struct {
 	Env []string
 
 	// MaxOutput is the maximum number of bytes of output to keep. The rest is read
-	// and dropped, so the program can finish, and the model is told that the result
-	// is cut. 0: turnkeeper.MaxOutputBytes, which is also the maximum.
+	// and dropped, so the program can finish. The result says that it is cut. 0: turnkeeper.MaxOutputBytes, which is also the maximum.
 	MaxOutput int
 
 	// MediaType is the type of the output. Empty: text/plain. Output of a type that
