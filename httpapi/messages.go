@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -230,6 +232,9 @@ func (m *messages) retryFailed(c *request.Call) error {
 	}
 	if body.State != string(turnkeeper.MessageFailed) {
 		return request.Refuse(http.StatusUnprocessableEntity, `state is %q: only "failed" messages can be retried in bulk`, body.State)
+	}
+	if body.ErrorClass != "" && !slices.Contains(views.ErrorClasses(), body.ErrorClass) {
+		return request.Refuse(http.StatusUnprocessableEntity, "error_class is %q: it must be one of %s", body.ErrorClass, strings.Join(views.ErrorClasses(), ", "))
 	}
 	scope := operate.FailedScope{ErrorClass: body.ErrorClass}
 	if body.Since != "" {

@@ -31,6 +31,7 @@ func TestRetryOfAllThatFailed(t *testing.T) {
 		return of
 	}
 	h.ask("POST", path, `{"state":"failed","since":"-1h"}`).want(t, 422, "must be a duration")
+	h.ask("POST", path, `{"state":"failed","error_class":"Auth"}`).want(t, 422, "it must be one of rate_limited, overloaded, ")
 	if of := agents(`{"state":"failed","since":"0s"}`); len(of) != 0 {
 		t.Errorf("since now, messages of %v are retried", of)
 	}
@@ -156,5 +157,16 @@ func TestATokenSeesOnlyModelsOfItsAgents(t *testing.T) {
 		if got := fmt.Sprint(decode[list](t, h.ask("GET", "/v1/model-health", "", "Authorization", token)).Items); got != c.want {
 			t.Errorf("a token for %v sees %s, want %s", c.agents, got, c.want)
 		}
+	}
+}
+
+// A schedule that the agent's file no longer has cannot be run.
+func TestAnEndedScheduleIsNotRun(t *testing.T) {
+	h := newEnv(t)
+	one[int](h, "with ended as (update turnkeeper.schedules set active = false where agent = 'clerk' returning 1) select count(*) from ended")
+	h.ask("POST", "/v1/schedules/clerk/daily/run", "").want(t, 409, "schedule clerk/daily has ended: the file of agent clerk no longer has it")
+	h.ask("POST", "/v1/schedules/clerk/hourly/run", "").want(t, 404, "")
+	if n := one[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+		t.Errorf("%d messages were enqueued", n)
 	}
 }

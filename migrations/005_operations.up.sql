@@ -201,16 +201,21 @@ declare
 begin
     waiting := false;
     -- The lock serialises concurrent calls, so that they insert one message.
-    select c.conversation, c.message as body, a.retired_at, case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
+    select c.conversation, c.message as body, a.retired_at, not c.active and c.last_error is null as ended,
+        case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
         into s
     from turnkeeper.schedules c join turnkeeper.agents a on a.name = c.agent
-    where c.agent = p_agent and c.name = p_name and (c.active or c.last_error is not null)
+    where c.agent = p_agent and c.name = p_name
     for update of c;
     if not found then
         return;
     end if;
     if s.retired_at is not null then
         raise exception using errcode = 'TK010', message = format('agent %s is retired: its schedules do not run', quote_literal(p_agent));
+    end if;
+    if s.ended then
+        raise exception using errcode = 'TK008',
+            message = format('schedule %s/%s has ended: the file of agent %1$s no longer has it', p_agent, p_name);
     end if;
     select w.id into message from turnkeeper.messages w
     where w.state = 'waiting' and w.lane = s.lane and w.agent = p_agent and w.schedule = p_name

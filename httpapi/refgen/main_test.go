@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,5 +20,31 @@ func TestTheDescriptionIsGenerated(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(stored), string(description())); diff != "" {
 		t.Errorf("openapi.json is not what the routes say: run go generate ./httpapi\n%s", diff)
+	}
+}
+
+// An entry that no type uses any more would stay in the tables of docs.go unnoticed.
+func TestEachEntryOfTheTablesIsUsed(t *testing.T) {
+	t.Parallel()
+	described := string(description())
+	used := func(table, component string) {
+		if !strings.Contains(described, "\n   \""+component+"\": {") {
+			t.Errorf("%s: no type is the component %s", table, component)
+		}
+	}
+	for name := range enums {
+		if !strings.Contains(described, `"`+enums[name].doc+`"`) {
+			used("enums", name)
+		}
+	}
+	for _, name := range names {
+		used("names", name)
+	}
+	for name := range docs {
+		used("docs", name)
+	}
+	for field := range fieldSchemas {
+		name, _, _ := strings.Cut(field, ".")
+		used("fieldSchemas", name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/storage/operate"
 )
@@ -40,6 +41,17 @@ type RetriedMessage struct {
 	RetryOf   turnkeeper.MessageID `json:"retry_of"`
 	Agent     string               `json:"agent"`
 	Class     string               `json:"error_class"`
+}
+
+// ErrorClasses returns the error classes of failed turns: those of model errors, and those that package agentturn sets.
+func ErrorClasses() (words []string) {
+	for _, class := range []inference.Class{
+		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
+		inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid, inference.ClassRefused,
+	} {
+		words = append(words, string(class))
+	}
+	return append(words, string(turnkeeper.StopMaxDuration), string(turnkeeper.StopBudget), "internal")
 }
 
 // OfBulkRetried returns the view of a bulk retry.

@@ -38,8 +38,8 @@ func (s *Control) PauseSchedule(ctx context.Context, agent, name string, paused 
 
 // RunSchedule puts the message of a schedule into the inbox now, in addition to its slots, even if
 // the schedule is paused. waiting reports that a message of the schedule already waits; RunSchedule
-// returns that one. It fails with ErrNotFound if there is no such schedule, or if the agent's file
-// no longer has it.
+// returns that one. It fails with ErrNotFound if there is no such schedule, with ErrWrongState if the
+// agent's file no longer has it, and with ErrAgentRetired.
 func (s *Control) RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error) {
 	row, err := s.db.Q.RunSchedule(ctx, agent, name)
 	if err == nil && row.Message == 0 {

@@ -12,6 +12,7 @@ import (
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
 
@@ -32,7 +33,7 @@ func completeCommands(s *shell.Session, root *cobra.Command) {
 		"turnctl agents check": {}, // the shell completes files and folders
 	}, map[string]cobra.CompletionFunc{
 		"agents": s.FromDatabase(shell.CompleteAgents), "message": messages, "turn": turns,
-		"error-class": cobra.FixedCompletions(errorClasses(), cobra.ShellCompDirectiveNoFileComp),
+		"error-class": cobra.FixedCompletions(views.ErrorClasses(), cobra.ShellCompDirectiveNoFileComp),
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
@@ -94,17 +93,6 @@ func withoutAnother(m modelhealth.Health, all []modelhealth.Health) (stuck []str
 		}
 	}
 	return stuck
-}
-
-// errorClasses are the error classes of failed turns: those of model errors, and those that package agentturn sets.
-func errorClasses() (words []string) {
-	for _, class := range []inference.Class{
-		inference.ClassRateLimited, inference.ClassOverloaded, inference.ClassTransport, inference.ClassBadOutput, inference.ClassContextOverflow,
-		inference.ClassAuth, inference.ClassQuota, inference.ClassNotFound, inference.ClassInvalid, inference.ClassRefused,
-	} {
-		words = append(words, string(class))
-	}
-	return append(words, string(turnkeeper.StopMaxDuration), string(turnkeeper.StopBudget), "internal")
 }
 
 // adviceOfModel says how to fix a model that is down, by the class of its newest failure.

@@ -37,7 +37,7 @@ may repeat: "turnctl explain" lists the calls that ran. It is retried only with
 With --failed all failed messages that were not retried before are enqueued again,
 oldest first: all of them, or those that failed within --since, of one --agent, or
 with one --error-class ("turnctl show" prints that of a turn): one of
-` + strings.Join(errorClasses(), ", ") + `.
+` + strings.Join(views.ErrorClasses(), ", ") + `.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl retry 12
@@ -48,7 +48,7 @@ with one --error-class ("turnctl show" prints that of a turn): one of
 				if len(args) > 0 || cmd.Flags().Changed("turn") || anyway {
 					return shell.Misused("--failed goes with --since, --agent and --error-class only")
 				}
-				if err := shell.OneOf("--error-class", scope.ErrorClass, errorClasses()); err != nil {
+				if err := shell.OneOf("--error-class", scope.ErrorClass, views.ErrorClasses()); err != nil {
 					return err
 				}
 				if turn.agent != "" {

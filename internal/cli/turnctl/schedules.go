@@ -3,7 +3,6 @@ package turnctl
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -166,10 +165,12 @@ longer has it, cannot be run.
 			}
 			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
 				id, waiting, err := db.Store.RunSchedule(cmd.Context(), which.agent, which.name)
-				if errors.Is(err, turnkeeper.ErrNotFound) {
-					return notRun(cmd.Context(), db.Store, which)
-				}
-				if err != nil {
+				switch {
+				case errors.Is(err, turnkeeper.ErrNotFound):
+					return shell.NotFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
+				case errors.Is(err, turnkeeper.ErrWrongState), errors.Is(err, turnkeeper.ErrAgentRetired):
+					return shell.Refused(err)
+				case err != nil:
 					return err
 				}
 				return s.Print(views.ScheduleRun{MessageID: id, Waiting: waiting}, func() {
@@ -182,17 +183,6 @@ longer has it, cannot be run.
 			})
 		},
 	}
-}
-
-// notRun says why RunSchedule did not find a schedule: it has ended, or does not exist.
-func notRun(ctx context.Context, store *operate.Store, which target) error {
-	switch _, err := findSchedule(ctx, store, which); {
-	case err == nil:
-		return shell.Refused(fmt.Errorf("schedule %s has ended: the file of agent %s no longer has it", which, which.agent))
-	case !errors.Is(err, turnkeeper.ErrNotFound):
-		return err
-	}
-	return shell.NotFound(`there is no schedule %s: "turnctl schedules" lists them`, which)
 }
 
 // setSchedule changes the times of a schedule.

@@ -24,6 +24,7 @@ var conditions = map[string]error{
 	"TK005": turnkeeper.ErrUnknownAgent,
 	"TK006": turnkeeper.ErrKeyConflict,
 	"TK007": turnkeeper.ErrBadMove,
+	"TK008": turnkeeper.ErrWrongState,
 	"TK010": turnkeeper.ErrAgentRetired,
 }
 
