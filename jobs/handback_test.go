@@ -32,7 +32,7 @@ func (s *site) turnOfAnotherProgram(version int, definition string, dispatches i
 				input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, version)
 			select id, 1, true, 'script', 'm', 1, 1, 'stop', 1, 1, 0, 0, false, 'As I said.', '', $3 from turn
 		)
-		insert into turnkeeper.turn_events (turn_id, seq, type, round, block) select id, 1, 'turn_start', 0, 0 from turn`,
+		insert into turnkeeper.journal select id, 1, 1, 1, now(), '{turn_start}', '{0}', '{0}', array[''] from turn`,
 		id, hash, version, dispatches)
 	return id
 }

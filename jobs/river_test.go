@@ -81,9 +81,9 @@ func (s *site) completeTx(ctx context.Context, job *river.Job[canaryArgs]) error
 	})
 }
 
-// The end of a turn closes the row of its job with our own SQL. The row must equal one that River
-// has closed.
-func TestEndOfATurnLeavesItsJobAsRiverWould(t *testing.T) {
+// A grant inserts the row of its job with our own SQL. Once the turn has ended, the row must equal one
+// that River has inserted and completed.
+func TestAGrantInsertsItsJobAsRiverWould(t *testing.T) {
 	s := newSite(t)
 	s.start(kind{model: echo, scheduler: true})
 	message := s.enqueue("clerk", "", "hello")

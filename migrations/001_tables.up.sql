@@ -310,17 +310,26 @@ create table turnkeeper.cancellations (
     asked_at timestamptz not null default clock_timestamp()
 );
 
--- The stream of a turn, which clients read while it runs, and afterwards.
-create table turnkeeper.turn_events (
-    turn_id bigint not null,
-    seq     bigint not null check (seq > 0),
-    type    text not null,
-    round   integer not null,
-    block   integer not null,
-    data    json, -- json, not jsonb, which refuses some escapes that a model may write
-    at      timestamptz not null default clock_timestamp(),
-    primary key (turn_id, seq)
+-- The stream of a turn, which clients read while it runs, and afterwards: a row for each write with events. Rows are only
+-- added. The times of a turn's rows never decrease.
+create table turnkeeper.journal (
+    turn_id  bigint not null,
+    n        bigint not null, -- turns.entries after the write
+    seq      bigint not null, -- the number of its first event; a turn's events are numbered from 1 without gaps
+    last_seq bigint not null, -- of its last one
+    at       timestamptz not null,
+    -- the events: an element for each
+    types    text[] not null,
+    rounds   integer[] not null,
+    blocks   integer[] not null,
+    data     text[] not null, -- JSON that may hold escapes that jsonb and the functions of json refuse; empty: none
+    primary key (turn_id, n)
 );
+
+-- The events of turns, one by one.
+create view turnkeeper.turn_events as
+select j.turn_id, j.seq + e.i - 1 as seq, e.type, e.round, e.block, nullif(e.data, '')::json as data, j.at
+from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) with ordinality as e (type, round, block, data, i);
 
 -- Summaries of conversations from the beginning up to and including a turn. A summary never changes, because requests were
 -- built with it. No foreign keys: a purge may delete turns whose conversation continues from a summary.

@@ -124,14 +124,27 @@ begin
     end if;
 end $$;
 
--- Add an event to the stream of a turn whose row the caller has locked.
-create function turnkeeper.tell(p_turn bigint, p_type text, p_round integer, p_data json) returns void language sql as $$
+-- The events of a turn after a number, in order. It reads only the rows that hold them, unlike the view turn_events.
+create function turnkeeper.events_after(p_turn bigint, p_after bigint, p_limit bigint)
+returns table (seq bigint, type text, round integer, block integer, data json, at timestamptz) stable language sql as $$
+    select j.seq + e.i - 1, e.type, e.round, e.block, nullif(e.data, '')::json, j.at
+    from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) with ordinality as e (type, round, block, data, i)
+    where j.turn_id = p_turn and j.seq + e.i - 1 > p_after and j.n > coalesce((
+        select p.n from turnkeeper.journal p where p.turn_id = p_turn and p.last_seq <= p_after order by p.n desc limit 1), 0)
+    order by j.n, e.i limit p_limit
+$$;
+
+-- Add events to the stream of a turn whose row the caller has locked.
+create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[])
+returns void language sql as $$
     with numbered as (
-        update turnkeeper.turns set last_seq = last_seq + 1 where id = p_turn returning last_seq
+        update turnkeeper.turns set entries = entries + 1, last_seq = last_seq + cardinality(p_types)
+        where id = p_turn returning entries, last_seq
     )
-    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-    select p_turn, last_seq, p_type, p_round, 0, p_data,
-        greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = p_turn order by p.seq desc limit 1))
+    insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
+    select p_turn, entries, last_seq - cardinality(p_types) + 1, last_seq,
+        greatest(clock_timestamp(), (select p.at from turnkeeper.journal p where p.turn_id = p_turn order by p.n desc limit 1)),
+        p_types, p_rounds, p_blocks, p_data
     from numbered
 $$;
 
@@ -602,12 +615,11 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- End a dispatch: everything that must be committed together with the reply. The caller has locked the turn's row by the
 -- fence (the statement Step), as whoever delivers a result does, or it is the scheduler. No end is recorded before its
 -- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried.
+-- retried. River's job is not touched: River completes it after the worker's function returns.
 create function turnkeeper.end_dispatch(
     p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
     p_reply text, p_inner text, p_error_class text, p_error text,
-    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval,
-    p_job bigint -- River's job to complete; 0: the caller closes it
+    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval
 ) returns void language plpgsql as $$
 declare
     t        record;
@@ -657,10 +669,6 @@ begin
     end if;
     update turnkeeper.lease_log set ended_at = greatest(clock_timestamp(), granted_at), outcome = p_log, worker_id = t.worker_id
     where grant_id = p_grant;
-    if p_job <> 0 then
-        update turnkeeper.river_job set state = 'completed', finalized_at = clock_timestamp()
-        where id = p_job and state = 'running';
-    end if;
     if (not ended or p_message_state = 'waiting') and exists (select from turnkeeper.cancellations where turn_id = p_turn) then
         if ended then
             perform turnkeeper.cancel_waiting(t.message_id, (select reason from turnkeeper.cancellations where turn_id = p_turn));

@@ -108,11 +108,12 @@ begin
         coalesce(max(seq) filter (where type = 'round_rollback'), 0) as voided into r
     from turnkeeper.turn_events where turn_id = p_turn;
     if r.round > t.inference_rounds and r.began > r.voided then
-        perform turnkeeper.tell(p_turn, 'round_rollback', r.round, json_build_object('reason', 'the turn was cancelled'));
+        perform turnkeeper.add_events(p_turn, '{round_rollback}', array[r.round], '{0}', '{"{\"reason\":\"the turn was cancelled\"}"}');
     end if;
     reply := case when t.trigger = 'message' then 'This turn was cancelled.' else '' end;
-    perform turnkeeper.tell(p_turn, 'turn_error', 0, json_strip_nulls(json_build_object('state', 'cancelled', 'stop_reason', 'cancelled',
-        'rounds', t.inference_rounds, 'calls', (select count(*) from turnkeeper.calls where turn_id = p_turn), 'reply', nullif(reply, ''))));
+    perform turnkeeper.add_events(p_turn, '{turn_error}', '{0}', '{0}', array[json_strip_nulls(json_build_object(
+        'state', 'cancelled', 'stop_reason', 'cancelled', 'rounds', t.inference_rounds,
+        'calls', (select count(*) from turnkeeper.calls where turn_id = p_turn), 'reply', nullif(reply, '')))::text]);
     at := greatest(clock_timestamp(), t.created_at, t.granted_at);
     update turnkeeper.turns set state = 'cancelled', stop_reason = 'cancelled', ended_at = at, due_at = null,
         error_class = null, error = null,
@@ -285,7 +286,7 @@ begin
     delete from turnkeeper.rounds where turn_id = any(t_ids);
     delete from turnkeeper.output_chunks where output_id = any(o_ids);
     delete from turnkeeper.outputs where turn_id = any(t_ids);
-    delete from turnkeeper.turn_events where turn_id = any(t_ids);
+    delete from turnkeeper.journal where turn_id = any(t_ids);
     delete from turnkeeper.webhook_deliveries where reply_id in (select r.id from turnkeeper.replies r where r.message_id = any(m_ids));
     delete from turnkeeper.replies where message_id = any(m_ids);
     delete from turnkeeper.extractions where turn_id = any(t_ids);

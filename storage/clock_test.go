@@ -23,7 +23,7 @@ func (h *env) setBack(by time.Duration) {
 		"update turnkeeper.turns set created_at = created_at + $1::interval, granted_at = granted_at + $1, lease_until = lease_until + $1, due_at = due_at + $1",
 		"update turnkeeper.lease_log set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, ended_at = ended_at + $1",
 		"update turnkeeper.calls set started_at = started_at + $1::interval, ended_at = ended_at + $1",
-		"update turnkeeper.turn_events set at = at + $1::interval",
+		"update turnkeeper.journal set at = at + $1::interval",
 		"update turnkeeper.worker_heartbeat set started_at = started_at + $1::interval, beat_at = beat_at + $1",
 	} {
 		h.Exec(sql, by)

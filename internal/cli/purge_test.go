@@ -9,7 +9,7 @@ import (
 )
 
 // tables lists the tables with data of turns or messages.
-var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts turn_events failed_attempts
+var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts journal failed_attempts
 	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries webhook_deliveries river_job`)
 
 // TestPurge checks that a purge deletes everything closed from every table, and nothing open.
@@ -33,7 +33,7 @@ func TestPurge(t *testing.T) {
 	s.exec("insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values (2, 'echo', '2026-01-01', 10)")
 	s.exec("insert into turnkeeper.summaries values ('echo', 'main', 1, 2, 'Once upon a time.')")
 	s.exec("insert into turnkeeper.notes values ('echo', 'n', 'x'), ('watcher', 'n', 'x')")
-	s.exec("insert into turnkeeper.turn_events (turn_id, seq, type, round, block) values (2, 1, 'turn_start', 0, 0)")
+	s.exec("insert into turnkeeper.journal values (2, 1, 1, 1, now(), '{turn_start}', '{0}', '{0}', array[''])")
 	s.exec("update turnkeeper.turns set last_seq = 1 where id = 2")
 	waiting := s.send("I wait.")
 	count := func(table string) (n int) {
@@ -72,7 +72,7 @@ func TestPurge(t *testing.T) {
 	if n := count("summaries"); n != 1 {
 		t.Errorf("%d summaries are left under a turn that runs", n)
 	}
-	left := map[string]int{"messages": 2, "turns": 1, "turn_events": 3, "failed_attempts": 2, "lease_log": 1, "river_job": 1, "spend": 1, "summaries": 1}
+	left := map[string]int{"messages": 2, "turns": 1, "journal": 1, "failed_attempts": 2, "lease_log": 1, "river_job": 1, "spend": 1, "summaries": 1}
 	for _, table := range tables {
 		if n := count(table); n != left[table] {
 			t.Errorf("%d rows are left in %s, want %d", n, table, left[table])

@@ -325,6 +325,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.events = append(draft.events, event)
 			draft.LastSeq++
 		}
+		draft.entries++
 		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageAnswered, lost: true}, rings)
 	})
 	return nil

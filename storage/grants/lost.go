@@ -89,8 +89,7 @@ func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Out
 	t.ahead = nil // its lane is free now
 	return errors.Join(
 		pg.Translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
-		pg.Translate(t.q.InsertEvents(ctx, t.store.journals.EventsOf(lost.LastSeq, events).Params(lost.TurnID))),
-		pg.Translate(t.q.BumpSeq(ctx, int32(len(events)), int64(lost.TurnID))), //nolint:gosec // few
+		pg.Translate(t.store.journals.AddEvents(ctx, t.q, lost.TurnID, events)),
 		pg.Translate(t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
 			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(o.State), Log: "lost", Stop: string(o.StopReason),
 			Reply: t.store.db.Clean(o.Reply), InnerDialogue: t.store.db.Clean(o.InnerDialogue), ErrorClass: t.store.db.Clean(o.ErrorClass), Error: t.store.db.Clean(o.Error),

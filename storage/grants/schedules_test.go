@@ -315,8 +315,8 @@ func TestAScheduleIsRunNow(t *testing.T) {
 		t.Error("a message that is handled is taken for one that waits")
 	}
 	run("broken", false)
-	for _, name := range []string{"gone", "never"} {
-		if id, _, err := h.RunSchedule(t.Context(), "desk", name); !errors.Is(err, turnkeeper.ErrNotFound) {
+	for name, want := range map[string]error{"gone": turnkeeper.ErrWrongState, "never": turnkeeper.ErrNotFound} {
+		if id, _, err := h.RunSchedule(t.Context(), "desk", name); !errors.Is(err, want) {
 			t.Errorf("run %s: %d, %v", name, id, err)
 		}
 	}

@@ -25,7 +25,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 		least  int // minimum number of rows that change
 	}{
 		{
-			"the end", scene.calls, "select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
+			"the end", scene.calls, "select from turnkeeper.lease_log where grant_id = (select grant_id from turnkeeper.turns where id = $1) for update",
 			func(s scene) error {
 				return s.Append(s.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			}, 7,

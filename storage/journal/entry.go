@@ -19,39 +19,30 @@ type step struct {
 	after int64  // entries before it in the same write
 }
 
-// queue queues the statements of an entry, the fence first. Events are inserted by the
-// statement of the round or of the results, if there is one.
+// queue queues the statements of an entry, the fence first.
 func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnlog.Entry, ending Ending) error {
-	events := w.store.EventsOf(w.lastSeq, e.Events)
-	ride := func(with bool) StoredEvents {
-		if !with {
-			return noEvents
-		}
-		taken := events
-		events = noEvents
-		return taken
-	}
 	return errors.Join(
 		q.Step(ctx, w.stepOf(at, e)),
-		w.queueAnswers(ctx, q, e.Verdicts, noEvents),
-		w.queueRound(ctx, q, e, ride(e.Round != nil)),
+		w.queueAnswers(ctx, q, e.Verdicts),
+		w.queueRound(ctx, q, e),
 		w.queueFailed(ctx, q, e.Failed),
 		w.queueStarts(ctx, q, e.Starts),
 		w.queueDetached(ctx, q, e.Starts),
 		w.queueSpawns(ctx, q, e.Starts),
 		w.queueOutputs(ctx, q, e.Results),
-		w.queueAnswers(ctx, q, e.Results, ride(len(e.Results) > 0)),
+		w.queueAnswers(ctx, q, e.Results),
 		w.queueUsage(ctx, q, e.Results),
-		w.queueEvents(ctx, q, events),
 		w.queueEnd(ctx, q, e.Outcome, ending),
 		w.queueHealth(ctx, q, e),
 	)
 }
 
 func (w *Writer) stepOf(at step, e turnlog.Entry) dbsqlc.StepParams {
+	events := w.store.stored(e.Events)
 	params := dbsqlc.StepParams{
 		Turn: int64(w.grant.TurnID), Token: w.grant.Token, GrantID: string(w.grant.GrantID), Worker: string(w.grant.WorkerID),
-		WriteID: at.id, Expected: w.journal.Entries + at.after, Events: int32(len(e.Events)), Calls: w.executed(e), //nolint:gosec // far below
+		WriteID: at.id, Expected: w.journal.Entries + at.after, Calls: w.executed(e),
+		Types: events.types, EventRounds: events.rounds, Blocks: events.blocks, Data: events.data,
 	}
 	u := usedBy(e)
 	params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens
@@ -101,7 +92,7 @@ func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
 }
 
-func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry, events StoredEvents) error {
+func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
 	r := e.Round
 	if r == nil {
 		return nil
@@ -111,8 +102,7 @@ func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnlog.En
 		Attempts: int32(r.Attempts), LatencyMs: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), //nolint:gosec // few
 		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CachedTokens: r.Usage.CachedTokens,
 		ReasoningTokens: r.Usage.ReasoningTokens, UsageEstimated: r.Usage.Estimated, Text: w.clean(r.Text), Reasoning: w.clean(r.Reasoning),
-		FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types, EventRounds: events.rounds,
-		EventBlocks: events.blocks, EventData: events.data, Agent: w.agent, Version: journalVersion,
+		Agent: w.agent, Version: journalVersion,
 	}
 	if r.Raw != nil {
 		raw := w.clean(string(r.Raw))
@@ -197,14 +187,11 @@ func (w *Writer) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts []tu
 	return q.StartCalls(ctx, p)
 }
 
-func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult, events StoredEvents) error {
+func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult) error {
 	if len(results) == 0 {
 		return nil
 	}
-	p := dbsqlc.AnswerCallsParams{
-		TurnID: int64(w.grant.TurnID), FirstSeq: events.first, LastSeq: events.last, EventTypes: events.types,
-		EventRounds: events.rounds, EventBlocks: events.blocks, EventData: events.data,
-	}
+	p := dbsqlc.AnswerCallsParams{TurnID: int64(w.grant.TurnID)}
 	for _, r := range results {
 		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
@@ -301,13 +288,6 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 	return errors.Join(q.InsertOutputs(ctx, p), queueDrafts(ctx, q, grant, drafted), queueChunks(ctx, q, large))
 }
 
-func (w *Writer) queueEvents(ctx context.Context, q *dbsqlc.Queries, events StoredEvents) error {
-	if len(events.types) == 0 {
-		return nil
-	}
-	return q.InsertEvents(ctx, events.Params(w.grant.TurnID))
-}
-
 func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnlog.Outcome, ending Ending) error {
 	if o == nil {
 		return nil
@@ -316,7 +296,7 @@ func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnlog.Out
 		Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
 		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
 		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
-		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
+		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff,
 	}), AddSilentReply(ctx, q, w.grant.TurnID, *o))
 }
 

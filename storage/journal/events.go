@@ -1,35 +1,31 @@
 package journal
 
 import (
+	"context"
+
 	"turnkeeper"
 	"turnkeeper/storage/internal/dbsqlc"
 )
 
-// StoredEvents are events as parameters of the statements, one list for each column.
-type StoredEvents struct {
-	first, last    int64 // numbers
+// storedEvents are events as the columns of the table journal.
+type storedEvents struct {
 	types, data    []string
 	rounds, blocks []int32
 }
 
-// noEvents is an empty series of numbers.
-var noEvents = StoredEvents{first: 1, last: 0}
-
-// EventsOf numbers events from lastSeq+1.
-func (s *Store) EventsOf(lastSeq int64, events []turnkeeper.Event) StoredEvents {
-	stored := StoredEvents{first: lastSeq + 1, last: lastSeq + int64(len(events))}
-	for _, e := range events {
-		stored.types = append(stored.types, string(e.Type))
-		stored.rounds = append(stored.rounds, int32(e.Round)) //nolint:gosec // at most 20
-		stored.blocks = append(stored.blocks, int32(e.Block)) //nolint:gosec // few
-		stored.data = append(stored.data, s.db.Clean(string(e.Data)))
+func (s *Store) stored(events []turnkeeper.Event) storedEvents {
+	e := storedEvents{types: []string{}, data: []string{}, rounds: []int32{}, blocks: []int32{}}
+	for _, event := range events {
+		e.types = append(e.types, string(event.Type))
+		e.rounds = append(e.rounds, int32(event.Round)) //nolint:gosec // at most 20
+		e.blocks = append(e.blocks, int32(event.Block)) //nolint:gosec // few
+		e.data = append(e.data, s.db.Clean(string(event.Data)))
 	}
-	return stored
+	return e
 }
 
-// Params returns the parameters of the statement that inserts the events.
-func (e StoredEvents) Params(turn turnkeeper.TurnID) dbsqlc.InsertEventsParams {
-	return dbsqlc.InsertEventsParams{
-		TurnID: int64(turn), FirstSeq: e.first, LastSeq: e.last, Types: e.types, Rounds: e.rounds, Blocks: e.blocks, Data: e.data,
-	}
+// AddEvents adds events to the stream of a turn whose row the caller's transaction has locked.
+func (s *Store) AddEvents(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, events []turnkeeper.Event) error {
+	e := s.stored(events)
+	return q.AddEvents(ctx, dbsqlc.AddEventsParams{Turn: int64(turn), Types: e.types, Rounds: e.rounds, Blocks: e.blocks, Data: e.data})
 }

@@ -168,7 +168,7 @@ func TestOutcomes(t *testing.T) {
 			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 				t.Fatal(err)
 			}
-			c.want.Job, c.want.LogEnded = "completed", true
+			c.want.Job, c.want.LogEnded = "running", true
 			got := h.after(d)
 			kept := storagetest.One[bool](h, "select not_before is not distinct from timestamptz '2100-01-01' from turnkeeper.leases where lane = $1", d.Grant.Lane)
 			if kept {
@@ -305,23 +305,6 @@ func TestAnEndOfAnotherGrant(t *testing.T) {
 	}
 	for _, row := range storagetest.Changed(before, h.Rows()) {
 		t.Errorf("changed %s", row)
-	}
-}
-
-// TestTheJobOfAnEnd ends dispatches with jobs in each state. A job that is not running stays
-// unchanged.
-func TestTheJobOfAnEnd(t *testing.T) {
-	h := newEnv(t)
-	for state, want := range map[string]string{
-		"running": "completed", "available": "available", "cancelled": "cancelled", "discarded": "discarded",
-	} {
-		h.Submit("desk", state, "x")
-		d := h.Dispatch("worker-1")[0]
-		h.Exec("update turnkeeper.river_job set state = $2::turnkeeper.river_job_state, finalized_at = case when $2 in ('cancelled', 'discarded') then now() end where id = $1", d.Grant.JobID, state)
-		d.Finish(t, "done")
-		if got := storagetest.One[string](h, "select state::text from turnkeeper.river_job where id = $1", d.Grant.JobID); got != want {
-			t.Errorf("a job that was %s is %s, want %s", state, got, want)
-		}
 	}
 }
 

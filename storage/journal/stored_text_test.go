@@ -146,8 +146,11 @@ func TestEventDataKeepsEveryEscape(t *testing.T) {
 	for _, data := range []string{`{"a":"\u0000"}`, `{"a":"\ud800"}`, `{"n":1e400}`, `{"a":1,"a":2}`, `[]`, `null`} {
 		d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice, Data: json.RawMessage(data)}}})
 		got, err := h.Events(t.Context(), d.Grant.TurnID, 0, 100)
-		if err != nil || string(got[len(got)-1].Data) != data {
-			t.Errorf("%s became %s, error %v", data, got[len(got)-1].Data, err)
+		if err != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		if last := got[len(got)-1].Data; string(last) != data {
+			t.Errorf("%s became %s", data, last)
 		}
 	}
 	d.Write(t, turnlog.Entry{Events: []turnkeeper.Event{{Type: turnkeeper.EventNotice}}})

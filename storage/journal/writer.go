@@ -19,7 +19,6 @@ type Writer struct {
 	grant   turnkeeper.Grant
 	agent   string
 	journal commit.Writer
-	lastSeq int64
 	paging  map[turnkeeper.CallKey]bool
 }
 
@@ -38,7 +37,7 @@ func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 // BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
 func (s *Store) Writer(record turnlog.Record, grant turnkeeper.Grant) *Writer {
 	w := &Writer{
-		store: s, grant: grant, agent: record.Turn.Agent, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
+		store: s, grant: grant, agent: record.Turn.Agent, paging: map[turnkeeper.CallKey]bool{},
 		journal: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
 	}
 	for _, round := range record.Rounds {
@@ -67,7 +66,6 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 		return p.Send(ctx, pool, func() { w.store.db.At(ctx, pointSent(e)) })
 	}})
 	if err == nil {
-		w.lastSeq += int64(len(e.Events))
 		w.remember(e.Round)
 	}
 	return err

@@ -103,8 +103,8 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s' where grant_id is not null;
 			update turnkeeper.settings set last_tick_at = now()`,
 		"no duration is negative":                                  `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
-		"events are numbered 1 to n":                               `delete from turnkeeper.turn_events where seq = 2`,
-		"a closed turn has one terminal event, and it is the last": `update turnkeeper.turn_events set type = 'turn_error' where seq = 1`,
+		"events are numbered 1 to n":                               `delete from turnkeeper.journal where n = 2`,
+		"a closed turn has one terminal event, and it is the last": `update turnkeeper.journal set types[1] = 'turn_error' where n = 1`,
 		"a turn's tokens are those of its rounds, of its calls and of its failed attempts": `
 			update turnkeeper.calls set reasoning_tokens = 1`,
 		"a chunked output has all its chunks": `

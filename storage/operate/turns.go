@@ -130,7 +130,7 @@ func (s *Views) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeepe
 // Events reads the events of a turn after a number, in order, at most limit or 10,000.
 func (s *Views) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
 	rows, err := s.db.Q.EventsAfter(ctx, int64(turn), after, int32(min(limit, 10_000))) //nolint:gosec // bounded
-	return dbrow.Map(rows, dbrow.Event), pg.Translate(err)
+	return dbrow.Map(rows, func(r dbsqlc.EventsAfterRow) turnkeeper.Event { return dbrow.Event(turn, r) }), pg.Translate(err)
 }
 
 // AgentOfTurn returns the agent of a turn, or fails with ErrNotFound.

@@ -59,8 +59,8 @@ update turnkeeper.schedules set paused_at = case when @paused::boolean then cloc
 where agent = @agent and name = @name;
 
 -- name: EventsAfter :many
-select turn_id, seq, type, round, block, data, at from turnkeeper.turn_events
-where turn_id = @turn_id and seq > @after::bigint order by seq limit @max_rows;
+select seq::bigint as seq, type::text as type, round::integer as round, block::integer as block, data::json as data, at::timestamptz as at
+from turnkeeper.events_after(@turn_id::bigint, @after::bigint, @max_rows::integer) as e (seq, type, round, block, data, at);
 
 -- name: OutputByID :one
 select * from turnkeeper.outputs where id = @id;

@@ -3,11 +3,13 @@
 -- the caller has the newest grant and is the worker bound to it (see BindGrant). The
 -- condition contains no time. expected is the number of earlier writes. By write_id, a
 -- writer whose commit was not answered finds out whether it was done: see ReadBack.
-with fence as (
-    update turnkeeper.turns set
+with stream as (
+    select @types::text[] as types, @event_rounds::integer[] as rounds, @blocks::integer[] as blocks, @data::text[] as data
+), fence as (
+    update turnkeeper.turns t set
         entries          = entries + 1,
         write_id         = @write_id::uuid,
-        last_seq         = last_seq + @events::integer,
+        last_seq         = last_seq + (select cardinality(types) from stream),
         inference_rounds = inference_rounds + @rounds::integer,
         charged_rounds   = charged_rounds + @charged::integer,
         executed_calls   = executed_calls + @calls::integer,
@@ -18,14 +20,18 @@ with fence as (
         usage_estimated  = usage_estimated or @estimated::boolean
     where id = @turn::bigint and token = @token::bigint and grant_id = @grant_id::uuid and state = 'running'
       and entries = @expected::bigint and worker_id = @worker::text
-    returning id
+    returning t.id, t.entries, t.last_seq, greatest(clock_timestamp(),
+        (select p.at from turnkeeper.journal p where p.turn_id = @turn order by p.n desc limit 1)) as at
+), written as (
+    insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
+    select f.id, f.entries, f.last_seq - cardinality(s.types) + 1, f.last_seq, f.at, s.types, s.rounds, s.blocks, s.data
+    from fence f, stream s where cardinality(s.types) > 0
 )
 select turnkeeper.refuse_step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint)
 where not exists (select from fence);
 
 -- name: InsertRound :exec
--- Inserts an answer, its planned calls and their events. The times of a turn's events
--- never decrease, even if the clock is set back.
+-- Inserts an answer and its planned calls.
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
         input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
@@ -33,24 +39,18 @@ with answer as (
         @latency_ms::bigint, @finish_reason::text, @input_tokens::bigint, @output_tokens::bigint, @cached_tokens::bigint,
         @reasoning_tokens::bigint, @usage_estimated::boolean, @text::text, @reasoning::text, sqlc.narg(raw)::text,
         @version::smallint, nullif(@request::text, '')::json)
-), calls as (
-    insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
-        args_hash, effect, paging, state, shown, preview, ended_at)
-    select @turn_id, @round, c.ordinal, @agent::text, c.wire_id, c.provider_id, c.name, c.arguments,
-        c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
-        case when c.state <> 'planned' then clock_timestamp() end
-    from (select unnest(@ordinals::integer[]) as ordinal, unnest(@wire_ids::text[]) as wire_id,
-        unnest(@provider_ids::text[]) as provider_id, unnest(@names::text[]) as name,
-        unnest(@arguments::text[]) as arguments, unnest(@raw_args::text[]) as raw_args,
-        unnest(@args_hashes::text[]) as args_hash, unnest(@effects::text[]) as effect,
-        unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
-        unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c
 )
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
-    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
-from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
-    unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e;
+insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
+    args_hash, effect, paging, state, shown, preview, ended_at)
+select @turn_id, @round, c.ordinal, @agent::text, c.wire_id, c.provider_id, c.name, c.arguments,
+    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
+    case when c.state <> 'planned' then clock_timestamp() end
+from (select unnest(@ordinals::integer[]) as ordinal, unnest(@wire_ids::text[]) as wire_id,
+    unnest(@provider_ids::text[]) as provider_id, unnest(@names::text[]) as name,
+    unnest(@arguments::text[]) as arguments, unnest(@raw_args::text[]) as raw_args,
+    unnest(@args_hashes::text[]) as args_hash, unnest(@effects::text[]) as effect,
+    unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
+    unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c;
 
 -- name: InsertRequestParts :exec
 -- Parts of requests that are not in the journal, each stored once.
@@ -68,18 +68,8 @@ select turnkeeper.start_calls(@turn::bigint, @token::bigint, @worker::text,
     @rounds::integer[], @ordinals::integer[], @attempts::integer[], @nonces::text[]);
 
 -- name: AnswerCalls :exec
--- Records the results of calls and their events.
-with answered as (
-    select turnkeeper.answer_calls(@turn_id::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
-        @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[])
-), told as (
-    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-    select @turn_id, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
-        greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
-    from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@event_types::text[]) as type,
-        unnest(@event_rounds::integer[]) as round, unnest(@event_blocks::integer[]) as block, unnest(@event_data::text[]) as data) e
-)
-select from answered;
+select turnkeeper.answer_calls(@turn_id::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
+    @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[]);
 
 -- name: InsertOutputs :exec
 insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, chunked, size_bytes, raw_bytes,
@@ -105,17 +95,13 @@ from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) a
     unnest(@inputs::bigint[]) as input, unnest(@outputs::bigint[]) as output, unnest(@cacheds::bigint[]) as cached,
     unnest(@reasoning_tokens::bigint[]) as reasoning_tokens, unnest(@estimateds::boolean[]) as estimated) a;
 
--- name: InsertEvents :exec
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-select @turn_id::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
-    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = @turn_id order by p.seq desc limit 1))
-from (select generate_series(@first_seq::bigint, @last_seq::bigint) as seq, unnest(@types::text[]) as type, unnest(@rounds::integer[]) as round,
-    unnest(@blocks::integer[]) as block, unnest(@data::text[]) as data) e;
+-- name: AddEvents :exec
+select turnkeeper.add_events(@turn::bigint, @types::text[], @rounds::integer[], @blocks::integer[], @data::text[]);
 
 -- name: EndDispatch :exec
 select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @log::text, @stop::text, @reply::text,
     @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
-    @backoff::interval, @lane_backoff::interval, @job::bigint);
+    @backoff::interval, @lane_backoff::interval);
 
 -- name: InsertSilentReply :exec
 -- Inserts the reply of a turn that was ended in this transaction, with an empty body.

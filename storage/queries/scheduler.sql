@@ -355,8 +355,5 @@ select pg_notify('turnkeeper_inbox', '');
 -- Records the worker that fetched a turn but never bound it.
 update turnkeeper.turns set worker_id = coalesce(worker_id, nullif(@worker::text, '')) where id = @id;
 
--- name: BumpSeq :exec
-update turnkeeper.turns set last_seq = last_seq + @events::integer where id = @id;
-
 -- name: SetMaxMessageBytes :exec
 update turnkeeper.settings set max_message_bytes = @bytes::integer where max_message_bytes <> @bytes::integer;

@@ -34,7 +34,7 @@ type recordedTable struct {
 // recordedTables lists the tables that outlive workers, in the order of their references.
 var recordedTables = []string{
 	"definitions", "agents", "messages", "leases", "lease_log", "turns", "replies", "request_parts", "summaries", "rounds", "calls", "call_starts",
-	"outputs", "output_chunks", "turn_events", "notes",
+	"outputs", "output_chunks", "journal", "notes",
 }
 
 // interruptions lists the recorded turns: where they are interrupted, and how they end when a later release
@@ -186,7 +186,7 @@ func recordAll(t *testing.T, dir string) {
 		}
 		// the recorded turn is open, and a test must not end with an open turn
 		e.Exec("truncate messages, leases cascade")
-		e.Exec("truncate calls, turn_events, river_job cascade")
+		e.Exec("truncate calls, journal, river_job cascade")
 		text, err := json.MarshalIndent(r, "", "\t")
 		if err != nil {
 			t.Fatal(err)

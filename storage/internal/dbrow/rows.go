@@ -197,9 +197,9 @@ func Dispatch(r dbsqlc.TurnkeeperLeaseLog) turnkeeper.Dispatch {
 }
 
 // Event converts a row.
-func Event(r dbsqlc.TurnkeeperTurnEvent) turnkeeper.Event {
+func Event(turn turnkeeper.TurnID, r dbsqlc.EventsAfterRow) turnkeeper.Event {
 	return turnkeeper.Event{
-		TurnID: turnkeeper.TurnID(r.TurnID), Seq: r.Seq, Type: turnkeeper.EventType(r.Type),
+		TurnID: turn, Seq: r.Seq, Type: turnkeeper.EventType(r.Type),
 		Round: int(r.Round), Block: int(r.Block), Data: r.Data, At: r.At,
 	}
 }

@@ -58,21 +58,29 @@ func (q *Queries) DescribeOutput(ctx context.Context, iD string, turnID int64) (
 }
 
 const EventsAfter = `-- name: EventsAfter :many
-select turn_id, seq, type, round, block, data, at from turnkeeper.turn_events
-where turn_id = $1 and seq > $2::bigint order by seq limit $3
+select seq::bigint as seq, type::text as type, round::integer as round, block::integer as block, data::json as data, at::timestamptz as at
+from turnkeeper.events_after($1::bigint, $2::bigint, $3::integer) as e (seq, type, round, block, data, at)
 `
 
-func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, maxRows int32) ([]TurnkeeperTurnEvent, error) {
+type EventsAfterRow struct {
+	Seq   int64
+	Type  string
+	Round int32
+	Block int32
+	Data  []byte
+	At    time.Time
+}
+
+func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, maxRows int32) ([]EventsAfterRow, error) {
 	rows, err := q.db.Query(ctx, EventsAfter, turnID, after, maxRows)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperTurnEvent
+	var items []EventsAfterRow
 	for rows.Next() {
-		var i TurnkeeperTurnEvent
+		var i EventsAfterRow
 		if err := rows.Scan(
-			&i.TurnID,
 			&i.Seq,
 			&i.Type,
 			&i.Round,

@@ -47,39 +47,46 @@ func (q *Queries) AddCallUsage(ctx context.Context, arg AddCallUsageParams) erro
 	return err
 }
 
+const AddEvents = `-- name: AddEvents :exec
+select turnkeeper.add_events($1::bigint, $2::text[], $3::integer[], $4::integer[], $5::text[])
+`
+
+type AddEventsParams struct {
+	Turn   int64
+	Types  []string
+	Rounds []int32
+	Blocks []int32
+	Data   []string
+}
+
+func (q *Queries) AddEvents(ctx context.Context, arg AddEventsParams) error {
+	_, err := q.db.Exec(ctx, AddEvents,
+		arg.Turn,
+		arg.Types,
+		arg.Rounds,
+		arg.Blocks,
+		arg.Data,
+	)
+	return err
+}
+
 const AnswerCalls = `-- name: AnswerCalls :exec
-with answered as (
-    select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
-        $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
-), told as (
-    insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-    select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
-        greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = $1 order by p.seq desc limit 1))
-    from (select generate_series($10::bigint, $11::bigint) as seq, unnest($12::text[]) as type,
-        unnest($13::integer[]) as round, unnest($14::integer[]) as block, unnest($15::text[]) as data) e
-)
-select from answered
+select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
+    $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
 `
 
 type AnswerCallsParams struct {
-	TurnID      int64
-	Rounds      []int32
-	Ordinals    []int32
-	Nonces      []string
-	States      []string
-	Shown       []string
-	Previews    []string
-	Outputs     []string
-	Durations   []int64
-	FirstSeq    int64
-	LastSeq     int64
-	EventTypes  []string
-	EventRounds []int32
-	EventBlocks []int32
-	EventData   []string
+	TurnID    int64
+	Rounds    []int32
+	Ordinals  []int32
+	Nonces    []string
+	States    []string
+	Shown     []string
+	Previews  []string
+	Outputs   []string
+	Durations []int64
 }
 
-// Records the results of calls and their events.
 func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error {
 	_, err := q.db.Exec(ctx, AnswerCalls,
 		arg.TurnID,
@@ -91,12 +98,6 @@ func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error 
 		arg.Previews,
 		arg.Outputs,
 		arg.Durations,
-		arg.FirstSeq,
-		arg.LastSeq,
-		arg.EventTypes,
-		arg.EventRounds,
-		arg.EventBlocks,
-		arg.EventData,
 	)
 	return err
 }
@@ -124,7 +125,7 @@ func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, w
 const EndDispatch = `-- name: EndDispatch :exec
 select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
     $7::text, $8::text, $9::text, $10::text, $11::boolean,
-    $12::interval, $13::interval, $14::bigint)
+    $12::interval, $13::interval)
 `
 
 type EndDispatchParams struct {
@@ -141,7 +142,6 @@ type EndDispatchParams struct {
 	Lost          bool
 	Backoff       time.Duration
 	LaneBackoff   time.Duration
-	Job           int64
 }
 
 func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error {
@@ -159,7 +159,6 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 		arg.Lost,
 		arg.Backoff,
 		arg.LaneBackoff,
-		arg.Job,
 	)
 	return err
 }
@@ -179,37 +178,6 @@ func (q *Queries) HasStart(ctx context.Context, turnID int64, round int32, ordin
 	var exists bool
 	err := row.Scan(&exists)
 	return exists, err
-}
-
-const InsertEvents = `-- name: InsertEvents :exec
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-select $1::bigint, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
-    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = $1 order by p.seq desc limit 1))
-from (select generate_series($2::bigint, $3::bigint) as seq, unnest($4::text[]) as type, unnest($5::integer[]) as round,
-    unnest($6::integer[]) as block, unnest($7::text[]) as data) e
-`
-
-type InsertEventsParams struct {
-	TurnID   int64
-	FirstSeq int64
-	LastSeq  int64
-	Types    []string
-	Rounds   []int32
-	Blocks   []int32
-	Data     []string
-}
-
-func (q *Queries) InsertEvents(ctx context.Context, arg InsertEventsParams) error {
-	_, err := q.db.Exec(ctx, InsertEvents,
-		arg.TurnID,
-		arg.FirstSeq,
-		arg.LastSeq,
-		arg.Types,
-		arg.Rounds,
-		arg.Blocks,
-		arg.Data,
-	)
-	return err
 }
 
 const InsertFailedAttempts = `-- name: InsertFailedAttempts :exec
@@ -334,39 +302,40 @@ const InsertRound = `-- name: InsertRound :exec
 with answer as (
     insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
         input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
-    values ($1::bigint, $8::integer, $9::boolean, $10::text, $11::text, $12::integer,
-        $13::bigint, $14::text, $15::bigint, $16::bigint, $17::bigint,
-        $18::bigint, $19::boolean, $20::text, $21::text, $22::text,
-        $23::smallint, nullif($24::text, '')::json)
-), calls as (
-    insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
-        args_hash, effect, paging, state, shown, preview, ended_at)
-    select $1, $8, c.ordinal, $25::text, c.wire_id, c.provider_id, c.name, c.arguments,
-        c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
-        case when c.state <> 'planned' then clock_timestamp() end
-    from (select unnest($26::integer[]) as ordinal, unnest($27::text[]) as wire_id,
-        unnest($28::text[]) as provider_id, unnest($29::text[]) as name,
-        unnest($30::text[]) as arguments, unnest($31::text[]) as raw_args,
-        unnest($32::text[]) as args_hash, unnest($33::text[]) as effect,
-        unnest($34::boolean[]) as paging, unnest($35::text[]) as state,
-        unnest($36::text[]) as shown, unnest($37::text[]) as preview) c
+    values ($1::bigint, $2::integer, $16::boolean, $17::text, $18::text, $19::integer,
+        $20::bigint, $21::text, $22::bigint, $23::bigint, $24::bigint,
+        $25::bigint, $26::boolean, $27::text, $28::text, $29::text,
+        $30::smallint, nullif($31::text, '')::json)
 )
-insert into turnkeeper.turn_events (turn_id, seq, type, round, block, data, at)
-select $1, e.seq, e.type, e.round, e.block, nullif(e.data, '')::json,
-    greatest(clock_timestamp(), (select p.at from turnkeeper.turn_events p where p.turn_id = $1 order by p.seq desc limit 1))
-from (select generate_series($2::bigint, $3::bigint) as seq, unnest($4::text[]) as type,
-    unnest($5::integer[]) as round, unnest($6::integer[]) as block, unnest($7::text[]) as data) e
+insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
+    args_hash, effect, paging, state, shown, preview, ended_at)
+select $1, $2, c.ordinal, $3::text, c.wire_id, c.provider_id, c.name, c.arguments,
+    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
+    case when c.state <> 'planned' then clock_timestamp() end
+from (select unnest($4::integer[]) as ordinal, unnest($5::text[]) as wire_id,
+    unnest($6::text[]) as provider_id, unnest($7::text[]) as name,
+    unnest($8::text[]) as arguments, unnest($9::text[]) as raw_args,
+    unnest($10::text[]) as args_hash, unnest($11::text[]) as effect,
+    unnest($12::boolean[]) as paging, unnest($13::text[]) as state,
+    unnest($14::text[]) as shown, unnest($15::text[]) as preview) c
 `
 
 type InsertRoundParams struct {
 	TurnID          int64
-	FirstSeq        int64
-	LastSeq         int64
-	EventTypes      []string
-	EventRounds     []int32
-	EventBlocks     []int32
-	EventData       []string
 	Round           int32
+	Agent           string
+	Ordinals        []int32
+	WireIds         []string
+	ProviderIds     []string
+	Names           []string
+	Arguments       []string
+	RawArgs         []string
+	ArgsHashes      []string
+	Effects         []string
+	Pagings         []bool
+	States          []string
+	Shown           []string
+	Previews        []string
 	Charged         bool
 	Provider        string
 	Model           string
@@ -383,33 +352,26 @@ type InsertRoundParams struct {
 	Raw             *string
 	Version         int16
 	Request         string
-	Agent           string
-	Ordinals        []int32
-	WireIds         []string
-	ProviderIds     []string
-	Names           []string
-	Arguments       []string
-	RawArgs         []string
-	ArgsHashes      []string
-	Effects         []string
-	Pagings         []bool
-	States          []string
-	Shown           []string
-	Previews        []string
 }
 
-// Inserts an answer, its planned calls and their events. The times of a turn's events
-// never decrease, even if the clock is set back.
+// Inserts an answer and its planned calls.
 func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error {
 	_, err := q.db.Exec(ctx, InsertRound,
 		arg.TurnID,
-		arg.FirstSeq,
-		arg.LastSeq,
-		arg.EventTypes,
-		arg.EventRounds,
-		arg.EventBlocks,
-		arg.EventData,
 		arg.Round,
+		arg.Agent,
+		arg.Ordinals,
+		arg.WireIds,
+		arg.ProviderIds,
+		arg.Names,
+		arg.Arguments,
+		arg.RawArgs,
+		arg.ArgsHashes,
+		arg.Effects,
+		arg.Pagings,
+		arg.States,
+		arg.Shown,
+		arg.Previews,
 		arg.Charged,
 		arg.Provider,
 		arg.Model,
@@ -426,19 +388,6 @@ func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error 
 		arg.Raw,
 		arg.Version,
 		arg.Request,
-		arg.Agent,
-		arg.Ordinals,
-		arg.WireIds,
-		arg.ProviderIds,
-		arg.Names,
-		arg.Arguments,
-		arg.RawArgs,
-		arg.ArgsHashes,
-		arg.Effects,
-		arg.Pagings,
-		arg.States,
-		arg.Shown,
-		arg.Previews,
 	)
 	return err
 }
@@ -572,43 +521,53 @@ func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
 }
 
 const Step = `-- name: Step :exec
-with fence as (
-    update turnkeeper.turns set
+with stream as (
+    select $6::text[] as types, $7::integer[] as rounds, $8::integer[] as blocks, $9::text[] as data
+), fence as (
+    update turnkeeper.turns t set
         entries          = entries + 1,
-        write_id         = $6::uuid,
-        last_seq         = last_seq + $7::integer,
-        inference_rounds = inference_rounds + $8::integer,
-        charged_rounds   = charged_rounds + $9::integer,
-        executed_calls   = executed_calls + $10::integer,
-        input_tokens     = input_tokens + $11::bigint,
-        output_tokens    = output_tokens + $12::bigint,
-        cached_tokens    = cached_tokens + $13::bigint,
-        reasoning_tokens = reasoning_tokens + $14::bigint,
-        usage_estimated  = usage_estimated or $15::boolean
+        write_id         = $10::uuid,
+        last_seq         = last_seq + (select cardinality(types) from stream),
+        inference_rounds = inference_rounds + $11::integer,
+        charged_rounds   = charged_rounds + $12::integer,
+        executed_calls   = executed_calls + $13::integer,
+        input_tokens     = input_tokens + $14::bigint,
+        output_tokens    = output_tokens + $15::bigint,
+        cached_tokens    = cached_tokens + $16::bigint,
+        reasoning_tokens = reasoning_tokens + $17::bigint,
+        usage_estimated  = usage_estimated or $18::boolean
     where id = $1::bigint and token = $2::bigint and grant_id = $3::uuid and state = 'running'
       and entries = $5::bigint and worker_id = $4::text
-    returning id
+    returning t.id, t.entries, t.last_seq, greatest(clock_timestamp(),
+        (select p.at from turnkeeper.journal p where p.turn_id = $1 order by p.n desc limit 1)) as at
+), written as (
+    insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
+    select f.id, f.entries, f.last_seq - cardinality(s.types) + 1, f.last_seq, f.at, s.types, s.rounds, s.blocks, s.data
+    from fence f, stream s where cardinality(s.types) > 0
 )
 select turnkeeper.refuse_step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint)
 where not exists (select from fence)
 `
 
 type StepParams struct {
-	Turn      int64
-	Token     int64
-	GrantID   string
-	Worker    string
-	Expected  int64
-	WriteID   string
-	Events    int32
-	Rounds    int32
-	Charged   int32
-	Calls     int32
-	Input     int64
-	Output    int64
-	Cached    int64
-	Reasoning int64
-	Estimated bool
+	Turn        int64
+	Token       int64
+	GrantID     string
+	Worker      string
+	Expected    int64
+	Types       []string
+	EventRounds []int32
+	Blocks      []int32
+	Data        []string
+	WriteID     string
+	Rounds      int32
+	Charged     int32
+	Calls       int32
+	Input       int64
+	Output      int64
+	Cached      int64
+	Reasoning   int64
+	Estimated   bool
 }
 
 // The fence of a write to a turn's journal. It locks the turn's row and fails unless
@@ -622,8 +581,11 @@ func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 		arg.GrantID,
 		arg.Worker,
 		arg.Expected,
+		arg.Types,
+		arg.EventRounds,
+		arg.Blocks,
+		arg.Data,
 		arg.WriteID,
-		arg.Events,
 		arg.Rounds,
 		arg.Charged,
 		arg.Calls,

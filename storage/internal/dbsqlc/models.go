@@ -290,16 +290,6 @@ type TurnkeeperTurn struct {
 	InnerDialogue   *string
 }
 
-type TurnkeeperTurnEvent struct {
-	TurnID int64
-	Seq    int64
-	Type   string
-	Round  int32
-	Block  int32
-	Data   []byte
-	At     time.Time
-}
-
 type TurnkeeperWebhook struct {
 	Name         string
 	Origin       string

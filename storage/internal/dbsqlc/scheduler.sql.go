@@ -46,15 +46,6 @@ func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams
 	return err
 }
 
-const BumpSeq = `-- name: BumpSeq :exec
-update turnkeeper.turns set last_seq = last_seq + $1::integer where id = $2
-`
-
-func (q *Queries) BumpSeq(ctx context.Context, events int32, iD int64) error {
-	_, err := q.db.Exec(ctx, BumpSeq, events, iD)
-	return err
-}
-
 const CloseJobs = `-- name: CloseJobs :exec
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any($1::bigint[]) and state not in ('completed', 'cancelled', 'discarded')
