@@ -615,11 +615,12 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- End a dispatch: everything that must be committed together with the reply. The caller has locked the turn's row by the
 -- fence (the statement Step), as whoever delivers a result does, or it is the scheduler. No end is recorded before its
 -- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried. River's job is not touched: River completes it after the worker's function returns.
+-- retried.
 create function turnkeeper.end_dispatch(
     p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
     p_reply text, p_inner text, p_error_class text, p_error text,
-    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval
+    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval,
+    p_job bigint -- River's job to delete; 0: the caller closes it
 ) returns void language plpgsql as $$
 declare
     t        record;
@@ -669,6 +670,8 @@ begin
     end if;
     update turnkeeper.lease_log set ended_at = greatest(clock_timestamp(), granted_at), outcome = p_log, worker_id = t.worker_id
     where grant_id = p_grant;
+    -- Deleting the job changes none of the table's seven indexes. River, which completes it later, ignores missing jobs.
+    delete from turnkeeper.river_job where id = p_job;
     if (not ended or p_message_state = 'waiting') and exists (select from turnkeeper.cancellations where turn_id = p_turn) then
         if ended then
             perform turnkeeper.cancel_waiting(t.message_id, (select reason from turnkeeper.cancellations where turn_id = p_turn));

@@ -17,6 +17,7 @@ type ending struct {
 	log         string                  // in the grant log
 	laneBackoff time.Duration
 	lost        bool
+	job         bool // delete the job too
 	noReply     bool // the reply is written separately: see BugReplyFirst and BugReplyLast
 }
 
@@ -55,6 +56,9 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	s.release(l, o.State, e.laneBackoff, now)
 	log := s.state.grant(grant)
 	log.EndedAt, log.Outcome, log.WorkerID, log.ended = now, e.log, t.WorkerID, s.commit
+	if job := s.state.job(t.JobID); e.job && job != nil {
+		job.state = "deleted"
+	}
 	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil

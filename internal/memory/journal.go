@@ -289,7 +289,7 @@ func (t *turnRow) late(r turnlog.CallResult, s *Store) {
 // endingOf returns the ending of a dispatch with this outcome.
 func endingOf(o turnlog.Outcome) ending {
 	e := agentturn.EndingOf(o)
-	return ending{outcome: o, message: e.Message, log: e.Log, laneBackoff: e.Pause}
+	return ending{outcome: o, message: e.Message, log: e.Log, laneBackoff: e.Pause, job: true}
 }
 
 type effectsKey struct{}

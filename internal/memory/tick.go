@@ -370,7 +370,7 @@ func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end ending, ring
 		return
 	}
 	t.s.state.setTurn(draft)
-	if job := t.s.state.job(lost.JobID); job != nil && job.state != "completed" {
+	if job := t.s.state.job(lost.JobID); job != nil && job.state != "deleted" {
 		if job.state == "running" {
 			*rings = append(*rings, Bell{Topic: TopicCancelled, Job: lost.JobID})
 		}

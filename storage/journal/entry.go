@@ -296,7 +296,7 @@ func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnlog.Out
 		Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
 		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
 		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
-		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff,
+		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
 	}), AddSilentReply(ctx, q, w.grant.TurnID, *o))
 }
 

@@ -254,7 +254,8 @@ func (s scene) short(name string) string {
 	case kind == "job" && own == fmt.Sprint(s.Grant.JobID):
 		return kind
 	case kind == "job":
-		of := storagetest.One[string](s.env, `select format('%s %s.%s', args ->> 'turn_id', args ->> 'round', args ->> 'ordinal') from turnkeeper.river_job where id = $1`, own)
+		of := storagetest.One[string](s.env, `select coalesce((
+			select format('%s %s.%s', args ->> 'turn_id', args ->> 'round', args ->> 'ordinal') from turnkeeper.river_job where id = $1), '')`, own)
 		if call, ours := strings.CutPrefix(of, fmt.Sprint(s.Grant.TurnID, " ")); ours {
 			return "job " + call
 		}

@@ -66,7 +66,7 @@ func (h *env) after(d *storagetest.Dispatch) after {
 		Message: view.Message.State, Closed: !view.Message.ClosedAt.IsZero(), LastError: view.Message.LastError, Inner: view.Turn.InnerDialogue,
 		LaneHeld: lanes[0].Lease.Held(), Failures: lanes[0].Lease.Failures, LaneWaits: span(lanes[0].Lease.NotBefore),
 		Log: last.Outcome, LogEnded: !last.EndedAt.IsZero(), GrantKept: view.Turn.GrantID != "", ErrorClass: view.Turn.ErrorClass,
-		Job: storagetest.One[string](h, "select state::text from turnkeeper.river_job where id = $1", d.Grant.JobID),
+		Job: storagetest.One[string](h, "select coalesce((select state::text from turnkeeper.river_job where id = $1), '')", d.Grant.JobID),
 	}
 	if view.Reply != nil {
 		a.Reply, a.Outcome = view.Reply.Body, view.Reply.Outcome
@@ -168,7 +168,7 @@ func TestOutcomes(t *testing.T) {
 			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 				t.Fatal(err)
 			}
-			c.want.Job, c.want.LogEnded = "running", true
+			c.want.LogEnded = true
 			got := h.after(d)
 			kept := storagetest.One[bool](h, "select not_before is not distinct from timestamptz '2100-01-01' from turnkeeper.leases where lane = $1", d.Grant.Lane)
 			if kept {

@@ -101,7 +101,7 @@ select turnkeeper.add_events(@turn::bigint, @types::text[], @rounds::integer[], 
 -- name: EndDispatch :exec
 select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @log::text, @stop::text, @reply::text,
     @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
-    @backoff::interval, @lane_backoff::interval);
+    @backoff::interval, @lane_backoff::interval, @job::bigint);
 
 -- name: InsertSilentReply :exec
 -- Inserts the reply of a turn that was ended in this transaction, with an empty body.

@@ -101,8 +101,8 @@ func TestAModelThatCallsToolsForEver(t *testing.T) {
 			if turn.Message.State != "answered" || turn.Message.Attempts != 1 {
 				t.Errorf("the message is %+v", turn.Message)
 			}
-			if state := env.Query[string](e, "select state from river_job"); state != "completed" {
-				t.Errorf("the job is %s", state)
+			if n := env.Query[int](e, "select count(*) from river_job"); n != 0 {
+				t.Errorf("%d jobs are left", n)
 			}
 			w.Await("max tool rounds reached, completing turn")
 			e.WantNothingMore(cap)

@@ -125,7 +125,7 @@ func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, w
 const EndDispatch = `-- name: EndDispatch :exec
 select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
     $7::text, $8::text, $9::text, $10::text, $11::boolean,
-    $12::interval, $13::interval)
+    $12::interval, $13::interval, $14::bigint)
 `
 
 type EndDispatchParams struct {
@@ -142,6 +142,7 @@ type EndDispatchParams struct {
 	Lost          bool
 	Backoff       time.Duration
 	LaneBackoff   time.Duration
+	Job           int64
 }
 
 func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error {
@@ -159,6 +160,7 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 		arg.Lost,
 		arg.Backoff,
 		arg.LaneBackoff,
+		arg.Job,
 	)
 	return err
 }
