@@ -26,13 +26,13 @@ func TestAPanicInsideATurn(t *testing.T) {
 }
 
 // finishing lists the writes at the end of a turn, by table, in one transaction.
-var finishing = []struct{ table, when string }{
-	{"turns", "new.ended_at is not null"},
-	{"messages", "new.closed_at is not null"},
-	{"replies", "true"},
-	{"leases", "new.grant_id is null"},
-	{"lease_log", "new.outcome is not null"},
-	{"river_job", "new.state = 'completed'"},
+var finishing = []struct{ table, write, when string }{
+	{"turns", "insert or update", "new.ended_at is not null"},
+	{"messages", "insert or update", "new.closed_at is not null"},
+	{"replies", "insert or update", "true"},
+	{"leases", "insert or update", "new.grant_id is null"},
+	{"lease_log", "insert or update", "new.outcome is not null"},
+	{"river_job", "delete", "true"},
 }
 
 // The end of a turn is stopped inside the server, at each of its statements. Then the worker, or the server's
@@ -49,7 +49,7 @@ func TestHarmBetweenTheStatementsOfTheEnd(t *testing.T) {
 				t.Parallel()
 				e := env.NewCrash(t, env.Crash{Point: "none", Fault: fault, Tool: "mark_once"})
 				e.Register("clerk")
-				gate := e.Gate(at.table, at.when)
+				gate := e.Gate(at.table, at.write, at.when)
 				first := e.Send("clerk", "first")
 				faulty := e.StartFaulty("markerworker", crashFlags...)
 				e.Await("the end waits at the gate", "select exists (select "+env.AtTheGate+")")

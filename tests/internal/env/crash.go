@@ -104,12 +104,13 @@ func (e *CrashEnv) StartFaulty(program string, args ...string) *Process {
 const AtTheGate = `from pg_locks where locktype = 'advisory' and objid = 4711 and not granted
 	and database = (select oid from pg_database where datname = current_database())`
 
-// Gate blocks every write to a table that meets the condition. open unblocks them and all later ones.
-func (e *CrashEnv) Gate(table, condition string) (open func()) {
+// Gate blocks every write of a kind, such as "insert or update", to a row that meets the condition. open
+// unblocks them and all later ones.
+func (e *CrashEnv) Gate(table, write, condition string) (open func()) {
 	e.T.Helper()
 	e.Exec(`create function gate() returns trigger language plpgsql as $$
-		begin perform pg_advisory_xact_lock_shared(4711); return new; end $$;
-		create trigger gate before insert or update on ` + table + ` for each row when (` + condition + `) execute function gate()`)
+		begin perform pg_advisory_xact_lock_shared(4711); return coalesce(new, old); end $$;
+		create trigger gate before ` + write + ` on ` + table + ` for each row when (` + condition + `) execute function gate()`)
 	holder, err := pgx.Connect(e.T.Context(), e.DatabaseURL)
 	if err != nil {
 		e.T.Fatal(err)
