@@ -15,7 +15,7 @@ import (
 // turn that it left without an outcome. It does not give back what it runs, what belongs to
 // another worker, and what it fetched just now.
 func TestOverlooked(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	job, grant, none := grants.Overlooked{Jobs: 1}, grants.Overlooked{Grants: 1}, grants.Overlooked{}
 	for name, c := range map[string]struct {
 		then  string // SQL after the fetch

@@ -25,7 +25,7 @@ import (
 
 // TestSuite runs the suite that the store in memory passes, too.
 func TestSuite(t *testing.T) {
-	testrun.Slow(t)
+	testrun.Guard(t)
 	storesuite.Run(t, func(t *testing.T) storesuite.Store {
 		t.Parallel()
 		url := storagetest.URL(t)
