@@ -83,7 +83,7 @@ begin
     insert into turnkeeper.messages (agent, conversation, lane, body, idempotency_key, priority, trace_parent, due_at)
         values (a_name, conv, case when by_conv then a_name || '/' || conv else a_name end,
             enqueue.body, key, coalesce(enqueue.priority, 0), trace, due)
-        on conflict (agent, idempotency_key) do nothing
+        on conflict (agent, idempotency_key) where idempotency_key is not null do nothing
         returning id into new_id;
     if new_id is null then
         select m.id, m.body, m.conversation into first

@@ -284,6 +284,7 @@ begin
     delete from turnkeeper.call_starts where turn_id = any(t_ids);
     delete from turnkeeper.calls where turn_id = any(t_ids);
     delete from turnkeeper.rounds where turn_id = any(t_ids);
+    delete from turnkeeper.failed_attempts where turn_id = any(t_ids);
     delete from turnkeeper.output_chunks where output_id = any(o_ids);
     delete from turnkeeper.outputs where turn_id = any(t_ids);
     delete from turnkeeper.journal where turn_id = any(t_ids);

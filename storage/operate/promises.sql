@@ -117,6 +117,27 @@ where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '6
   and coalesce(s.hold_until, '-infinity') < clock_timestamp()
   and s.last_tick_at > clock_timestamp() - interval '5 min'
 
+-- promise: every row belongs to a row that exists
+select what from (
+    select 'turn ' || t.id || ': its message' from turnkeeper.turns t
+    where not exists (select from turnkeeper.messages m where m.id = t.message_id) union all
+    select 'turn ' || r.turn_id || ' round ' || r.round || ': its turn' from turnkeeper.rounds r
+    where not exists (select from turnkeeper.turns t where t.id = r.turn_id) union all
+    select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ': its round' from turnkeeper.calls c
+    where not exists (select from turnkeeper.rounds r where r.turn_id = c.turn_id and r.round = c.round) union all
+    select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its call' from turnkeeper.call_starts s
+    where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (s.turn_id, s.round, s.ordinal)) union all
+    select 'turn ' || a.turn_id || ' failed attempt ' || a.id || ': its turn' from turnkeeper.failed_attempts a
+    where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
+    select 'turn ' || j.turn_id || ' write ' || j.n || ': its turn' from turnkeeper.journal j
+    where not exists (select from turnkeeper.turns t where t.id = j.turn_id) union all
+    select 'grant ' || g.grant_id || ': its lane' from turnkeeper.lease_log g
+    where not exists (select from turnkeeper.leases l where l.lane = g.lane) union all
+    select 'reply ' || r.id || ': its message or turn' from turnkeeper.replies r
+    where not exists (select from turnkeeper.messages m where m.id = r.message_id)
+       or not exists (select from turnkeeper.turns t where t.id = r.turn_id)
+) missing (what)
+
 -- promise: no duration is negative
 select what || ' ' || took from (
     select 'turn ' || id, ended_at - greatest(created_at, granted_at) from turnkeeper.turns union all

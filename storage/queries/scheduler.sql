@@ -93,7 +93,7 @@ from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end as lane) l
 where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
     where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = @schedule)
-on conflict (agent, schedule, slot) do nothing;
+on conflict (agent, schedule, slot) where slot is not null do nothing;
 
 -- name: AdvanceSchedule :exec
 update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coalesce(sqlc.narg(last_slot), last_slot),

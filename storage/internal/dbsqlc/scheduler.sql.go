@@ -138,7 +138,7 @@ from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || $2 else a.name end as lane) l
 where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
     where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = $4)
-on conflict (agent, schedule, slot) do nothing
+on conflict (agent, schedule, slot) where slot is not null do nothing
 `
 
 type FireParams struct {
