@@ -8,7 +8,10 @@ import (
 )
 
 // A Store reads and writes the journals of all turns.
-type Store struct{ db *pg.DB }
+type Store struct {
+	db    *pg.DB
+	group *group
+}
 
 // New returns the store of an open database.
-func New(db *storage.DB) *Store { return &Store{db.Core()} }
+func New(db *storage.DB) *Store { return &Store{db.Core(), &group{db: db.Core()}} }

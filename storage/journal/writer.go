@@ -59,11 +59,11 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 		pool = w.store.db.Finish
 	}
 	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) error {
-		p := &pg.Pipeline{}
-		if err := w.queue(ctx, p.Queries(), step{id: id}, e, ending); err != nil {
-			return err
-		}
-		return p.Send(ctx, pool, func() { w.store.db.At(ctx, pointSent(e)) })
+		sent := func() { w.store.db.At(ctx, pointSent(e)) }
+		return w.store.group.write(ctx, func() (*pg.Pipeline, error) {
+			p := &pg.Pipeline{}
+			return p, w.queue(ctx, p.Queries(), step{id: id}, e, ending)
+		}, func(p *pg.Pipeline) error { return p.Send(ctx, pool, sent) }, sent)
 	}})
 	if err == nil {
 		w.remember(e.Round)

@@ -3,6 +3,8 @@ package pg
 import (
 	"context"
 	"errors"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -92,4 +94,35 @@ func RollBack(ctx context.Context, conn *pgxpool.Conn) {
 	if conn.Conn().PgConn().TxStatus() != idle {
 		_, _ = conn.Exec(ctx, "rollback")
 	}
+}
+
+// SendTogether runs the statements of several pipelines as one transaction, all or none. A statement
+// that waits for a lock for longer than lockWait fails. sent is as for Send.
+func SendTogether(ctx context.Context, to batchSender, pipelines []*Pipeline, lockWait time.Duration, sent func()) error {
+	var all Pipeline
+	// Not SET LOCAL, which Postgres ignores outside a transaction that began with BEGIN.
+	all.batch.Queue("select set_config('lock_timeout', $1, true)", strconv.FormatInt(lockWait.Milliseconds(), 10))
+	for _, p := range pipelines {
+		all.batch.QueuedQueries = append(all.batch.QueuedQueries, p.batch.QueuedQueries...)
+	}
+	return all.Send(ctx, to, sent)
+}
+
+// Undone reports whether a server's error shows that its transaction was undone because of one of its
+// statements. Other errors may concern the connection or the server.
+func Undone(err error) bool {
+	for _, condition := range conditions {
+		if errors.Is(err, condition) {
+			return true
+		}
+	}
+	server, ok := errors.AsType[*serverError](err)
+	if !ok {
+		return false
+	}
+	switch server.code[:2] {
+	case "08", "53", "57", "58", "25": // see Uncertain
+		return false
+	}
+	return true
 }

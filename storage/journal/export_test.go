@@ -1,0 +1,13 @@
+package journal
+
+// HoldGroup makes all writes wait until release, which sends them as one batch. waiting returns how many wait.
+func (s *Store) HoldGroup() (waiting func() int, release func()) {
+	s.group.mu.Lock()
+	defer s.group.mu.Unlock()
+	s.group.busy = true
+	return func() int {
+		s.group.mu.Lock()
+		defer s.group.mu.Unlock()
+		return len(s.group.waiting)
+	}, s.group.next
+}

@@ -1,0 +1,150 @@
+package journal
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"turnkeeper/storage/internal/pg"
+)
+
+// A group combines the writes of all turns of a process into few transactions. There is no timer: while
+// one transaction is in flight, further writes wait and form the next one. A write that finds no other
+// is sent at once, alone.
+//
+// A transaction of several writes is done completely or not at all. If the server undoes it because of
+// one of them, or because one waits for a row that someone else has locked, each write is sent again
+// alone, so that no turn fails or waits because of another. For the same reason a write or a batch that
+// takes longer than lockWait no longer keeps the others waiting.
+type group struct {
+	db      *pg.DB
+	mu      sync.Mutex
+	busy    bool // a write or a batch is in flight, and has not taken longer than lockWait
+	waiting []*member
+}
+
+// A member is a write that waits for its turn.
+type member struct {
+	pipeline *pg.Pipeline
+	sent     func()
+	answer   chan answer // buffered; at most one answer is sent
+}
+
+type answer struct {
+	err  error
+	lead bool // the write was not sent: its goroutine leads
+}
+
+const (
+	maxBatch = 64
+	// lockWait is longer than any function of the schema holds a row, apart from waits for other rows.
+	lockWait = 50 * time.Millisecond
+)
+
+// errAlone is the answer to the writes of a batch that was undone.
+var errAlone = errors.New("the batch was undone")
+
+// write sends a pipeline, alone or with others. queue fills a new pipeline; alone sends one. The result is
+// that of the write's transaction. If ctx ends while the write is in flight, it is not known whether it was
+// done.
+func (g *group) write(ctx context.Context, queue func() (*pg.Pipeline, error), alone func(*pg.Pipeline) error, sent func()) error {
+	p, err := queue()
+	if err != nil {
+		return err
+	}
+	m := g.join(p, sent)
+	if m == nil {
+		defer g.lead()()
+		return alone(p)
+	}
+	select {
+	case a := <-m.answer:
+		switch {
+		case a.lead:
+			defer g.lead()()
+			return alone(p)
+		case !errors.Is(a.err, errAlone):
+			return a.err
+		}
+		if p, err = queue(); err != nil { // a pipeline is sent only once
+			return err
+		}
+		return alone(p)
+	case <-ctx.Done():
+		g.leave(m)
+		return context.Cause(ctx)
+	}
+}
+
+// lead is called before a write or a batch is sent, and the returned function after it is done.
+func (g *group) lead() (done func()) {
+	next := sync.OnceFunc(g.next)
+	late := time.AfterFunc(lockWait, next)
+	return func() { late.Stop(); next() }
+}
+
+// join adds a write to those that wait. It returns nil if nothing is in flight: then the caller leads.
+func (g *group) join(p *pg.Pipeline, sent func()) *member {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.busy {
+		g.busy = true
+		return nil
+	}
+	m := &member{p, sent, make(chan answer, 1)}
+	g.waiting = append(g.waiting, m)
+	return m
+}
+
+// leave removes a write whose context has ended, unless it is in flight.
+func (g *group) leave(m *member) {
+	g.mu.Lock()
+	g.waiting = slices.DeleteFunc(g.waiting, func(w *member) bool { return w == m })
+	g.mu.Unlock()
+	select {
+	case a := <-m.answer:
+		if a.lead {
+			g.next()
+		}
+	default:
+	}
+}
+
+// next starts the writes that wait.
+func (g *group) next() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := min(len(g.waiting), maxBatch)
+	batch := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	switch n {
+	case 0:
+		g.busy = false
+	case 1:
+		batch[0].answer <- answer{lead: true}
+	default:
+		go g.send(batch)
+	}
+}
+
+// send sends a batch. Its context is no write's, because the others must not end with it.
+func (g *group) send(batch []*member) {
+	defer g.lead()()
+	var pipelines []*pg.Pipeline
+	for _, m := range batch {
+		pipelines = append(pipelines, m.pipeline)
+	}
+	err := pg.SendTogether(context.Background(), g.db.Finish, pipelines, lockWait, func() {
+		for _, m := range batch {
+			m.sent()
+		}
+	})
+	if pg.Undone(err) {
+		err = errAlone
+	}
+	for _, m := range batch {
+		m.answer <- answer{err: err}
+	}
+}

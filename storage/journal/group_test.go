@@ -1,0 +1,200 @@
+package journal_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
+)
+
+// A batch is writes of several turns that a test sends in one transaction.
+type batch struct {
+	*env
+	turns   []*storagetest.Dispatch
+	results []chan error
+	release func()
+}
+
+// batchOf lets n turns write a step each over store, and returns once all of them wait.
+func batchOf(h *env, store *journal.Store, n int) *batch {
+	h.T.Helper()
+	b := &batch{env: h}
+	for i := range n {
+		h.Submit("desk", fmt.Sprint(i), "x") // a lane for each conversation
+	}
+	b.turns = h.Dispatch("worker-1")
+	waiting, release := store.HoldGroup()
+	b.release = release
+	for i, d := range b.turns {
+		d.Writer = store.Writer(d.Record, d.Grant)
+		result := make(chan error, 1)
+		b.results = append(b.results, result)
+		go func() {
+			result <- d.Append(h.T.Context(), turnlog.Entry{
+				Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+			}, journal.Ending{})
+		}()
+		for deadline := time.Now().Add(storagetest.Patience); waiting() <= i; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				h.T.Fatalf("%d of %d writes wait", waiting(), i+1)
+			}
+		}
+	}
+	return b
+}
+
+// result returns the error of a write. It fails the test if the write does not end.
+func (b *batch) result(i int) error {
+	b.T.Helper()
+	select {
+	case err := <-b.results[i]:
+		return err
+	case <-time.After(storagetest.Patience):
+		b.T.Fatalf("the write of turn %d does not end", i)
+		return nil
+	}
+}
+
+// entries returns the numbers of writes of the turns, in the order of their ids.
+func (b *batch) entries() string {
+	b.T.Helper()
+	return storagetest.One[string](b, `select string_agg(t.entries || '/' || (select count(*) from turnkeeper.rounds r where r.turn_id = t.id)
+		|| '/' || (select count(*) from turnkeeper.turn_events e where e.turn_id = t.id), ' ' order by t.id) from turnkeeper.turns t`)
+}
+
+func TestWritesOfManyTurnsAreOneTransaction(t *testing.T) {
+	h := newEnv(t)
+	b := batchOf(h, h.Journals, 5)
+	b.release()
+	for i := range b.turns {
+		if err := b.result(i); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := storagetest.One[int](h, "select count(distinct xmin::text) from turnkeeper.rounds"); n != 1 {
+		t.Errorf("%d transactions, want 1", n)
+	}
+	if got := b.entries(); got != "1/1/2 1/1/2 1/1/2 1/1/2 1/1/2" {
+		t.Errorf("entries/rounds/events are %s", got)
+	}
+	b.turns[0].Finish(t, "done") // a write without others is sent at once
+}
+
+// One turn of the batch has lost its grant, and the row of another is locked by someone else. The first
+// fails and writes nothing; the second waits; the others do not.
+func TestATurnOfABatchFailsOrWaitsAlone(t *testing.T) {
+	h := newEnv(t)
+	b := batchOf(h, h.Journals, 5)
+	h.Exec("update turnkeeper.turns set grant_id = gen_random_uuid() where id = $1", b.turns[1].Grant.TurnID)
+	hold, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", b.turns[3].Grant.TurnID); err != nil {
+		t.Fatal(err)
+	}
+	b.release()
+	for i, want := range []error{nil, turnkeeper.ErrFenced, nil, nil, nil} {
+		if i == 3 {
+			continue
+		}
+		if err := b.result(i); !errors.Is(err, want) {
+			t.Errorf("turn %d: %v, want %v", i, err, want)
+		}
+	}
+	if got := b.entries(); got != "1/1/2 0/0/0 1/1/2 0/0/0 1/1/2" {
+		t.Errorf("while a row is locked, entries/rounds/events are %s", got)
+	}
+	b.turns[0].Finish(t, "done") // others go on meanwhile
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.result(3); err != nil {
+		t.Error(err)
+	}
+	if got := storagetest.One[int](h, "select count(*) from turnkeeper.rounds"); got != 4 {
+		t.Errorf("%d rounds, want 4", got)
+	}
+}
+
+// A write whose row is locked keeps other writes waiting for a moment only, even if it was sent alone.
+func TestALockedRowKeepsNobodyWaiting(t *testing.T) {
+	h := newEnv(t)
+	locked, other := h.TurnOf("desk", "worker-1"), h.TurnOf("clerk", "worker-1")
+	hold, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", locked.Grant.TurnID); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		result <- locked.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{})
+	}()
+	h.AwaitLockWaits(1)
+	other.Finish(t, "done")
+	if len(result) != 0 {
+		t.Error("the write of the locked row ended first")
+	}
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLostAnswerOfABatch(t *testing.T) {
+	for name, what := range cuts {
+		t.Run(name, func(t *testing.T) {
+			h := newEnv(t)
+			p, url := storagetest.NewProxy(t, h.URL)
+			b := batchOf(h, storagetest.Open(t, url).Journals, 4)
+			happened := p.CutNext(what, storagetest.Sent.Executes)
+			b.release()
+			for i := range b.turns {
+				if err := b.result(i); err != nil {
+					t.Error(err)
+				}
+			}
+			if !done(happened) {
+				t.Fatal("nothing was cut")
+			}
+			if got := b.entries(); got != "1/1/2 1/1/2 1/1/2 1/1/2" {
+				t.Errorf("entries/rounds/events are %s", got)
+			}
+		})
+	}
+}
+
+// A write whose context ends while it waits for its batch is not sent.
+func TestAWriteThatIsGivenUp(t *testing.T) {
+	h := newEnv(t)
+	b := batchOf(h, h.Journals, 2)
+	h.Submit("clerk", "", "x")
+	d := h.Dispatch("worker-1")[0]
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("gone")
+	cancel(gone)
+	if err := d.Append(ctx, turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}); !errors.Is(err, gone) {
+		t.Errorf("error %v", err)
+	}
+	b.release()
+	for i := range b.turns {
+		if err := b.result(i); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := b.entries(); got != "1/1/2 1/1/2 0/0/0" {
+		t.Errorf("entries/rounds/events are %s", got)
+	}
+}
