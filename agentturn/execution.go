@@ -213,7 +213,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		e.answerMissing(call)
 		return nil
 	}
-	if first, ok := e.repeated(e.rounds.upTo(call.Key)); ok {
+	if first, ok := e.repeats(call); ok {
 		result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
 		result.Preview = first.Preview
 		e.answer(call, result)

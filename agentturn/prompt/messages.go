@@ -135,7 +135,7 @@ func (w *messageWriter) pastAnswers(past turnlog.Past, lean bool) []inference.Me
 
 // reserveIDs reserves the ids of this turn's calls, which are sent unchanged.
 func (w *messageWriter) reserveIDs(rounds []turnkeeper.Round) {
-	for _, call := range CallsOf(rounds) {
+	for call := range eachCall(rounds) {
 		w.ids[call.WireID] = true
 	}
 }
@@ -144,7 +144,7 @@ func (w *messageWriter) reserveIDs(rounds []turnkeeper.Round) {
 // Providers repeat ids from one turn to the next.
 func (w *messageWriter) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
 	names := map[string]string{}
-	for _, call := range CallsOf(rounds) {
+	for call := range eachCall(rounds) {
 		id := call.WireID
 		if w.ids[id] {
 			id = fmt.Sprintf("turn-%d-%s", turn, call.Key)

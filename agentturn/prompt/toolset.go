@@ -20,11 +20,10 @@ type toolset struct {
 // tools returns the agent's tools, and the readers that have something to read. With
 // rereading, it includes the readers of results that are not shown. Sets are reused.
 func (s *State) tools(rounds []turnkeeper.Round, rereading bool) *toolset {
-	calls := CallsOf(rounds)
 	var useful []string
 	for _, reader := range Readers {
 		_, known := s.Get(reader)
-		if known && (s.useful(reader, calls) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
+		if known && (s.useful(reader, rounds) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
 			useful = append(useful, reader)
 		}
 	}
