@@ -40,7 +40,7 @@ func (p pastSizes) of(s *sizer, past turnlog.Past) pastLoad {
 func (s *sizer) past(past turnlog.Past) pastLoad {
 	count := func(lean bool) int {
 		n := s.message(past.Body)
-		for _, message := range s.pastAnswers(past, lean) {
+		for _, message := range s.appendAnswers(nil, past, lean) {
 			n += s.answer(message)
 		}
 		return n

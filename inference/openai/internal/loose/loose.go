@@ -57,6 +57,9 @@ type List []json.RawMessage
 // UnmarshalJSON never fails.
 func (l *List) UnmarshalJSON(data []byte) error {
 	*l = nil
+	if len(data) == 0 {
+		return nil
+	}
 	if IsObject(data) {
 		*l = List{bytes.Clone(data)}
 		return nil
