@@ -64,7 +64,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		given.lease = now.Add(a.Record.Remaining)
 	}
 	given.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil, Toolsets: &r.toolsets,
 	}
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
 	e := &execution{

@@ -14,6 +14,8 @@ type Offer struct {
 	*tools.Registry
 	Bounds turnkeeper.Bounds
 	Stored bool // results are stored and can be read again
+	// Toolsets keeps what requests say about the tools; nil: it is made for each turn.
+	Toolsets *Toolsets
 }
 
 // Readers are the tools that read stored results. They are offered once a turn has
