@@ -26,8 +26,20 @@ func (c calls) each(is func(turnkeeper.ToolCall) bool) (picked []*turnkeeper.Too
 	return picked
 }
 
+// count returns the number of calls that is selects.
+func (c calls) count(is func(turnkeeper.ToolCall) bool) (n int) {
+	for i := range c {
+		for j := range c[i].Calls {
+			if is(c[i].Calls[j]) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // any reports whether is selects a call.
-func (c calls) any(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(c.all(), is) }
+func (c calls) any(is func(turnkeeper.ToolCall) bool) bool { return c.count(is) > 0 }
 
 // call returns a pointer to the call, which must exist.
 func (c calls) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
@@ -72,13 +84,7 @@ func (c calls) effected() bool {
 
 // executed returns the number of started calls, without paging calls.
 func (c calls) executed() int {
-	n := 0
-	for _, call := range c.all() {
-		if call.State.Executed() && !call.Paging {
-			n++
-		}
-	}
-	return n
+	return c.count(func(call turnkeeper.ToolCall) bool { return call.State.Executed() && !call.Paging })
 }
 
 // awaitsReply reports whether a sub-agent must reply before the model can be asked.
@@ -113,7 +119,9 @@ func (c calls) nextIsLast(b turnkeeper.Bounds) bool {
 
 // overLimit reports whether the model asked for more calls than the turn may run. The
 // next round is then the last one.
-func (c calls) overLimit() bool { return anyRefused(c.all(), overLimit) }
+func (c calls) overLimit() bool {
+	return c.any(func(call turnkeeper.ToolCall) bool { return isRefused(call, overLimit) })
+}
 
 // lastStop returns the bound that made a round the last one.
 func (c calls) lastStop() turnkeeper.StopReason {

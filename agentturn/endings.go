@@ -175,9 +175,11 @@ func (e *silentError) Unwrap() error { return e.err }
 // anyRefused reports whether a call was not run for the reason that its result begins
 // with. The journal does not record the reason elsewhere.
 func anyRefused(calls []turnkeeper.ToolCall, reason string) bool {
-	return slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool {
-		return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
-	})
+	return slices.ContainsFunc(calls, func(c turnkeeper.ToolCall) bool { return isRefused(c, reason) })
+}
+
+func isRefused(c turnkeeper.ToolCall, reason string) bool {
+	return (c.State == turnkeeper.CallDenied || c.State == turnkeeper.CallFailed) && strings.HasPrefix(c.Shown, reason)
 }
 
 // isRefusal reports whether a text begins with a reason that anyRefused is called with.

@@ -64,7 +64,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		given.lease = now.Add(a.Record.Remaining)
 	}
 	given.offered = prompt.Offer{
-		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil,
+		Registry: withSpawn(offered(cfg, a.Definition, bounds), given.spawnable(), cfg.Agents), Bounds: bounds, Stored: cfg.Outputs != nil, Toolsets: &r.toolsets,
 	}
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
 	e := &execution{
@@ -213,7 +213,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		e.answerMissing(call)
 		return nil
 	}
-	if first, ok := e.repeated(e.rounds.upTo(call.Key)); ok {
+	if first, ok := e.repeats(call); ok {
 		result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
 		result.Preview = first.Preview
 		e.answer(call, result)

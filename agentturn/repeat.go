@@ -64,6 +64,14 @@ func (t *task) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall,
 	return repeated(calls)
 }
 
+// repeats is like repeated for the calls up to and including call.
+func (l *ledger) repeats(call *turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
+	if !l.offered.Guarded(*call) {
+		return first, false
+	}
+	return repeated(l.rounds.upTo(call.Key))
+}
+
 // mayRepeat is like the function mayRepeat, but only for calls that are guarded.
 func (t *task) mayRepeat(calls []turnkeeper.ToolCall) bool {
 	return t.offered.Guarded(calls[len(calls)-1]) && mayRepeat(calls)

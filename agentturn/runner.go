@@ -58,6 +58,7 @@ type Runner struct {
 	leftBehind atomic.Int64
 	learned    prompt.Calibrations
 	counted    prompt.Cache
+	toolsets   prompt.Toolsets
 }
 
 // New returns a Runner.

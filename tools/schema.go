@@ -22,11 +22,7 @@ type Schema struct {
 	refs  map[*jsonschema.Schema]*jsonschema.Schema
 }
 
-// CompileSchema compiles the JSON Schema of an object: draft 2020-12 or draft 7,
-// with references within the schema only. Patterns that Go's regexp does not
-// support, such as a look-ahead, are not checked. A schema must come from the
-// operator or a server the operator trusts: it can make checks slow.
-func CompileSchema(parameters json.RawMessage) (*Schema, error) {
+func compileSchema(parameters json.RawMessage) (*Schema, error) {
 	if len(parameters) == 0 {
 		return nil, fmt.Errorf("the schema of the parameters is missing")
 	}

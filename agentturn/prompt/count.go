@@ -15,11 +15,32 @@ type sizer struct {
 
 func (s *sizer) message(text string) int { return messageTokens + s.prose(text) }
 
+// pastSizes remembers the sizes of earlier turns, which all requests of a turn repeat.
+type pastSizes map[pastKey]pastLoad
+
+type pastKey struct {
+	turn     turnkeeper.TurnID
+	counts   *Counts
+	provider string
+	plain    bool
+}
+
+// of counts an earlier turn once.
+func (p pastSizes) of(s *sizer, past turnlog.Past) pastLoad {
+	key := pastKey{past.TurnID, s.Counts, s.provider, s.plain}
+	l, known := p[key]
+	if !known {
+		l = s.past(past)
+		p[key] = l
+	}
+	return l
+}
+
 // past counts an earlier turn, with and without its results.
 func (s *sizer) past(past turnlog.Past) pastLoad {
 	count := func(lean bool) int {
 		n := s.message(past.Body)
-		for _, message := range s.pastAnswers(past, lean) {
+		for _, message := range s.appendAnswers(nil, past, lean) {
 			n += s.answer(message)
 		}
 		return n

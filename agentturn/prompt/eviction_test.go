@@ -64,7 +64,7 @@ func TestEviction(t *testing.T) {
 //
 // A TEXT or RESULT that is a number stands for so many characters.
 func readJournal(t *testing.T, journal string) Input {
-	p := Input{note: standingNote, model: Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{}, "", nil)}, factor: 1, tools: newToolset(nil)}
+	p := Input{note: standingNote, model: Model{Provider: "main", Name: "model", Tokens: NewCounts(HeuristicTokens{}, "", nil)}, factor: 1, tools: newToolset(nil), sizes: pastSizes{}}
 	p.turn, p.def = 9, &agentdef.Definition{Prompt: "You test."}
 	var definitions []inference.ToolDefinition
 	readers := false

@@ -3,6 +3,7 @@ package prompt
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"turnkeeper"
@@ -26,7 +27,7 @@ type messageWriter struct {
 // roundMessages returns the answer of a round and the results of its calls, in call order.
 // A line replaces each dropped result.
 func (w *messageWriter) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
-	messages := []inference.Message{answerOf(round)}
+	messages := append(make([]inference.Message, 0, 2+len(round.Calls)), answerOf(round))
 	if len(round.Calls) == 0 { // some servers refuse two adjacent answers
 		return append(messages, inference.Message{Role: inference.RoleUser, Text: answerUnsent})
 	}
@@ -68,7 +69,9 @@ func asText(messages []inference.Message) []inference.Message {
 
 func answerOf(round turnkeeper.Round) inference.Message {
 	m := inference.Message{Role: inference.RoleAssistant, Text: round.Text, Raw: round.Raw, RawProvider: round.Provider}
-	for _, call := range round.Calls {
+	m.Calls = slices.Grow(m.Calls, len(round.Calls))
+	for i := range round.Calls {
+		call := &round.Calls[i]
 		m.Calls = append(m.Calls, inference.Call{ID: call.WireID, Name: call.Name, Arguments: call.Arguments})
 	}
 	return m
@@ -101,17 +104,19 @@ func plainLine(call turnkeeper.ToolCall) string {
 	return fmt.Sprintf("[result of %s dropped to fit the context window]", call.Name)
 }
 
-// pastMessages returns the messages of an earlier turn. If lean is set, a line replaces
-// every result that is longer than the line.
-func (w *messageWriter) pastMessages(past turnlog.Past, lean bool) []inference.Message {
-	answers := w.pastAnswers(past, lean)
-	w.renameCalls(past.TurnID, past.Rounds, answers)
-	return append([]inference.Message{{Role: inference.RoleUser, Text: past.Body}}, answers...)
+// appendPast appends the messages of an earlier turn. If lean is set, a line replaces every
+// result that is longer than the line.
+func (w *messageWriter) appendPast(messages []inference.Message, past turnlog.Past, lean bool) []inference.Message {
+	n := len(messages)
+	messages = append(messages, inference.Message{Role: inference.RoleUser, Text: past.Body})
+	messages = w.appendAnswers(messages, past, lean)
+	w.renameCalls(past.TurnID, past.Rounds, messages[n:])
+	return messages
 }
 
-// pastAnswers returns the rounds of an earlier turn, and its reply, which usually is the
+// appendAnswers appends the rounds of an earlier turn, and its reply, which usually is the
 // text of its last round. Its results can no longer be read.
-func (w *messageWriter) pastAnswers(past turnlog.Past, lean bool) []inference.Message {
+func (w *messageWriter) appendAnswers(messages []inference.Message, past turnlog.Past, lean bool) []inference.Message {
 	rounds, reply := past.Rounds, past.Reply
 	if statementOn(past) != "" || past.Silent && len(rounds) > 0 {
 		reply = "" // the rounds contain the model's texts, and endOf adds the rest
@@ -124,7 +129,6 @@ func (w *messageWriter) pastAnswers(past turnlog.Past, lean bool) []inference.Me
 		rounds = rounds[:n-1]
 	}
 	earlier := messageWriter{ids: w.ids, plain: w.plain, past: true}
-	var messages []inference.Message
 	for _, round := range rounds {
 		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
 			return lean && len(leanLine(call)) < len(shownOf(call))
@@ -135,7 +139,7 @@ func (w *messageWriter) pastAnswers(past turnlog.Past, lean bool) []inference.Me
 
 // reserveIDs reserves the ids of this turn's calls, which are sent unchanged.
 func (w *messageWriter) reserveIDs(rounds []turnkeeper.Round) {
-	for _, call := range CallsOf(rounds) {
+	for call := range eachCall(rounds) {
 		w.ids[call.WireID] = true
 	}
 }
@@ -143,11 +147,11 @@ func (w *messageWriter) reserveIDs(rounds []turnkeeper.Round) {
 // renameCalls changes the ids of an earlier turn's calls that the request already contains.
 // Providers repeat ids from one turn to the next.
 func (w *messageWriter) renameCalls(turn turnkeeper.TurnID, rounds []turnkeeper.Round, messages []inference.Message) {
-	names := map[string]string{}
-	for _, call := range CallsOf(rounds) {
+	names, prefix := map[string]string{}, fmt.Sprintf("turn-%d-", turn)
+	for call := range eachCall(rounds) {
 		id := call.WireID
 		if w.ids[id] {
-			id = fmt.Sprintf("turn-%d-%s", turn, call.Key)
+			id = prefix + call.Key.String()
 		}
 		w.ids[id] = true
 		names[call.WireID] = id

@@ -59,18 +59,17 @@ func (s *State) statusNotice(at Moment, full int) string {
 // status lists the background calls, and the outputs that the model knows by a handle. It
 // is empty if there are none.
 func (s *State) status(at Moment) string {
-	calls := CallsOf(at.Rounds)
 	var running, ready, failed, unknown []string
-	for _, call := range calls {
+	for call := range eachCall(at.Rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
-			running = append(running, fmt.Sprintf("- %s %s%.1fs)", call.Name, RunningMark(call), at.Age(call).Seconds()))
-		case WentOn(call) && call.State == turnkeeper.CallUnknown:
-			unknown = append(unknown, endedLine(call))
-		case WentOn(call) && call.State != turnkeeper.CallSucceeded:
-			failed = append(failed, endedLine(call))
-		case Handled(call):
-			ready = append(ready, s.readyLine(calls, call))
+			running = append(running, fmt.Sprintf("- %s %s%.1fs)", call.Name, RunningMark(*call), at.Age(*call).Seconds()))
+		case WentOn(*call) && call.State == turnkeeper.CallUnknown:
+			unknown = append(unknown, endedLine(*call))
+		case WentOn(*call) && call.State != turnkeeper.CallSucceeded:
+			failed = append(failed, endedLine(*call))
+		case Handled(*call):
+			ready = append(ready, s.readyLine(CallsOf(at.Rounds), *call))
 		}
 	}
 	if len(running)+len(ready)+len(failed)+len(unknown) == 0 {
@@ -137,11 +136,11 @@ func retrievals(calls []turnkeeper.ToolCall, call turnkeeper.ToolCall) (n int) {
 // options lists what the model can do now with the offered tools.
 func (s *State) options(rounds []turnkeeper.Round) string {
 	var running, ready bool
-	for _, call := range CallsOf(rounds) {
+	for call := range eachCall(rounds) {
 		switch {
 		case call.State == turnkeeper.CallRunning:
 			running = true
-		case Handled(call) && (call.State == turnkeeper.CallSucceeded || !WentOn(call)):
+		case Handled(*call) && (call.State == turnkeeper.CallSucceeded || !WentOn(*call)):
 			ready = true
 		}
 	}

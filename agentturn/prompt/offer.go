@@ -2,7 +2,6 @@ package prompt
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 
 	"turnkeeper"
@@ -15,6 +14,8 @@ type Offer struct {
 	*tools.Registry
 	Bounds turnkeeper.Bounds
 	Stored bool // results are stored and can be read again
+	// Toolsets keeps what requests say about the tools; nil: it is made for each turn.
+	Toolsets *Toolsets
 }
 
 // Readers are the tools that read stored results. They are offered once a turn has
@@ -89,17 +90,16 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 
 // useful reports whether a reader has something to read: an output that a marker or a
 // handle in a result names.
-func (o Offer) useful(reader string, calls []turnkeeper.ToolCall) bool {
-	any := func(is func(turnkeeper.ToolCall) bool) bool { return slices.ContainsFunc(calls, is) }
+func (o Offer) useful(reader string, rounds []turnkeeper.Round) bool {
 	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }
 	switch {
 	case !o.Stored:
 		return false
 	case reader == turnkeeper.ToolGetContinuation:
-		return o.Pages() && any(stored)
+		return o.Pages() && anyCall(rounds, stored)
 	case reader == turnkeeper.ToolGetToolOutput:
-		return o.Pages() && any(stored) || any(Handled)
+		return o.Pages() && anyCall(rounds, stored) || anyCall(rounds, Handled)
 	default:
-		return any(WentOn)
+		return anyCall(rounds, WentOn)
 	}
 }

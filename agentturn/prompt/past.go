@@ -105,7 +105,7 @@ func statementOn(past turnlog.Past) string {
 	default:
 		return ""
 	}
-	if slices.ContainsFunc(CallsOf(past.Rounds), hadEffect) {
+	if anyCall(past.Rounds, hadEffect) {
 		text += " What its calls did was not undone: their results say what that is. Do not do it again without need."
 	}
 	return "[" + text + "]"

@@ -24,6 +24,7 @@ type Input struct {
 	history []turnlog.Past // oldest first
 	rounds  []turnkeeper.Round
 
+	sizes   pastSizes       // of the history
 	older   int             // number of turns of the conversation before the history
 	summary turnlog.Summary // of the beginning of the conversation; zero: none
 	model   Model
@@ -118,7 +119,7 @@ func (in Input) load(p Plan) (load, turnkeeper.Window) {
 	}
 	l := load{fixed: window.Estimate(), older: in.older > 0}
 	for _, past := range in.history {
-		l.past = append(l.past, s.past(past))
+		l.past = append(l.past, in.sizes.of(s, past))
 	}
 	if len(in.history)+in.older > 0 {
 		l.note = s.prose(omissionNote(len(in.history)+in.older, in.summary.Text))

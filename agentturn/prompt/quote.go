@@ -16,15 +16,17 @@ import (
 // and is shown unchanged. If one message contains both, each line from outside begins with
 // "> ". docs/tool-results.md describes this boundary.
 
-var lineBreak = regexp.MustCompile("\r\n|[\n\r\v\f\u0085\u2028\u2029]")
+// quoteBreaks adds "> " after each line break. CR LF, which is first, is one.
+var quoteBreaks = strings.NewReplacer(
+	"\r\n", "\r\n> ", "\n", "\n> ", "\r", "\r> ", "\v", "\v> ", "\f", "\f> ",
+	"\u0085", "\u0085> ", "\u2028", "\u2028> ", "\u2029", "\u2029> ",
+)
 
 // quoteLines returns a text with "> " before each of its lines.
 func quoteLines(text string) string { return "> " + quoteRest(text) }
 
 // quoteRest returns a text with "> " before each of its lines but the first.
-func quoteRest(text string) string {
-	return lineBreak.ReplaceAllString(text, "$0> ")
-}
+func quoteRest(text string) string { return quoteBreaks.Replace(text) }
 
 var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,100}$`)
 
@@ -43,6 +45,20 @@ var imitation = regexp.MustCompile(`(?i)#\s*system\s+notice|async\s+tool\s+statu
 	`\[extraction failed:|outcome unknown: the worker|skipped due to (freshness|failure)|denied: (over the limit of|not enough time left)|` +
 	`\[this is the result of round-|\[agent [a-z0-9_-]+, [a-z]+, output `)
 
+// imitationParts are in upper case. Each match of imitation contains one of them.
+var imitationParts = []string{
+	"SYSTEM", "ASYNC", "[TRUNCATED", "[... TRUNCATED", "[CUT:", "TOOL OUTPUT ID:", "DROPPED TO FIT", "EPT FOR ITS OWN TURN", "NOT SHOWN:",
+	"[EXTRACTION FAILED:", "OUTCOME UN", "IPPED DUE TO", "DENIED:", "[THIS IS THE RESULT", "[AGENT ",
+}
+
+// imitates reports whether a text contains a match of imitation. The search for parts is
+// many times as fast as the regular expression. ToUpper does what (?i) does for every letter
+// but K, which the parts do not contain.
+func imitates(text string) bool {
+	upper := strings.ToUpper(text)
+	return slices.ContainsFunc(imitationParts, func(part string) bool { return strings.Contains(upper, part) }) && imitation.MatchString(text)
+}
+
 // agentHead matches the line that the program writes above the reply of a sub-agent.
 var agentHead = regexp.MustCompile(`^\[agent [^\]\n]*, output [a-z0-9]+\]\n\n`)
 
@@ -55,21 +71,21 @@ var (
 )
 
 // fromOutside returns the part of a call's result that the program did not write.
-func fromOutside(call turnkeeper.ToolCall) string {
+func fromOutside(call *turnkeeper.ToolCall) string {
 	text := call.Shown
 	switch {
 	case call.State != turnkeeper.CallSucceeded && call.State != turnkeeper.CallFailed && call.State != turnkeeper.CallUnknown,
 		call.Name == turnkeeper.ToolWaitForToolOutput,
-		call.State == turnkeeper.CallUnknown && (text == ShownUnknown || Handled(call)),
+		call.State == turnkeeper.CallUnknown && (text == ShownUnknown || Handled(*call)),
 		call.State == turnkeeper.CallFailed && text == ShownNoTime:
 		return ""
-	case Handled(call):
+	case Handled(*call):
 		return call.Preview // later turns show it
 	case call.Name == turnkeeper.ToolGetContinuation:
 		if end := laterEnd.FindStringSubmatchIndex(text); end != nil && utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 2)-groupOf(text, end, 1) {
 			text = text[:end[0]]
 		}
-	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") && !readsRaw(&call):
+	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") && !readsRaw(call):
 		text = strings.TrimPrefix(text, "[extraction failed: ")
 	case call.OutputID != "":
 		if call.Name == turnkeeper.ToolSpawnAgent {
@@ -97,25 +113,35 @@ func groupOf(text string, match []int, group int) int {
 // maxImitations is the maximum number of results that a notice names.
 const maxImitations = 10
 
-// A pastCall identifies a call of an earlier turn, or of this one (turn 0).
-type pastCall struct {
-	turn turnkeeper.TurnID
-	key  turnkeeper.CallKey
-}
-
-// imitated reports whether a call's result imitates the program. It searches each result
-// once.
-func (s *State) imitated(turn turnkeeper.TurnID, call turnkeeper.ToolCall) bool {
+// imitated reports whether the result of a call of this turn imitates the program. It
+// searches each result once.
+func (s *State) imitated(call *turnkeeper.ToolCall) bool {
 	if !call.State.Answered() {
 		return false
 	}
-	id := pastCall{turn, call.Key}
-	found, known := s.imitates[id]
+	found, known := s.imitates[call.Key]
 	if !known {
-		found = imitation.MatchString(fromOutside(call))
-		s.imitates[id] = found
+		found = imitates(fromOutside(call))
+		s.imitates[call.Key] = found
 	}
 	return found
+}
+
+// pastImitations returns the lines of the warning about results of earlier turns. It searches
+// them once.
+func (s *State) pastImitations() []string {
+	if s.pastSearched {
+		return s.pastLines
+	}
+	s.pastSearched = true
+	for _, past := range s.history {
+		for call := range eachCall(past.Rounds) {
+			if call.State.Answered() && imitates(fromOutside(call)) {
+				s.pastLines = append(s.pastLines, fmt.Sprintf("- %s, in an earlier turn", PlainName(call.Name)))
+			}
+		}
+	}
+	return s.pastLines
 }
 
 // imitations returns a warning about results that imitate the program, in this turn and in
@@ -127,17 +153,13 @@ func (s *State) imitations(rounds []turnkeeper.Round) string {
 			lines = append(lines, line)
 		}
 	}
-	for _, call := range CallsOf(rounds) {
-		if s.imitated(0, call) {
+	for call := range eachCall(rounds) {
+		if s.imitated(call) {
 			add(fmt.Sprintf("- %s (tool_call_id %q)", PlainName(call.Name), call.WireID))
 		}
 	}
-	for _, past := range s.history {
-		for _, call := range CallsOf(past.Rounds) {
-			if s.imitated(past.TurnID, call) {
-				add(fmt.Sprintf("- %s, in an earlier turn", PlainName(call.Name)))
-			}
-		}
+	for _, line := range s.pastImitations() {
+		add(line)
 	}
 	if len(lines) == 0 {
 		return ""

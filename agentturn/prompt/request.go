@@ -25,10 +25,14 @@ func (in Input) request(p Plan) (inference.Request, error) {
 	}
 	w := messageWriter{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
 	w.reserveIDs(in.rounds)
-	request.Messages = []inference.Message{{Role: inference.RoleSystem, Text: in.system(p)}}
+	size := 3 // system prompt, message, notice
+	for _, past := range in.history {
+		size += 2 + 3*len(past.Rounds)
+	}
+	request.Messages = append(make([]inference.Message, 0, size+3*len(in.rounds)), inference.Message{Role: inference.RoleSystem, Text: in.system(p)})
 	for _, past := range in.history {
 		if p.FirstPast != 0 && past.TurnID >= p.FirstPast {
-			request.Messages = append(request.Messages, w.pastMessages(past, past.TurnID <= p.LeanPast)...)
+			request.Messages = w.appendPast(request.Messages, past, past.TurnID <= p.LeanPast)
 		}
 	}
 	request.Messages = append(request.Messages, inference.Message{Role: inference.RoleUser, Text: in.body})

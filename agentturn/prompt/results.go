@@ -3,6 +3,7 @@ package prompt
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,11 +44,38 @@ func readsRaw(call *turnkeeper.ToolCall) bool {
 
 // CallsOf returns the calls of rounds in the order the model asked for them.
 func CallsOf(rounds []turnkeeper.Round) []turnkeeper.ToolCall {
-	var calls []turnkeeper.ToolCall
-	for _, round := range rounds {
-		calls = append(calls, round.Calls...)
+	n := 0
+	for i := range rounds {
+		n += len(rounds[i].Calls)
+	}
+	calls := slices.Grow([]turnkeeper.ToolCall(nil), n)
+	for i := range rounds {
+		calls = append(calls, rounds[i].Calls...)
 	}
 	return calls
+}
+
+// eachCall yields the calls of rounds in the order of CallsOf, without copying them.
+func eachCall(rounds []turnkeeper.Round) iter.Seq[*turnkeeper.ToolCall] {
+	return func(yield func(*turnkeeper.ToolCall) bool) {
+		for i := range rounds {
+			for j := range rounds[i].Calls {
+				if !yield(&rounds[i].Calls[j]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// anyCall reports whether is selects a call of the rounds.
+func anyCall(rounds []turnkeeper.Round, is func(turnkeeper.ToolCall) bool) bool {
+	for call := range eachCall(rounds) {
+		if is(*call) {
+			return true
+		}
+	}
+	return false
 }
 
 // IndexOf returns the index of the call with an id, or -1. The id may be, in this order of

@@ -52,9 +52,9 @@ func conversation(before string, turns []turnlog.Past, chars int) string {
 	b.WriteString("# The conversation")
 	for _, past := range turns {
 		fmt.Fprintf(&b, "\n\nUser: %s", quoteRest(Ends(past.Body, chars)))
-		for _, call := range CallsOf(past.Rounds) {
+		for call := range eachCall(past.Rounds) {
 			name := PlainName(call.Name)
-			if hadEffect(call) {
+			if hadEffect(*call) {
 				name += " " + Ends(call.Arguments, chars)
 			}
 			if call.State != turnkeeper.CallSucceeded {

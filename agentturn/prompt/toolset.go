@@ -1,9 +1,12 @@
 package prompt
 
 import (
+	"bytes"
 	"encoding/json"
+	"hash/maphash"
 	"slices"
 	"strings"
+	"sync"
 
 	"turnkeeper"
 	"turnkeeper/inference"
@@ -14,23 +17,23 @@ import (
 type toolset struct {
 	definitions []inference.ToolDefinition // nil: none
 	part        turnlog.RequestPart        // as stored; zero if there are no definitions
+	texts       []string                   // of the definitions, as JSON
 	count       map[*Counts]int            // tokens
 }
 
 // tools returns the agent's tools, and the readers that have something to read. With
 // rereading, it includes the readers of results that are not shown. Sets are reused.
 func (s *State) tools(rounds []turnkeeper.Round, rereading bool) *toolset {
-	calls := CallsOf(rounds)
 	var useful []string
 	for _, reader := range Readers {
 		_, known := s.Get(reader)
-		if known && (s.useful(reader, calls) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
+		if known && (s.useful(reader, rounds) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
 			useful = append(useful, reader)
 		}
 	}
 	key := strings.Join(useful, " ")
 	if s.toolsets[key] == nil {
-		s.toolsets[key] = newToolset(s.definitions(useful))
+		s.toolsets[key] = s.Toolsets.of(s.definitions(useful))
 	}
 	return s.toolsets[key]
 }
@@ -42,7 +45,65 @@ func newToolset(definitions []inference.ToolDefinition) *toolset {
 	}
 	set.part = turnlog.NewRequestPart(string(Canonical(definitions)))
 	set.definitions, _ = toolsOf(set.part.Content) // cannot fail: it was just encoded
+	for _, tool := range set.definitions {
+		set.texts = append(set.texts, string(Canonical(tool)))
+	}
 	return set
+}
+
+// maxToolsets is the maximum number of entries of Toolsets.
+const maxToolsets = 1000
+
+// Toolsets keeps the encoded tool definitions of a process, because the turns of an agent offer
+// the same. nil keeps none. It is safe for concurrent use.
+type Toolsets struct {
+	mu   sync.Mutex
+	seed maphash.Seed
+	sets map[uint64]keptToolset
+}
+
+type keptToolset struct {
+	from []inference.ToolDefinition // before they were encoded
+	toolset
+}
+
+// of returns a toolset of the definitions.
+func (t *Toolsets) of(definitions []inference.ToolDefinition) *toolset {
+	if t == nil || definitions == nil {
+		return newToolset(definitions)
+	}
+	t.mu.Lock()
+	if t.sets == nil || len(t.sets) >= maxToolsets {
+		t.seed, t.sets = maphash.MakeSeed(), map[uint64]keptToolset{}
+	}
+	hash := hashOf(t.seed, definitions)
+	kept, known := t.sets[hash]
+	t.mu.Unlock()
+	if known && slices.EqualFunc(kept.from, definitions, equalDefinitions) {
+		set := kept.toolset
+		set.count = map[*Counts]int{} // belongs to the turn
+		return &set
+	}
+	set := newToolset(definitions)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.sets[hash] = keptToolset{definitions, toolset{definitions: set.definitions, part: set.part, texts: set.texts}}
+	return set
+}
+
+func hashOf(seed maphash.Seed, definitions []inference.ToolDefinition) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, d := range definitions {
+		_, _ = h.WriteString(d.Name)
+		_, _ = h.WriteString(d.Description)
+		_, _ = h.Write(d.Parameters)
+	}
+	return h.Sum64()
+}
+
+func equalDefinitions(a, b inference.ToolDefinition) bool {
+	return a.Name == b.Name && a.Description == b.Description && bytes.Equal(a.Parameters, b.Parameters)
 }
 
 // toolsOf decodes the stored part of a toolset. newToolset uses it too, so that a request
@@ -73,8 +134,8 @@ func (s *toolset) tokens(m *Counts) int {
 	if known {
 		return n
 	}
-	for _, tool := range s.definitions {
-		n += messageTokens + m.json(string(Canonical(tool)))
+	for _, text := range s.texts {
+		n += messageTokens + m.json(text)
 	}
 	s.count[m] = n
 	return n

@@ -161,8 +161,10 @@ func calls(m inference.Message, id string) bool {
 func renderCall(id string, c inference.Call, raw json.RawMessage) object {
 	call, fn := object{}, object{}
 	var carried, carriedFn map[string]json.RawMessage
-	_ = json.Unmarshal(raw, &carried) // nil: nothing was carried
-	_ = json.Unmarshal(carried["function"], &carriedFn)
+	if raw != nil {
+		_ = json.Unmarshal(raw, &carried) // nil: nothing was carried
+		_ = json.Unmarshal(carried["function"], &carriedFn)
+	}
 	for name, value := range carried {
 		if name != "index" && !loose.IsNull(value) {
 			call[name] = value

@@ -1,9 +1,8 @@
 // Package openai is a Provider for every endpoint with OpenAI's Chat Completions API. It
 // renders requests, sends them, classifies errors and lists models. It streams by default.
-// Answers are parsed by a ReadAnswer: the package completions has one, and imports openai-go,
-// which turnctl must not link because of its size.
+// Answers are parsed by a ReadAnswer, which the package completions has.
 //
-// This package does not use openai-go where the library fails a case of inferencetest:
+// It does not use openai-go, which fails cases of inferencetest:
 //
 //   - Requests. Messages are written as JSON objects, because a provider's own messages are
 //     sent back with fields that the library's types lack (the cases under "replay/raw").
@@ -40,6 +39,15 @@ const (
 	maxAnswerBytes     = 32 << 20
 
 	maxErrorBytes = 256 << 10
+
+	// maxIdleConns is the largest worker_slots, so a connection of each turn is kept. A worker
+	// keeps no more than it used at once in the last idleConnTime.
+	maxIdleConns = 1000
+	idleConnTime = 90 * time.Second
+
+	// What is read after the answer, so that its connection is used again: the end of the body.
+	drainTime = time.Second
+	maxDrain  = 64 << 10
 )
 
 // A Config describes an endpoint.
@@ -55,8 +63,8 @@ type Config struct {
 	// applies from the first byte of the answer.
 	IdleTimeout time.Duration
 
-	// HTTPClient sends the requests; nil: a new one. Its Timeout must be 0. Redirects are
-	// not followed.
+	// HTTPClient sends the requests; nil: a new one, which keeps up to 1,000 idle connections
+	// for 90 s. Its Timeout must be 0. Redirects are not followed.
 	HTTPClient *http.Client
 	Logger     *zap.Logger // nil: none
 	Read       ReadAnswer  // nil: Generate fails
@@ -146,7 +154,9 @@ func httpClient(given *http.Client) *http.Client {
 	if given != nil {
 		own = *given
 	} else if transport, ok := http.DefaultTransport.(*http.Transport); ok {
-		own.Transport = transport.Clone()
+		transport = transport.Clone()
+		transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = maxIdleConns, maxIdleConns, idleConnTime
+		own.Transport = transport
 	}
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &own
@@ -221,6 +231,8 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 		return inference.Response{}, failure
 	}
 	response.Sent = inference.SentAs(c.form, body)
+	watchdog.timer.Reset(drainTime)
+	_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // the answer is complete
 	return response, nil
 }
 

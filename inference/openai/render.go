@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
@@ -59,7 +60,78 @@ func render(provider string, p Profile, req inference.Request) ([]byte, error) {
 			body[name] = value
 		}
 	}
-	return encode(body)
+	size := 4 << 10
+	for _, m := range req.Messages {
+		size += len(m.Text) + len(m.Raw) + 256*(1+len(m.Calls))
+	}
+	return appendJSON(make([]byte, 0, size), body)
+}
+
+// appendJSON appends what encode returns. For most values of a request it uses no reflection.
+func appendJSON(b []byte, v any) ([]byte, error) {
+	var err error
+	switch v := v.(type) {
+	case string:
+		return appendText(b, v), nil
+	case object:
+		b = append(b, '{')
+		names := slices.AppendSeq(make([]string, 0, len(v)), maps.Keys(v))
+		slices.Sort(names)
+		for i, name := range names {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendJSON(append(appendText(b, name), ':'), v[name]); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, '}'), nil
+	case []object:
+		b = append(b, '[')
+		for i, element := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			if b, err = appendJSON(b, element); err != nil {
+				return nil, err
+			}
+		}
+		return append(b, ']'), nil
+	}
+	text, err := encode(v)
+	return append(b, text...), err
+}
+
+// appendText appends a string as encode writes it.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	from := 0 // of what is not appended yet
+	for i, r := range s {
+		size, escape := 1, ""
+		switch {
+		case r == '"' || r == '\\':
+			escape = `\` + string(r)
+		case r == '\n':
+			escape = `\n`
+		case r == '\r':
+			escape = `\r`
+		case r == '\t':
+			escape = `\t`
+		case r == '\b':
+			escape = `\b`
+		case r == '\f':
+			escape = `\f`
+		case r < ' ' || r == '\u2028' || r == '\u2029':
+			size, escape = utf8.RuneLen(r), fmt.Sprintf(`\u%04x`, r)
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			escape = `\ufffd`
+		default:
+			continue
+		}
+		b = append(append(b, s[from:i]...), escape...)
+		from = i + size
+	}
+	return append(append(b, s[from:]...), '"')
 }
 
 func encode(v any) ([]byte, error) {

@@ -146,10 +146,10 @@ type Record struct {
 // message, or that ran a tool with an effect.
 type Past struct {
 	TurnID     turnkeeper.TurnID
-	Body       string // the message
-	Rounds     []turnkeeper.Round
-	Reply      string // empty: none
-	Silent     bool   // it sent no reply; Reply is the text of the model
+	Body       string             // the message
+	Rounds     []turnkeeper.Round // what a history shows; recipes only of the newest turn
+	Reply      string             // empty: none
+	Silent     bool               // it sent no reply; Reply is the text of the model
 	State      turnkeeper.TurnState
 	ErrorClass string // of the error that ended it; empty: none
 }

@@ -430,7 +430,9 @@ func TestHistoryOfAConversation(t *testing.T) {
 	h := newEnv(t)
 	for _, body := range []string{"one", "two"} {
 		d := h.Turn(body)
-		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+		first := storagetest.Round(1, turnkeeper.EffectNone)
+		first.Recipe = &turnkeeper.Recipe{Version: 1, Model: body}
+		d.Write(t, turnlog.Entry{Round: first})
 		d.Write(t, turnlog.Entry{Round: storagetest.Round(2), Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, body)}})
 		d.Finish(t, "re: "+body)
 	}
@@ -446,6 +448,9 @@ func TestHistoryOfAConversation(t *testing.T) {
 		}
 		if len(p.Rounds) != 2 || len(p.Rounds[0].Calls) != 1 || p.Rounds[0].Calls[0].Shown != p.Body || len(p.Rounds[1].Calls) != 0 {
 			t.Errorf("rounds of %q: %+v", p.Body, p.Rounds)
+		}
+		if r := p.Rounds[0].Recipe; (r != nil) != (p.Body == "two") || r != nil && r.Model != "two" {
+			t.Errorf("recipe of %q: %+v", p.Body, r)
 		}
 	}
 	if diff := cmp.Diff([]string{"one", "re: one", "two", "re: two", "cancelled", "cancelled"}, got); diff != "" {

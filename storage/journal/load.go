@@ -165,55 +165,58 @@ func (s *Store) loadLastRun(ctx context.Context, record turnlog.Record) (*turnlo
 	return &runs[0], nil
 }
 
-// withJournals reads the journals of earlier turns, which must be sorted by id.
+// withJournals reads the journals of earlier turns, which must be sorted by id: what a
+// history shows, and the recipes of the newest turn, which tell how much its model takes.
 func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
+	if len(past) == 0 {
+		return nil, nil
+	}
 	ids := dbrow.Map(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
-	answers, err := s.db.Q.RoundsOfTurns(ctx, ids)
+	answers, err := s.db.Q.PastRounds(ctx, ids)
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	calls, err := s.db.Q.CallsOfTurns(ctx, ids)
+	calls, err := s.db.Q.PastCalls(ctx, ids)
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	all := dbrow.Rounds(answers, calls)
-	foreign := foreignTurns(answers, calls)
 	history := make([]turnlog.Past, len(past))
 	for i, p := range past {
-		n := 0
-		for _, a := range answers[:min(len(answers), len(all))] {
-			if a.TurnID != p.ID {
-				break
-			}
-			n++
-		}
 		history[i] = turnlog.Past{
-			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Rounds: all[:n], Reply: p.Reply, Silent: p.Silent,
+			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Silent: p.Silent,
 			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass,
 		}
-		if foreign[p.ID] {
+		foreign := false
+		for ; len(answers) > 0 && answers[0].TurnID == p.ID; answers = answers[1:] {
+			round := pastRound(answers[0])
+			foreign = foreign || answers[0].Version > journalVersion
+			for ; len(calls) > 0 && calls[0].TurnID == p.ID && calls[0].Round == answers[0].Round; calls = calls[1:] {
+				round.Calls = append(round.Calls, pastCall(&calls[0]))
+				foreign = foreign || !knownCall(calls[0].State, calls[0].Effect)
+			}
+			history[i].Rounds = append(history[i].Rounds, round)
+		}
+		if foreign { // only a newer program can read it; message and reply are plain text in any version
 			history[i].Rounds = nil
 		}
-		answers, all = answers[n:], all[n:]
 	}
 	return history, nil
 }
 
-// foreignTurns returns the turns whose journals only a newer program can read. As
-// history, they consist of their message and reply, which are plain text in any version.
-func foreignTurns(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) map[int64]bool {
-	foreign := map[int64]bool{}
-	for i := range answers {
-		if Readable(answers[i:i+1], nil) != nil {
-			foreign[answers[i].TurnID] = true
-		}
+func pastRound(r dbsqlc.PastRoundsRow) turnkeeper.Round {
+	round := turnkeeper.Round{Number: int(r.Round), Provider: r.Provider, Text: r.Text, Recipe: dbrow.Recipe([]byte(r.Request))}
+	if r.Raw != nil {
+		round.Raw = []byte(*r.Raw)
 	}
-	for i := range calls {
-		if Readable(nil, calls[i:i+1]) != nil {
-			foreign[calls[i].TurnID] = true
-		}
+	return round
+}
+
+func pastCall(c *dbsqlc.PastCallsRow) turnkeeper.ToolCall {
+	return turnkeeper.ToolCall{
+		Key: turnkeeper.CallKey{Round: int(c.Round), Ordinal: int(c.Ordinal)}, WireID: c.WireID, Name: c.Name, Arguments: c.Arguments,
+		Effect: turnkeeper.Effect(c.Effect), State: turnkeeper.CallState(c.State), Shown: c.Shown, Preview: c.Preview,
+		OutputID: turnkeeper.OutputID(dbrow.OrZero(c.OutputID)),
 	}
-	return foreign
 }
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx

@@ -30,11 +30,15 @@ func Readable(answers []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) e
 		}
 	}
 	for _, c := range calls {
-		if !slices.Contains(knownStates, turnkeeper.CallState(c.State)) || !slices.Contains(knownEffects, turnkeeper.Effect(c.Effect)) {
+		if !knownCall(c.State, c.Effect) {
 			return fmt.Errorf("%w: tool call %d of round %d has effect %q and state %q", ErrNewerJournal, c.Ordinal, c.Round, c.Effect, c.State)
 		}
 	}
 	return nil
+}
+
+func knownCall(state, effect string) bool {
+	return slices.Contains(knownStates, turnkeeper.CallState(state)) && slices.Contains(knownEffects, turnkeeper.Effect(effect))
 }
 
 var (

@@ -36,6 +36,17 @@ select * from turnkeeper.failed_attempts where turn_id = @turn_id order by id;
 -- name: CallsOfTurns :many
 select * from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
 
+-- name: PastRounds :many
+-- What the history of a later turn shows of earlier turns, and the recipes of the newest.
+select turn_id, round, version, provider, text, raw, 
+    coalesce(case when turn_id = (select max(n.turn_id) from turnkeeper.rounds n where n.turn_id = any(@turn_ids::bigint[]))
+        then request::text end, '')::text as request
+from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order by turn_id, round;
+
+-- name: PastCalls :many
+select turn_id, round, ordinal, wire_id, name, arguments, effect, state, shown, preview, output_id
+from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
+
 -- name: PastTurns :many
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply

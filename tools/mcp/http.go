@@ -27,6 +27,10 @@ type wire struct {
 	limits   limits
 }
 
+// maxIdleConns is the maximum number of connections to a server that are kept: the
+// largest worker_slots, because all turns share a session.
+const maxIdleConns = 1000
+
 // newHTTPClient returns the HTTP client of one session. It calls stale with the
 // status of a response that means the server no longer knows the session.
 func newHTTPClient(session context.Context, s Server, tokens authorizer, limits limits, stale func(int)) (_ *http.Client, closeIdle func()) {
@@ -35,6 +39,7 @@ func newHTTPClient(session context.Context, s Server, tokens authorizer, limits 
 		ForceAttemptHTTP2:   true,
 		TLSHandshakeTimeout: 15 * time.Second,
 		IdleConnTimeout:     90 * time.Second,
+		MaxIdleConnsPerHost: maxIdleConns,
 	}
 	w := &wire{
 		base: transport, headers: s.Headers, session: session, patience: s.connectTimeout(), stale: stale, limits: limits,

@@ -155,7 +155,7 @@ func Round(r dbsqlc.TurnkeeperRound) turnkeeper.Round {
 	if r.Raw != nil {
 		round.Raw = []byte(*r.Raw)
 	}
-	round.Recipe = recipeOf(r.Request)
+	round.Recipe = Recipe(r.Request)
 	return round
 }
 
@@ -204,23 +204,21 @@ func Event(turn turnkeeper.TurnID, r dbsqlc.EventsAfterRow) turnkeeper.Event {
 	}
 }
 
-// Rounds joins the rounds of one turn with their calls, both in order.
+// Rounds joins the rounds of a turn with their calls, both in order.
 func Rounds(rows []dbsqlc.TurnkeeperRound, calls []dbsqlc.TurnkeeperCall) []turnkeeper.Round {
 	var joined []turnkeeper.Round
 	for _, row := range rows {
 		round := Round(row)
-		for _, call := range calls {
-			if call.TurnID == row.TurnID && call.Round == row.Round {
-				round.Calls = append(round.Calls, Call(call))
-			}
+		for ; len(calls) > 0 && calls[0].Round == row.Round; calls = calls[1:] {
+			round.Calls = append(round.Calls, Call(calls[0]))
 		}
 		joined = append(joined, round)
 	}
 	return joined
 }
 
-// recipeOf returns nil if nothing is stored or this program cannot decode it.
-func recipeOf(stored json.RawMessage) *turnkeeper.Recipe {
+// Recipe returns nil if nothing is stored or this program cannot decode it.
+func Recipe(stored []byte) *turnkeeper.Recipe {
 	var r turnkeeper.Recipe
 	if len(stored) == 0 || json.Unmarshal(stored, &r) != nil {
 		return nil

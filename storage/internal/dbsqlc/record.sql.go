@@ -202,6 +202,103 @@ func (q *Queries) LastRun(ctx context.Context, agent string, schedule string, co
 	return items, nil
 }
 
+const PastCalls = `-- name: PastCalls :many
+select turn_id, round, ordinal, wire_id, name, arguments, effect, state, shown, preview, output_id
+from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
+`
+
+type PastCallsRow struct {
+	TurnID    int64
+	Round     int32
+	Ordinal   int32
+	WireID    string
+	Name      string
+	Arguments string
+	Effect    string
+	State     string
+	Shown     string
+	Preview   string
+	OutputID  *string
+}
+
+func (q *Queries) PastCalls(ctx context.Context, turnIds []int64) ([]PastCallsRow, error) {
+	rows, err := q.db.Query(ctx, PastCalls, turnIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PastCallsRow
+	for rows.Next() {
+		var i PastCallsRow
+		if err := rows.Scan(
+			&i.TurnID,
+			&i.Round,
+			&i.Ordinal,
+			&i.WireID,
+			&i.Name,
+			&i.Arguments,
+			&i.Effect,
+			&i.State,
+			&i.Shown,
+			&i.Preview,
+			&i.OutputID,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const PastRounds = `-- name: PastRounds :many
+select turn_id, round, version, provider, text, raw, 
+    coalesce(case when turn_id = (select max(n.turn_id) from turnkeeper.rounds n where n.turn_id = any($1::bigint[]))
+        then request::text end, '')::text as request
+from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
+`
+
+type PastRoundsRow struct {
+	TurnID   int64
+	Round    int32
+	Version  int16
+	Provider string
+	Text     string
+	Raw      *string
+	Request  string
+}
+
+// What the history of a later turn shows of earlier turns, and the recipes of the newest.
+func (q *Queries) PastRounds(ctx context.Context, turnIds []int64) ([]PastRoundsRow, error) {
+	rows, err := q.db.Query(ctx, PastRounds, turnIds)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []PastRoundsRow
+	for rows.Next() {
+		var i PastRoundsRow
+		if err := rows.Scan(
+			&i.TurnID,
+			&i.Round,
+			&i.Version,
+			&i.Provider,
+			&i.Text,
+			&i.Raw,
+			&i.Request,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const PastTurns = `-- name: PastTurns :many
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply
