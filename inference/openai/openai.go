@@ -1,8 +1,9 @@
 // Package openai is a Provider for every endpoint with OpenAI's Chat Completions API. It
 // renders requests, sends them, classifies errors and lists models. It streams by default.
-// Answers are parsed by a ReadAnswer, which the package completions has.
+// Answers are parsed by a ReadAnswer: the package completions has one, and imports openai-go,
+// which turnctl must not link because of its size.
 //
-// It does not use openai-go, which fails cases of inferencetest:
+// This package does not use openai-go where the library fails a case of inferencetest:
 //
 //   - Requests. Messages are written as JSON objects, because a provider's own messages are
 //     sent back with fields that the library's types lack (the cases under "replay/raw").

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"maps"
 
+	sdk "github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/packages/respjson"
+
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
@@ -56,138 +59,87 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 	return a
 }
 
-// add adds a chunk or a whole completion, which has the same members. embedded is the error
-// object of the chunk or its choice, if it has one. ok is false if data is not a chunk. data may
-// change after the call.
+// add adds a chunk or a whole completion, which it decodes as a chunk. embedded is the error
+// object of the chunk or its choice, if it has one. ok is false if data is not a chunk.
 func (a *answer) add(data []byte) (embedded []byte, ok bool) {
-	if len(data) == 0 || data[0] != '{' || !json.Valid(data) {
+	var chunk sdk.ChatCompletionChunk
+	if len(data) == 0 || data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
 		return nil, false
 	}
-	var id, model string
-	var choices, usage json.RawMessage
-	for name, value := range loose.Members(data) {
-		switch string(name) {
-		case "error":
-			if !loose.IsNull(value) {
-				return data, true
-			}
-		case "id":
-			id = loose.Scalar(value)
-		case "model":
-			model = loose.Scalar(value)
-		case "choices":
-			choices = value
-		case "usage":
-			usage = value
-		}
+	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {
+		return data, true
 	}
-	a.id = cmp.Or(a.id, id)
-	a.model = cmp.Or(a.model, model)
-	a.addUsage(usage)
-	for c := range loose.Elements(choices) {
-		if embedded := a.addChoice(c); embedded != nil {
-			return embedded, true
+	a.id = cmp.Or(a.id, chunk.ID)
+	a.model = cmp.Or(a.model, chunk.Model)
+	a.addUsage(chunk.Usage)
+	for _, c := range chunk.Choices {
+		if c.Index != 0 || c.RawJSON() == "" || loose.IsNull([]byte(c.RawJSON())) {
+			continue
 		}
+		if !loose.IsNull(extra(c.JSON.ExtraFields, "error")) {
+			return []byte(c.RawJSON()), true
+		}
+		if c.FinishReason == "error" {
+			return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`), true
+		}
+		a.choices++
+		a.addMessage(c)
+		a.finish = cmp.Or(c.FinishReason, a.finish)
 	}
 	return nil, true
 }
 
-// addChoice adds the first choice and ignores others. It returns an error that the choice has.
-func (a *answer) addChoice(c json.RawMessage) (embedded []byte) {
-	if c[0] != '{' {
-		return nil
-	}
-	var number index
-	var finish string
-	var delta, message json.RawMessage
-	failed := false
-	for name, value := range loose.Members(c) {
-		switch string(name) {
-		case "index":
-			number = readIndex(value)
-		case "error":
-			failed = !loose.IsNull(value)
-		case "finish_reason":
-			finish = loose.Scalar(value)
-		case "delta":
-			delta = value
-		case "message":
-			message = value
-		}
-	}
-	switch {
-	case number.n != 0:
-		return nil
-	case failed:
-		return c
-	case finish == "error":
-		return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`)
-	}
-	a.choices++
-	if isObject(delta) {
-		a.addMessage(delta, false)
-	} else if isObject(message) && a.text.Len() == 0 && len(a.calls) == 0 { // some streams repeat the whole message at their end
-		a.addMessage(message, true)
-	}
-	a.finish = cmp.Or(finish, a.finish)
-	return nil
+// extra returns the JSON of a field that the library's type lacks.
+func extra(fields map[string]respjson.Field, name string) json.RawMessage {
+	return json.RawMessage(fields[name].Raw())
 }
 
-func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }
+func extras(fields map[string]respjson.Field) map[string]json.RawMessage {
+	all := map[string]json.RawMessage{}
+	for name, field := range fields {
+		all[name] = json.RawMessage(field.Raw())
+	}
+	return all
+}
 
-// addMessage adds a delta, or the whole message.
-func (a *answer) addMessage(m json.RawMessage, whole bool) {
-	var content, refusal, reasoningContent, reasoning, details, extra, calls json.RawMessage
-	for name, value := range loose.Members(m) {
-		switch string(name) {
-		case "content":
-			content = value
-		case "refusal":
-			refusal = value
-		case "reasoning_content":
-			reasoningContent = value
-		case "reasoning":
-			reasoning = value
-		case "reasoning_details":
-			details = value
-		case "extra_content":
-			extra = value
-		case "tool_calls":
-			calls = value
+func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
+	m, whole := c.Delta, false
+	if !loose.IsObject([]byte(c.JSON.Delta.Raw())) {
+		data := extra(c.JSON.ExtraFields, "message")
+		if a.text.Len() > 0 || len(a.calls) > 0 || !loose.IsObject(data) || json.Unmarshal(data, &m) != nil {
+			return // some streams repeat the whole message at their end
 		}
+		whole = true
 	}
-	a.addReasoning(loose.FragmentOf(reasoningContent), loose.FragmentOf(reasoning), details)
-	a.addContent(content)
-	a.refusal.Add(loose.FragmentOf(refusal))
-	if isObject(extra) {
-		keep(&a.extra, "extra_content", extra)
+	a.addReasoning(m.JSON.ExtraFields)
+	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
+	a.refusal.Add(loose.FragmentOf([]byte(m.JSON.Refusal.Raw())))
+	if value := extra(m.JSON.ExtraFields, "extra_content"); loose.IsObject(value) {
+		a.addExtra("extra_content", value)
 	}
-	for call := range loose.Elements(calls) {
-		if isObject(call) {
-			a.addCall(readPiece(call), whole)
-		}
+	for _, call := range m.ToolCalls {
+		a.addCall(readPiece(call), whole)
 	}
 }
 
-// keep stores a copy of a member.
-func keep(in *map[string]json.RawMessage, name string, value json.RawMessage) {
-	if *in == nil {
-		*in = map[string]json.RawMessage{}
+// addExtra stores a member of the message for replay.
+func (a *answer) addExtra(name string, value json.RawMessage) {
+	if a.extra == nil {
+		a.extra = map[string]json.RawMessage{}
 	}
-	(*in)[name] = bytes.Clone(value)
+	a.extra[name] = bytes.Clone(value)
 }
 
 // addReasoning stores all reasoning fields for replay, and emits one of them as a delta: servers
 // that send two fields send the same text in both.
-func (a *answer) addReasoning(content, reasoning loose.Fragment, details json.RawMessage) {
+func (a *answer) addReasoning(fields map[string]respjson.Field) {
+	content, reasoning := loose.FragmentOf(extra(fields, "reasoning_content")), loose.FragmentOf(extra(fields, "reasoning"))
 	a.remember("reasoning_content", content)
 	a.remember("reasoning", reasoning)
-	if len(details) > 0 {
-		var list loose.List
-		_ = list.UnmarshalJSON(details) // of another type: none
-		for _, piece := range list {
-			a.addDetail(piece)
-		}
+	var details loose.List
+	_ = details.UnmarshalJSON(extra(fields, "reasoning_details")) // absent or of another type: none
+	for _, piece := range details {
+		a.addDetail(piece)
 	}
 	a.think(cmp.Or(content, reasoning))
 }
@@ -264,45 +216,25 @@ func textPart(s string) json.RawMessage {
 	return part
 }
 
-func (a *answer) addUsage(usage json.RawMessage) {
-	if !isObject(usage) {
+func (a *answer) addUsage(u sdk.CompletionUsage) {
+	if !loose.IsObject([]byte(u.RawJSON())) {
 		return
 	}
-	var u turnkeeper.Usage
-	var cacheHit int64
-	a.reported, a.cost = true, ""
-	for name, value := range loose.Members(usage) {
-		switch string(name) {
-		case "prompt_tokens":
-			u.InputTokens = count(value)
-		case "completion_tokens":
-			u.OutputTokens = count(value)
-		case "prompt_tokens_details":
-			u.CachedTokens = countIn(value, "cached_tokens")
-		case "completion_tokens_details":
-			u.ReasoningTokens = countIn(value, "reasoning_tokens")
-		case "prompt_cache_hit_tokens":
-			cacheHit = count(value)
-		case "cost":
-			a.cost = loose.Decimal(value)
-		}
+	var cacheHit loose.Count
+	_ = cacheHit.UnmarshalJSON(extra(u.JSON.ExtraFields, "prompt_cache_hit_tokens")) // absent or of another type: 0
+	a.reported = true
+	a.usage = turnkeeper.Usage{
+		InputTokens: tokens(u.PromptTokens), OutputTokens: tokens(u.CompletionTokens),
+		CachedTokens:    max(tokens(u.PromptTokensDetails.CachedTokens), int64(cacheHit)),
+		ReasoningTokens: tokens(u.CompletionTokensDetails.ReasoningTokens),
 	}
-	u.CachedTokens = max(u.CachedTokens, cacheHit)
-	a.usage = u
+	a.cost = loose.Decimal(extra(u.JSON.ExtraFields, "cost"))
 }
 
-func count(value json.RawMessage) int64 {
-	var n loose.Count
-	_ = n.UnmarshalJSON(value) // never fails
-	return int64(n)
-}
-
-// countIn returns a member of an object as a count; 0: there is none.
-func countIn(object json.RawMessage, member string) (n int64) {
-	for name, value := range loose.Members(object) {
-		if string(name) == member {
-			n = count(value)
-		}
+// tokens returns n, or 0 if it is negative or not below 2^53.
+func tokens(n int64) int64 {
+	if n < 0 || n >= 1<<53 {
+		return 0
 	}
 	return n
 }

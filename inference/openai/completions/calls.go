@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"math"
 	"slices"
-	"strconv"
 	"strings"
+
+	sdk "github.com/openai/openai-go/v3"
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
@@ -28,43 +28,12 @@ type piece struct {
 	function map[string]json.RawMessage
 }
 
-func readPiece(call json.RawMessage) (p piece) {
-	for name, value := range loose.Members(call) {
-		switch string(name) {
-		case "index":
-			p.index = readIndex(value)
-		case "id":
-			p.id = loose.Scalar(value)
-		case "type":
-		case "function":
-			p.readFunction(value)
-		default:
-			keep(&p.object, string(name), value)
-		}
+func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
+	return piece{
+		index: index{int(call.Index), call.JSON.Index.Valid()}, id: call.ID, name: call.Function.Name,
+		args:   argumentText(json.RawMessage(call.Function.JSON.Arguments.Raw())),
+		object: extras(call.JSON.ExtraFields), function: extras(call.Function.JSON.ExtraFields),
 	}
-	return p
-}
-
-func (p *piece) readFunction(function json.RawMessage) {
-	for name, value := range loose.Members(function) {
-		switch string(name) {
-		case "name":
-			p.name = loose.Scalar(value)
-		case "arguments":
-			p.args = argumentText(value)
-		default:
-			keep(&p.function, string(name), value)
-		}
-	}
-}
-
-// readIndex reads a number or a numeric string. ok is false for any other value.
-func readIndex(value json.RawMessage) index {
-	n, err := strconv.ParseFloat(loose.Scalar(value), 64)
-	if err != nil || !(math.Abs(n) < 1<<31) {
-		return index{}
-	}
-	return index{int(n), true}
 }
 
 // argumentText returns arguments as text: a string unchanged, other values as JSON.

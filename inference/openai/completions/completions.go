@@ -1,11 +1,14 @@
-// Package completions parses the answers of OpenAI's Chat Completions, streamed or not. It reads
-// each chunk once, without reflection, and takes values of any type: a field of the wrong type
-// must not make the whole answer unusable.
+// Package completions parses the answers of OpenAI's Chat Completions, streamed or not. Only
+// this package imports openai-go. It uses the library's stream decoder and chunk types, and its
+// own code where the library fails a case of inferencetest:
 //
-// It does not use openai-go, which took most of a turn's time for parsing, links 18 MB, and fails
-// cases of inferencetest with its accumulator ("1.4 chunk ids differ", "1.4 two parallel calls
-// with the same index"), its strings ("1.4 a surrogate pair of arguments split over two chunks")
-// and its streams, which may be cut ("broken answers").
+//   - Accumulating chunks. The library's accumulator fails "1.4 chunk ids differ", "1.4 two
+//     parallel calls with the same index", "1.4 two parallel calls without index" and "1.4
+//     the name is repeated in each delta".
+//   - Text. The library's strings fail "1.4 content is an array of parts" and "1.4 a
+//     surrogate pair of arguments split over two chunks". Texts are therefore read from the
+//     chunk's raw JSON.
+//   - The end of a stream. The library accepts a stream that was cut ("broken answers").
 package completions
 
 import (
@@ -68,9 +71,10 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 // readStream reads a stream to its end. After a finish reason, it ignores errors of the
 // connection and chunks that are not JSON, because the answer is complete.
 func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answer) *inference.Error {
-	events := newEvents(body)
-	for events.next() {
-		data := bytes.TrimSpace(events.data)
+	events := newDecoder(body)
+	for events.Next() {
+		e := events.Event()
+		data := bytes.TrimSpace(e.Data)
 		if string(data) == "[DONE]" {
 			return nil
 		}
@@ -81,13 +85,13 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		switch {
 		case embedded != nil:
 			return openai.Classify(res.StatusCode, res.Header, embedded)
-		case events.kind == "error" || !ok && data[0] == '[':
+		case e.Type == "error" || !ok && data[0] == '[':
 			return openai.Classify(res.StatusCode, res.Header, data)
 		case !ok && a.finish == "":
 			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "a chunk of the stream is not JSON: it was cut"}
 		}
 	}
-	if err := events.lines.Err(); err != nil && a.finish == "" {
+	if err := events.Err(); err != nil && a.finish == "" {
 		return openai.TransportError(ctx, err)
 	}
 	return nil

@@ -24,8 +24,8 @@ type Models struct {
 	Windows   *windows
 }
 
-// NewModels creates the configured providers and the demo provider. read parses the answers of
-// models.
+// NewModels creates the configured providers and the demo provider. read parses the answers of models. It is a
+// parameter because it links openai-go, and turnctl, which calls no model, must not.
 func NewModels(cfg *config.Config, script func(string) (*demo.Script, bool), read openai.ReadAnswer, masker *redact.Masker, log *zap.Logger) (*Models, error) {
 	m := &Models{Providers: map[string]inference.Provider{demoProvider: demo.Provider{Script: script}}}
 	clients := map[string]*openai.Client{}

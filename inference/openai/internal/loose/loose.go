@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Text is a string. It decodes a number or a boolean as its JSON text, and any other value as
@@ -28,8 +27,6 @@ func Scalar(data []byte) string {
 		return ""
 	case data[0] != '"':
 		return string(data)
-	case bytes.IndexByte(data[1:], '"') == len(data)-2 && bytes.IndexByte(data, '\\') < 0 && utf8.Valid(data):
-		return string(data[1 : len(data)-1])
 	case json.Unmarshal(data, &s) != nil:
 		return ""
 	}
