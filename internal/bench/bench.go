@@ -167,12 +167,16 @@ func (b *bench) run(ctx context.Context, r *Report) error {
 	if err := b.counters.facts(ctx, r); err != nil {
 		return err
 	}
-	for _, section := range []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.openTransaction} {
+	for _, section := range b.sections() {
 		if err := section(ctx, r); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (b *bench) sections() []func(context.Context, *Report) error {
+	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.openTransaction}
 }
 
 var allSystems = []string{Turnkeeper, River, Floor, GroupFloor}

@@ -135,15 +135,6 @@ func checkComparison(t *testing.T, r bench.Report) {
 	}
 }
 
-// A section with 0 turns is not measured.
-func TestNoTurns(t *testing.T) {
-	testrun.Slow(t)
-	r, err := bench.Run(t.Context(), bench.Options{Lanes: []int{1}})
-	if err != nil || len(r.Figures) != 0 || len(r.Targets) != 0 || r.Idle != nil {
-		t.Errorf("%+v, %v", r, err)
-	}
-}
-
 func TestFlushDelayBounds(t *testing.T) {
 	for _, delay := range []time.Duration{-time.Millisecond, 101 * time.Millisecond} {
 		_, err := bench.Run(t.Context(), bench.Options{FlushDelay: delay})

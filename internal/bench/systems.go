@@ -13,14 +13,14 @@ import (
 type system struct {
 	name      string
 	database  string
-	processes map[string]*process // except the model server while none is measured
+	processes map[string]*process // those whose CPU time counts, by name
 	driver    *process            // runs loads
 	runs      *process            // runs the turns; its memory is measured
 	dead      int64               // tuples before it started
 	turns     int                 // since it started
 }
 
-// database names are fixed: they are created once.
+// databases are created once.
 var databases = map[string]string{Turnkeeper: "turnkeeper", River: "river", Floor: "floor", GroupFloor: "group"}
 
 // start starts the processes of systems, for a number of turns at a time.

@@ -171,17 +171,17 @@ func (s *sender) run(ctx context.Context, l load) (outcome, error) {
 
 // An outbox reads the outcomes of new replies, each once.
 type outbox struct {
-	pool *pgxpool.Pool
-	read int64          // every reply up to this id has been read, or its id has been given up
-	seen map[int64]bool // replies read above that id: those between may commit later
-	gap  time.Time      // since when the reply after read has been missing
+	pool    *pgxpool.Pool
+	read    int64          // every reply up to this id has been read, or its id has been given up
+	seen    map[int64]bool // replies read above that id: those between may commit later
+	missing time.Time      // since when the reply after read has been; zero: it is not known to be
 }
 
 // The outbox is read again after pollEvery without a notification. An id that is missing for giveUp
 // belongs to a transaction that was rolled back.
 const (
 	pollEvery = time.Second
-	giveUp    = 2 * time.Second
+	giveUp    = 10 * time.Second
 )
 
 // openOutbox starts after the replies that exist.
@@ -252,19 +252,23 @@ func (o *outbox) readNew(ctx context.Context, to *answers) error {
 	return err
 }
 
-// skip moves read over the replies that were seen, and over missing ids that are too old.
+// skip moves read over the replies that were seen, and over an id that has been missing for too long.
 func (o *outbox) skip(now time.Time) {
-	for o.seen[o.read+1] {
-		o.read++
-		o.gap = now
-		delete(o.seen, o.read)
-	}
-	if len(o.seen) == 0 {
-		o.gap = now
-	}
-	if now.Sub(o.gap) > giveUp {
-		o.read++
-		o.gap = now.Add(-giveUp)
+	for {
+		next := o.read + 1
+		switch {
+		case o.seen[next]:
+			delete(o.seen, next)
+		case len(o.seen) == 0:
+			o.missing = time.Time{}
+			return
+		case o.missing.IsZero():
+			o.missing = now
+			return
+		case now.Sub(o.missing) < giveUp:
+			return
+		}
+		o.read, o.missing = next, time.Time{}
 	}
 }
 
