@@ -58,7 +58,7 @@ type Options struct {
 // Default returns the options of a full run, which takes some minutes.
 func Default() Options {
 	return Options{
-		Turns: 2000, Lanes: []int{1, 10, 100}, Idle: 400, Watched: 160, History: 50, WarmUp: 200,
+		Turns: 2000, Lanes: []int{1, 10, 100}, Idle: 300, Watched: 160, History: 50, WarmUp: 200,
 		IdleCPU: 10 * time.Second, Rest: time.Second,
 	}
 }
@@ -209,7 +209,7 @@ func (b *bench) throughput(ctx context.Context, r *Report) error {
 		return nil
 	}
 	for i, lanes := range b.Lanes {
-		b.Progress(fmt.Sprintf("throughput of %d lanes", lanes))
+		b.Progress(fmt.Sprintf("throughput, lanes: %d", lanes))
 		n, turns := blocks(b.Turns, 4, lanes)
 		var then func([]*system) error
 		if i == len(b.Lanes)-1 {
