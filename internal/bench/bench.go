@@ -385,7 +385,7 @@ func (b *bench) openTransaction(ctx context.Context, r *Report) error {
 	if err != nil {
 		return errUnreadableAddress
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // nothing is lost
+	defer conn.Close(context.WithoutCancel(ctx))
 	if _, err := conn.Exec(ctx, "begin isolation level repeatable read; select pg_current_xact_id()", pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}
@@ -420,7 +420,7 @@ func (b *bench) fill(ctx context.Context, own *system) error {
 		if err != nil {
 			return errUnreadableAddress
 		}
-		defer conn.Close(ctx) //nolint:errcheck // nothing is lost
+		defer conn.Close(ctx)
 		lanes := (b.Waiting + 9) / 10
 		if b.BackingOff {
 			_, err := conn.Exec(ctx, `insert into turnkeeper.leases (lane, agent, failures, not_before)

@@ -58,7 +58,7 @@ func createDatabase(ctx context.Context, server, name string) error {
 	if err != nil {
 		return errUnreadableAddress
 	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing is lost
+	defer conn.Close(ctx)
 	_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
 	return err
 }
@@ -140,7 +140,7 @@ func (c *counters) deadTuples(ctx context.Context, server, database string) (n i
 	if err != nil {
 		return 0, errUnreadableAddress
 	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing is lost
+	defer conn.Close(ctx)
 	err = conn.QueryRow(ctx, "select coalesce(sum(n_tup_upd + n_tup_del), 0)::bigint from pg_stat_user_tables").Scan(&n)
 	return n, err
 }

@@ -197,12 +197,14 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 		return err
 	}
 	conn := pooled.Hijack() // it keeps listening
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	rings, ended := make(chan struct{}, 1), make(chan error, 1)
 	if _, err := conn.Exec(ctx, "listen turnkeeper_turns"); err != nil {
 		return err
 	}
 	go func() {
-		defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // the process ends
+		defer conn.Close(context.WithoutCancel(ctx))
 		for {
 			if _, err := conn.WaitForNotification(ctx); err != nil {
 				ended <- err
@@ -224,7 +226,6 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 			return err
 		}
 		if err := o.readNew(ctx, to); err != nil {
-			<-ended
 			return err
 		}
 	}

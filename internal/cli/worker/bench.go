@@ -122,14 +122,16 @@ func writeReport(path string, r bench.Report) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o644) //nolint:gosec // G306: it is for everybody
+	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
 // benchProcessCommand returns the hidden command by which bench starts its processes.
 func benchProcessCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "process NAME", Short: "Run one process of a benchmark", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return bench.Part(cmd.Context(), args[0], s.Stdin, s.Stdout) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Part(cmd.Context(), args[0], s.Stdin, s.Stdout)
+		},
 	}
 }
 
