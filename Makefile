@@ -12,6 +12,7 @@ BUILDFLAGS    := -trimpath -ldflags "-s -w"# small programs; version and date co
 FUZZTIME      ?= 10s
 SEEDS         ?= 5000
 SEED          ?= 1
+BENCHMARKS    := ./storage/journal ./storage/grants ./agentturn/prompt ./inference/openai ./internal/redact
 FAULTS        := LostAnswers|GoesAway|Backend|SmallPool|NoConnection|NoEffect|EndWaits|GivenBack|SlowDatabase|Raised|Locked|DiskIsFull|Forgets|Dead|Silent
 
 # Git does not trust a clone that belongs to another user, and go then refuses to build: mark the folder
@@ -110,8 +111,17 @@ screenshots: setup ## retake the pictures of docs/page.md (needs Chromium)
 	scripts/test ./tests/api -run TestScreenshots -screenshots
 
 .PHONY: bench
-bench: setup build ## measure what a turn costs on this machine
-	bin/worker bench
+bench: setup build ## measure what a turn costs on this machine; also into bin/bench.json (FLAGS="--quick")
+	bin/worker bench --out bin/bench.json $(FLAGS)
+
+.PHONY: bench-compare
+bench-compare: setup build ## measure against another commit: REF=main, PAIRS (2) of runs each, FLAGS="--idle 0"
+	@PAIRS=$(or $(PAIRS),2) scripts/bench-compare $(or $(REF),$(error set REF to a branch, tag or commit)) $(FLAGS)
+
+# The output is what benchstat reads. BENCH selects benchmarks, COUNT repeats them.
+.PHONY: bench-go
+bench-go: setup ## run the Go benchmarks of hot code; also into bin/bench-go.txt
+	@scripts/test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem -count $(or $(COUNT),6) -p 1 $(BENCHMARKS) | tee bin/bench-go.txt
 
 .PHONY: format
 format: ## rewrite the source with gofmt

@@ -1,298 +1,444 @@
-// Package bench measures the cost of a turn, as ratios to a floor measured in the same run: the
-// same turn on two plain tables, with one commit per step. It also measures the same turn as a
-// plain River job.
+// Package bench measures what a turn costs, beside three other systems that run the same turn in the
+// same run: a lean River job, and two floors, which store the steps in two plain tables, with one commit
+// for each step or with a writer that commits the steps of many turns together.
 //
-// The standard turn is one message and three rounds against a model server that
-// answers at once over HTTP, with two no-op tools of 200 bytes in each of the
-// first two rounds, every answer and every result durable before the next step.
-// Database, model server, worker and sender share the machine.
+// The standard turn is one message and three rounds against a model server that answers at once over
+// HTTP, with two no-op tools of 200 bytes in each of the first two rounds. Every answer and every pair of
+// results is durable before the next step.
+//
+// The files: bench.go says what is measured, systems.go how; processes.go runs the parts as processes of
+// their own; turnkeeper.go, river.go, floor.go, groupcommit.go and model.go are these parts, lanes.go
+// and answers.go what they share; counters.go and processtime.go count; report.go and targets.go are the
+// results, compare.go compares two of them.
 package bench
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 
-	"turnkeeper/internal/app"
-	"turnkeeper/internal/config"
-	"turnkeeper/internal/pgdev"
+	"turnkeeper/internal/pause"
 	"turnkeeper/jobs"
 	"turnkeeper/storage"
-	"turnkeeper/storage/operate"
 )
 
-// Options say what to measure.
+// Options say what to measure. Nothing is measured of a section whose number is 0.
 type Options struct {
-	Idle    int           // turns on an idle system; 0: not measured
-	Turns   int           // turns for each throughput figure; 0: not measured
-	Lanes   []int         // numbers of lanes for throughput; nil: 1, 10 and 100
-	Watched int           // streamed turns, half of them watched; 0: not measured
-	Pause   time.Duration // between idle turns; 0: 30 ms
+	Turns   int   // turns for each figure of throughput; 0: no such figures
+	Lanes   []int // numbers of lanes for throughput
+	Idle    int   // turns of each system, one at a time, on an idle machine
+	Watched int   // streamed turns, half of them watched
+	History int   // past turns of a long conversation
+	WarmUp  int   // turns of each system before each figure, which are not counted
+
+	// OpenTransaction measures the blocks that a turn reads while a transaction is held open, at its start and
+	// after Turns turns.
+	OpenTransaction bool
+
+	Finished   int  // turns that end before anything is measured
+	Waiting    int  // other messages that wait, ten in a lane: they are due tomorrow
+	BackingOff bool // these messages are due, but their lanes back off until tomorrow
+
+	IdleCPU time.Duration // time for which a worker without work is measured
+	Rest    time.Duration // time without work before resting memory is read
+
 	// FlushDelay makes each flush of the log slower, to simulate a slower disk; at most 100 ms.
 	FlushDelay time.Duration
 	Progress   func(string) // called with what is measured next; nil: not called
 }
 
-func (o Options) withDefaults() Options {
-	if o.Lanes == nil {
-		o.Lanes = []int{1, 10, 100}
+// Default returns the options of a full run, which takes some minutes.
+func Default() Options {
+	return Options{
+		Turns: 2000, Lanes: []int{1, 10, 100}, Idle: 300, Watched: 160, History: 50, WarmUp: 200,
+		IdleCPU: 10 * time.Second, Rest: time.Second,
 	}
-	if o.Pause <= 0 {
-		o.Pause = 30 * time.Millisecond
+}
+
+// Quick returns the options of a run of a few seconds, whose figures are rough.
+func Quick() Options {
+	return Options{
+		Turns: 40, Lanes: []int{10}, Idle: 4, Watched: 2, History: 2, WarmUp: 10,
+		IdleCPU: 300 * time.Millisecond, Rest: time.Millisecond,
 	}
+}
+
+// Run measures on its own private Postgres, with fsync on, in a temporary folder that it removes. The
+// program that calls it must run Part for the arguments "bench process NAME": it is started again for
+// each process.
+func Run(ctx context.Context, o Options) (r Report, err error) {
+	began := time.Now()
 	if o.Progress == nil {
 		o.Progress = func(string) {}
 	}
-	return o
-}
-
-// A Report holds the results.
-type Report struct {
-	CPUs             int           `json:"cpus"`
-	Postgres         string        `json:"postgres"`
-	FSync            string        `json:"fsync"`
-	Flush            time.Duration `json:"flush_ns"`       // time of a flush of one page to this disk
-	FlushDelay       time.Duration `json:"flush_delay_ns"` // Options.FlushDelay
-	FirstRequest     Latency       `json:"idle_enqueue_to_first_request"`
-	Reply            Latency       `json:"idle_enqueue_to_reply"`
-	PlainReply       Latency       `json:"plain_job_idle_enqueue_to_reply"`
-	FloorReply       Latency       `json:"floor_idle_enqueue_to_reply"`
-	ReplyRatio       float64       `json:"idle_reply_ratio"` // ratio of the medians
-	PlainRatio       float64       `json:"plain_job_idle_reply_ratio"`
-	WriteTxPerTurn   float64       `json:"write_transactions_per_turn"`
-	PlainTxPerTurn   float64       `json:"plain_job_write_transactions_per_turn"`
-	FloorTxPerTurn   float64       `json:"floor_write_transactions_per_turn"`
-	Throughput       []Throughput  `json:"throughput"`
-	Watched          Watched       `json:"watched"`
-	Took             time.Duration `json:"took_ns"`
-	IdleTurns, Turns int
-}
-
-// A Latency holds percentiles of a duration.
-type Latency struct {
-	P50 time.Duration `json:"p50_ns"`
-	P90 time.Duration `json:"p90_ns"`
-	P99 time.Duration `json:"p99_ns"`
-}
-
-// A Throughput is the number of turns per second with a number of lanes.
-type Throughput struct {
-	Lanes int     `json:"lanes"`
-	Turns float64 `json:"turns_per_second"`
-	Floor float64 `json:"floor_turns_per_second"`
-	Ratio float64 `json:"ratio"` // to the floor
-}
-
-func ratio(of, to Latency) float64 { return float64(of.P50) / float64(to.P50) }
-
-func latencyOf(all []time.Duration) Latency {
-	slices.Sort(all)
-	at := func(q float64) time.Duration { return all[min(int(q*float64(len(all))), len(all)-1)] }
-	return Latency{P50: at(0.5), P90: at(0.9), P99: at(0.99)}
-}
-
-// Run measures on its own private Postgres, with fsync on, in a temporary folder that it removes.
-func Run(ctx context.Context, o Options) (Report, error) {
-	o = o.withDefaults()
-	began := time.Now()
-	settings, err := slowDisk(o.FlushDelay)
+	settings, err := diskSettings(o.FlushDelay)
 	if err != nil {
-		return Report{}, err
+		return r, err
 	}
 	dir, err := os.MkdirTemp("", "turnkeeper-bench-")
 	if err != nil {
-		return Report{}, err
+		return r, err
 	}
 	defer os.RemoveAll(dir)
 	if err := os.Chmod(dir, 0o711); err != nil { // the server's user must reach its data
-		return Report{}, err
+		return r, err
 	}
-	flush, err := flushTime(dir)
+	r = Report{
+		Format: Format, CPUs: runtime.NumCPU(), FlushDelay: o.FlushDelay,
+		Finished: o.Finished, Waiting: o.Waiting, BackingOff: o.BackingOff,
+	}
+	if r.Flush, err = flushTime(dir); err != nil {
+		return r, err
+	}
+	server, err := openServer(ctx, filepath.Join(dir, "database"), settings)
 	if err != nil {
-		return Report{}, err
+		return r, err
 	}
-	server, err := pgdev.Open(ctx, pgdev.Options{Dir: filepath.Join(dir, "database"), Settings: settings})
-	if err != nil {
-		return Report{}, err
-	}
-	defer func() { _ = server.Close(context.WithoutCancel(ctx)) }()
-	b, err := prepare(ctx, o, dir, server.URL())
-	if err != nil {
-		return Report{}, err
-	}
+	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
+	b := &bench{Options: o, server: server.URL(), agents: filepath.Join(dir, "agents")}
 	defer b.close()
-	report, err := b.measure(ctx)
-	report.Flush, report.FlushDelay, report.Took = flush, o.FlushDelay, time.Since(began)
-	return report, err
+	if err := b.prepare(ctx); err != nil {
+		return r, err
+	}
+	if err := b.run(ctx, &r); err != nil {
+		return r, err
+	}
+	r.judge()
+	r.Took = time.Since(began)
+	return r, nil
 }
 
-// A bench holds the running parts that are measured.
+// A bench is a run.
 type bench struct {
 	Options
-	url      string
-	model    *model
-	store    *operate.Store
-	notifier *storage.Notifier
-	floor    *floor
-	plain    *plain
-	pool     *pgxpool.Pool // of the floor and of the counters
-	stop     context.CancelFunc
-	ended    chan error
-
-	api           string // URL of the worker's HTTP API
-	web           *http.Client
-	watchedEvents int
+	server   string // URL of the server's first database
+	agents   string // folder
+	model    *process
+	counters *counters
+	filled   bool // Finished and Waiting are done
 }
 
-func prepare(ctx context.Context, o Options, dir, url string) (b *bench, err error) {
-	ctx, stop := context.WithCancel(ctx)
-	b = &bench{Options: o, url: url, stop: stop, ended: make(chan error, 1)}
-	defer func() {
-		if err != nil {
-			stop()
-		}
-	}()
-	if b.model, err = startModel(); err != nil {
-		return nil, err
-	}
-	if b.store, err = operate.Open(ctx, storage.Options{URL: url}); err != nil {
-		return nil, err
-	}
-	if _, err = jobs.Migrate(ctx, b.store.DB, zap.NewNop()); err != nil {
-		return nil, err
-	}
-	b.notifier = storage.NewNotifier(url, zap.NewNop())
-	go b.notifier.Run(ctx)
-	if b.pool, err = poolFor(ctx, url, slices.Max(o.Lanes)); err != nil {
-		return nil, err
-	}
-	if b.floor, err = newFloor(ctx, b.pool, b.model.url); err != nil {
-		return nil, err
-	}
-	if b.plain, err = newPlain(ctx, b.pool, url, b.floor); err != nil {
-		return nil, err
-	}
-	return b, b.startWorker(ctx, dir)
-}
+var errUnreadableAddress = errors.New("cannot connect to the benchmark's database")
 
-var errUnreadableAddress = errors.New("the address of the benchmark's database is invalid")
-
-func poolFor(ctx context.Context, url string, lanes int) (*pgxpool.Pool, error) {
-	cfg, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, errUnreadableAddress
-	}
-	cfg.MaxConns = int32(min(max(lanes, 4), 16))
-	return pgxpool.NewWithConfig(ctx, cfg)
-}
-
-const agentFile = `---
-description: The standard turn of the benchmark.
-model: bench/instant
-lane: conversation
-tools: [noop]
----
-Call the tools, then answer.
-`
-
-// streamedFile uses the model "streamed" of the same server, which streams its answers slowly.
-var streamedFile = strings.Replace(agentFile, "bench/instant", "bench/streamed", 1)
-
-func (b *bench) startWorker(ctx context.Context, dir string) error {
-	agents := filepath.Join(dir, "agents")
-	if err := os.MkdirAll(agents, 0o700); err != nil {
+func (b *bench) prepare(ctx context.Context) (err error) {
+	if err := writeAgents(b.agents); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"bench.md": agentFile, "streamed.md": streamedFile} {
-		if err := os.WriteFile(filepath.Join(agents, name), []byte(text), 0o600); err != nil {
-			return err
+	if b.counters, err = openCounters(ctx, b.server); err != nil {
+		return err
+	}
+	for _, name := range databases {
+		if name != databases[Turnkeeper] { // the server has it
+			if err := createDatabase(ctx, b.server, name); err != nil {
+				return err
+			}
 		}
 	}
-	cfg := config.Default()
-	url, err := config.NewDatabaseURL(b.url)
+	db, err := storage.Open(ctx, storage.Options{URL: databaseURL(b.server, databases[Turnkeeper])})
 	if err != nil {
 		return err
 	}
-	cfg.DatabaseURL, cfg.AgentsDir, cfg.WorkerSlots = url, agents, max(slices.Max(b.Lanes), 10)
-	cfg.DBPoolSize, cfg.Listen = 16, "127.0.0.1:0"
-	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: b.model.url, Profile: config.Profile{Name: "generic"}}
-	b.web = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: watchers}}
-	ready := make(chan app.Ready, 1)
-	go func() {
-		b.ended <- app.RunWorker(ctx, context.WithoutCancel(ctx), cfg, zap.NewNop(), func(r app.Ready) { ready <- r }, app.WithTools(noop()))
-	}()
-	select {
-	case r := <-ready:
-		b.api = r.API
-		return nil
-	case err := <-b.ended:
-		return fmt.Errorf("the worker did not start: %w", err)
+	defer db.Close()
+	if _, err := jobs.Migrate(ctx, db, zap.NewNop()); err != nil {
+		return err
 	}
+	b.model, err = startProcess(ctx, "model", setup{})
+	return err
 }
 
 func (b *bench) close() {
-	b.web.CloseIdleConnections()
-	b.stop()
-	if err := <-b.ended; err != nil { // the measurements are still valid
-		b.Progress("the worker failed to stop: " + err.Error())
+	if b.model != nil {
+		_ = b.model.close()
 	}
-	b.plain.close()
-	b.pool.Close()
-	b.store.Close()
-	b.model.close()
+	if b.counters != nil {
+		_ = b.counters.conn.Close(context.Background())
+	}
 }
 
-func (b *bench) measure(ctx context.Context) (r Report, err error) {
-	facts, err := b.store.ServerFacts(ctx)
-	if err != nil {
-		return r, err
+func (b *bench) run(ctx context.Context, r *Report) error {
+	if err := b.counters.facts(ctx, r); err != nil {
+		return err
 	}
-	r.CPUs, r.Postgres, r.FSync = runtime.NumCPU(), strings.Fields(facts.Version)[0], facts.FSync
-	r.IdleTurns, r.Turns = b.Idle, b.Turns
-	if err := b.measureIdle(ctx, &r); err != nil {
-		return r, err
-	}
-	if err := b.measureWatched(ctx, &r); err != nil {
-		return r, err
-	}
-	err = b.measureThroughput(ctx, &r)
-	return r, err
-}
-
-func (b *bench) measureThroughput(ctx context.Context, r *Report) (err error) {
-	if b.Turns == 0 {
-		return nil
-	}
-	for _, lanes := range b.Lanes {
-		b.Progress(fmt.Sprintf("throughput with %d lanes", lanes))
-		t := Throughput{Lanes: lanes}
-		n := turnsFor(b.Turns, lanes)
-		if t.Floor, err = b.floorThroughput(ctx, lanes, n); err != nil {
+	for _, section := range b.sections() {
+		if err := section(ctx, r); err != nil {
 			return err
 		}
-		if t.Turns, err = b.throughput(ctx, lanes, n); err != nil {
-			return err
-		}
-		t.Ratio = t.Turns / t.Floor
-		r.Throughput = append(r.Throughput, t)
 	}
 	return nil
 }
 
-// turnsFor returns the number of turns for a throughput figure: fewer if they run one by one.
-func turnsFor(turns, lanes int) int {
-	if lanes == 1 {
-		return max(turns/4, 1)
+func (b *bench) sections() []func(context.Context, *Report) error {
+	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.openTransaction}
+}
+
+var allSystems = []string{Turnkeeper, River, Floor, GroupFloor}
+
+// standard is a load of standard turns. Half of the turns are the first of their lane, half the second.
+func standard(name string, lanes, turns int) load {
+	return load{Agent: benchAgent, Name: name, Lanes: lanes, Turns: turns, Reuse: 2}
+}
+
+// blocks returns how many blocks n turns are measured in, and the turns of each, at least one for a lane.
+func blocks(n, most, lanes int) (blocks, turns int) {
+	blocks = min(max(n/lanes, 1), most)
+	return blocks, max((n+blocks-1)/blocks, lanes)
+}
+
+// idle measures one turn at a time, with a pause after each.
+func (b *bench) idle(ctx context.Context, r *Report) error {
+	if b.Idle == 0 {
+		return nil
 	}
-	return max(turns/lanes, 1) * lanes
+	b.Progress("idle turns")
+	n, turns := blocks(b.Idle, 10, 1)
+	l := standard("idle", 1, turns)
+	l.Pause = 20 * time.Millisecond
+	return b.race(ctx, r, SectionIdle, n, l, nil)
+}
+
+func (b *bench) throughput(ctx context.Context, r *Report) error {
+	if b.Turns == 0 {
+		return nil
+	}
+	for i, lanes := range b.Lanes {
+		b.Progress(fmt.Sprintf("throughput, lanes: %d", lanes))
+		n, turns := blocks(b.Turns, 4, lanes)
+		var then func([]*system) error
+		if i == len(b.Lanes)-1 {
+			then = func(all []*system) error { return b.idleCPU(ctx, r, all) }
+		}
+		if err := b.race(ctx, r, SectionLanes, n, standard(fmt.Sprintf("lanes%d", lanes), lanes, turns), then); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// race compares all systems. then is called before they are stopped; nil: not called.
+func (b *bench) race(ctx context.Context, r *Report, section string, blocks int, l load, then func([]*system) error) error {
+	systems, err := b.start(ctx, slotsFor(l.Lanes), allSystems...)
+	if err != nil {
+		return err
+	}
+	defer stopAll(systems) //nolint:errcheck // in case of an error only
+	var contests []*contest
+	for _, s := range systems {
+		if err := s.warm(l, b.WarmUp); err != nil {
+			return err
+		}
+		contests = append(contests, &contest{system: s, load: l, figure: Figure{Section: section, System: s.name, Lanes: l.Lanes}})
+	}
+	if err := b.compare(ctx, blocks, contests); err != nil {
+		return err
+	}
+	if err := b.rest(ctx, contests); err != nil {
+		return err
+	}
+	if then != nil {
+		if err := then(systems); err != nil {
+			return err
+		}
+	}
+	if err := b.end(ctx, systems, contests); err != nil {
+		return err
+	}
+	for _, c := range contests {
+		r.Figures = append(r.Figures, c.figure)
+	}
+	return nil
+}
+
+// idleCPU measures the worker and its sessions while nothing else runs. It stops the other processes.
+func (b *bench) idleCPU(ctx context.Context, r *Report, all []*system) error {
+	own := all[slices.IndexFunc(all, func(s *system) bool { return s.name == Turnkeeper })]
+	if b.IdleCPU == 0 || !b.counters.proc {
+		return nil
+	}
+	b.Progress("a worker without work")
+	for _, s := range all {
+		if err := s.driver.close(); err != nil {
+			return err
+		}
+	}
+	if err := pause.For(ctx, b.IdleCPU/10); err != nil {
+		return err
+	}
+	backends, err := b.counters.backends(ctx, own.database)
+	if err != nil {
+		return err
+	}
+	used := func() (worker, sessions time.Duration) {
+		for _, pid := range backends {
+			sessions += cpuTime(pid)
+		}
+		return cpuTime(own.runs.cmd.Process.Pid), sessions
+	}
+	began := time.Now()
+	worker, sessions := used()
+	if err := pause.For(ctx, b.IdleCPU); err != nil {
+		return err
+	}
+	workerThen, sessionsThen := used()
+	over := time.Since(began)
+	perSecond := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 / over.Seconds() }
+	r.Idle = &IdleWorker{Over: over, Worker: perSecond(workerThen - worker), Backends: perSecond(max(sessionsThen-sessions, 0))}
+	return nil
+}
+
+// watchedLanes and historyLanes are the lanes of these sections.
+const watchedLanes, historyLanes = 4, 10
+
+// watched compares streamed turns with and without watchers.
+func (b *bench) watched(ctx context.Context, r *Report) error {
+	if b.Watched == 0 {
+		return nil
+	}
+	b.Progress("watched turns")
+	alone := load{Agent: streamedAgent, Name: "alone", Lanes: watchedLanes, Reuse: 2}
+	followed := alone
+	followed.Name, followed.Watchers = "watched", watchers
+	n, turns := blocks((b.Watched+1)/2, 5, watchedLanes)
+	alone.Turns, followed.Turns = turns, turns
+	return b.pair(ctx, r, SectionWatched, n, [2]string{"alone", fmt.Sprintf("%d watchers", watchers)}, [2]load{alone, followed}, nil)
+}
+
+// history compares the first turns of conversations with turns that have many before them.
+func (b *bench) history(ctx context.Context, r *Report) error {
+	if b.History == 0 {
+		return nil
+	}
+	b.Progress(fmt.Sprintf("conversations of %d past turns", b.History))
+	n, turns := blocks(max(b.Turns/5, historyLanes), 4, historyLanes)
+	short := standard("short", historyLanes, turns)
+	long := standard("long", historyLanes, turns)
+	long.Reuse = 0
+	return b.pair(ctx, r, SectionHistory, n, [2]string{"new conversations", fmt.Sprintf("%d or more past turns", b.History)}, [2]load{short, long},
+		func(own *system) error {
+			past := long
+			for range b.History { // each lane runs one turn, so that all have as many
+				past.Turns = historyLanes
+				own.turns += past.Turns
+				if _, err := own.driver.run(past); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+}
+
+// pair compares two loads of Turnkeeper, after before.
+func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int, cases [2]string, loads [2]load, before func(*system) error) error {
+	systems, err := b.start(ctx, slotsFor(loads[0].Lanes), Turnkeeper)
+	if err != nil {
+		return err
+	}
+	defer stopAll(systems) //nolint:errcheck // in case of an error only
+	own := systems[0]
+	if before != nil {
+		if err := before(own); err != nil {
+			return err
+		}
+	}
+	var contests []*contest
+	for i, l := range loads {
+		if before == nil {
+			if err := own.warm(l, min(b.WarmUp, l.Turns)); err != nil {
+				return err
+			}
+		}
+		contests = append(contests, &contest{system: own, load: l, figure: Figure{Section: section, System: Turnkeeper, Case: cases[i], Lanes: l.Lanes}})
+	}
+	if err := b.compare(ctx, blocks, contests); err != nil {
+		return err
+	}
+	for _, c := range contests {
+		r.Figures = append(r.Figures, c.figure)
+	}
+	return stopAll(systems)
+}
+
+// openTransaction measures the same turns while someone else holds a transaction open.
+func (b *bench) openTransaction(ctx context.Context, r *Report) error {
+	if !b.OpenTransaction || b.Turns == 0 {
+		return nil
+	}
+	b.Progress("turns beside an open transaction")
+	systems, err := b.start(ctx, minSlots, Turnkeeper)
+	if err != nil {
+		return err
+	}
+	defer stopAll(systems) //nolint:errcheck // in case of an error only
+	own := systems[0]
+	l := standard("open", minSlots, b.Turns)
+	if err := own.warm(l, b.WarmUp); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, databaseURL(b.server, own.database))
+	if err != nil {
+		return errUnreadableAddress
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if _, err := conn.Exec(ctx, "begin isolation level repeatable read; select pg_current_xact_id()", pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	at := func(when string) error {
+		c := &contest{system: own, load: l, figure: Figure{Section: SectionOpen, System: Turnkeeper, Case: when, Lanes: l.Lanes}}
+		c.load.Name, c.load.Turns = "open "+when, max(b.Turns/10, minSlots)
+		err := b.compare(ctx, 1, []*contest{c})
+		r.Figures = append(r.Figures, c.figure)
+		return err
+	}
+	if err := at("at its start"); err != nil {
+		return err
+	}
+	if _, err := own.driver.run(l); err != nil {
+		return err
+	}
+	if err := at(fmt.Sprintf("after %d turns", b.Turns)); err != nil {
+		return err
+	}
+	return stopAll(systems)
+}
+
+// fill brings the database into the state of Options, before the first turn that is measured.
+func (b *bench) fill(ctx context.Context, own *system) error {
+	if b.filled {
+		return nil
+	}
+	b.filled = true
+	if b.Waiting > 0 {
+		b.Progress(fmt.Sprintf("%d messages that wait", b.Waiting))
+		conn, err := pgx.Connect(ctx, databaseURL(b.server, own.database))
+		if err != nil {
+			return errUnreadableAddress
+		}
+		defer conn.Close(ctx)
+		lanes := (b.Waiting + 9) / 10
+		if b.BackingOff {
+			_, err := conn.Exec(ctx, `insert into turnkeeper.leases (lane, agent, failures, not_before)
+				select $1 || '/waiting-' || i, $1, 1, now() + interval '1 day' from generate_series(0, $2 - 1) i`, benchAgent, lanes)
+			if err != nil {
+				return err
+			}
+		}
+		_, err = conn.Exec(ctx, `select turnkeeper.enqueue($1, 'waits', 'waiting-' || i % $2, due_at => case when not $3 then now() + interval '1 day' end)
+			from generate_series(1, $4) i`, benchAgent, lanes, b.BackingOff, b.Waiting)
+		if err != nil {
+			return err
+		}
+	}
+	if b.Finished == 0 {
+		return nil
+	}
+	b.Progress(fmt.Sprintf("%d turns that end before", b.Finished))
+	_, err := own.driver.run(standard("finished", min(b.Finished, maxSlots), b.Finished))
+	return err
 }

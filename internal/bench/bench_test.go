@@ -1,6 +1,9 @@
 package bench_test
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -9,32 +12,126 @@ import (
 	"turnkeeper/internal/testrun"
 )
 
-// The benchmark measures the standard turn, and every commit waits for the flush delay: a turn of
-// the floor has six commits, one after the other.
+// A quick run measures everything. Each commit waits for the flush delay, and a turn of the floor has six
+// commits, one after the other.
 func TestRun(t *testing.T) {
 	testrun.Slow(t)
-	const delay = 5 * time.Millisecond
-	report, err := bench.Run(t.Context(), bench.Options{
-		Idle: 2, Turns: 4, Watched: 1, Lanes: []int{1, 2}, Pause: time.Millisecond, FlushDelay: delay,
-	})
+	const delay = 2 * time.Millisecond
+	o := bench.Quick()
+	o.FlushDelay, o.OpenTransaction = delay, true
+	o.Finished, o.Waiting, o.BackingOff = 10, 100, true
+	r, err := bench.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.FloorTxPerTurn < 6 || report.PlainTxPerTurn < 6 || report.WriteTxPerTurn < 6 {
-		t.Errorf("write transactions per turn: floor %.1f, plain job %.1f, turn %.1f; want at least 6 each",
-			report.FloorTxPerTurn, report.PlainTxPerTurn, report.WriteTxPerTurn)
+	sections := map[string]int{}
+	for _, f := range r.Figures {
+		sections[f.Section]++
+		checkFigure(t, r, f)
+		switch {
+		case f.Section == bench.SectionIdle && f.System == bench.Floor && f.Reply.P50 < 6*delay:
+			t.Errorf("six commits took %v with flushes slower by %v", f.Reply.P50, delay)
+		case f.Section == bench.SectionLanes && f.System == bench.GroupFloor && f.Transactions > 5:
+			t.Errorf("%d lanes with one writer made %.1f transactions per turn", f.Lanes, f.Transactions)
+		case f.Section == bench.SectionWatched && f.Reply.P50 < 600*time.Millisecond:
+			t.Errorf("%s: three answers that stream for 200 ms took %v", f.Case, f.Reply.P50)
+		case strings.HasSuffix(f.Case, "watchers") && f.Events < 20:
+			t.Errorf("a watcher got %d events", f.Events)
+		}
 	}
-	if report.Flush <= 0 || report.PlainReply.P50 <= 0 || report.PlainRatio <= 0 {
-		t.Errorf("no flush time or no plain job in the report: %+v", report)
+	for section, want := range map[string]int{
+		bench.SectionIdle: 4, bench.SectionLanes: 4, bench.SectionWatched: 2, bench.SectionHistory: 2, bench.SectionOpen: 2,
+	} {
+		if sections[section] != want {
+			t.Errorf("the section %q has %d figures, want %d", section, sections[section], want)
+		}
 	}
-	if len(report.Throughput) != 2 || report.Throughput[0].Turns <= 0 || report.Reply.P50 <= report.FirstRequest.P50 {
-		t.Errorf("inconsistent report: %+v", report)
+	if r.Flush <= 0 || r.FlushDelay != delay || r.Postgres == "" || r.FSync != "on" || r.Took <= 0 {
+		t.Errorf("facts are missing: %+v", r)
 	}
-	if w := report.Watched; w.Events < 20 || w.Alone.P50 < 600*time.Millisecond || w.Watched.P50 < 600*time.Millisecond || w.Ratio <= 0 {
-		t.Errorf("watched turns: %+v", w)
+	targets := 6 // without CPU time
+	if r.CPUFrom != "" {
+		targets = 8
+		if r.Idle == nil || r.Idle.Worker <= 0 {
+			t.Errorf("a worker without work: %+v", r.Idle)
+		}
 	}
-	if report.FloorReply.P50 < 6*delay || report.FlushDelay != delay {
-		t.Errorf("six commits took %v with flushes slower by %v (%v in the report)", report.FloorReply.P50, delay, report.FlushDelay)
+	if len(r.Targets) != targets {
+		t.Errorf("%d targets are judged, want %d: %+v", len(r.Targets), targets, r.Targets)
+	}
+	checkComparison(t, r)
+}
+
+func checkFigure(t *testing.T, r bench.Report, f bench.Figure) {
+	t.Helper()
+	values := map[string]float64{
+		"turns": float64(f.Turns), "turns/s": f.TurnsPerS, "p50": float64(f.Reply.P50), "p99": float64(f.Reply.P99 - f.Reply.P50 + 1),
+		"write transactions": f.Transactions, "WAL": f.WAL,
+	}
+	if f.System == bench.Turnkeeper {
+		values["first request"] = float64(f.FirstRequest.P50)
+		values["reply after the first request"] = float64(f.Reply.P50 - f.FirstRequest.P50)
+	}
+	if f.Case == "" {
+		values["dead tuples"] = f.DeadTuples
+	}
+	if r.StatementsFrom != "" {
+		values["statements"], values["blocks"] = f.Statements, f.Blocks
+	}
+	if r.CPUFrom != "" {
+		values["CPU"], values["CPU of Postgres"] = f.CPU["total"], f.CPU["postgres"]
+		values["peak memory"] = float64(f.Peak.Anonymous)
+		if f.Case == "" {
+			values["resting memory"] = float64(f.Resting.File)
+		}
+	}
+	for name, value := range values {
+		if value <= 0 {
+			t.Errorf("%s, %s %s: %s is %v", f.Section, f.System, f.Case, name, value)
+		}
+	}
+}
+
+// checkComparison writes a report as JSON, reads it, and compares it with one that is twice as fast.
+func checkComparison(t *testing.T, r bench.Report) {
+	t.Helper()
+	write := func(name string, of any) string {
+		path := filepath.Join(t.TempDir(), name)
+		text, err := json.Marshal(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	before, err := bench.ReadReport(write("before", r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := bench.ReadReport(write("after", r))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range after.Figures {
+		after.Figures[i].TurnsPerS *= 2
+	}
+	ratios := bench.Compare([]bench.Report{before, after, before, after})
+	if len(ratios) < 100 {
+		t.Errorf("%d values are compared", len(ratios))
+	}
+	for _, ratio := range ratios {
+		want := 1.0
+		if strings.HasSuffix(ratio.Name, "turns/s") {
+			want = 2
+		}
+		if ratio.Median != want || ratio.Lowest != want || ratio.Highest != want || ratio.Before <= 0 {
+			t.Errorf("%+v, want the ratio %v", ratio, want)
+		}
+	}
+	if _, err := bench.ReadReport(write("older", map[string]any{"cpus": 2})); err == nil || !strings.Contains(err.Error(), "no report of this version") {
+		t.Errorf("a report of another version: %v", err)
 	}
 }
 

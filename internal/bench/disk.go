@@ -11,17 +11,18 @@ import (
 // maxFlushDelay is the maximum of the setting commit_delay.
 const maxFlushDelay = 100 * time.Millisecond
 
-// slowDisk returns the settings of a server whose flushes of the log take longer by delay. A commit
+// diskSettings returns the settings of a server whose flushes of the log take longer by delay. A commit
 // waits for commit_delay before it flushes, so that other commits can join; with commit_siblings 0 it
-// waits even if there are none.
-func slowDisk(delay time.Duration) (map[string]string, error) {
+// waits even if there are none. No checkpoint, and so no image of a whole page, falls into a figure.
+func diskSettings(delay time.Duration) (map[string]string, error) {
 	if delay < 0 || delay > maxFlushDelay {
 		return nil, fmt.Errorf("invalid flush delay: a flush can be made 0 to %v slower, not %v", maxFlushDelay, delay)
 	}
-	if delay == 0 {
-		return nil, nil
+	settings := map[string]string{"checkpoint_timeout": "1h", "max_wal_size": "16GB"}
+	if delay > 0 {
+		settings["commit_delay"], settings["commit_siblings"] = strconv.FormatInt(delay.Microseconds(), 10), "0"
 	}
-	return map[string]string{"commit_delay": strconv.FormatInt(delay.Microseconds(), 10), "commit_siblings": "0"}, nil
+	return settings, nil
 }
 
 // flushTime times this number of flushes, each of this number of bytes.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -15,46 +16,118 @@ import (
 // the least that stores as much.
 type floor struct {
 	pool   *pgxpool.Pool
+	model  asker
+	newest atomic.Int64 // id of a message
+	write  func(ctx context.Context, w floorWrite) error
+	stop   func()
+}
+
+// A floorWrite is one step of a turn. Step 0 is the message, lastStep its reply.
+type floorWrite struct {
+	message int64
+	step    int
+	text    string
+}
+
+const lastStep = 6
+
+const floorTables = `
+	create table if not exists floor_messages (id bigint primary key, body text not null, reply text);
+	create table if not exists floor_steps (message_id bigint not null, step integer not null, content text not null, primary key (message_id, step))`
+
+// startFloor starts the floor that commits each write by itself.
+func startFloor(ctx context.Context, s setup) (part, error) {
+	f, err := newFloor(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	f.write = func(ctx context.Context, w floorWrite) (err error) {
+		switch w.step {
+		case 0:
+			_, err = f.pool.Exec(ctx, "insert into floor_messages (id, body) values ($1, $2)", w.message, w.text)
+		case lastStep:
+			_, err = f.pool.Exec(ctx, "update floor_messages set reply = $2 where id = $1", w.message, w.text)
+		default:
+			_, err = f.pool.Exec(ctx, "insert into floor_steps (message_id, step, content) values ($1, $2, $3)", w.message, w.step, w.text)
+		}
+		return err
+	}
+	return f, nil
+}
+
+func newFloor(ctx context.Context, s setup) (*floor, error) {
+	pool, err := newPool(ctx, s.Database)
+	if err != nil {
+		return nil, err
+	}
+	f := &floor{pool: pool, model: newAsker(s.Model), stop: func() {}}
+	var newest int64
+	_, err = pool.Exec(ctx, floorTables)
+	if err == nil {
+		err = pool.QueryRow(ctx, "select coalesce(max(id), 0) from floor_messages").Scan(&newest)
+	}
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	f.newest.Store(newest)
+	return f, nil
+}
+
+func (f *floor) run(ctx context.Context, l load) (outcome, error) {
+	return l.run(ctx, func(ctx context.Context, _, _ int) (rest, error) { return nil, f.turn(ctx) })
+}
+
+func (f *floor) url() string { return "" }
+
+func (f *floor) close() error {
+	f.stop()
+	f.pool.Close()
+	return nil
+}
+
+func (f *floor) turn(ctx context.Context) error {
+	w := floorWrite{message: f.newest.Add(1), text: "go"}
+	if err := f.write(ctx, w); err != nil {
+		return err
+	}
+	return f.model.turn(ctx, func(step int, text string) error {
+		w.step, w.text = step, text
+		return f.write(ctx, w)
+	})
+}
+
+// An asker sends the requests of the standard turn to the model server.
+type asker struct {
 	url    string
 	client *http.Client
 }
 
-func newFloor(ctx context.Context, pool *pgxpool.Pool, url string) (*floor, error) {
-	_, err := pool.Exec(ctx, `
-		create table floor_messages (id bigint generated always as identity primary key, body text not null, reply text);
-		create table floor_steps (message_id bigint not null, step integer not null, content text not null, primary key (message_id, step))`)
+func newAsker(url string) asker {
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // documented to be one
-	transport.MaxIdleConnsPerHost = 100
-	return &floor{pool: pool, url: url, client: &http.Client{Transport: transport}}, err
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost, transport.MaxConnsPerHost = maxSlots, maxSlots, maxSlots
+	return asker{url: url, client: &http.Client{Transport: transport}}
 }
 
-func (f *floor) turn(ctx context.Context) error {
-	var id int64
-	if err := f.pool.QueryRow(ctx, "insert into floor_messages (body) values ($1) returning id", "go").Scan(&id); err != nil {
-		return err
-	}
-	for round := 1; round <= 2; round++ {
-		answer, err := f.ask(ctx, round)
+// turn runs the three rounds, and calls store for each answer and each pair of results, with steps 2
+// to lastStep.
+func (a asker) turn(ctx context.Context, store func(step int, text string) error) error {
+	for round := 1; ; round++ {
+		answer, err := a.ask(ctx, round)
 		if err != nil {
 			return err
 		}
-		for step, content := range []string{answer, noopResult + noopResult} {
-			_, err := f.pool.Exec(ctx, "insert into floor_steps (message_id, step, content) values ($1, $2, $3)", id, round*2+step, content)
-			if err != nil {
-				return err
-			}
+		if err := store(round*2, answer); err != nil || round*2 == lastStep {
+			return err
+		}
+		if err := store(round*2+1, noopResult+noopResult); err != nil {
+			return err
 		}
 	}
-	answer, err := f.ask(ctx, 3)
-	if err != nil {
-		return err
-	}
-	_, err = f.pool.Exec(ctx, "update floor_messages set reply = $2 where id = $1", id, answer)
-	return err
 }
 
 // ask calls the model server with a request like the real one.
-func (f *floor) ask(ctx context.Context, round int) (string, error) {
+func (a asker) ask(ctx context.Context, round int) (string, error) {
 	var body bytes.Buffer
 	body.WriteString(`{"model":"instant","stream":true,"messages":[{"role":"system","content":"Call the tools, then answer."},{"role":"user","content":"floor"}`)
 	for r := 1; r < round; r++ {
@@ -64,16 +137,19 @@ func (f *floor) ask(ctx context.Context, round int) (string, error) {
 		}
 	}
 	body.WriteString(`]}`)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url+"/chat/completions", &body)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"/chat/completions", &body)
 	if err != nil {
 		return "", err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	response, err := f.client.Do(req)
+	response, err := a.client.Do(req)
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the model server answered %s", response.Status)
+	}
 	return string(answer), err
 }

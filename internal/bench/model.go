@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -19,26 +19,51 @@ import (
 // A model is an OpenAI-compatible server that answers the standard turn at once: two tool calls in
 // each of the first two rounds, text in the third.
 type model struct {
-	url    string
-	server *http.Server
+	address string
+	server  *http.Server
 
 	mu    sync.Mutex
-	sent  map[string]time.Time // by message: when it was sent, until its first request
-	until []time.Duration      // from a message to its first request, in order
+	until []time.Duration // from a message to its first request, since the last load
 }
 
-func startModel() (*model, error) {
-	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+func startModel(ctx context.Context, _ setup) (part, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	m := &model{url: "http://" + listener.Addr().String() + "/v1", sent: map[string]time.Time{}}
+	m := &model{address: "http://" + listener.Addr().String() + "/v1"}
 	m.server = &http.Server{Handler: m, ReadHeaderTimeout: time.Minute}
 	go func() { _ = m.server.Serve(listener) }()
 	return m, nil
 }
 
-func (m *model) close() { _ = m.server.Close() }
+func (m *model) url() string  { return m.address }
+func (m *model) close() error { return m.server.Close() }
+
+// run runs nothing: it returns the times of first requests since it was last called.
+func (m *model) run(context.Context, load) (o outcome, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o.FirstRequest, m.until = m.until, nil
+	return o, nil
+}
+
+// sentAt begins each message of Turnkeeper's sender. The time follows it.
+const sentAt = "sent at "
+
+// newMessage returns a message that says when it was sent.
+func newMessage() string { return sentAt + strconv.FormatInt(time.Now().UnixNano(), 10) }
+
+func (m *model) firstRequest(message string, at time.Time) {
+	text, found := strings.CutPrefix(message, sentAt)
+	sent, err := strconv.ParseInt(text, 10, 64)
+	if !found || err != nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.until = append(m.until, at.Sub(time.Unix(0, sent)))
+}
 
 type request struct {
 	Model    string `json:"model"`
@@ -56,18 +81,17 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	// Each turn has its own conversation, so its message is the first.
-	round, message := 1, ""
+	round, message := 1, "" // after the turns of the past
 	for _, msg := range req.Messages {
-		switch {
+		switch text := fmt.Sprint(msg.Content); {
 		case msg.Role == "assistant":
 			round++
-		case msg.Role == "user" && message == "":
-			message = fmt.Sprint(msg.Content)
+		case msg.Role == "user" && strings.HasPrefix(text, sentAt): // not a notice of the worker
+			round, message = 1, text
 		}
 	}
 	if round == 1 {
-		m.seen(message, at)
+		m.firstRequest(message, at)
 	}
 	if req.Model == "streamed" {
 		m.stream(w, r, round)
@@ -80,30 +104,6 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(whole(round))
-}
-
-// expect returns a new message and records the time.
-func (m *model) expect() (message string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	message = fmt.Sprintf("idle turn %d", len(m.sent)+len(m.until))
-	m.sent[message] = time.Now()
-	return message
-}
-
-func (m *model) seen(message string, at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if sent, expected := m.sent[message]; expected {
-		m.until = append(m.until, at.Sub(sent))
-		delete(m.sent, message)
-	}
-}
-
-func (m *model) untilFirstRequest() []time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Clone(m.until)
 }
 
 const usage = `"usage":{"prompt_tokens":100,"completion_tokens":20,"total_tokens":120}`

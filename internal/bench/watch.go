@@ -3,115 +3,57 @@ package bench
 import (
 	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"turnkeeper"
 	"turnkeeper/internal/pause"
-	"turnkeeper/storage"
 )
 
-// watchers is the number of HTTP clients that follow a watched turn, in the process that runs it.
+// A streamed turn is the standard turn with its answers streamed in pieces of 100 bytes, one every
+// 5 ms, 200 ms per round.
+
+// watchers is the number of HTTP clients that follow a watched turn.
 const watchers = 10
 
-// A Watched holds the cost of watching a turn: the standard turn, its answers streamed in pieces of
-// 100 bytes, one every 5 ms, 200 ms per round.
-type Watched struct {
-	Alone   Latency `json:"streamed_enqueue_to_reply"`
-	Watched Latency `json:"watched_enqueue_to_reply"`
-	Ratio   float64 `json:"watched_ratio"` // median of the ratios of neighbouring blocks
-	Events  int     `json:"events_of_a_watched_turn"`
-}
-
-// watchBlock returns how many turns of one kind are measured before the other kind.
-func (b *bench) watchBlock() int { return min(4, max(b.Watched/2, 1)) }
-
-// measureWatched measures alternating blocks of turns with and without watchers. The order within
-// a pair of blocks alternates too.
-func (b *bench) measureWatched(ctx context.Context, r *Report) error {
-	if b.Watched == 0 {
-		return nil
-	}
-	b.Progress(fmt.Sprintf("a streamed turn, alone and with %d watchers", watchers))
-	if _, err := b.streamedTurns(ctx, watchers); err != nil { // warm up
-		return err
-	}
-	var alone, watched []time.Duration
-	var ratios []float64
-	for pair := range max(b.Watched/(2*b.watchBlock()), 1) {
-		kinds := []int{0, watchers}
-		if pair%2 == 1 {
-			slices.Reverse(kinds)
-		}
-		took := map[int][]time.Duration{}
-		for _, kind := range kinds {
-			var err error
-			if took[kind], err = b.streamedTurns(ctx, kind); err != nil {
-				return err
-			}
-		}
-		alone, watched = append(alone, took[0]...), append(watched, took[watchers]...)
-		ratios = append(ratios, float64(latencyOf(took[watchers]).P50)/float64(latencyOf(took[0]).P50))
-	}
-	slices.Sort(ratios)
-	r.Watched = Watched{Alone: latencyOf(alone), Watched: latencyOf(watched), Ratio: ratios[len(ratios)/2], Events: b.watchedEvents}
-	return nil
-}
-
-func (b *bench) streamedTurns(ctx context.Context, watchers int) (took []time.Duration, err error) {
-	for range b.watchBlock() {
-		began := time.Now()
-		if err := b.streamedTurn(ctx, watchers); err != nil {
-			return nil, err
-		}
-		took = append(took, time.Since(began))
-		if err := pause.For(ctx, b.Pause); err != nil {
-			return nil, err
-		}
-	}
-	return took, nil
-}
-
-// streamedTurn sends a message, starts the watchers of its turn, and waits for the reply.
-func (b *bench) streamedTurn(ctx context.Context, watchers int) error {
-	doorbells, cancel := b.notifier.Subscribe(storage.TopicTurns)
-	defer cancel()
-	body := b.model.expect()
-	id, err := b.store.Enqueue(ctx, turnkeeper.Submission{Agent: "streamed", Conversation: body, Body: body})
+// follow starts watchers of a message's turn. rest waits until each has received its end.
+func (s *sender) follow(ctx context.Context, watchers int, message int64) (rest, error) {
+	turn, err := s.turnOf(ctx, message) // also without watchers, so that both kinds include it
 	if err != nil {
-		return err
+		return nil, err
 	}
-	turn, err := b.turnOf(ctx, id) // also without watchers, so that both kinds include it
-	if err != nil {
-		return err
-	}
-	var group sync.WaitGroup
-	faults := make([]error, watchers)
+	var group errgroup.Group
 	for i := range watchers {
-		group.Go(func() {
-			var events int
-			events, faults[i] = b.watchTurn(ctx, turn)
+		group.Go(func() error {
+			events, err := s.watchTurn(ctx, turn)
 			if i == 0 {
-				b.watchedEvents = events
+				s.events.Store(int64(events))
 			}
+			return err
 		})
 	}
-	err = b.awaitReply(ctx, id, doorbells)
-	group.Wait()
-	return errors.Join(append(faults, err)...)
+	return group.Wait, nil
 }
 
 // turnOf waits until a message has its turn.
-func (b *bench) turnOf(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.TurnID, error) {
+func (s *sender) turnOf(ctx context.Context, message int64) (turn int64, err error) {
 	for {
-		m, err := b.store.Message(ctx, id)
-		if err != nil || m.TurnID != 0 {
-			return m.TurnID, err
+		resp, err := s.get(ctx, fmt.Sprintf("/v1/messages/%d", message), "application/json")
+		if err != nil {
+			return 0, err
+		}
+		var m struct {
+			Turn int64 `json:"turn_id"` // null, which is left as 0: none yet
+		}
+		err = json.NewDecoder(resp.Body).Decode(&m)
+		_ = resp.Body.Close()
+		if err != nil || m.Turn != 0 {
+			return m.Turn, err
 		}
 		if err := pause.For(ctx, 5*time.Millisecond); err != nil {
 			return 0, err
@@ -119,21 +61,31 @@ func (b *bench) turnOf(ctx context.Context, id turnkeeper.MessageID) (turnkeeper
 	}
 }
 
-// watchTurn follows a turn to its end.
-func (b *bench) watchTurn(ctx context.Context, turn turnkeeper.TurnID) (events int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/turns/%d/events", b.api, turn), nil)
+// get sends a request to the worker's API. The caller closes the body.
+func (s *sender) get(ctx context.Context, path, accept string) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.api+path, nil)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	req.Header.Set("Accept", "text/event-stream")
-	resp, err := b.web.Do(req)
+	req.Header.Set("Accept", accept)
+	resp, err := s.web.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		_ = resp.Body.Close()
+		return nil, fmt.Errorf("the worker's API answered %s to %s", resp.Status, path)
+	}
+	return resp, nil
+}
+
+// watchTurn follows a turn to its end.
+func (s *sender) watchTurn(ctx context.Context, turn int64) (events int, err error) {
+	resp, err := s.get(ctx, fmt.Sprintf("/v1/turns/%d/events", turn), "text/event-stream")
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("a watcher got status %s", resp.Status)
-	}
 	over := false
 	lines := bufio.NewScanner(resp.Body)
 	lines.Buffer(nil, 1<<20)

@@ -1,21 +1,22 @@
 package worker
 
 import (
+	"encoding/json"
 	"fmt"
-	"time"
+	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"turnkeeper/internal/bench"
 	"turnkeeper/internal/cli/shell"
-	"turnkeeper/internal/cli/term"
 )
 
 // benchCommand returns the command `worker bench`.
 func benchCommand(s *shell.Session) *cobra.Command {
-	var o bench.Options
-	var asJSON bool
+	o := bench.Default()
+	var asJSON, quick bool
+	var out string
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what a turn costs on this machine",
@@ -23,29 +24,38 @@ func benchCommand(s *shell.Session) *cobra.Command {
 server that answers at once over HTTP, two no-op tools of 200 bytes in each of
 the first two rounds, every answer and result durable before the next step.
 
-Each figure is compared with a floor: the same turn, measured in the same run,
-on two plain tables with one commit per step, without a queue, leases or a second
-process. An idle turn is also compared with a plain River job that inserts one
-row per step. Sender, worker, model server and Postgres share this machine. The
-benchmark uses a temporary private Postgres with fsync on, and removes it.
+In the same run, in alternating blocks, it measures three other systems with the
+same turn: a lean River job that inserts one row per step, and two floors, which
+store the steps in two plain tables without a queue, leases or a second process:
+one commits each step, the other commits the steps of many turns together. Compare
+ratios: other load on this machine affects all alike.
 
-Apart from its commits a turn hardly waits for the disk, so the ratios depend on
-the disk as much as on the worker: a slow disk gives better ratios. --flush-delay
-simulates a slower disk.`,
+Worker, sender, model server and the other systems are processes of their own,
+so that CPU time and memory are measured for each (on Linux). The benchmark uses a
+temporary private Postgres with fsync on, and removes it. A full run takes some
+minutes. --flush-delay simulates a slower disk.`,
 		Example: `  worker bench
-  worker bench --flush-delay 1ms
+  worker bench --quick
+  worker bench --lanes 10,1000,10000 --idle 0 --watched 0 --history 0
+  worker bench --waiting 100000 --backing-off --lanes 10
   worker bench --json > bench.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for flag, n := range map[string]int{"idle": o.Idle, "turns": o.Turns, "watched": o.Watched} {
-				if n < 0 {
-					return shell.Misused("--%s is %d: it must not be negative; 0 measures none", flag, n)
-				}
+			if quick {
+				quicken(cmd.Flags(), &o)
+			}
+			if err := checkBench(o); err != nil {
+				return err
 			}
 			o.Progress = func(what string) { s.Err.Line("measuring: %s", what) }
 			report, err := bench.Run(cmd.Context(), o)
 			if err != nil {
 				return err
+			}
+			if out != "" {
+				if err := writeReport(out, report); err != nil {
+					return err
+				}
 			}
 			if asJSON {
 				return shell.WriteJSON(s.Stdout, report)
@@ -55,14 +65,103 @@ simulates a slower disk.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&o.Idle, "idle", 100, "turns on an idle system; 0: none")
-	flags.IntVar(&o.Turns, "turns", 600, "turns for each throughput figure; 0: none")
-	flags.IntVar(&o.Watched, "watched", 80, "streamed turns, half of them with ten watchers; 0: none")
-	flags.IntSliceVar(&o.Lanes, "lanes", []int{1, 10, 100}, "numbers of lanes to measure with")
+	flags.IntVar(&o.Turns, "turns", o.Turns, "turns for each figure of throughput; 0: none")
+	flags.IntSliceVar(&o.Lanes, "lanes", o.Lanes, "numbers of lanes to measure throughput with, up to 10000")
+	flags.IntVar(&o.Idle, "idle", o.Idle, "turns of each system on an idle machine; 0: none")
+	flags.IntVar(&o.Watched, "watched", o.Watched, "streamed turns, half of them with ten watchers; 0: none")
+	flags.IntVar(&o.History, "history", o.History, "past turns of a long conversation; 0: not measured")
+	flags.IntVar(&o.WarmUp, "warm-up", o.WarmUp, "turns of each system before each figure, which are not counted")
+	flags.BoolVar(&o.OpenTransaction, "open-transaction", false, "also measure turns while a transaction is held open")
+	flags.IntVar(&o.Finished, "finished", 0, "turns that have ended before anything is measured")
+	flags.IntVar(&o.Waiting, "waiting", 0, "other messages that wait, ten in each lane: they are due tomorrow")
+	flags.BoolVar(&o.BackingOff, "backing-off", false, "these messages are due, but their lanes back off until tomorrow")
 	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "extra time for each flush of the write-ahead log, up to 100ms")
+	flags.BoolVar(&quick, "quick", false, "run a few turns for a rough look")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	flags.StringVar(&out, "out", "", "also write the JSON object to this file")
+	cmd.AddCommand(benchProcessCommand(s), benchCompareCommand(s))
 	hideInherited(cmd)
 	return cmd
+}
+
+// quicken replaces the defaults of a full run, but not what the flags say.
+func quicken(flags *pflag.FlagSet, o *bench.Options) {
+	quick := bench.Quick()
+	o.IdleCPU, o.Rest = quick.IdleCPU, quick.Rest
+	for flag, n := range map[string]struct{ to, of *int }{
+		"turns": {&o.Turns, &quick.Turns}, "idle": {&o.Idle, &quick.Idle}, "watched": {&o.Watched, &quick.Watched},
+		"history": {&o.History, &quick.History}, "warm-up": {&o.WarmUp, &quick.WarmUp},
+	} {
+		if !flags.Changed(flag) {
+			*n.to = *n.of
+		}
+	}
+	if !flags.Changed("lanes") {
+		o.Lanes = quick.Lanes
+	}
+}
+
+func checkBench(o bench.Options) error {
+	for flag, n := range map[string]int{
+		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp, "finished": o.Finished, "waiting": o.Waiting,
+	} {
+		if n < 0 {
+			return shell.Misused("--%s is %d: it must not be negative; 0 means none", flag, n)
+		}
+	}
+	for _, lanes := range o.Lanes {
+		if lanes < 1 || lanes > 10_000 {
+			return shell.Misused("--lanes has %d: it must be 1 to 10000", lanes)
+		}
+	}
+	return nil
+}
+
+func writeReport(path string, r bench.Report) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+// benchProcessCommand returns the hidden command by which bench starts its processes.
+func benchProcessCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "process NAME", Short: "Run one process of a benchmark", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Part(cmd.Context(), args[0], s.Stdin, s.Stdout)
+		},
+	}
+}
+
+// benchCompareCommand returns the command `worker bench compare`.
+func benchCompareCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use:   "compare BEFORE AFTER [BEFORE AFTER]...",
+		Short: "Compare the figures of two programs",
+		Long: `compare reads pairs of files that bench --out wrote, and prints the ratio of each
+figure, after divided by before: the median of the pairs, and the lowest and the
+highest. Measure the two programs alternately.`,
+		Example: `  worker bench compare old1.json new1.json old2.json new2.json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 || len(args)%2 != 0 {
+				return fmt.Errorf("compare needs pairs of files, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			reports := make([]bench.Report, len(args))
+			for i, path := range args {
+				var err error
+				if reports[i], err = bench.ReadReport(path); err != nil {
+					return shell.Wrong(err)
+				}
+			}
+			printComparison(s, bench.Compare(reports))
+			return nil
+		},
+	}
 }
 
 // hideInherited hides the worker's settings in the help of a subcommand.
@@ -72,67 +171,4 @@ func hideInherited(cmd *cobra.Command) {
 		c.InheritedFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
 		help(c, args)
 	})
-}
-
-func printBench(s *shell.Session, r bench.Report) {
-	s.Out.Line("%d processors, Postgres %s with fsync %s; %d idle turns, %d turns per throughput figure, %s in total",
-		r.CPUs, r.Postgres, r.FSync, r.IdleTurns, r.Turns, r.Took.Round(time.Second))
-	s.Out.Line("a flush of the disk takes %s%s", inMillis(r.Flush), slower(r.FlushDelay))
-	if r.IdleTurns > 0 {
-		printIdle(s, r)
-	}
-	if r.Watched.Events > 0 {
-		printWatched(s, r.Watched)
-	}
-	if len(r.Throughput) > 0 {
-		s.Out.Line("")
-		s.Out.Line("%-34s %10s %10s %10s", "turns a second", "turns", "floor", "ratio")
-	}
-	for _, t := range r.Throughput {
-		s.Out.Line("%-34s %10.1f %10.1f %10.2f", term.Plural(t.Lanes, "lane"), t.Turns, t.Floor, t.Ratio)
-	}
-}
-
-func printIdle(s *shell.Session, r bench.Report) {
-	printLatencies(s, "idle", []namedLatency{
-		{"enqueue → first model request", r.FirstRequest}, {"enqueue → reply", r.Reply}, {"a plain River job", r.PlainReply}, {"the floor", r.FloorReply},
-	})
-	s.Out.Line("%-34s %9.2f×   (a plain River job: %.2f×)", "enqueue → reply, ratio to the floor", r.ReplyRatio, r.PlainRatio)
-	s.Out.Line("%-34s %10.1f   (a plain River job: %.1f, the floor: %.1f)", "write transactions a turn", r.WriteTxPerTurn, r.PlainTxPerTurn, r.FloorTxPerTurn)
-}
-
-func printWatched(s *shell.Session, w bench.Watched) {
-	printLatencies(s, "streamed, 200 ms a round", []namedLatency{{"enqueue → reply", w.Alone}, {"enqueue → reply, 10 watchers", w.Watched}})
-	s.Out.Line("%-34s %9.3f×   (%d events per turn)", "watched, relative to unwatched", w.Ratio, w.Events)
-}
-
-// A namedLatency is a row of a table of latencies.
-type namedLatency struct {
-	name string
-	bench.Latency
-}
-
-func printLatencies(s *shell.Session, title string, rows []namedLatency) {
-	s.Out.Line("")
-	s.Out.Line("%-34s %10s %10s %10s", title, "median", "90 %", "99 %")
-	for _, row := range rows {
-		s.Out.Line("%-34s %10s %10s %10s", row.name, inMillis(row.P50), inMillis(row.P90), inMillis(row.P99))
-	}
-}
-
-// slower describes --flush-delay; it returns "" for none.
-func slower(delay time.Duration) string {
-	if delay == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; each flush of the write-ahead log was delayed by %s", inMillis(delay))
-}
-
-// inMillis formats a duration in milliseconds, below 1 ms with two decimals.
-func inMillis(d time.Duration) string {
-	places := 1
-	if d < time.Millisecond {
-		places = 2
-	}
-	return fmt.Sprintf("%.*f ms", places, float64(d.Microseconds())/1000)
 }

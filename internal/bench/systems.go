@@ -1,0 +1,235 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"turnkeeper/internal/pause"
+)
+
+// A system is one of those that are compared, with its processes and its database.
+type system struct {
+	name      string
+	database  string
+	processes map[string]*process // those whose CPU time counts, by name
+	driver    *process            // runs loads
+	runs      *process            // runs the turns; its memory is measured
+	dead      int64               // tuples before it started
+	turns     int                 // since it started
+}
+
+// databases are created once.
+var databases = map[string]string{Turnkeeper: "turnkeeper", River: "river", Floor: "floor", GroupFloor: "group"}
+
+// start starts the processes of systems, for a number of turns at a time.
+func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*system, err error) {
+	for _, name := range names {
+		s, err := b.startSystem(ctx, name, slots)
+		if err != nil {
+			return nil, errors.Join(err, stopAll(all))
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+func (b *bench) startSystem(ctx context.Context, name string, slots int) (s *system, err error) {
+	s = &system{name: name, database: databases[name], processes: map[string]*process{"model": b.model}}
+	if s.dead, err = b.counters.deadTuples(ctx, b.server, s.database); err != nil {
+		return nil, err
+	}
+	set := setup{Database: databaseURL(b.server, s.database), Model: b.model.url, Agents: b.agents, Slots: slots}
+	start := func(part string) (*process, error) {
+		p, err := startProcess(ctx, part, set)
+		if err == nil {
+			s.processes[part] = p
+		}
+		return p, err
+	}
+	switch name {
+	case Turnkeeper:
+		if s.runs, err = start("worker"); err != nil {
+			return nil, err
+		}
+		set.API = s.runs.url
+		if s.driver, err = start("sender"); err == nil {
+			err = b.fill(ctx, s)
+		}
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+		return s, err
+	case River:
+		s.driver, err = start("river")
+	case GroupFloor:
+		s.driver, err = start("group-commit")
+	default:
+		s.driver, err = start("floor")
+	}
+	s.runs = s.driver
+	return s, err
+}
+
+// stop stops the processes of the system, but not the model server.
+func (s *system) stop() (err error) {
+	for _, p := range []*process{s.driver, s.runs} { // the sender before the worker
+		if p != nil {
+			err = errors.Join(err, p.close())
+		}
+	}
+	return err
+}
+
+func stopAll(all []*system) (err error) {
+	for _, s := range all {
+		err = errors.Join(err, s.stop())
+	}
+	return err
+}
+
+// end stops systems and adds what can only be read when they have stopped.
+func (b *bench) end(ctx context.Context, all []*system, contests []*contest) error {
+	if err := stopAll(all); err != nil {
+		return err
+	}
+	for _, c := range contests {
+		dead, err := b.counters.deadTuples(ctx, b.server, c.system.database)
+		if err != nil {
+			return err
+		}
+		c.figure.DeadTuples = float64(dead-c.system.dead) / float64(c.system.turns)
+	}
+	return nil
+}
+
+// A contest is a load that a system runs, compared with those of other contests.
+type contest struct {
+	system *system
+	load   load // its turns are those of a block
+	figure Figure
+	sum    outcome
+	cpu    map[string]time.Duration
+}
+
+// warm runs turns that are not measured. They open connections, prepare statements and fill caches.
+func (s *system) warm(l load, turns int) error {
+	l.Turns, l.Name = turns, l.Name+"-warm"
+	s.turns += turns
+	_, err := s.driver.run(l)
+	return err
+}
+
+// compare measures contests in alternating blocks, so that other load on the machine affects all alike.
+// Each block begins with another contest.
+func (b *bench) compare(ctx context.Context, blocks int, contests []*contest) error {
+	for block := range blocks {
+		for i := range contests {
+			if err := b.measure(ctx, contests[(block+i)%len(contests)], block); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range contests {
+		c.finish()
+	}
+	return nil
+}
+
+// measure runs one block and adds it to the contest.
+func (b *bench) measure(ctx context.Context, c *contest, block int) error {
+	l := c.load
+	if l.Reuse > 0 {
+		l.Name = fmt.Sprintf("%s-%d", l.Name, block)
+	}
+	if _, err := b.model.run(load{}); err != nil { // forgets first requests of others
+		return err
+	}
+	before, err := b.counters.count(ctx, c.system, false)
+	if err != nil {
+		return err
+	}
+	peak := watchMemory(c.system.runs.cmd.Process.Pid)
+	o, err := c.system.driver.run(l)
+	most := peak().orMore(c.figure.peak())
+	if err != nil {
+		return err
+	}
+	after, err := b.counters.count(ctx, c.system, true)
+	if err != nil {
+		return err
+	}
+	first, err := b.model.run(load{})
+	if err != nil {
+		return err
+	}
+	c.system.turns += l.Turns
+	c.add(before, after)
+	c.sum.Took, c.sum.FirstRequest = append(c.sum.Took, o.Took...), append(c.sum.FirstRequest, first.FirstRequest...)
+	c.sum.Elapsed += o.Elapsed
+	c.figure.Turns, c.figure.Events = c.figure.Turns+l.Turns, o.Events
+	if b.counters.proc {
+		c.figure.Peak = &most
+	}
+	return nil
+}
+
+func (f *Figure) peak() Memory {
+	if f.Peak == nil {
+		return Memory{}
+	}
+	return *f.Peak
+}
+
+// add adds the difference of two counts.
+func (c *contest) add(before, after count) {
+	if c.cpu == nil && before.cpu != nil {
+		c.cpu = map[string]time.Duration{}
+	}
+	for process := range before.cpu {
+		c.cpu[process] += after.cpu[process] - before.cpu[process]
+	}
+	f := &c.figure
+	f.Transactions += float64(after.transactions - before.transactions)
+	f.WAL += float64(after.wal - before.wal)
+	f.Statements += float64(after.statements - before.statements)
+	f.Blocks += float64(after.blocks - before.blocks)
+}
+
+// total is the sum of all processes in Figure.CPU.
+const total = "total"
+
+// finish turns sums into values per turn.
+func (c *contest) finish() {
+	f := &c.figure
+	turns := float64(f.Turns)
+	for _, sum := range []*float64{&f.Transactions, &f.WAL, &f.Statements, &f.Blocks} {
+		*sum /= turns
+	}
+	if c.cpu != nil {
+		f.CPU = map[string]float64{}
+	}
+	for process, time := range c.cpu {
+		per := float64(time.Microseconds()) / 1000 / turns
+		f.CPU[process] = per
+		f.CPU[total] += per
+	}
+	f.TurnsPerS = turns / c.sum.Elapsed.Seconds()
+	f.Reply, f.FirstRequest = latencyOf(c.sum.Took), latencyOf(c.sum.FirstRequest)
+}
+
+// rest reads the memory of the contests' processes when they have had no work for a while.
+func (b *bench) rest(ctx context.Context, contests []*contest) error {
+	if !b.counters.proc {
+		return nil
+	}
+	if err := pause.For(ctx, b.Rest); err != nil {
+		return err
+	}
+	for _, c := range contests {
+		m := memoryOf(c.system.runs.cmd.Process.Pid)
+		c.figure.Resting = &m
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package bench
+
+import "fmt"
+
+// A Target is a goal of the project, and how this run did.
+type Target struct {
+	Name  string  `json:"name"`
+	Limit float64 `json:"limit"`
+	Least bool    `json:"least"` // the limit is the least that is good; false: the most
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
+	Met   bool    `json:"met"`
+}
+
+// judge lists the targets for which the report has figures.
+func (r *Report) judge() {
+	judge := func(name, unit string, least bool, limit, value float64) {
+		r.Targets = append(r.Targets, Target{name, limit, least, value, unit, least == (value >= limit) || value == limit})
+	}
+	const atLeast, atMost = true, false
+	if own, floor := r.figure(SectionIdle, Turnkeeper, 1), r.figure(SectionIdle, Floor, 1); own != nil && floor != nil {
+		judge("idle: reply, relative to the floor", "×", atMost, 2, float64(own.Reply.P50)/float64(floor.Reply.P50))
+	}
+	for _, lanes := range []int{1, 10, 100} {
+		own := r.figure(SectionLanes, Turnkeeper, lanes)
+		if own == nil {
+			continue
+		}
+		at := func(what string) string { return fmt.Sprintf("%d lanes: %s", lanes, what) }
+		river := own.TurnsPerS / r.figure(SectionLanes, River, lanes).TurnsPerS
+		if lanes == 1 {
+			judge("1 lane: turns/s, relative to the River job", "×", atLeast, 1, river)
+			continue
+		}
+		judge(at("turns/s, relative to the floor"), "×", atLeast, 0.75, own.TurnsPerS/r.figure(SectionLanes, Floor, lanes).TurnsPerS)
+		judge(at("turns/s, relative to the River job"), "×", atLeast, 1.25, river)
+		if own.CPU != nil {
+			judge(at("CPU of all processes per turn"), "ms", atMost, 3.2, own.CPU[total])
+		}
+		judge(at("write transactions per turn"), "", atMost, 3, own.Transactions)
+		judge(at("WAL per turn"), "kB", atMost, 9, own.WAL/1000)
+		judge(at("dead tuples per turn"), "", atMost, 4, own.DeadTuples)
+		if lanes == 100 && own.Peak != nil {
+			judge(at("anonymous memory of the worker"), "MiB", atMost, 25, float64(own.Peak.Anonymous)/(1<<20))
+		}
+	}
+	if i := r.Idle; i != nil {
+		judge("worker without work: CPU with its sessions per second", "ms", atMost, 4, i.Worker+i.Backends)
+	}
+}
