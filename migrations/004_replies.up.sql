@@ -21,14 +21,16 @@ $$;
 
 -- The calls of a turn, in the order in which the model asked for them: ordinal (in the turn, from 1), id, name, effect,
 -- state, duration_ms (null: it did not run, or this is unknown) and error (empty: none).
-create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable language sql as $$
-    select coalesce(jsonb_agg(jsonb_build_object(
-        'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'name', c.name, 'effect', c.effect, 'state', c.state,
-        'duration_ms', case when c.duration_ms > 0 or c.state in ('succeeded', 'failed') then c.duration_ms end,
-        'error', turnkeeper.call_problem(c.state, c.effect, c.nonce, c.preview, c.shown)
-    ) order by c.n), '[]')
-    from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c
-$$;
+-- It is PL/pgSQL, because Postgres plans a function in SQL anew for each call if it cannot inline it.
+create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable language plpgsql as $$
+begin
+    return (select coalesce(jsonb_agg(jsonb_build_object(
+            'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'name', c.name, 'effect', c.effect, 'state', c.state,
+            'duration_ms', case when c.duration_ms > 0 or c.state in ('succeeded', 'failed') then c.duration_ms end,
+            'error', turnkeeper.call_problem(c.state, c.effect, c.nonce, c.preview, c.shown)
+        ) order by c.n), '[]')
+        from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c);
+end $$;
 
 -- Copy into a reply how its turn ended. A trigger does it because several functions insert replies.
 create function turnkeeper.complete_reply() returns trigger language plpgsql as $$

@@ -86,7 +86,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 // pass does the work of a tick in its transaction.
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	asked, answered := time.Now(), s.clock.answered
-	sit, locked, err := t.Look(ctx)
+	sit, locked, err := t.Look(ctx, !s.partial)
 	if err != nil {
 		return err
 	}
@@ -100,6 +100,9 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return nil
 	}
 	s.at(ctx, PointLocked)
+	if !s.partial {
+		s.looked = asked
+	}
 	trust, err := s.trust(ctx, t, sit, asked)
 	if err != nil {
 		return err
