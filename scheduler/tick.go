@@ -55,6 +55,9 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	}
 	if !report.Busy {
 		s.unavailable = false
+		if !s.partial {
+			s.looked = began
+		}
 	}
 	s.at(ctx, PointDone)
 	s.workLeft = report.Left
@@ -100,9 +103,6 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return nil
 	}
 	s.at(ctx, PointLocked)
-	if !s.partial {
-		s.looked = asked
-	}
 	trust, err := s.trust(ctx, t, sit, asked)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
@@ -40,8 +41,10 @@ func batchOf(h *env, store *journal.Store, n int) *batch {
 				Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 			}, journal.Ending{})
 		}()
-		for deadline := time.Now().Add(storagetest.Patience); waiting() <= i; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
+		ctx, cancel := context.WithTimeout(h.T.Context(), storagetest.Patience)
+		defer cancel()
+		for waiting() <= i {
+			if err := pause.For(ctx, time.Millisecond); err != nil {
 				h.T.Fatalf("%d of %d writes wait", waiting(), i+1)
 			}
 		}
