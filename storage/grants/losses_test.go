@@ -47,8 +47,8 @@ func TestWhichWorkersArePresent(t *testing.T) {
 	}
 }
 
-// TestLossesThatOnlyTheEndOfAWorkerDecides has losses at the limits of turnkeeper.loss_counts.
-func TestLossesThatOnlyTheEndOfAWorkerDecides(t *testing.T) {
+// TestLossesByTheNewestHeartbeat has losses that differ only in the end and the newest heartbeat of their worker.
+func TestLossesByTheNewestHeartbeat(t *testing.T) {
 	h := newEnv(t)
 	for stoppedAndBeat, want := range map[string]bool{
 		"statement_timestamp(), statement_timestamp()":                    true,
