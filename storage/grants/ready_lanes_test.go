@@ -1,8 +1,6 @@
 package grants_test
 
-import (
-	"testing"
-)
+import "testing"
 
 // TestWhichMessagesAreReadyBesideOthers has messages that differ from ready ones only in the agent's lanes, in a
 // sub-agent's call of another message, or in when they came due.
@@ -13,6 +11,7 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 	h.Exec("update turnkeeper.agents set lanes_changed_at = now() where name = 'mover'")
 	for _, m := range []struct{ agent, conversation, lane, due, accepted string }{
 		{"desk", "came-due", "desk/came-due", "-50 s", "-1 h"},
+		{"clerk", "strayed", "clerk/strayed", "-45 s", "0"}, // accepted under a setting that changed long ago
 		{"mover", "moved", "mover/moved", "-40 s", "0"},
 		{"mover", "to-move", "mover", "-30 s", "0"},
 		{"aunt", "retired", "aunt/retired", "-20 s", "0"},
@@ -26,12 +25,12 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 	if err := h.RetireAgent(t.Context(), "aunt"); err != nil {
 		t.Fatal(err)
 	}
-	if short, general := h.readyMessages(100); short != general || general != "came-due moved once" {
+	if short, general := h.readyMessages(100); short != general || general != "came-due strayed moved once" {
 		t.Errorf("%q by the short statement, %q by the general one", short, general)
 	}
 	h.Exec("delete from turnkeeper.messages where conversation = 'to-move'")
-	if short, general := h.readyMessages(3); short != general || general != "came-due moved once" {
-		t.Errorf("the first three: %q by the short statement, %q by the general one", short, general)
+	if short, general := h.readyMessages(4); short != general || general != "came-due strayed moved once" {
+		t.Errorf("the first four: %q by the short statement, %q by the general one", short, general)
 	}
 	// The oldest are all of the retired agent, and a closed one is in the first lane of all.
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at)
