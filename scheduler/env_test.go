@@ -28,7 +28,6 @@ type testEnv struct {
 	stall           time.Duration // time from reading the database's clock to the answer
 	nextDue         func(then time.Time) (time.Duration, error)
 	looks           []time.Duration // times of the ticks, since the beginning
-	partial         int             // ticks that did not look for everything
 	began           time.Time
 }
 
@@ -101,15 +100,11 @@ type tick struct {
 	state
 }
 
-func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool, error) {
+func (t *tick) Look(context.Context) (granting.Snapshot, bool, error) {
 	sit := t.sit
 	sit.Now = t.world.now()
 	sit.Calls = len(t.calls) > 0
 	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
-	if !everything {
-		t.world.partial++
-		sit.Lost, sit.Slots, sit.Calls, sit.Spawns, sit.Lanes, sit.NewestGrant = false, false, false, false, false, time.Time{}
-	}
 	time.Sleep(t.world.stall)
 	return sit, !t.world.locked, nil
 }

@@ -55,9 +55,6 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	}
 	if !report.Busy {
 		s.unavailable = false
-		if !s.partial {
-			s.looked = began
-		}
 	}
 	s.at(ctx, PointDone)
 	s.workLeft = report.Left
@@ -89,7 +86,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 // pass does the work of a tick in its transaction.
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	asked, answered := time.Now(), s.clock.answered
-	sit, locked, err := t.Look(ctx, !s.partial)
+	sit, locked, err := t.Look(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,25 +1,24 @@
 -- name: Look :one
 -- Takes the scheduler's lock if it is free, and returns what the tick has to do. The
 -- flags are hints that may be a tick old: the statements that act on them check again.
--- Unless everything is set, it looks only for what can be granted.
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
-    (@everything::boolean and turnkeeper.grants_lost())::boolean as lost,
-    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null and @everything), to_timestamp(0))::timestamptz as newest_grant,
-    (@everything and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
+    turnkeeper.grants_lost()::boolean as lost,
+    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
+    exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
-            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
-    (@everything and turnkeeper.calls_lost())::boolean as calls,
-    (@everything and (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
+            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null))::boolean as slots,
+    turnkeeper.calls_lost()::boolean as calls,
+    (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
-     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)))::boolean as spawns,
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
-            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
      where w.due_at <= statement_timestamp()
         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
@@ -182,9 +181,12 @@ with recursive oldest as materialized (
 ), near as materialized (
     select distinct on (o.lane) o.lane, o.id, o.due_at, o.priority from oldest o
     order by o.lane, o.due_at, o.priority desc, o.id
+), moving as materialized (
+    select array(select a.name from turnkeeper.agents a where a.lanes_changed_at is not null) as names
 ), far as materialized (
     select (select count(*) from oldest) >= 4 * @max_rows::integer and (select count(*) from near
         where split_part(near.lane, '/', 1) <> all(@held::text[])
+          and split_part(near.lane, '/', 1) <> all((select names from moving)::text[])
           and (split_part(near.lane, '/', 1) <> all((select names from retired)::text[])
             or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = near.id) is not null)
           and not exists (select from turnkeeper.leases l where l.lane = near.lane
@@ -204,8 +206,8 @@ with recursive oldest as materialized (
     select near.lane, near.id, near.due_at, near.priority from near where not (select far.needed from far)
     union all
     select jumps.lane, jumps.id, jumps.due_at, jumps.priority from jumps
-), picked as (
-    select heads.id from heads
+), free as (
+    select heads.id, heads.due_at, heads.priority from heads
     where split_part(heads.lane, '/', 1) <> all(@held::text[])
       and (split_part(heads.lane, '/', 1) <> all((select names from retired)::text[])
         or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = heads.id) is not null)
@@ -214,16 +216,16 @@ with recursive oldest as materialized (
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
                       and t.state in ('queued', 'running', 'waiting'))
     order by heads.due_at, heads.priority desc, heads.id
-    limit @max_rows::integer
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from picked
-join turnkeeper.messages m on m.id = picked.id
+from free
+join turnkeeper.messages m on m.id = free.id
 join turnkeeper.agents a on a.name = m.agent || ''
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- a message that was due once stays due even if the clock is set back
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
-order by m.due_at, m.priority desc, m.id;
+order by free.due_at, free.priority desc, free.id
+limit @max_rows::integer;
 
 -- name: NextDue :one
 -- Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
