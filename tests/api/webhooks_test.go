@@ -398,6 +398,7 @@ func TestTheReceiverOfTheDocumentation(t *testing.T) {
 	e.StartWorker()
 	e.AwaitClosed(e.Send("clerk", "first"))
 	shop.Await("reply_1: succeeded of clerk: \"Done: first\"\n")
+	e.Await("it is recorded as delivered", "select state = 'delivered' from webhook_deliveries")
 	env.Turnctl[map[string]int](e, "webhooks", "redeliver", "shop", "1")
 	e.Await("it was sent again", "select redelivered = 1 and state = 'delivered' from webhook_deliveries")
 	e.AwaitClosed(e.Send("clerk", "second"))
