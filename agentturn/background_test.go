@@ -109,7 +109,7 @@ func TestASlowCallGoesToTheBackground(t *testing.T) {
 func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("camera"), asks("wait_for_tool_output {}"), says("Done."))
-		b.with(once("camera").inBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
+		b.with(once("camera").withBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
 			time.Sleep(8 * time.Second)
 			return tools.Result{Text: "a picture", Attached: []tools.Attachment{{Name: "image", MediaType: "image/png", Bytes: []byte{0, 1}}}}, nil
 		}))
@@ -131,7 +131,7 @@ func TestAttachmentsOfACallInTheBackground(t *testing.T) {
 func TestTheLoopWaitsForTheFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("slow", "slower"), says("One is enough."))
-		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second).inBackground(), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
+		b.with(lasting("slow", turnkeeper.EffectOnce, 20*time.Second).withBackground(), lasting("slower", turnkeeper.EffectNone, 50*time.Second))
 		start := time.Now()
 		outcome := b.run(t.Context())
 		if outcome.State != turnkeeper.TurnSucceeded || time.Since(start) != 20*time.Second {
@@ -168,7 +168,7 @@ func TestTheTurnClosesAfterItsEffects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := asyncBench(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes).inBackground(), read("quick"))
+				b := asyncBench(t, asks("sender", "quick"), says("It is on its way."), says("It is over.")).with(lasting("sender", turnkeeper.EffectOnce, c.takes).withBackground(), read("quick"))
 				if name == "the turn's is first" {
 					b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 				}
@@ -358,7 +358,7 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				slow := lasting("worker", c.effect, 20*time.Second).inBackground()
+				slow := lasting("worker", c.effect, 20*time.Second).withBackground()
 				b := asyncBench(t, asks("worker", "quick")).with(slow, read("quick"))
 				b.lose(agentturn.PointModelBefore, 2)
 				call := b.store.calls()[0]
@@ -391,8 +391,8 @@ func TestAWorkerIsLostWithACallInTheBackground(t *testing.T) {
 // repeatable calls to the next worker.
 func TestAShutdownWithCallsInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		again := lasting("again", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
-		never := lasting("never", turnkeeper.EffectOnce, 20*time.Second).inBackground()
+		again := lasting("again", turnkeeper.EffectKeyed, 20*time.Second).withBackground()
+		never := lasting("never", turnkeeper.EffectOnce, 20*time.Second).withBackground()
 		b := asyncBench(t, asks("again", "quick"), asks("never")).with(again, never, read("quick"))
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })

@@ -444,7 +444,7 @@ func TestADetachedCallTakesNoHandles(t *testing.T) {
 // and keeps the handle that the model knows.
 func TestACallKeepsItsHandleWhereItsToolHasBecomeDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second).inBackground()
+		slow := lasting("slow", turnkeeper.EffectKeyed, 20*time.Second).withBackground()
 		b := asyncBench(t, asks("slow")).with(slow)
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(12*time.Second, func() { stop(agentturn.ErrShutdown) })

@@ -250,8 +250,8 @@ type tool struct {
 
 func (t *tool) Spec() tools.Spec { return t.spec }
 
-// inBackground lets the tool's calls go to the background, whatever its effect.
-func (t *tool) inBackground() *tool {
+// withBackground allows the tool's calls to move to the background, with any effect.
+func (t *tool) withBackground() *tool {
 	t.spec.Background = new(true)
 	return t
 }

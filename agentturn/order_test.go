@@ -114,7 +114,7 @@ func TestEffectsRunInOrder(t *testing.T) {
 func TestTimeIsOverWhileAnEffectWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		second := once("second")
-		b := asyncBench(t, asks("first", "second")).with(lasting("first", turnkeeper.EffectOnce, 59*time.Second).inBackground(), second)
+		b := asyncBench(t, asks("first", "second")).with(lasting("first", turnkeeper.EffectOnce, 59*time.Second).withBackground(), second)
 		b.bounds.MaxDuration, b.wall = 40*time.Second, 40*time.Second
 		outcome := b.run(t.Context())
 		if outcome.StopReason != turnkeeper.StopMaxDuration || second.runs.count() != 0 {
@@ -163,7 +163,7 @@ func TestAnAnswerThatHasNotSeenAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				steps := append([]inferencetest.Step{asks("sender", "quick"), says("All went well.")}, c.more...)
-				b := asyncBench(t, steps...).with(read("quick"), once("sender").inBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
+				b := asyncBench(t, steps...).with(read("quick"), once("sender").withBackground().does(func(context.Context, tools.Call) (tools.Result, error) {
 					time.Sleep(10 * time.Second)
 					return tools.Result{Text: "refused", IsError: true}, nil
 				}))

@@ -129,8 +129,8 @@ func TestWallTimeBeforeAnyTool(t *testing.T) {
 	}
 }
 
-// TestAnEffectKeepsTheTurnGoing checks that a model that fails after an effect is asked
-// again until the turn's time is over.
+// TestAnEffectKeepsTheTurnGoing checks that after an effect a failed model call is
+// retried until the turn's time is over.
 func TestAnEffectKeepsTheTurnGoing(t *testing.T) {
 	for name, class := range map[string]inference.Class{"overloaded": inference.ClassOverloaded, "a wrong key": inference.ClassAuth} {
 		t.Run(name, func(t *testing.T) {

@@ -9,9 +9,9 @@ import (
 	"turnkeeper/tools"
 )
 
-// TestAToolCannotEndATurnByItsWords checks that a tool's error is a result for the model
-// and never ends the turn, whatever its text.
-func TestAToolCannotEndATurnByItsWords(t *testing.T) {
+// TestAToolErrorNeverEndsTheTurn checks that a tool's error with any text is a result for
+// the model.
+func TestAToolErrorNeverEndsTheTurn(t *testing.T) {
 	for _, text := range []string{"denied: not enough time left in this turn", "denied: over the limit of 5 requests a minute"} {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

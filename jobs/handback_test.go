@@ -48,7 +48,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		version    int
 		definition string
-		mended     string // SQL after which the worker can run the turn
+		repair     string // SQL after which the worker can run the turn
 		before     string // SQL; the state at the beginning
 	}{
 		"journal":    {99, plainClerk, "update turnkeeper.rounds set version = 1", ""},
@@ -92,7 +92,7 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 			}
 			s.await("not exists (select from turnkeeper.river_job where state not in ('completed', 'available', 'running'))")
 
-			s.exec(c.mended)
+			s.exec(c.repair)
 			s.start(kind{model: echo}) // the only worker that has not refused the turn
 			s.exec("select pg_notify('turnkeeper_inbox', '')")
 			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded || c.before == "" && reply.Body != "As I said." {

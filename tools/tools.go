@@ -167,7 +167,7 @@ type Result struct {
 	RawBytes   int64
 
 	// ShowAs, if not nil, returns the text to show to the model in place of the
-	// content, which is then stored whatever its size. id is that of the stored
+	// content. The content is then always stored; id is the ID of the stored
 	// output. ShowAs must not panic.
 	ShowAs func(id string) string
 

@@ -53,11 +53,11 @@
 // A run can be crashed and paused at these points. Those that end in .before and
 // .after surround a write to the journal.
 //
-//	turn.start             a worker has bound the turn and read its journal
+//	turn.start             the worker owns the grant and has read the turn's journal
 //	recover.reconcile      before Reconcile asks a tool's service whether a call happened
 //	recover.verdict.before open calls of a lost worker are to be written as unknown
 //	recover.verdict.after
-//	model.before           the request is ready
+//	model.before           before the request is sent
 //	stream.before          the events of a streamed answer are to be written
 //	stream.after
 //	model.first            the first piece of a streamed answer was received

@@ -244,8 +244,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestAddressesAreChecked checks that a connection to an address that is not public must be allowed, whatever name resolves
-// to it.
+// TestAddressesAreChecked checks that a connection to a private address needs permission, under any host name that
+// resolves to it.
 func TestAddressesAreChecked(t *testing.T) {
 	t.Parallel()
 	url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("a private address was called") })

@@ -114,8 +114,8 @@ func TestWhichMessagesMove(t *testing.T) {
 	}
 }
 
-// TestWhichMessagesWaitForOtherLanes calls turnkeeper.lane_waits for a message of the agent clerk in the conversation
-// x, beside one turn.
+// TestWhichMessagesWaitForOtherLanes calls turnkeeper.lane_waits for a message to the agent clerk in conversation x
+// while another turn exists.
 func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 	h := newEnv(t)
 	type turn struct {

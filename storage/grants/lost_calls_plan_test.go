@@ -10,9 +10,9 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// pourWaiting inserts ten thousand turns that wait for detached calls, a few of which run, and as
-// many turns that ended long ago.
-func pourWaiting(h *env) {
+// insertWaitingTurns inserts 10,000 turns that wait for detached calls, a few of which run, and
+// 10,000 turns that ended long ago.
+func insertWaitingTurns(h *env) {
 	h.T.Helper()
 	h.NeverAnalyzed()
 	h.Waiting("c0") // a turn that the program itself writes; the others copy it
@@ -47,7 +47,7 @@ func pourWaiting(h *env) {
 func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 	testrun.Slow(t)
 	h := newEnv(t)
-	pourWaiting(h)
+	insertWaitingTurns(h)
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
 			h.Exec("vacuum analyze")

@@ -206,9 +206,9 @@ func TestWhoIsNotAWriterOfReplies(t *testing.T) {
 		}
 		return tx
 	}
-	elsewhere := storagetest.Open(t, storagetest.URL(t)) // from the same template, so the table has the same OID there
+	otherDatabase := storagetest.Open(t, storagetest.URL(t)) // from the same template, so the table has the same OID there
 	const write = "lock table turnkeeper.replies in row exclusive mode"
-	begin(elsewhere.Pool(), write)
+	begin(otherDatabase.Pool(), write)
 	for name, lock := range map[string]string{
 		"one who writes in another database": "",
 		"one who writes to another table":    "lock table turnkeeper.messages in row exclusive mode",

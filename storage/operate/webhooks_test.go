@@ -346,7 +346,7 @@ func TestClaimsAreCountedOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// The pause that an endpoint asked for applies whatever the result of concurrent attempts is.
+// The pause that an endpoint asked for applies after every result of a concurrent attempt.
 func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 	for name, later := range map[string]outbox.DeliveryEnd{
 		"a success":      {State: outbox.DeliveryDelivered, Status: 200},

@@ -4,5 +4,5 @@ package term
 
 import "os"
 
-// singleKeys is not implemented on this system.
+// singleKeys returns false: on this system, a key is read with its line.
 func singleKeys(*os.File) (restore func(), ok bool) { return nil, false }
