@@ -5,18 +5,17 @@
 ----------------------------------------------------------------------------------------------------
 
 -- Why a call did not succeed, without the text that its tool returned; empty: it succeeded, or was not needed. The Go code
--- has the same rules.
+-- has the same rules. It has no from clause, so that Postgres inlines it: reply_calls runs at the end of each turn.
 create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce text, p_preview text, p_shown text) returns text immutable language sql as $$
     select case p_state
         when 'succeeded' then ''
         when 'skipped' then ''
         when 'planned' then 'not run'
         when 'failed' then coalesce(substring(p_preview from '^tool error: ''[^'']*'' (timed out after [0-9.]+ s)'), 'the tool failed')
-        when 'denied' then case when r.line = '' or r.line like '{%' then 'refused' else left(r.line, 200) end
+        when 'denied' then case when p_shown ~ '^(denied: )?(\n|\{|$)' then 'refused' else substring(p_shown from '^(?:denied: )?([^\n]{1,200})') end
         when 'cancelled' then case when p_effect <> 'none' and p_nonce <> '' then 'it may or may not have happened' else 'cancelled before it ended' end
         else 'it may or may not have happened'
     end
-    from (select split_part(regexp_replace(p_shown, '^denied: ', ''), E'\n', 1) as line) r
 $$;
 
 -- The calls of a turn, in the order in which the model asked for them: ordinal (in the turn, from 1), id, name, effect,

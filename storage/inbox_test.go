@@ -187,6 +187,9 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 	if err := h.RetireAgent(t.Context(), "desk"); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := h.Pool().Exec(t.Context(), "insert into turnkeeper.messages (agent, lane, body, idempotency_key, state, closed_at) values ('clerk', 'clerk', 'x', 'of another agent', 'cancelled', now())"); err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct{ sql, code string }{
 		"null body":           {"select turnkeeper.enqueue('clerk', null)", "TK003"},
 		"blank body":          {`select turnkeeper.enqueue('clerk', E' \n\t')`, "TK003"},
@@ -197,6 +200,7 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 		"too far ahead":       {"select turnkeeper.enqueue('clerk', 'x', due_at => now() + interval '3661 days')", "TK004"},
 		"never due":           {"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')", "TK004"},
 		"retired agent":       {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'new')", "TK010"},
+		"retired, known key":  {"select turnkeeper.enqueue('desk', 'x', idempotency_key => 'of another agent')", "TK010"},
 		"unknown agent":       {"select turnkeeper.enqueue('nobody', 'x')", "TK005"},
 		"null agent":          {"select turnkeeper.enqueue(null, 'x')", "TK005"},
 		"key conflict itself": {"select turnkeeper.enqueue('clerk', v, idempotency_key => 'same') from (values ('a'), ('b')) t(v)", "TK006"},
@@ -208,8 +212,8 @@ func TestEnqueueBySQLRefuses(t *testing.T) {
 			}
 		})
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
-		t.Errorf("%d messages were written", n)
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 1 {
+		t.Errorf("%d messages were written", n-1)
 	}
 }
 

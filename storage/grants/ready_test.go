@@ -454,12 +454,14 @@ func TestWhatWasDueAtTheLookIsNotWaitedFor(t *testing.T) {
 	h.HeartBeat("w", 1, 0)
 	h.Submit("desk", "free", "x")
 	h.Lose(h.Dispatch("worker-1")[0])
+	h.Submit("clerk", "", "y")
 	h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message, next_due) values ('clerk', 's', '@daily', 'UTC', 'main', 'x', null)")
 	h.Exec("insert into turnkeeper.model_health (model, down_since, until, failures) values ('m', now(), now() - interval '1 h', 1), ('up', null, null, 0)")
 	h.Exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day' where grant_id is not null")
 	then := h.Time().Add(10 * time.Minute)
 	for name, c := range map[string]struct{ due, never string }{
 		"a schedule":    {"update turnkeeper.schedules set next_due = $1", "update turnkeeper.schedules set next_due = null"},
+		"a message":     {"update turnkeeper.messages set due_at = $1 where state = 'waiting'", "update turnkeeper.messages set due_at = now() - interval '1 h' where state = 'waiting'"},
 		"a pause":       {"update turnkeeper.leases set not_before = $1 where grant_id is null", "update turnkeeper.leases set not_before = null"},
 		"a queued turn": {"update turnkeeper.turns set due_at = $1 where state = 'queued'", "update turnkeeper.turns set due_at = null"},
 		"a model":       {"update turnkeeper.model_health set until = $1 where model = 'm'", "update turnkeeper.model_health set until = now() - interval '1 h' where model = 'm'"},
@@ -494,6 +496,8 @@ func TestWhatIsWaitedForNext(t *testing.T) {
 	h.Submit("clerk", "", "x")
 	d := h.Turn("y")
 	near(storagetest.TTL, "a lease")
+	h.Exec("update turnkeeper.messages set due_at = now() + interval '2 minutes' where state = 'running'")
+	near(storagetest.TTL, "a message that runs already")
 	h.Exec("update turnkeeper.leases set lease_until = lease_until + interval '1 day'")
 	near(24*time.Hour+storagetest.TTL, "a lease of days")
 	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 day', lease_until = now() - interval '1 minute'")

@@ -342,6 +342,9 @@ func TestWhichSchedulesAreDue(t *testing.T) {
 		h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('clerk', $1, '@daily', 'UTC', 'main', 'x')", name)
 		h.Exec("update turnkeeper.schedules set "+set+" where name = $1", name)
 	}
+	h.Register("aunt", false)
+	h.Exec("insert into turnkeeper.schedules (agent, name, cron, time_zone, conversation, message) values ('aunt', 'retired', '@daily', 'UTC', 'main', 'x')")
+	h.Exec("update turnkeeper.agents set retired_at = now() where name = 'aunt'")
 	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 		due, err := tick.DueSchedules(ctx, 10)
 		var names []string
@@ -418,6 +421,22 @@ func TestWhatASlotBecomes(t *testing.T) {
 			t.Errorf("%s: it becomes a message in the lane %q, want %q", name, got, c.want)
 		}
 		slot = at.Add(time.Hour)
+	}
+}
+
+// TestARetiredAgentGetsNoSlot fires a slot of an agent that was retired after the schedules were listed.
+func TestARetiredAgentGetsNoSlot(t *testing.T) {
+	h := newEnv(t)
+	h.Register("aunt", false, morning)
+	decide := func(granting.DueSchedule) granting.SlotDecision {
+		h.Exec("update turnkeeper.agents set retired_at = now() where name = 'aunt'")
+		return granting.SlotDecision{Slot: time.Now().Truncate(time.Second), NextDue: time.Now().Add(time.Hour)}
+	}
+	if got := h.due(decide); len(got) != 1 {
+		t.Fatalf("due are %v", got)
+	}
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.messages"); n != 0 {
+		t.Errorf("the slot became %d messages", n)
 	}
 }
 
