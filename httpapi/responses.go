@@ -78,12 +78,12 @@ type boundedResponses struct {
 	timeout time.Duration
 }
 
-func (b boundedResponses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, repeated bool, err error) {
+func (b boundedResponses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, err error) {
 	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
-		id, repeated, err = b.Store.AcceptResponse(ctx, m, r)
+		id, err = b.Store.AcceptResponse(ctx, m, r)
 		return err
 	})
-	return id, repeated, err
+	return id, err
 }
 
 func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID) (r operate.Response, err error) {

@@ -445,8 +445,8 @@ func TestResponsesWhileDraining(t *testing.T) {
 	h.askAt(base, "POST", "/v1/responses", body, "Idempotency-Key", "k").want(t, http.StatusOK, `"status":"completed"`)
 }
 
-func (away) AcceptResponse(context.Context, turnkeeper.Submission, operate.Response) (turnkeeper.MessageID, bool, error) {
-	return 0, false, errAway
+func (away) AcceptResponse(context.Context, turnkeeper.Submission, operate.Response) (turnkeeper.MessageID, error) {
+	return 0, errAway
 }
 
 // TestNoResponseWhileTheDatabaseIsAway checks that clients are told not to retry without an idempotency key: the message

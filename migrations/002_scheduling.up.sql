@@ -108,22 +108,21 @@ comment on function turnkeeper.enqueue(text, text, text, text, integer, text, ti
 -- if the repeat differs from the first, or if the first message with the key is not a response.
 create function turnkeeper.enqueue_response(
     p_agent text, p_body text, p_conversation text, p_key text, p_trace_parent text,
-    p_previous bigint, p_background boolean, p_metadata jsonb, p_token bigint,
-    out id bigint, out repeated boolean
-) language plpgsql as $$
+    p_previous bigint, p_background boolean, p_metadata jsonb, p_token bigint
+) returns bigint language plpgsql as $$
 declare
-    first turnkeeper.responses;
+    message bigint := turnkeeper.enqueue(p_agent, p_body, p_conversation, p_key, 0, p_trace_parent);
+    first   turnkeeper.responses;
 begin
-    id := turnkeeper.enqueue(p_agent, p_body, p_conversation, p_key, 0, p_trace_parent);
-    repeated := not exists (select from turnkeeper.messages m where m.id = enqueue_response.id and m.xmin = pg_current_xact_id()::xid);
-    if not repeated then
-        insert into turnkeeper.responses values (id, p_previous, p_background, p_metadata, p_token);
-        return;
+    if exists (select from turnkeeper.messages m where m.id = message and m.xmin = pg_current_xact_id()::xid) then
+        insert into turnkeeper.responses values (message, p_previous, p_background, p_metadata, p_token);
+        return message;
     end if;
-    select r.* into first from turnkeeper.responses r where r.message_id = enqueue_response.id;
+    select r.* into first from turnkeeper.responses r where r.message_id = message;
     if not found or first.previous_id is distinct from p_previous or first.metadata <> p_metadata then
-        raise exception using errcode = 'TK006', message = format('idempotency key was already used for a different message (%s)', id);
+        raise exception using errcode = 'TK006', message = format('idempotency key was already used for a different message (%s)', message);
     end if;
+    return message;
 end $$;
 
 -- The oldest waiting messages. The settings keep the planner from sorting the whole inbox, which it would do while a new

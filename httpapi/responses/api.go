@@ -18,7 +18,7 @@ import (
 
 // A Store reads and writes responses; *operate.Store implements it.
 type Store interface {
-	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, repeated bool, err error)
+	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (turnkeeper.MessageID, error)
 	Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
@@ -84,7 +84,7 @@ func (a *API) Create(c Call) error {
 	if err != nil {
 		return err
 	}
-	id, _, err := a.cfg.Store.AcceptResponse(c.Context(), turnkeeper.Submission{
+	id, err := a.cfg.Store.AcceptResponse(c.Context(), turnkeeper.Submission{
 		Agent: r.agent, Body: r.body, Conversation: conversation, Key: keyOf(c.Request), TraceParent: c.TraceParent,
 	}, kept)
 	if err != nil {

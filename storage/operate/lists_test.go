@@ -27,6 +27,23 @@ func listed[V any](t *testing.T, all []V, err error, show func(V) string) string
 	return strings.Join(shown, ", ")
 }
 
+// TestEventsOfATurnAfterANumber reads the events of a turn beside one that has more writes, with fewer events.
+func TestEventsOfATurnAfterANumber(t *testing.T) {
+	h := newEnv(t)
+	d, other := h.TurnOf("clerk", "w"), h.TurnOf("desk", "w")
+	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)})
+	d.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventToolStarted, turnkeeper.EventToolStarted)})
+	for range 5 {
+		other.Write(t, turnlog.Entry{Events: storagetest.Events(turnkeeper.EventTurnStart)})
+	}
+	for after, want := range map[int64]string{0: "1 turn_start, 2 round_start, 3 tool_started, 4 tool_started", 1: "2 round_start, 3 tool_started, 4 tool_started", 2: "3 tool_started, 4 tool_started", 3: "4 tool_started", 4: ""} {
+		events, err := h.Events(t.Context(), d.Grant.TurnID, after, 10)
+		if got := listed(t, events, err, func(e turnkeeper.Event) string { return fmt.Sprintf("%d %s", e.Seq, e.Type) }); got != want {
+			t.Errorf("after %d: %s, want %s", after, got, want)
+		}
+	}
+}
+
 // TestListsOfMessagesAndTurns lists four messages: one was answered, one failed, one runs, and one
 // waits without a turn.
 func TestListsOfMessagesAndTurns(t *testing.T) {

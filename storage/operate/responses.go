@@ -31,22 +31,22 @@ type Response struct {
 // same key fails with turnkeeper.ErrKeyConflict if it is for another conversation,
 // continues another response or has other metadata, or if the first message with this
 // key is not a response.
-func (s *Responses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r Response) (_ turnkeeper.MessageID, repeated bool, _ error) {
+func (s *Responses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r Response) (turnkeeper.MessageID, error) {
 	if err := s.inbox.CheckSubmission(m); err != nil {
-		return 0, false, err
+		return 0, err
 	}
 	metadata := []byte("{}")
 	if len(r.Metadata) > 0 {
 		var err error
 		if metadata, err = json.Marshal(r.Metadata); err != nil {
-			return 0, false, err
+			return 0, err
 		}
 	}
-	row, err := s.db.Q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
+	id, err := s.db.Q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
 		Agent: m.Agent, Body: s.db.Masked(m.Body), Conversation: m.Conversation, Key: dbrow.OrNull(m.Key), TraceParent: dbrow.OrNull(pg.Storable(m.TraceParent)),
 		Previous: dbrow.OrNullNumber(int64(r.Previous)), Background: r.Background, Metadata: []byte(s.db.Clean(string(metadata))), Token: dbrow.OrNullNumber(r.TokenID),
 	})
-	return turnkeeper.MessageID(row.ID), row.Repeated, pg.Translate(err)
+	return turnkeeper.MessageID(id), pg.Translate(err)
 }
 
 // Response reads the response of a message, or fails with ErrNotFound, also for a

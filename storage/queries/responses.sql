@@ -1,7 +1,6 @@
 -- name: EnqueueResponse :one
-select id::bigint as id, repeated::boolean as repeated
-from turnkeeper.enqueue_response(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
-    sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb, sqlc.narg(token)::bigint);
+select turnkeeper.enqueue_response(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
+    sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb, sqlc.narg(token)::bigint)::bigint;
 
 -- name: ResponseByID :one
 -- Reads a response in one statement, so that a closed one has its reply.

@@ -2,9 +2,12 @@ package request
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
+	"testing/iotest"
 
 	"turnkeeper/storage/operate"
 )
@@ -64,5 +67,15 @@ func TestAnswersThatAreNotRead(t *testing.T) {
 		if err := c.Answer(http.StatusOK, 1); !errors.Is(err, want) {
 			t.Errorf("an answer: %v, want %v", err, want)
 		}
+	}
+}
+
+// TestABodyThatEndsEarlyIsRefused reads the body of a client whose connection breaks.
+func TestABodyThatEndsEarlyIsRefused(t *testing.T) {
+	t.Parallel()
+	body := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))
+	c := Call{W: httptest.NewRecorder(), Request: httptest.NewRequest(http.MethodPost, "/", body)}
+	if got, err := c.Bytes(100); err == nil {
+		t.Errorf("read %q", got)
 	}
 }

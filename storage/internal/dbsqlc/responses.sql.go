@@ -10,9 +10,8 @@ import (
 )
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
-select id::bigint as id, repeated::boolean as repeated
-from turnkeeper.enqueue_response($1::text, $2::text, $3::text, $4::text, $5::text,
-    $6::bigint, $7::boolean, $8::jsonb, $9::bigint)
+select turnkeeper.enqueue_response($1::text, $2::text, $3::text, $4::text, $5::text,
+    $6::bigint, $7::boolean, $8::jsonb, $9::bigint)::bigint
 `
 
 type EnqueueResponseParams struct {
@@ -27,12 +26,7 @@ type EnqueueResponseParams struct {
 	Token        *int64
 }
 
-type EnqueueResponseRow struct {
-	ID       int64
-	Repeated bool
-}
-
-func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams) (EnqueueResponseRow, error) {
+func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EnqueueResponse,
 		arg.Agent,
 		arg.Body,
@@ -44,9 +38,9 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 		arg.Metadata,
 		arg.Token,
 	)
-	var i EnqueueResponseRow
-	err := row.Scan(&i.ID, &i.Repeated)
-	return i, err
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const ResponseByID = `-- name: ResponseByID :one
