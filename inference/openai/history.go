@@ -28,7 +28,7 @@ type history struct {
 	err      error
 }
 
-// renderMessages appends the list of messages to b. It returns b if there are none.
+// renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
 func renderMessages(b []byte, provider string, p Profile, in []inference.Message) ([]byte, error) {
 	h := &history{provider: provider, profile: p, in: in, used: map[int]bool{}, out: b, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
 	for i, m := range in {
@@ -80,12 +80,12 @@ func (h *history) assistant(at int, m inference.Message) {
 		message["tool_calls"] = h.calls(at, m.Calls, raw["tool_calls"])
 	}
 	h.next()
-	out, err := appendJSON(h.out, message)
-	if err != nil {
+	if out, err := appendJSON(h.out, message); err != nil {
 		h.err = err
-		return
+	} else {
+		h.out = out
 	}
-	h.out = append(out, h.results...)
+	h.out = append(h.out, h.results...)
 }
 
 // calls returns an answer's calls, and writes their results.
