@@ -263,7 +263,7 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 
 // deltaBuffer is the number of deltas that a provider may send before the turn takes them.
 // It is enough for a short answer.
-const deltaBuffer = 64
+const deltaBuffer = 16
 
 // listen makes a model call and passes on its deltas. It also flushes buffered text when
 // that is overdue. The provider runs in another goroutine, so that only the turn's own

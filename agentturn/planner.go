@@ -51,7 +51,7 @@ type planner struct {
 }
 
 func (l *ledger) newPlanner(a answer) *planner {
-	p := &planner{ledger: l, final: a.final, all: l.rounds.all(), wireIDs: map[string]bool{}}
+	p := &planner{ledger: l, final: a.final, all: slices.Grow(l.rounds.all(), len(a.Calls)), wireIDs: map[string]bool{}}
 	p.first = len(p.all)
 	for _, tool := range a.sent.Tools {
 		p.declared = append(p.declared, tool.Name)

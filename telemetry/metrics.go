@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -72,13 +73,32 @@ func (m *maker) times(d Metric) metric.Float64Histogram {
 	return h
 }
 
-// with returns labels from alternating names and values.
+// labelled caches the results of with. Labels have few values: see their names.
+var labelled = struct {
+	sync.RWMutex
+	sets map[[maxPairs]string]metric.MeasurementOption
+}{sets: map[[maxPairs]string]metric.MeasurementOption{}}
+
+const maxPairs = 8
+
+// with returns labels from alternating names and values, at most maxPairs together.
 func with(pairs ...string) metric.MeasurementOption {
+	key := [maxPairs]string(append(make([]string, 0, maxPairs), pairs...)[:maxPairs])
+	labelled.RLock()
+	set, ok := labelled.sets[key]
+	labelled.RUnlock()
+	if ok {
+		return set
+	}
 	attributes := make([]attribute.KeyValue, 0, len(pairs)/2)
 	for n := 0; n < len(pairs); n += 2 {
 		attributes = append(attributes, attribute.String(pairs[n], pairs[n+1]))
 	}
-	return metric.WithAttributeSet(attribute.NewSet(attributes...))
+	set = metric.WithAttributeSet(attribute.NewSet(attributes...))
+	labelled.Lock()
+	labelled.sets[key] = set
+	labelled.Unlock()
+	return set
 }
 
 // Instruments need no context: they add up in memory.

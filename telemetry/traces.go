@@ -160,6 +160,9 @@ func ofDispatch(ctx context.Context) context.Context {
 
 // Round starts the span of a round, or of the part of it in a later dispatch.
 func (t *Telemetry) Round(ctx context.Context, r agentturn.RoundBegin) (context.Context, func(agentturn.RoundEnd)) {
+	if !t.Traces() {
+		return ctx, func(agentturn.RoundEnd) {}
+	}
 	ctx, span := t.tracer.Start(ofDispatch(ctx), "round", trace.WithAttributes(
 		attribute.Int("turnkeeper.round", r.Number), attribute.Bool("turnkeeper.round.resumed", r.Resumed),
 	))
@@ -176,6 +179,10 @@ func (t *Telemetry) Round(ctx context.Context, r agentturn.RoundBegin) (context.
 
 // ModelCall starts the span of one attempt at a model call.
 func (t *Telemetry) ModelCall(ctx context.Context, m agentturn.ModelBegin) (context.Context, func(agentturn.ModelEnd)) {
+	started := time.Now()
+	if !t.Traces() {
+		return ctx, func(e agentturn.ModelEnd) { t.metrics.modelCalled(m, e, time.Since(started)) }
+	}
 	attributes := []attribute.KeyValue{
 		attribute.String("gen_ai.operation.name", "chat"),
 		attribute.String("gen_ai.provider.name", providerName(m.Provider)),
@@ -195,7 +202,6 @@ func (t *Telemetry) ModelCall(ctx context.Context, m agentturn.ModelBegin) (cont
 	if t.content && span.IsRecording() {
 		span.SetAttributes(t.asked(m.Request)...)
 	}
-	started := time.Now()
 	return ctx, func(e agentturn.ModelEnd) {
 		t.metrics.modelCalled(m, e, time.Since(started))
 		if e.Err != nil {
@@ -249,7 +255,10 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 	if b.Detached {
 		ctx = t.ofTurn(ctx, b)
 	}
-	call := b.Call
+	call, started := b.Call, time.Now()
+	if !t.Traces() {
+		return ctx, func(e agentturn.ToolEnd) { t.metrics.toolRan(call.Name, e.State, time.Since(started)) }
+	}
 	ctx, span := t.tracer.Start(ctx, "execute_tool "+call.Name, trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "execute_tool"),
 		attribute.String("gen_ai.tool.name", call.Name),
@@ -262,7 +271,6 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 	if t.content {
 		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(call.Arguments)))
 	}
-	started := time.Now()
 	return ctx, func(e agentturn.ToolEnd) {
 		t.metrics.toolRan(call.Name, e.State, time.Since(started))
 		span.SetAttributes(attribute.String("turnkeeper.state", string(e.State)))

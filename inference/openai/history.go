@@ -23,11 +23,14 @@ type history struct {
 	ids      wireIDs
 	in       []inference.Message
 	used     map[int]bool // indices in in of the results that are written
-	out      []object
+	out      encoded      // the list of messages without its end; empty: none yet
+	results  encoded      // of the newest answer
+	err      error
 }
 
-func renderMessages(provider string, p Profile, in []inference.Message) []object {
-	h := &history{provider: provider, profile: p, in: in, used: map[int]bool{}, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
+// renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
+func renderMessages(b []byte, provider string, p Profile, in []inference.Message) ([]byte, error) {
+	h := &history{provider: provider, profile: p, in: in, used: map[int]bool{}, out: b, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
 	for i, m := range in {
 		switch m.Role {
 		case inference.RoleAssistant:
@@ -39,12 +42,25 @@ func renderMessages(provider string, p Profile, in []inference.Message) []object
 			h.text("user", m.Text)
 		}
 	}
-	return h.out
+	if len(h.out) > 0 {
+		h.out = append(h.out, ']')
+	}
+	return h.out, h.err
+}
+
+// next begins a message.
+func (h *history) next() {
+	if len(h.out) == 0 {
+		h.out = append(h.out, '[')
+	} else {
+		h.out = append(h.out, ',')
+	}
 }
 
 func (h *history) text(role, text string) {
 	if text != "" {
-		h.out = append(h.out, object{"role": role, "content": text})
+		h.next()
+		h.out = append(appendText(append(h.out, `{"content":`...), text), `,"role":"`+role+`"}`...)
 	}
 }
 
@@ -59,22 +75,37 @@ func (h *history) assistant(at int, m inference.Message) {
 	if _, ok := message["content"]; !ok {
 		h.content(message, m.Text)
 	}
-	h.out = append(h.out, message)
-	if len(m.Calls) == 0 {
-		return
+	h.results = h.results[:0]
+	if len(m.Calls) > 0 {
+		message["tool_calls"] = h.calls(at, m.Calls, raw["tool_calls"])
 	}
+	h.next()
+	if out, err := appendJSON(h.out, message); err != nil {
+		h.err = err
+	} else {
+		h.out = out
+	}
+	h.out = append(h.out, h.results...)
+}
+
+// calls returns an answer's calls, and writes their results.
+func (h *history) calls(at int, all []inference.Call, raw json.RawMessage) encoded {
 	var rawCalls loose.List
-	_ = rawCalls.UnmarshalJSON(raw["tool_calls"])
-	if len(rawCalls) != len(m.Calls) {
-		rawCalls = make(loose.List, len(m.Calls))
+	_ = rawCalls.UnmarshalJSON(raw)
+	if len(rawCalls) != len(all) {
+		rawCalls = make(loose.List, len(all))
 	}
-	calls := make([]object, 0, len(m.Calls))
-	for i, c := range m.Calls {
+	list := encoded{'['}
+	for i, c := range all {
+		if i > 0 {
+			list = append(list, ',')
+		}
 		id := h.ids.take(c.ID)
-		calls = append(calls, renderCall(id, c, rawCalls[i]))
-		h.out = append(h.out, object{"role": "tool", "tool_call_id": id, "content": h.result(at, c.ID)})
+		list = appendCall(list, id, c, rawCalls[i])
+		h.results = appendText(append(h.results, `,{"content":`...), h.result(at, c.ID))
+		h.results = append(appendText(append(h.results, `,"role":"tool","tool_call_id":`...), id), '}')
 	}
-	message["tool_calls"] = calls
+	return append(list, ']')
 }
 
 // raw returns the message as its provider sent it, or nil for another provider.
@@ -156,15 +187,19 @@ func calls(m inference.Message, id string) bool {
 	return false
 }
 
-// renderCall returns a call with the extra members of its raw form, such as signatures of
+// appendCall appends a call with the extra members of its raw form, such as signatures of
 // reasoning.
-func renderCall(id string, c inference.Call, raw json.RawMessage) object {
+func appendCall(b []byte, id string, c inference.Call, raw json.RawMessage) []byte {
+	name, arguments := toolName(c.Name), objectText(c.Arguments)
+	if raw == nil {
+		b = appendText(append(b, `{"function":{"arguments":`...), arguments)
+		b = appendText(append(b, `,"name":`...), name)
+		return append(appendText(append(b, `},"id":`...), id), `,"type":"function"}`...)
+	}
 	call, fn := object{}, object{}
 	var carried, carriedFn map[string]json.RawMessage
-	if raw != nil {
-		_ = json.Unmarshal(raw, &carried) // nil: nothing was carried
-		_ = json.Unmarshal(carried["function"], &carriedFn)
-	}
+	_ = json.Unmarshal(raw, &carried) // nil: nothing was carried
+	_ = json.Unmarshal(carried["function"], &carriedFn)
 	for name, value := range carried {
 		if name != "index" && !loose.IsNull(value) {
 			call[name] = value
@@ -175,9 +210,10 @@ func renderCall(id string, c inference.Call, raw json.RawMessage) object {
 			fn[name] = value
 		}
 	}
-	fn["name"], fn["arguments"] = toolName(c.Name), objectText(c.Arguments)
+	fn["name"], fn["arguments"] = name, arguments
 	call["id"], call["type"], call["function"] = id, "function", fn
-	return call
+	text, _ := appendJSON(nil, call) // texts, and JSON that was decoded
+	return append(b, text...)
 }
 
 // objectText returns arguments if they are a JSON object, else an object that quotes their

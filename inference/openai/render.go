@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"turnkeeper/inference"
@@ -20,19 +22,56 @@ type object map[string]any
 
 var errNoMessage = errors.New("the request has no message; it needs at least one")
 
+// encoded is JSON as appendJSON writes it.
+type encoded []byte
+
+// buffers holds buffers in which bodies are made. A body is copied out of its buffer, so it takes no more
+// memory than it needs while its call runs.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxBuffer is the size up to which a buffer is used again.
+const maxBuffer = 256 << 10
+
+// inBuffer calls use with an empty buffer, which use returns, grown. The buffer must not be used later.
+func inBuffer(use func(b []byte) []byte) {
+	buffer := buffers.Get().(*[]byte) //nolint:forcetypeassert // it holds nothing else
+	if *buffer = use((*buffer)[:0]); cap(*buffer) <= maxBuffer {
+		buffers.Put(buffer)
+	}
+}
+
 // render returns the body of a request. Strict servers accept it for any request: every call
 // has an object as arguments, a unique id and exactly one result after it; there is no result
 // without a call, no empty list of tools, and no null message.
-func render(provider string, p Profile, req inference.Request) ([]byte, error) {
-	messages := renderMessages(provider, p, req.Messages)
-	if len(messages) == 0 {
-		return nil, errNoMessage
-	}
-	body := object{"model": req.Model, "messages": messages}
+func render(provider string, p Profile, req inference.Request) (whole []byte, err error) {
+	inBuffer(func(b []byte) []byte {
+		messages, failed := renderMessages(b, provider, p, req.Messages)
+		if err = failed; err == nil && len(messages) == 0 {
+			err = errNoMessage
+		}
+		if err != nil {
+			return messages
+		}
+		body := renderRest(p, req)
+		body["messages"] = encoded(messages)
+		inBuffer(func(b []byte) []byte {
+			if b, err = appendJSON(b, body); err == nil {
+				whole = bytes.Clone(b)
+			}
+			return b
+		})
+		return messages
+	})
+	return whole, err
+}
+
+// renderRest returns the members of a body other than its messages.
+func renderRest(p Profile, req inference.Request) object {
+	body := object{"model": req.Model}
 	if !p.NoStream {
 		body["stream"] = true
 		if !p.NoStreamUsage {
-			body["stream_options"] = object{"include_usage": true}
+			body["stream_options"] = encoded(`{"include_usage":true}`)
 		}
 	}
 	tools, choice := renderTools(req), req.ToolChoice
@@ -56,15 +95,11 @@ func render(provider string, p Profile, req inference.Request) ([]byte, error) {
 		body["user"] = req.User
 	}
 	for name, value := range p.Extra {
-		if _, taken := body[name]; !taken {
+		if _, taken := body[name]; !taken && name != "messages" {
 			body[name] = value
 		}
 	}
-	size := 4 << 10
-	for _, m := range req.Messages {
-		size += len(m.Text) + len(m.Raw) + 256*(1+len(m.Calls))
-	}
-	return appendJSON(make([]byte, 0, size), body)
+	return body
 }
 
 // appendJSON appends what encode returns. For most values of a request it uses no reflection.
@@ -73,6 +108,12 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	switch v := v.(type) {
 	case string:
 		return appendText(b, v), nil
+	case bool:
+		return strconv.AppendBool(b, v), nil
+	case int:
+		return strconv.AppendInt(b, int64(v), 10), nil
+	case encoded:
+		return append(b, v...), nil
 	case object:
 		b = append(b, '{')
 		names := slices.AppendSeq(make([]string, 0, len(v)), maps.Keys(v))
@@ -87,19 +128,25 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 		}
 		return append(b, '}'), nil
 	case []object:
-		b = append(b, '[')
-		for i, element := range v {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			if b, err = appendJSON(b, element); err != nil {
-				return nil, err
-			}
-		}
-		return append(b, ']'), nil
+		return appendList(b, v)
+	case []encoded:
+		return appendList(b, v)
 	}
 	text, err := encode(v)
 	return append(b, text...), err
+}
+
+func appendList[T object | encoded](b []byte, list []T) (_ []byte, err error) {
+	b = append(b, '[')
+	for i, element := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		if b, err = appendJSON(b, element); err != nil {
+			return nil, err
+		}
+	}
+	return append(b, ']'), nil
 }
 
 // appendText appends a string as encode writes it.
@@ -144,20 +191,53 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func renderTools(req inference.Request) []object {
-	var tools []object
-	declared := map[string]bool{}
+func renderTools(req inference.Request) []encoded {
+	var tools []encoded
+	declared := make(map[string]bool, len(req.Tools))
 	for _, tool := range req.Tools {
 		if !declared[tool.Name] {
 			declared[tool.Name] = true
-			tools = append(tools, function(toolName(tool.Name), tool.Description, tool.Parameters))
+			tools = append(tools, declarations.of(tool))
 		}
 	}
 	return tools
 }
 
+// declarations holds the newest declaration of each tool, because most requests declare the same tools.
+var declarations = declarationCache{all: map[string]declaration{}}
+
+type declarationCache struct {
+	sync.Mutex
+	all map[string]declaration // by the tool's name
+}
+
+// A declaration is the JSON of a tool's definition.
+type declaration struct {
+	inference.ToolDefinition
+	text encoded
+}
+
+// maxDeclarations is the number of tools at which the cache starts again.
+const maxDeclarations = 1000
+
+func (c *declarationCache) of(tool inference.ToolDefinition) encoded {
+	c.Lock()
+	defer c.Unlock()
+	known, ok := c.all[tool.Name]
+	if ok && known.Description == tool.Description && bytes.Equal(known.Parameters, tool.Parameters) {
+		return known.text
+	}
+	if len(c.all) >= maxDeclarations {
+		clear(c.all)
+	}
+	made := declaration{tool, function(toolName(tool.Name), tool.Description, tool.Parameters)}
+	made.Parameters = bytes.Clone(tool.Parameters)
+	c.all[tool.Name] = made
+	return made.text
+}
+
 // formerTools returns declarations of the tools of earlier calls.
-func formerTools(messages []inference.Message) []object {
+func formerTools(messages []inference.Message) []encoded {
 	names := map[string]bool{}
 	for _, m := range messages {
 		if m.Role == inference.RoleAssistant {
@@ -166,19 +246,20 @@ func formerTools(messages []inference.Message) []object {
 			}
 		}
 	}
-	var tools []object
+	var tools []encoded
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		tools = append(tools, function(name, "No longer available.", nil))
 	}
 	return tools
 }
 
-func function(name, description string, parameters json.RawMessage) object {
+func function(name, description string, parameters json.RawMessage) encoded {
 	f := object{"name": name, "parameters": schema(parameters)}
 	if description != "" {
 		f["description"] = description
 	}
-	return object{"type": "function", "function": f}
+	text, _ := appendJSON(nil, object{"type": "function", "function": f}) // texts, and JSON that was decoded
+	return text
 }
 
 // schema returns parameters with the two members that some servers require.

@@ -24,6 +24,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"turnkeeper/internal/pause"
 	"turnkeeper/jobs"
@@ -37,7 +38,7 @@ type Options struct {
 	Idle    int   // turns of each system, one at a time, on an idle machine
 	Watched int   // streamed turns, half of them watched
 	History int   // past turns of a long conversation
-	WarmUp  int   // turns of each system before each figure, which are not counted
+	WarmUp  int   // turns of each system before each figure, which are not counted; streamed turns: none if fewer than lanes
 
 	// OpenTransaction measures the blocks that a turn reads while a transaction is held open, at its start and
 	// after Turns turns.
@@ -123,7 +124,8 @@ type bench struct {
 	agents   string // folder
 	model    *process
 	counters *counters
-	filled   bool // Finished and Waiting are done
+	filled   bool      // Finished and Waiting are done
+	own      []*system // Turnkeeper, for the sections that measure nothing else; empty: not started yet
 }
 
 var errUnreadableAddress = errors.New("cannot connect to the benchmark's database")
@@ -155,6 +157,7 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 }
 
 func (b *bench) close() {
+	_ = stopAll(b.own) // after an error; else it has stopped
 	if b.model != nil {
 		_ = b.model.close()
 	}
@@ -172,7 +175,17 @@ func (b *bench) run(ctx context.Context, r *Report) error {
 			return err
 		}
 	}
-	return nil
+	return stopAll(b.own)
+}
+
+// startOwn returns Turnkeeper, which it starts once for all sections that measure nothing else.
+func (b *bench) startOwn(ctx context.Context) (_ *system, err error) {
+	if len(b.own) == 0 {
+		if b.own, err = b.start(ctx, minSlots, Turnkeeper); err != nil {
+			return nil, err
+		}
+	}
+	return b.own[0], nil
 }
 
 func (b *bench) sections() []func(context.Context, *Report) error {
@@ -230,11 +243,13 @@ func (b *bench) race(ctx context.Context, r *Report, section string, blocks int,
 	}
 	defer stopAll(systems) //nolint:errcheck // in case of an error only
 	var contests []*contest
+	var warming errgroup.Group
 	for _, s := range systems {
-		if err := s.warm(l, b.WarmUp); err != nil {
-			return err
-		}
+		warming.Go(func() error { return s.warm(l, b.WarmUp) })
 		contests = append(contests, &contest{system: s, load: l, figure: Figure{Section: section, System: s.name, Lanes: l.Lanes}})
+	}
+	if err := warming.Wait(); err != nil {
+		return err
 	}
 	if err := b.compare(ctx, blocks, contests); err != nil {
 		return err
@@ -336,12 +351,10 @@ func (b *bench) history(ctx context.Context, r *Report) error {
 
 // pair compares two loads of Turnkeeper, after before.
 func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int, cases [2]string, loads [2]load, before func(*system) error) error {
-	systems, err := b.start(ctx, slotsFor(loads[0].Lanes), Turnkeeper)
+	own, err := b.startOwn(ctx)
 	if err != nil {
 		return err
 	}
-	defer stopAll(systems) //nolint:errcheck // in case of an error only
-	own := systems[0]
 	if before != nil {
 		if err := before(own); err != nil {
 			return err
@@ -349,7 +362,7 @@ func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int,
 	}
 	var contests []*contest
 	for i, l := range loads {
-		if before == nil {
+		if before == nil && b.WarmUp >= l.Lanes {
 			if err := own.warm(l, min(b.WarmUp, l.Turns)); err != nil {
 				return err
 			}
@@ -362,7 +375,7 @@ func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int,
 	for _, c := range contests {
 		r.Figures = append(r.Figures, c.figure)
 	}
-	return stopAll(systems)
+	return nil
 }
 
 // openTransaction measures the same turns while someone else holds a transaction open.
@@ -371,12 +384,10 @@ func (b *bench) openTransaction(ctx context.Context, r *Report) error {
 		return nil
 	}
 	b.Progress("turns beside an open transaction")
-	systems, err := b.start(ctx, minSlots, Turnkeeper)
+	own, err := b.startOwn(ctx)
 	if err != nil {
 		return err
 	}
-	defer stopAll(systems) //nolint:errcheck // in case of an error only
-	own := systems[0]
 	l := standard("open", minSlots, b.Turns)
 	if err := own.warm(l, b.WarmUp); err != nil {
 		return err
@@ -402,10 +413,7 @@ func (b *bench) openTransaction(ctx context.Context, r *Report) error {
 	if _, err := own.driver.run(l); err != nil {
 		return err
 	}
-	if err := at(fmt.Sprintf("after %d turns", b.Turns)); err != nil {
-		return err
-	}
-	return stopAll(systems)
+	return at(fmt.Sprintf("after %d turns", b.Turns))
 }
 
 // fill brings the database into the state of Options, before the first turn that is measured.

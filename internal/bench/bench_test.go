@@ -16,10 +16,10 @@ import (
 // commits, one after the other.
 func TestRun(t *testing.T) {
 	testrun.Slow(t)
-	const delay = 2 * time.Millisecond
+	const delay = time.Millisecond
 	o := bench.Quick()
 	o.FlushDelay, o.OpenTransaction = delay, true
-	o.Finished, o.Waiting, o.BackingOff = 10, 100, true
+	o.Finished, o.Waiting, o.BackingOff, o.WarmUp = 10, 100, true, 2
 	r, err := bench.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

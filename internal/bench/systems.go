@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"turnkeeper/internal/pause"
 )
 
@@ -23,23 +25,24 @@ type system struct {
 // databases are created once.
 var databases = map[string]string{Turnkeeper: "turnkeeper", River: "river", Floor: "floor", GroupFloor: "group"}
 
-// start starts the processes of systems, for a number of turns at a time.
+// start starts systems, all at the same time, for a number of turns at a time.
 func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*system, err error) {
+	var starting errgroup.Group
 	for _, name := range names {
-		s, err := b.startSystem(ctx, name, slots)
-		if err != nil {
-			return nil, errors.Join(err, stopAll(all))
+		s := &system{name: name, database: databases[name], processes: map[string]*process{"model": b.model}}
+		if s.dead, err = b.counters.deadTuples(ctx, b.server, s.database); err != nil {
+			break
 		}
 		all = append(all, s)
+		starting.Go(func() error { return b.startProcesses(ctx, s, slots) })
+	}
+	if err := errors.Join(err, starting.Wait()); err != nil {
+		return nil, errors.Join(err, stopAll(all))
 	}
 	return all, nil
 }
 
-func (b *bench) startSystem(ctx context.Context, name string, slots int) (s *system, err error) {
-	s = &system{name: name, database: databases[name], processes: map[string]*process{"model": b.model}}
-	if s.dead, err = b.counters.deadTuples(ctx, b.server, s.database); err != nil {
-		return nil, err
-	}
+func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err error) {
 	set := setup{Database: databaseURL(b.server, s.database), Model: b.model.url, Agents: b.agents, Slots: slots}
 	start := func(part string) (*process, error) {
 		p, err := startProcess(ctx, part, set)
@@ -48,19 +51,16 @@ func (b *bench) startSystem(ctx context.Context, name string, slots int) (s *sys
 		}
 		return p, err
 	}
-	switch name {
+	switch s.name {
 	case Turnkeeper:
 		if s.runs, err = start("worker"); err != nil {
-			return nil, err
+			return err
 		}
 		set.API = s.runs.url
-		if s.driver, err = start("sender"); err == nil {
-			err = b.fill(ctx, s)
+		if s.driver, err = start("sender"); err != nil {
+			return err
 		}
-		if err != nil {
-			err = errors.Join(err, s.stop())
-		}
-		return s, err
+		return b.fill(ctx, s)
 	case River:
 		s.driver, err = start("river")
 	case GroupFloor:
@@ -69,7 +69,7 @@ func (b *bench) startSystem(ctx context.Context, name string, slots int) (s *sys
 		s.driver, err = start("floor")
 	}
 	s.runs = s.driver
-	return s, err
+	return err
 }
 
 // stop stops the processes of the system, but not the model server.
@@ -82,11 +82,12 @@ func (s *system) stop() (err error) {
 	return err
 }
 
-func stopAll(all []*system) (err error) {
+func stopAll(all []*system) error {
+	var stopping errgroup.Group
 	for _, s := range all {
-		err = errors.Join(err, s.stop())
+		stopping.Go(s.stop)
 	}
-	return err
+	return stopping.Wait()
 }
 
 // end stops systems and adds what can only be read when they have stopped.

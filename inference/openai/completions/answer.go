@@ -35,6 +35,8 @@ type answer struct {
 
 	declared map[string]bool // names of tools
 	onDelta  func(inference.Delta)
+
+	chunk sdk.ChatCompletionChunk // the newest: one for all, because it is large
 }
 
 // callParts collects the pieces of one tool call.
@@ -62,8 +64,12 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 // add adds a chunk or a whole completion, which it decodes as a chunk. embedded is the error
 // object of the chunk or its choice, if it has one. ok is false if data is not a chunk.
 func (a *answer) add(data []byte) (embedded []byte, ok bool) {
-	var chunk sdk.ChatCompletionChunk
-	if len(data) == 0 || data[0] != '{' || json.Unmarshal(data, &chunk) != nil {
+	if len(data) == 0 || data[0] != '{' || !json.Valid(data) {
+		return nil, false
+	}
+	chunk := &a.chunk
+	*chunk = sdk.ChatCompletionChunk{}
+	if chunk.UnmarshalJSON(data) != nil { // json.Unmarshal would scan data twice more
 		return nil, false
 	}
 	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {

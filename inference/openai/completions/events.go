@@ -1,7 +1,6 @@
 package completions
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"net/http"
@@ -14,11 +13,10 @@ import (
 // because the decoder alone fails the cases "1.4 the last event has no blank line" and "1.4
 // other line endings and no space after the colon" of inferencetest.
 func newDecoder(body io.Reader) ssestream.Decoder {
-	in := bufio.NewReader(body)
-	if head, _ := in.Peek(len(byteOrderMark)); string(head) == byteOrderMark {
-		_, _ = in.Discard(len(byteOrderMark)) // cannot fail after Peek
-	}
-	ended := io.MultiReader(&lineFeeds{r: in}, strings.NewReader("\n\n"))
+	head := make([]byte, len(byteOrderMark))
+	n, _ := io.ReadFull(body, head) // the next read returns the error again
+	head = bytes.TrimPrefix(head[:n], []byte(byteOrderMark))
+	ended := io.MultiReader(&lineFeeds{r: io.MultiReader(bytes.NewReader(head), body)}, strings.NewReader("\n\n"))
 	return ssestream.NewDecoder(&http.Response{Body: io.NopCloser(ended)})
 }
 
