@@ -47,12 +47,12 @@ create trigger call_moves before update of state on turnkeeper.calls
 -- The fence of a write to a turn's journal, and the write's row. It locks the turn's row and fails unless the caller has the
 -- newest grant and is the worker bound to it (see BindGrant). The conditions contain no time. p_expected is the number of
 -- earlier writes; the statement that compares it sees all that were done under the lock. By p_write, a writer whose commit
--- was not answered finds out whether it was done: see ReadBack.
+-- was not answered finds out whether it was done: see ReadBack. p_answered are models that answered: see note_models.
 create function turnkeeper.step(
     p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint, p_write uuid,
     p_rounds integer, p_charged integer, p_calls integer,
     p_input bigint, p_output bigint, p_cached bigint, p_reasoning bigint, p_estimated boolean,
-    p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[]
+    p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[], p_answered text[]
 ) returns void language plpgsql as $$
 begin
     perform from turnkeeper.turns
@@ -70,6 +70,9 @@ begin
     if not found then
         raise exception using errcode = 'TK002', message = format('the journal has moved on: it has %s writes, not the expected %s',
             (select n from turnkeeper.newest_write(p_turn)), p_expected);
+    end if;
+    if exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null) then
+        perform turnkeeper.note_models(p_answered, '{}', '{}', '{}', '{}', '{}');
     end if;
 end $$;
 

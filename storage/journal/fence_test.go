@@ -67,7 +67,7 @@ func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := first.Exec(t.Context(), `select turnkeeper.step(id, token, grant_id, worker_id, 0, gen_random_uuid(),
-		0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}') from turnkeeper.turns`); err != nil {
+		0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}', '{}') from turnkeeper.turns`); err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan error, 1)

@@ -2,7 +2,7 @@
 select turnkeeper.step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint, @write_id::uuid,
     @rounds::integer, @charged::integer, @calls::integer,
     @input::bigint, @output::bigint, @cached::bigint, @reasoning::bigint, @estimated::boolean,
-    @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[]);
+    @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[], @answered::text[]);
 
 -- name: InsertRound :exec
 -- Inserts an answer and its planned calls.

@@ -530,7 +530,7 @@ const Step = `-- name: Step :exec
 select turnkeeper.step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint, $6::uuid,
     $7::integer, $8::integer, $9::integer,
     $10::bigint, $11::bigint, $12::bigint, $13::bigint, $14::boolean,
-    $15::text[], $16::integer[], $17::integer[], $18::text[])
+    $15::text[], $16::integer[], $17::integer[], $18::text[], $19::text[])
 `
 
 type StepParams struct {
@@ -552,6 +552,7 @@ type StepParams struct {
 	EventRounds []int32
 	Blocks      []int32
 	Data        []string
+	Answered    []string
 }
 
 func (q *Queries) Step(ctx context.Context, arg StepParams) error {
@@ -574,6 +575,7 @@ func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 		arg.EventRounds,
 		arg.Blocks,
 		arg.Data,
+		arg.Answered,
 	)
 	return err
 }
