@@ -156,7 +156,7 @@ func TestWhereAStreamBegins(t *testing.T) {
 	store := &faulty{once: true, read: make(chan int64, 1)}
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	d, _ := h.work("clerk", "text")
-	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	const ahead = 1 << 40
 	for _, c := range []struct {
 		fails  string

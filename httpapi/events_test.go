@@ -102,13 +102,13 @@ func TestStreamsThatAreCut(t *testing.T) {
 			}
 		})
 	}
-	first := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	first := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	for i := range events {
 		d.say(strconv.Itoa(i))
 	}
 	d.finish("said")
 	group.Wait()
-	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	if last < first+events {
 		t.Fatalf("the turn has %d events", last)
 	}
@@ -136,7 +136,7 @@ func TestEventsAsAList(t *testing.T) {
 	d.say("one")
 	d.say("two")
 	d.finish("said")
-	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	page := decode[struct {
 		Items []struct{ Seq int64 }
 		Next  int64
@@ -178,7 +178,7 @@ func TestANumberFromTheFuture(t *testing.T) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	d.finish("said")
-	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	ahead := &watcher{}
 	if err := ahead.read(bufio.NewScanner(resp.Body), 0); err != nil || !ahead.over || len(ahead.seen) != 1 || ahead.seen[0] != last {
 		t.Errorf("it was told %v of %d events, over is %t: %v", ahead.seen, last, ahead.over, err)

@@ -304,7 +304,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/turns/{id}", "", "", 200)
 	ask("GET", "/v1/turns/{id}/events", "", "", 200)
 	ask("GET", "/v1/turns/{id}/events", "", "", 200, "Accept", "text/event-stream")
-	ask("GET", "/v1/turns/{id}/events", fmt.Sprintf("?after=%d", one[int64](h, "select last_seq from turnkeeper.turns")), "", 204, "Accept", "text/event-stream")
+	ask("GET", "/v1/turns/{id}/events", fmt.Sprintf("?after=%d", one[int64](h, "select last_seq from turnkeeper.turns_now")), "", 204, "Accept", "text/event-stream")
 	ask("POST", "/v1/turns/{id}/cancel", "", "", 409)
 	ask("GET", "/v1/outbox", "", "", 200)
 	if part := ask("GET", "/v1/outputs/{id}", "?from=2&to=4", "", 200); string(part.body) != "üß" {

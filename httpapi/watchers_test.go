@@ -54,7 +54,7 @@ func TestManyWatchersOfOneTurn(t *testing.T) {
 	}
 	d.finish("said")
 	group.Wait()
-	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	for i, w := range all {
 		if int64(len(w.seen)) != last || !w.over {
 			t.Errorf("watcher %d saw %d of %d events", i, len(w.seen), last)
@@ -76,7 +76,7 @@ func TestManyStoredEvents(t *testing.T) {
 	d := h.turn("clerk", "talk")
 	d.many(stored)
 	d.finish("said")
-	last := one[int64](h, "select last_seq from turnkeeper.turns where id = $1", d.id)
+	last := one[int64](h, "select last_seq from turnkeeper.turns_now where id = $1", d.id)
 	began := time.Now()
 	w := &watcher{base: h.base}
 	if err := w.watch(t.Context(), fmt.Sprintf("/v1/turns/%d/events", d.id), 0); err != nil || !w.over {

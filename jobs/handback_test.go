@@ -22,8 +22,8 @@ func (s *site) turnOfAnotherProgram(version int, definition string, dispatches i
 	s.exec("insert into turnkeeper.leases (lane, agent) values ('clerk', 'clerk')")
 	s.exec(`with turn as (
 			insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state,
-				token, entries, dispatches, inference_rounds, charged_rounds, last_seq)
-			select id, 1, agent, conversation, lane, trigger, $2, 'queued', 0, 1, $4, 1, 1, 1 from turnkeeper.messages where id = $1
+				token, dispatches, inference_rounds, charged_rounds, last_seq)
+			select id, 1, agent, conversation, lane, trigger, $2, 'queued', 0, $4, 1, 1, 1 from turnkeeper.messages where id = $1
 			returning id
 		), message as (
 			update turnkeeper.messages set state = 'running', attempts = 1, turn_id = (select id from turn) where id = $1
@@ -32,7 +32,8 @@ func (s *site) turnOfAnotherProgram(version int, definition string, dispatches i
 				input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, version)
 			select id, 1, true, 'script', 'm', 1, 1, 'stop', 1, 1, 0, 0, false, 'As I said.', '', $3 from turn
 		)
-		insert into turnkeeper.journal select id, 1, 1, 1, now(), '{turn_start}', '{0}', '{0}', array[''] from turn`,
+		insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, inference_rounds, charged_rounds, types, rounds, blocks, data)
+		select id, 1, 1, 1, now(), 1, 1, '{turn_start}', '{0}', '{0}', array[''] from turn`,
 		id, hash, version, dispatches)
 	return id
 }

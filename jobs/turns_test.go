@@ -139,7 +139,7 @@ func TestJobThatIsGivenOutTwiceIsWorkedOnce(t *testing.T) {
 	if n := len(asked) + len(other.asked()); n != 0 {
 		t.Errorf("models were asked %d times more", n)
 	}
-	if n := one[int](s, "select inference_rounds from turnkeeper.turns"); n != 1 {
+	if n := one[int](s, "select inference_rounds from turnkeeper.turns_now"); n != 1 {
 		t.Errorf("%d rounds are on record", n)
 	}
 }

@@ -108,7 +108,7 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 				asked := 0
 				return func(_ context.Context, body string) (string, error) {
 					if asked++; asked == 1 {
-						s.exec("update turnkeeper.turns set entries = entries + 1, write_id = gen_random_uuid()")
+						s.exec("select turnkeeper.add_events(id, '{}', '{}', '{}', '{}') from turnkeeper.turns")
 					}
 					return strings.Repeat("re: ", asked) + body, nil
 				}

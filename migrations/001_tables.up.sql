@@ -271,11 +271,8 @@ create table turnkeeper.turns (
     lease_until       timestamptz,
     dispatches        integer not null default 0,  -- grants so far
     losses            integer not null default 0,  -- grants whose worker was lost
-    -- the journal
-    entries           bigint not null default 0,   -- writes so far
-    write_id          uuid,                        -- random id of the newest write: a writer whose commit was not answered looks for its id
+    -- totals when the turn last stopped running: see the view turns_now
     last_seq          bigint not null default 0,   -- of its events
-    -- usage
     inference_rounds  integer not null default 0,
     charged_rounds    integer not null default 0,
     executed_calls    integer not null default 0,
@@ -294,7 +291,7 @@ create table turnkeeper.turns (
     inner_dialogue    text,                        -- the model's text in a turn without a reply
     unique (message_id, attempt),
     check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until))
-) with (fillfactor = 50); -- every write to the journal updates the row
+) with (fillfactor = 50); -- grants and ends update the row
 create unique index turns_one_open_per_lane on turnkeeper.turns (lane)
     where state in ('queued', 'running', 'waiting');
 create unique index turns_one_answer_per_message on turnkeeper.turns (message_id)
@@ -310,14 +307,24 @@ create table turnkeeper.cancellations (
     asked_at timestamptz not null default clock_timestamp()
 );
 
--- The stream of a turn, which clients read while it runs, and afterwards: a row for each write with events. Rows are only
--- added. The times of a turn's rows never decrease.
+-- The writes to turns' journals, with the events that clients read while a turn runs, and afterwards. Rows are only added.
+-- The times of a turn's rows never decrease.
 create table turnkeeper.journal (
     turn_id  bigint not null,
-    n        bigint not null, -- turns.entries after the write
+    n        bigint not null, -- of the write, from 1 without gaps
+    write_id uuid,            -- random: a writer whose commit was not answered looks for it
     seq      bigint not null, -- the number of its first event; a turn's events are numbered from 1 without gaps
-    last_seq bigint not null, -- of its last one
+    last_seq bigint not null, -- of the newest event after the write
     at       timestamptz not null,
+    -- totals after the write
+    inference_rounds integer not null default 0,
+    charged_rounds   integer not null default 0,
+    executed_calls   integer not null default 0,
+    input_tokens     bigint not null default 0,
+    output_tokens    bigint not null default 0,
+    cached_tokens    bigint not null default 0,
+    reasoning_tokens bigint not null default 0,
+    usage_estimated  boolean not null default false,
     -- the events: an element for each
     types    text[] not null,
     rounds   integer[] not null,
@@ -325,6 +332,28 @@ create table turnkeeper.journal (
     data     text[] not null, -- JSON that may hold escapes that jsonb and the functions of json refuse; empty: none
     primary key (turn_id, n)
 );
+
+-- The newest write of a turn, or write 0 without events.
+create function turnkeeper.newest_write(p_turn bigint) returns setof turnkeeper.journal stable language sql as $$
+    (select * from turnkeeper.journal where turn_id = p_turn order by n desc limit 1)
+    union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}'
+    limit 1
+$$;
+
+-- The turns, with the current totals of those that run: a write to a journal leaves the table turns as it is.
+create view turnkeeper.turns_now as
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state,
+    t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses,
+    coalesce(j.last_seq, t.last_seq) as last_seq,
+    coalesce(j.inference_rounds, t.inference_rounds) as inference_rounds, coalesce(j.charged_rounds, t.charged_rounds) as charged_rounds,
+    coalesce(j.executed_calls, t.executed_calls) as executed_calls,
+    coalesce(j.input_tokens, t.input_tokens) as input_tokens, coalesce(j.output_tokens, t.output_tokens) as output_tokens,
+    coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens, coalesce(j.reasoning_tokens, t.reasoning_tokens) as reasoning_tokens,
+    coalesce(j.usage_estimated, t.usage_estimated) as usage_estimated,
+    t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue
+from turnkeeper.turns t left join lateral (
+    select * from turnkeeper.journal w where w.turn_id = t.id and t.state = 'running' order by w.n desc limit 1
+) j on true;
 
 -- The events of turns, one by one.
 create view turnkeeper.turn_events as

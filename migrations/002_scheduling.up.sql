@@ -320,7 +320,7 @@ return cardinality(models) > 0 and not exists (select from unnest(models) m (nam
 -- Record which models answered or failed in a turn. Models that answered are up, and lanes that waited for one of them are
 -- due. Models that failed are down: p_seen is the number of failures in a row that was known before the request, so that
 -- concurrent failures count once; p_asked is the pause that the provider asked for. The function locks leases that are not
--- held, so it must come last in its transaction, after the turn's own lease.
+-- held, so a transaction that locks the turn's own lease must do that first.
 create function turnkeeper.note_models(
     p_answered text[], p_failed text[], p_seen integer[], p_classes text[], p_errors text[], p_asked interval[]
 ) returns void language plpgsql as $$

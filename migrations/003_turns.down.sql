@@ -11,4 +11,4 @@ drop function turnkeeper.end_dispatch, turnkeeper.settle_tree_spend, turnkeeper.
     turnkeeper.spawn_agents, turnkeeper.close_awaited, turnkeeper.run_detached_again, turnkeeper.end_detached,
     turnkeeper.arrive_call, turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.sweep_drafts,
     turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.events_after, turnkeeper.late_result, turnkeeper.answer_calls, turnkeeper.start_calls,
-    turnkeeper.refuse_step, turnkeeper.check_call_move, turnkeeper.check_turn_move;
+    turnkeeper.step, turnkeeper.check_call_move, turnkeeper.check_turn_move;

@@ -44,18 +44,36 @@ create trigger call_moves before update of state on turnkeeper.calls
 -- The journal
 ----------------------------------------------------------------------------------------------------
 
--- Raise the reason why a write to a turn's journal was refused: see the statement Step.
-create function turnkeeper.refuse_step(p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint)
-returns void language plpgsql as $$
-declare
-    t record;
+-- The fence of a write to a turn's journal, and the write's row. It locks the turn's row and fails unless the caller has the
+-- newest grant and is the worker bound to it (see BindGrant). The conditions contain no time. p_expected is the number of
+-- earlier writes; the statement that compares it sees all that were done under the lock. By p_write, a writer whose commit
+-- was not answered finds out whether it was done: see ReadBack. p_answered are models that answered: see note_models.
+create function turnkeeper.step(
+    p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint, p_write uuid,
+    p_rounds integer, p_charged integer, p_calls integer,
+    p_input bigint, p_output bigint, p_cached bigint, p_reasoning bigint, p_estimated boolean,
+    p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[], p_answered text[]
+) returns void language plpgsql as $$
 begin
-    select token, grant_id, state, entries, worker_id into t from turnkeeper.turns where id = p_turn;
-    if t.token = p_token and t.grant_id = p_grant and t.state = 'running' and t.worker_id = p_worker then
-        raise exception using errcode = 'TK002', message = format(
-            'the journal has moved on: it has %s writes, not the expected %s', t.entries, p_expected);
+    perform from turnkeeper.turns
+    where id = p_turn and token = p_token and grant_id = p_grant and state = 'running' and worker_id = p_worker
+    for no key update;
+    if not found then
+        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
-    raise exception using errcode = 'TK001', message = 'the lease is no longer held';
+    insert into turnkeeper.journal
+    select p_turn, w.n + 1, p_write, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
+        w.inference_rounds + p_rounds, w.charged_rounds + p_charged, w.executed_calls + p_calls,
+        w.input_tokens + p_input, w.output_tokens + p_output, w.cached_tokens + p_cached, w.reasoning_tokens + p_reasoning,
+        w.usage_estimated or p_estimated, p_types, p_event_rounds, p_blocks, p_data
+    from turnkeeper.newest_write(p_turn) w where w.n = p_expected;
+    if not found then
+        raise exception using errcode = 'TK002', message = format('the journal has moved on: it has %s writes, not the expected %s',
+            (select n from turnkeeper.newest_write(p_turn)), p_expected);
+    end if;
+    if exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null) then
+        perform turnkeeper.note_models(p_answered, '{}', '{}', '{}', '{}', '{}');
+    end if;
 end $$;
 
 -- Record the starts of calls, before they run. A call whose effect allows it may be started again.
@@ -137,15 +155,11 @@ $$;
 -- Add events to the stream of a turn whose row the caller has locked.
 create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[])
 returns void language sql as $$
-    with numbered as (
-        update turnkeeper.turns set entries = entries + 1, last_seq = last_seq + cardinality(p_types)
-        where id = p_turn returning entries, last_seq
-    )
-    insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
-    select p_turn, entries, last_seq - cardinality(p_types) + 1, last_seq,
-        greatest(clock_timestamp(), (select p.at from turnkeeper.journal p where p.turn_id = p_turn order by p.n desc limit 1)),
-        p_types, p_rounds, p_blocks, p_data
-    from numbered
+    insert into turnkeeper.journal
+    select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
+        w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens, w.reasoning_tokens,
+        w.usage_estimated, p_types, p_rounds, p_blocks, p_data
+    from turnkeeper.newest_write(p_turn) w
 $$;
 
 ----------------------------------------------------------------------------------------------------
@@ -642,7 +656,11 @@ begin
         losses         = losses + p_lost::integer,
         inner_dialogue = nullif(p_inner, ''),
         error_class    = nullif(p_error_class, ''),
-        error          = nullif(p_error, '')
+        error          = nullif(p_error, ''),
+        last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds, executed_calls = w.executed_calls,
+        input_tokens = w.input_tokens, output_tokens = w.output_tokens, cached_tokens = w.cached_tokens,
+        reasoning_tokens = w.reasoning_tokens, usage_estimated = w.usage_estimated
+    from turnkeeper.newest_write(p_turn) w
     where id = p_turn
     returning message_id, agent, conversation, lane, worker_id into t;
 

@@ -118,7 +118,8 @@ begin
     update turnkeeper.turns set state = 'cancelled', stop_reason = 'cancelled', ended_at = at, due_at = null,
         error_class = null, error = null,
         inner_dialogue = case when t.trigger <> 'message' then
-            (select string_agg(text, E'\n\n' order by round) from turnkeeper.rounds where turn_id = p_turn and btrim(text, E' \t\r\n') <> '') end
+            (select string_agg(text, E'\n\n' order by round) from turnkeeper.rounds where turn_id = p_turn and btrim(text, E' \t\r\n') <> '') end,
+        last_seq = (select last_seq from turnkeeper.newest_write(p_turn))
     where id = p_turn;
     update turnkeeper.messages set state = 'cancelled', closed_at = greatest(at, accepted_at), last_error = null
     where id = t.message_id returning accepted_at into accepted;

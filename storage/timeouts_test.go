@@ -42,7 +42,7 @@ func TestADeadConnectionDelaysAStep(t *testing.T) {
 			if took := time.Since(began); took > storagetest.Patience {
 				t.Errorf("it took %s", took)
 			}
-			if n := storagetest.One[int](h, "select entries from turnkeeper.turns"); n != 2 {
+			if n := storagetest.One[int](h, "select max(n) from turnkeeper.journal"); n != 2 {
 				t.Errorf("%d entries, want 2", n)
 			}
 		})

@@ -33,7 +33,7 @@ func TestPurge(t *testing.T) {
 	s.exec("insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values (2, 'echo', '2026-01-01', 10)")
 	s.exec("insert into turnkeeper.summaries values ('echo', 'main', 1, 2, 'Once upon a time.')")
 	s.exec("insert into turnkeeper.notes values ('echo', 'n', 'x'), ('watcher', 'n', 'x')")
-	s.exec("insert into turnkeeper.journal values (2, 1, 1, 1, now(), '{turn_start}', '{0}', '{0}', array[''])")
+	s.exec("select turnkeeper.add_events(2, '{turn_start}', '{0}', '{0}', array[''])")
 	s.exec("update turnkeeper.turns set last_seq = 1 where id = 2")
 	waiting := s.send("I wait.")
 	count := func(table string) (n int) {

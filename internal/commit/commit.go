@@ -2,9 +2,9 @@
 // each write is done once, or the writer learns that it cannot be done.
 //
 // A commit without an answer may have succeeded. So each write has a random ID, which
-// is stored in the turn's row together with the write, and the writer reads back
-// whether the row has that ID. Nothing else shows whose write it is: if another worker
-// has written in the meantime, the journal has as many entries as if this one had.
+// is stored with it, and the writer reads back whether the write after its last one has
+// that ID. Nothing else shows whose write it is: if another worker has written in the
+// meantime, the journal has as many entries as if this one had.
 //
 // Package storage uses it with Postgres, and package memory with a database in memory,
 // so that the simulation tests this code. The package itself depends on no database. A
@@ -25,32 +25,31 @@ import (
 
 // A Writer holds the position in a journal for the holder of a grant.
 type Writer struct {
-	Grant     turnkeeper.Grant
-	Entries   int64  // writes on record
-	LastWrite string // id of the last of them; empty: there is none, or it has no id
+	Grant   turnkeeper.Grant
+	Entries int64 // on record
 }
 
 // A Write is an atomic write to the journal.
 type Write struct {
 	Entries int64 // number of entries that it adds to the journal
 	Ends    bool  // it ends the dispatch, and the grant
-	// Attempt tries to write, and stores id in the turn's row.
+	// Attempt tries to write, and stores id with each entry.
 	Attempt func(ctx context.Context, id string) error
 }
 
-// A Row is the part of a turn's row that a Writer compares.
+// A Row is what a Writer compares: a part of the turn's row, and of its journal.
 type Row struct {
-	Token     int64
-	GrantID   turnkeeper.GrantID
-	WorkerID  turnkeeper.WorkerID // worker that the grant is bound to
-	State     turnkeeper.TurnState
-	Entries   int64
-	LastWrite string
+	Token    int64
+	GrantID  turnkeeper.GrantID
+	WorkerID turnkeeper.WorkerID // worker that the grant is bound to
+	State    turnkeeper.TurnState
+	Entries  int64  // in the journal
+	WriteID  string // id of the first entry after the Writer's; empty: there is none, or it has no id
 }
 
 // A Database gives a Writer access to the turn's row, and classifies the errors of attempts.
 type Database struct {
-	ReadBack func(context.Context) (Row, error) // reads the turn's row
+	ReadBack func(context.Context) (Row, error) // reads the Row, in one snapshot
 	// Uncertain reports whether an error leaves open if the write was done, or means
 	// that it was undone for a temporary reason.
 	Uncertain func(error) bool
@@ -68,7 +67,7 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 	for again := false; ; again = true {
 		err := write.Attempt(ctx, id)
 		if err == nil {
-			w.advance(write, id)
+			w.Entries += write.Entries
 			return nil
 		}
 		if db.KeyTaken(err) {
@@ -87,7 +86,7 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		case settled != nil:
 			return settled
 		case written:
-			w.advance(write, id)
+			w.Entries += write.Entries
 			return nil
 		case echo:
 			return err
@@ -97,11 +96,6 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		}
 		wait = min(wait*2, slowRetry)
 	}
-}
-
-func (w *Writer) advance(write Write, id string) {
-	w.Entries += write.Entries
-	w.LastWrite = id
 }
 
 // endedOnTheWay reports whether ctx ended during a write, which may have been done.
@@ -146,16 +140,16 @@ func (db Database) row(ctx context.Context) (row Row, err error) {
 func (w *Writer) settle(row Row, write Write, id string) (written bool, err error) {
 	g := w.Grant
 	held := row.State == turnkeeper.TurnRunning && row.Token == g.Token && row.GrantID == g.GrantID && row.WorkerID == g.WorkerID
-	own := row.LastWrite == id
+	own := row.WriteID == id
 	switch {
 	case own && (held || write.Ends):
 		return true, nil
 	case !held: // also after an own write: another worker continues from the journal
 		return false, turnkeeper.ErrFenced
-	case row.LastWrite == w.LastWrite && row.Entries == w.Entries:
+	case row.Entries == w.Entries:
 		return false, nil
 	default:
-		return false, fmt.Errorf("%w: the last write is not this writer's", turnkeeper.ErrJournalMoved)
+		return false, fmt.Errorf("%w: the next entry is not this writer's", turnkeeper.ErrJournalMoved)
 	}
 }
 

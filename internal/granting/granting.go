@@ -56,7 +56,6 @@ type LostGrant struct {
 	Losses     int  // earlier losses of the message that count
 	Dispatches int
 	Rounds     int // answered rounds
-	LastSeq    int64
 }
 
 // A DueSchedule is a schedule whose next slot is due or not known yet.

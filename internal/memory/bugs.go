@@ -61,11 +61,11 @@ func (j *Journal) misread(row commit.Row, write commit.Write, own string) commit
 		row.WorkerID = g.WorkerID
 	}
 	if bugs.has(BugReadBackByCount) && row.Entries == j.writer.Entries+write.Entries {
-		row.LastWrite = own
+		row.WriteID = own
 	}
 	if bugs.has(BugLostAnswerRedone) { // the writer continues from the current state
 		j.lastSeq = int64(len(j.s.state.turn(g.TurnID).events))
-		j.writer.Entries, j.writer.LastWrite = row.Entries, ""
+		j.writer.Entries = row.Entries
 		row = commit.Row{Token: g.Token, GrantID: g.GrantID, WorkerID: g.WorkerID, State: turnkeeper.TurnRunning, Entries: row.Entries}
 	}
 	return row

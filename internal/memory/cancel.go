@@ -221,7 +221,7 @@ func (t *turnRow) tell(kind turnkeeper.EventType, round int, data any, now time.
 	if err != nil { // the types of events always encode
 		panic(err)
 	}
-	t.entries++
+	t.writes = append(t.writes, "")
 	t.LastSeq++
 	t.events = append(t.events, turnkeeper.Event{TurnID: t.ID, Seq: t.LastSeq, Type: kind, Round: round, Data: text, At: now})
 }

@@ -64,7 +64,10 @@ func (j *Journal) readBack(write commit.Write, own string) commit.Row {
 	defer j.s.mu.Unlock()
 	turn := j.s.state.turn(j.grant.TurnID)
 	row := commit.Row{
-		Token: turn.Token, GrantID: turn.GrantID, WorkerID: turn.WorkerID, State: turn.State, Entries: turn.entries, LastWrite: turn.writeID,
+		Token: turn.Token, GrantID: turn.GrantID, WorkerID: turn.WorkerID, State: turn.State, Entries: turn.entries(),
+	}
+	if next := j.writer.Entries; next < row.Entries {
+		row.WriteID = turn.writes[next]
 	}
 	return j.misread(row, write, own)
 }

@@ -168,8 +168,7 @@ func (j *Journal) attemptApart(ctx context.Context, id string, e turnlog.Entry) 
 	return j.conn.ask(ctx, requestOf(e), func() error {
 		return j.inRow(ctx, func(rings *[]Bell) error {
 			draft := j.s.state.turn(j.grant.TurnID).draft()
-			draft.entries++
-			draft.writeID = id
+			draft.writes = append(draft.writes, id)
 			j.s.commit++
 			if err := j.entry(draft, e, rings); err != nil {
 				return err

@@ -30,7 +30,7 @@ var _ agentturn.Journal = (*Journal)(nil)
 func (c *Conn) Journal(record turnlog.Record, grant turnkeeper.Grant) *Journal {
 	j := &Journal{
 		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
-		writer: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
+		writer: commit.Writer{Grant: grant, Entries: record.Entries},
 	}
 	for _, round := range record.Rounds {
 		j.remember(&round)
@@ -143,8 +143,7 @@ func (j *Journal) fenced(id string) (*turnRow, error) {
 		return nil, err
 	}
 	draft := row.draft()
-	draft.entries++
-	draft.writeID = id
+	draft.writes = append(draft.writes, id)
 	return draft, nil
 }
 
@@ -156,8 +155,8 @@ func (j *Journal) checkFence(row *turnRow) error {
 		row.WorkerID != j.grant.WorkerID && !j.s.bugs.has(BugGrantUnbound) {
 		return turnkeeper.ErrFenced
 	}
-	if row.entries != j.writer.Entries && !j.s.bugs.has(BugLostAnswerRedone) {
-		return fmt.Errorf("%w: it has %d writes, not the expected %d", turnkeeper.ErrJournalMoved, row.entries, j.writer.Entries)
+	if row.entries() != j.writer.Entries && !j.s.bugs.has(BugLostAnswerRedone) {
+		return fmt.Errorf("%w: it has %d writes, not the expected %d", turnkeeper.ErrJournalMoved, row.entries(), j.writer.Entries)
 	}
 	return nil
 }
@@ -227,7 +226,7 @@ func (j *Journal) commitTransact(id string, started turnlog.Entry, result turnlo
 	if err := j.entry(draft, started, nil); err != nil {
 		return err
 	}
-	draft.entries++
+	draft.writes = append(draft.writes, id)
 	if err := j.entry(draft, turnlog.Entry{Results: []turnlog.CallResult{result}}, nil); err != nil {
 		return err
 	}

@@ -66,8 +66,7 @@ type (
 // A turnRow is a turn with its journal.
 type turnRow struct {
 	turnkeeper.Turn
-	entries  int64
-	writeID  string // of the last of them
+	writes   []string // their ids; empty: a write of nobody who reads it back
 	rounds   []turnkeeper.Round
 	starts   []startRow
 	events   []turnkeeper.Event
@@ -76,6 +75,9 @@ type turnRow struct {
 	awaited  []awaitedRow
 	held     *tx // holds the row's lock; nil: it is free
 }
+
+// entries returns the number of writes.
+func (t *turnRow) entries() int64 { return int64(len(t.writes)) }
 
 type startRow struct {
 	key   turnkeeper.CallKey
@@ -153,7 +155,7 @@ func (t *turnRow) draft() *turnRow {
 	d := *t
 	d.rounds = cloneRounds(t.rounds)
 	d.outputs = slices.Clone(t.outputs)
-	d.starts, d.events = slices.Clip(t.starts), slices.Clip(t.events)
+	d.starts, d.events, d.writes = slices.Clip(t.starts), slices.Clip(t.events), slices.Clip(t.writes)
 	d.verdicts, d.awaited = slices.Clip(t.verdicts), slices.Clone(t.awaited)
 	return &d
 }

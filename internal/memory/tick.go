@@ -261,7 +261,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 			lost = append(lost, granting.LostGrant{
 				Lane: lane, TurnID: turn.ID, GrantID: l.GrantID, JobID: turn.JobID, MessageID: turn.MessageID, WorkerID: s.taker(l),
 				Trigger: turn.Trigger, GrantedAt: l.GrantedAt, Lapsed: lapsed(l, now), Alive: s.holderAlive(l, now), Losses: s.losses(turn.MessageID, now),
-				Dispatches: turn.Dispatches, Rounds: len(turn.rounds), LastSeq: turn.LastSeq,
+				Dispatches: turn.Dispatches, Rounds: len(turn.rounds),
 			})
 		}
 		slices.SortStableFunc(lost, func(a, b granting.LostGrant) int { return a.GrantedAt.Compare(b.GrantedAt) })
@@ -325,7 +325,7 @@ func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
 			draft.events = append(draft.events, event)
 			draft.LastSeq++
 		}
-		draft.entries++
+		draft.writes = append(draft.writes, "")
 		t.endLost(lost, draft, ending{outcome: outcome, log: "lost", message: turnkeeper.MessageAnswered, lost: true}, rings)
 	})
 	return nil

@@ -14,8 +14,8 @@ var targets = []Target{
 	// The journal in Postgres.
 	{
 		Name:      "fence",
-		Queries:   []string{"Step", "BindGrant", "ReadBack", "HasStart"},
-		Functions: []string{"refuse_step"},
+		Queries:   []string{"BindGrant", "ReadBack", "HasStart"},
+		Functions: []string{"step"},
 		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments)",
 		Tests:     stores, Skip: plans,
 	},

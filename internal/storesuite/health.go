@@ -127,9 +127,8 @@ func oneProbe(e *env) {
 	after := e.take(second)
 	equal(e, "granted after the worker was lost", len(after), 1)
 	equal(e, "probe", e.down()[0].Probe, after[0].grant.GrantID)
-	o := succeeded("answered")
-	wantErr(e, "end", after[0].Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
-	equal(e, "granted at once", e.tick().Granted, 2)
+	wantErr(e, "answer", after[0].Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}}), nil)
+	equal(e, "granted at once, before the turn ends", e.tick().Granted, 2)
 }
 
 func overdueGranted(e *env) {

@@ -130,7 +130,6 @@ type Record struct {
 	Down       []modelhealth.Health // models that are down
 	Waited     time.Duration        // since the message was accepted and due, by the database's clock
 	Entries    int64                // writes to the journal so far
-	LastWrite  string               // id of the newest write; empty: none
 	Failures   int                  // failed turns of the lane in a row
 	NextBlock  int                  // first unused block number
 	OpenRound  int                  // the round with streamed events but no answer; 0: none

@@ -22,7 +22,7 @@ func (t *Tick) Lost(ctx context.Context, limit int) ([]granting.LostGrant, error
 			Lane: turnkeeper.Lane(r.Lane), TurnID: turnkeeper.TurnID(r.TurnID), GrantID: turnkeeper.GrantID(r.GrantID),
 			JobID: turnkeeper.JobID(r.JobID), MessageID: turnkeeper.MessageID(r.MessageID), WorkerID: turnkeeper.WorkerID(r.WorkerID),
 			Trigger: turnkeeper.Trigger(r.Trigger), GrantedAt: r.GrantedAt, Lapsed: r.Lapsed, Alive: r.Alive, Losses: int(r.Losses),
-			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds), LastSeq: r.LastSeq,
+			Dispatches: int(r.Dispatches), Rounds: int(r.InferenceRounds),
 		}
 	}), pg.Translate(err)
 }

@@ -21,8 +21,8 @@ func insertWaitingTurns(h *env) {
 			insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at, turn_id) overriding system value
 			select i, 'desk', 'c' || i, 'desk/c' || i, 'x', case when $DONE then 'answered' else 'running' end, case when $DONE then now() end, i from generate_series($IDS) i;
 			insert into turnkeeper.leases (lane, agent, token) select 'desk/c' || i, 'desk', 1 from generate_series($IDS) i;
-			insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, entries, ended_at, stop_reason)
-			select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('0', 64), case when $DONE then 'succeeded' else 'waiting' end, 1, 3,
+			insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+			select i, i, 1, 'desk', 'c' || i, 'desk/c' || i, 'message', repeat('0', 64), case when $DONE then 'succeeded' else 'waiting' end, 1,
 				case when $DONE then now() end, case when $DONE then 'none' end from generate_series($IDS) i;
 			insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason, input_tokens, output_tokens,
 				cached_tokens, reasoning_tokens, usage_estimated, text, reasoning)

@@ -16,15 +16,15 @@ func (w *Writer) write(ctx context.Context, write commit.Write) error {
 		Uncertain: pg.Uncertain,
 		KeyTaken:  pg.KeyTaken,
 		ReadBack: func(ctx context.Context) (commit.Row, error) {
-			row, err := w.store.db.Q.ReadBack(ctx, int64(w.grant.TurnID))
-			return lastWriteOf(row), pg.Translate(err)
+			row, err := w.store.db.Q.ReadBack(ctx, w.journal.Entries+1, int64(w.grant.TurnID))
+			return commitRow(row), pg.Translate(err)
 		},
 	}, write)
 }
 
-func lastWriteOf(r dbsqlc.ReadBackRow) commit.Row {
+func commitRow(r dbsqlc.ReadBackRow) commit.Row {
 	return commit.Row{
 		Token: r.Token, GrantID: turnkeeper.GrantID(dbrow.OrZero(r.GrantID)), WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)),
-		State: turnkeeper.TurnState(r.State), Entries: r.Entries, LastWrite: dbrow.OrZero(r.WriteID),
+		State: turnkeeper.TurnState(r.State), Entries: r.Entries, WriteID: r.WriteID,
 	}
 }

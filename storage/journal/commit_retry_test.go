@@ -75,7 +75,7 @@ func TestLostAnswerOfAStep(t *testing.T) {
 			if view.Turn.InferenceRounds != 2 || view.Turn.ExecutedCalls != 1 || view.Turn.LastSeq != 4 {
 				t.Errorf("%d rounds, %d calls, %d events", view.Turn.InferenceRounds, view.Turn.ExecutedCalls, view.Turn.LastSeq)
 			}
-			if n := storagetest.One[int](h, "select entries from turnkeeper.turns"); n != 3 {
+			if n := storagetest.One[int](h, "select max(n) from turnkeeper.journal"); n != 3 {
 				t.Errorf("%d entries, want 3", n)
 			}
 			if stream, err := h.Events(t.Context(), d.Grant.TurnID, 0, 10); err != nil || len(stream) != 4 {
@@ -138,7 +138,7 @@ func TestEchoOfAWriteUnderWay(t *testing.T) {
 			if err := <-written; err != nil {
 				t.Errorf("the write is on record, and Append says %v", err)
 			}
-			if n := storagetest.One[int](h, "select entries from turnkeeper.turns"); n != 1 {
+			if n := storagetest.One[int](h, "select max(n) from turnkeeper.journal"); n != 1 {
 				t.Errorf("%d entries, want 1", n)
 			}
 			if entry.Outcome == nil {
@@ -172,7 +172,7 @@ func TestBackendTerminatedInTheMiddle(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Finish(t, "done")
-	if n := storagetest.One[int](h, "select inference_rounds from turnkeeper.turns"); n != 1 {
+	if n := storagetest.One[int](h, "select inference_rounds from turnkeeper.turns_now"); n != 1 {
 		t.Errorf("%d rounds, want 1", n)
 	}
 }
@@ -222,7 +222,7 @@ func TestLostAnswerOfATransactionalCall(t *testing.T) {
 				t.Errorf("the call is %s with %d starts", call.State, call.Starts)
 			}
 			d.Write(t, turnlog.Entry{Round: storagetest.Round(2)})
-			if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns"); n != 1 {
+			if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns_now"); n != 1 {
 				t.Errorf("%d executed calls", n)
 			}
 		})
@@ -278,7 +278,7 @@ func TestServerRestartsWhileAppendWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Finish(t, "done")
-	got := fmt.Sprint(storagetest.One[int](h, "select entries from turnkeeper.turns"), storagetest.One[int](h, "select count(*) from turnkeeper.rounds"),
+	got := fmt.Sprint(storagetest.One[int](h, "select max(n) from turnkeeper.journal"), storagetest.One[int](h, "select count(*) from turnkeeper.rounds"),
 		storagetest.One[int](h, "select count(*) from turnkeeper.turn_events"), storagetest.One[int](h, "select count(*) from turnkeeper.replies"))
 	if got != "3 2 2 1" {
 		t.Errorf("entries, rounds, events, replies: %s; want 3 2 2 1", got)

@@ -44,6 +44,9 @@ func (w *Writer) stepOf(at step, e turnlog.Entry) dbsqlc.StepParams {
 		WriteID: at.id, Expected: w.journal.Entries + at.after, Calls: w.executed(e),
 		Types: events.types, EventRounds: events.rounds, Blocks: events.blocks, Data: events.data,
 	}
+	if !notesModels(e) {
+		params.Answered = e.Answered
+	}
 	u := usedBy(e)
 	params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens
 	params.Reasoning, params.Estimated = u.ReasoningTokens, u.Estimated
@@ -308,6 +311,12 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 	return q.InsertSilentReply(ctx, int64(turn))
 }
 
+// notesModels reports whether an entry needs a statement of its own for models' health. Without failures and an end, the
+// fence does it.
+func notesModels(e turnlog.Entry) bool {
+	return len(e.ModelFailures) > 0 || e.Outcome != nil && len(e.Answered) > 0
+}
+
 // queueHealth queues the updates of models' health, and of the message and lane of a turn that
 // failed. It must come after the lane's lease: see the function note_models.
 func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
@@ -316,7 +325,7 @@ func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.E
 			return err
 		}
 	}
-	if len(e.Answered)+len(e.ModelFailures) == 0 {
+	if !notesModels(e) {
 		return nil
 	}
 	p := dbsqlc.NoteModelsParams{

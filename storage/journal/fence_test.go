@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -18,15 +19,15 @@ var facts = []struct {
 	name, change string
 	want         error
 }{
-	{"a newer token", "token = token + 1", turnkeeper.ErrFenced},
-	{"an older token", "token = token - 1", turnkeeper.ErrFenced},
-	{"another grant", "grant_id = gen_random_uuid()", turnkeeper.ErrFenced},
-	{"a queued turn", "state = 'queued'", turnkeeper.ErrFenced},
-	{"a waiting turn", "state = 'waiting'", turnkeeper.ErrFenced},
-	{"another worker", "worker_id = 'worker-2'", turnkeeper.ErrFenced},
-	{"no worker", "worker_id = null", turnkeeper.ErrFenced},
-	{"a write more", "entries = entries + 1", turnkeeper.ErrJournalMoved},
-	{"a write less", "entries = entries - 1", turnkeeper.ErrJournalMoved},
+	{"a newer token", "update turnkeeper.turns set token = token + 1 where id = $1", turnkeeper.ErrFenced},
+	{"an older token", "update turnkeeper.turns set token = token - 1 where id = $1", turnkeeper.ErrFenced},
+	{"another grant", "update turnkeeper.turns set grant_id = gen_random_uuid() where id = $1", turnkeeper.ErrFenced},
+	{"a queued turn", "update turnkeeper.turns set state = 'queued' where id = $1", turnkeeper.ErrFenced},
+	{"a waiting turn", "update turnkeeper.turns set state = 'waiting' where id = $1", turnkeeper.ErrFenced},
+	{"another worker", "update turnkeeper.turns set worker_id = 'worker-2' where id = $1", turnkeeper.ErrFenced},
+	{"no worker", "update turnkeeper.turns set worker_id = null where id = $1", turnkeeper.ErrFenced},
+	{"a write more", "select turnkeeper.add_events($1, '{}', '{}', '{}', '{}')", turnkeeper.ErrJournalMoved},
+	{"a write less", "delete from turnkeeper.journal where turn_id = $1", turnkeeper.ErrJournalMoved},
 }
 
 // TestEachConditionOfTheFence writes while one condition does not hold.
@@ -38,7 +39,7 @@ func TestEachConditionOfTheFence(t *testing.T) {
 			h.Submit("desk", f.name, "x")
 			d := h.Dispatch("worker-1")[0]
 			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
-			h.Exec("update turnkeeper.turns set "+f.change+" where id = $1", d.Grant.TurnID)
+			h.Exec(f.change, d.Grant.TurnID)
 			before := h.Rows()
 			for name, e := range map[string]turnlog.Entry{
 				"a step":  {Round: storagetest.Round(2)},
@@ -55,6 +56,29 @@ func TestEachConditionOfTheFence(t *testing.T) {
 		})
 	}
 	h.T = t
+}
+
+// TestTheFenceSeesTheWriteThatItWaitedFor writes while another write of the turn is in flight.
+func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	first, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Exec(t.Context(), `select turnkeeper.step(id, token, grant_id, worker_id, 0, gen_random_uuid(),
+		0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}', '{}') from turnkeeper.turns`); err != nil {
+		t.Fatal(err)
+	}
+	second := make(chan error, 1)
+	go func() { second <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(1)}, journal.Ending{}) }()
+	h.AwaitLockWaits(1)
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-second; !errors.Is(err, turnkeeper.ErrJournalMoved) || !strings.Contains(err.Error(), "it has 1 writes") {
+		t.Errorf("the second write: %v", err)
+	}
 }
 
 // TestBindGrantChecks binds a grant while the turn differs from its job in one condition.
@@ -124,7 +148,7 @@ func TestTurnsThatShareAGrant(t *testing.T) {
 	if !done(happened) {
 		t.Error("nothing was cut")
 	}
-	if n := storagetest.One[int](h, "select entries from turnkeeper.turns where id = $1", all[0].Grant.TurnID); n != 0 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.journal where turn_id = $1", all[0].Grant.TurnID); n != 0 {
 		t.Errorf("the other turn has %d entries", n)
 	}
 }

@@ -67,7 +67,7 @@ func (b *batch) result(i int) error {
 // entries returns the numbers of writes of the turns, in the order of their ids.
 func (b *batch) entries() string {
 	b.T.Helper()
-	return storagetest.One[string](b, `select string_agg(t.entries || '/' || (select count(*) from turnkeeper.rounds r where r.turn_id = t.id)
+	return storagetest.One[string](b, `select string_agg((select count(*) from turnkeeper.journal j where j.turn_id = t.id) || '/' || (select count(*) from turnkeeper.rounds r where r.turn_id = t.id)
 		|| '/' || (select count(*) from turnkeeper.turn_events e where e.turn_id = t.id), ' ' order by t.id) from turnkeeper.turns t`)
 }
 

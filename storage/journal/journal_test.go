@@ -102,7 +102,7 @@ func TestPagingAndUnstartedCallsAreNotCountedAsExecuted(t *testing.T) {
 		storagetest.Start(storagetest.Key(1, 4), "page again", 2, keyed), storagetest.Start(storagetest.Key(1, 5), "second", 2, keyed), storagetest.Start(storagetest.Key(1, 6), "page too", 1, keyed),
 	}})
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 5), "second", turnkeeper.CallSucceeded, "ok")}})
-	if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns"); n != 2 {
+	if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns_now"); n != 2 {
 		t.Errorf("%d executed calls, want the failed one and the one that was started twice", n)
 	}
 }

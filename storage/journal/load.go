@@ -33,7 +33,7 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 	if err != nil {
 		return turnlog.Record{}, err
 	}
-	if row.TurnkeeperTurn.State != string(turnkeeper.TurnRunning) || dbrow.OrZero(row.TurnkeeperTurn.GrantID) != string(grant) {
+	if row.TurnkeeperTurnsNow.State != string(turnkeeper.TurnRunning) || dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID) != string(grant) {
 		return turnlog.Record{}, turnkeeper.ErrFenced
 	}
 	record := recordOf(row)
@@ -42,7 +42,7 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 			return record, err
 		}
 	}
-	if row.TurnkeeperTurn.Entries > 0 {
+	if row.Entries > 0 {
 		if err := s.loadJournal(ctx, &record); err != nil {
 			return record, err
 		}
@@ -78,7 +78,7 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 }
 
 func recordOf(row dbsqlc.TurnForWorkerRow) turnlog.Record {
-	turn := dbrow.Turn(row.TurnkeeperTurn)
+	turn := dbrow.Turn(row.TurnkeeperTurnsNow)
 	return turnlog.Record{
 		Turn: turn,
 		Message: turnkeeper.Message{
@@ -88,8 +88,7 @@ func recordOf(row dbsqlc.TurnForWorkerRow) turnlog.Record {
 			Faults: int(row.Faults), DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: dbrow.OrZero(row.TraceParent),
 		},
 		Definition: []byte(row.Definition),
-		Entries:    row.TurnkeeperTurn.Entries,
-		LastWrite:  dbrow.OrZero(row.TurnkeeperTurn.WriteID),
+		Entries:    row.Entries,
 		Failures:   int(row.Failures),
 		NextBlock:  1,
 		Cancelled:  row.Cancelled,

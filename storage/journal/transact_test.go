@@ -69,7 +69,7 @@ func TestTransactionalCall(t *testing.T) {
 		t.Error("a transaction outside of a tool")
 	}
 	d.Finish(t, "done")
-	if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns"); n != 3 {
+	if n := storagetest.One[int](h, "select executed_calls from turnkeeper.turns_now"); n != 3 {
 		t.Errorf("%d executed calls, want 3", n)
 	}
 }

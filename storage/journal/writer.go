@@ -38,7 +38,7 @@ func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 func (s *Store) Writer(record turnlog.Record, grant turnkeeper.Grant) *Writer {
 	w := &Writer{
 		store: s, grant: grant, agent: record.Turn.Agent, paging: map[turnkeeper.CallKey]bool{},
-		journal: commit.Writer{Grant: grant, Entries: record.Entries, LastWrite: record.LastWrite},
+		journal: commit.Writer{Grant: grant, Entries: record.Entries},
 	}
 	for _, round := range record.Rounds {
 		w.remember(&round)

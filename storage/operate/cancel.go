@@ -56,7 +56,7 @@ func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, state turnk
 	if err != nil {
 		return Cancelled{}, pg.Translate(err)
 	}
-	message, err := s.views.Message(ctx, turnkeeper.MessageID(row.TurnkeeperTurn.MessageID))
+	message, err := s.views.Message(ctx, turnkeeper.MessageID(row.TurnkeeperTurnsNow.MessageID))
 	if err != nil {
 		return Cancelled{}, err
 	}
@@ -77,7 +77,7 @@ func (s *Control) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancel
 	if err != nil {
 		return Cancelled{}, pg.Translate(err)
 	}
-	state := turnkeeper.TurnState(row.TurnkeeperTurn.State)
+	state := turnkeeper.TurnState(row.TurnkeeperTurnsNow.State)
 	if state == turnkeeper.TurnQueued || state == turnkeeper.TurnWaiting {
 		return Cancelled{}, ErrHeldUp
 	}

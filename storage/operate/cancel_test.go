@@ -30,9 +30,9 @@ func TestACancelledTurnVoidsTheRoundThatItStreams(t *testing.T) {
 				continue // nothing was streamed
 			}
 			n++
-			h.Exec("insert into turnkeeper.journal values ($1, $2, $2, $2, now(), array[$3::text], array[$4::integer], '{0}', array[''])", d.Grant.TurnID, n, kind, round)
+			h.Exec("select turnkeeper.add_events($1, array[$2::text], array[$3::integer], '{0}', array[''])", d.Grant.TurnID, kind, round)
 		}
-		h.Exec("update turnkeeper.turns set inference_rounds = 1, entries = $2, last_seq = $2 where id = $1", d.Grant.TurnID, n)
+		h.Exec("update turnkeeper.journal set inference_rounds = 1 where turn_id = $1", d.Grant.TurnID)
 		return n
 	}
 	stream(h.TurnOf("clerk", "worker-1"), "round_start 9") // the stream of another turn

@@ -53,7 +53,7 @@ func (s *Views) OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, er
 		return nil, pg.Translate(err)
 	}
 	turns := dbrow.Map(rows, func(r dbsqlc.OpenTurnsRow) turnkeeper.Turn {
-		t := dbrow.Turn(r.TurnkeeperTurn)
+		t := dbrow.Turn(r.TurnkeeperTurnsNow)
 		t.WorkerID = turnkeeper.WorkerID(r.Holder)
 		return t
 	})

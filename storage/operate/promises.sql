@@ -149,8 +149,15 @@ select what || ' ' || took from (
 ) durations (what, took) where took < interval '0'
 
 -- promise: events are numbered 1 to n
-select 'turn ' || t.id from turnkeeper.turns t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id
+select 'turn ' || t.id from turnkeeper.turns_now t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id, t.last_seq
 having count(e.seq) <> t.last_seq or coalesce(max(e.seq), 0) <> t.last_seq or coalesce(min(e.seq), 1) <> 1
+
+-- promise: a turn that does not run has the totals of its newest write
+select 'turn ' || t.id from turnkeeper.turns t, lateral turnkeeper.newest_write(t.id) w
+where t.state <> 'running' and (t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls,
+        t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated)
+    is distinct from (w.last_seq, w.inference_rounds, w.charged_rounds, w.executed_calls,
+        w.input_tokens, w.output_tokens, w.cached_tokens, w.reasoning_tokens, w.usage_estimated)
 
 -- promise: a closed turn has one terminal event, and it is the last
 select 'turn ' || t.id || ' event ' || e.seq from turnkeeper.turns t
@@ -158,7 +165,7 @@ join turnkeeper.turn_events e on e.turn_id = t.id and e.type in ('turn_complete'
 where t.ended_at is null or e.seq <> t.last_seq
 
 -- promise: a turn's tokens are those of its rounds, of its calls and of its failed attempts
-select 'turn ' || t.id from turnkeeper.turns t
+select 'turn ' || t.id from turnkeeper.turns_now t
 left join (select turn_id, sum(input_tokens) as input, sum(output_tokens) as output, sum(cached_tokens) as cached, sum(reasoning_tokens) as reasoning
     from (select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.rounds union all
           select turn_id, input_tokens, output_tokens, cached_tokens, reasoning_tokens from turnkeeper.failed_attempts union all

@@ -60,7 +60,7 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	if err != nil {
 		return TurnView{}, pg.Translate(err)
 	}
-	turns := []turnkeeper.Turn{dbrow.Turn(row.TurnkeeperTurn)}
+	turns := []turnkeeper.Turn{dbrow.Turn(row.TurnkeeperTurnsNow)}
 	if turns[0].WorkerID == "" {
 		turns[0].WorkerID = turnkeeper.WorkerID(row.TakenBy)
 	}

@@ -66,18 +66,18 @@ select low::bigint from half where low >= high;
 -- name: FindTurns :many
 -- Like FindMessages, with the words of the turn's message.
 select t.* from (
-    (select * from turnkeeper.turns
+    (select * from turnkeeper.turns_now
      where @source::text = 'all' and id < @before::bigint and id >= @from_id::bigint order by id desc limit @most::integer)
     union all
-    (select * from turnkeeper.turns
+    (select * from turnkeeper.turns_now
      where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
     union all
-    (select * from turnkeeper.turns
+    (select * from turnkeeper.turns_now
      where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
      order by id desc limit @most)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
-    select * from turnkeeper.turns where @source = 'ids' and message_id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
+    select * from turnkeeper.turns_now where @source = 'ids' and message_id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
 ) t
 where (@agent = '' or t.agent = @agent) and (@conversation = '' or t.conversation = @conversation) and (@state::text = '' or t.state = @state)
   and t.created_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and t.created_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')

@@ -2,7 +2,7 @@
 select clock_timestamp()::timestamptz;
 
 -- name: ListTurns :many
-select * from turnkeeper.turns
+select * from turnkeeper.turns_now
 where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @state)
   and (@before::bigint = 0 or id < @before)
 order by id desc limit @max_rows;
@@ -12,11 +12,11 @@ select id from turnkeeper.turns where @agent::text = '' or agent = @agent order 
 
 -- name: TurnByID :one
 select sqlc.embed(t), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
-from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
+from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = @id;
 
 -- name: TurnsOfMessage :many
-select * from turnkeeper.turns where message_id = @message_id order by attempt;
+select * from turnkeeper.turns_now where message_id = @message_id order by attempt;
 
 -- name: GrantsOfTurn :many
 -- The log names the worker of an ended grant if it was bound. If not, taken_by is the
@@ -165,7 +165,7 @@ select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.atte
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
     (select coalesce(sum(octet_length(e.data::text) - octet_length('{"text":""}')), 0) from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
-from turnkeeper.turns t
+from turnkeeper.turns_now t
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
 left join lateral (

@@ -1,34 +1,8 @@
 -- name: Step :exec
--- The fence of a write to a turn's journal. It locks the turn's row and fails unless
--- the caller has the newest grant and is the worker bound to it (see BindGrant). The
--- condition contains no time. expected is the number of earlier writes. By write_id, a
--- writer whose commit was not answered finds out whether it was done: see ReadBack.
-with stream as (
-    select @types::text[] as types, @event_rounds::integer[] as rounds, @blocks::integer[] as blocks, @data::text[] as data
-), fence as (
-    update turnkeeper.turns t set
-        entries          = entries + 1,
-        write_id         = @write_id::uuid,
-        last_seq         = last_seq + (select cardinality(types) from stream),
-        inference_rounds = inference_rounds + @rounds::integer,
-        charged_rounds   = charged_rounds + @charged::integer,
-        executed_calls   = executed_calls + @calls::integer,
-        input_tokens     = input_tokens + @input::bigint,
-        output_tokens    = output_tokens + @output::bigint,
-        cached_tokens    = cached_tokens + @cached::bigint,
-        reasoning_tokens = reasoning_tokens + @reasoning::bigint,
-        usage_estimated  = usage_estimated or @estimated::boolean
-    where id = @turn::bigint and token = @token::bigint and grant_id = @grant_id::uuid and state = 'running'
-      and entries = @expected::bigint and worker_id = @worker::text
-    returning t.id, t.entries, t.last_seq, greatest(clock_timestamp(),
-        (select p.at from turnkeeper.journal p where p.turn_id = @turn order by p.n desc limit 1)) as at
-), written as (
-    insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
-    select f.id, f.entries, f.last_seq - cardinality(s.types) + 1, f.last_seq, f.at, s.types, s.rounds, s.blocks, s.data
-    from fence f, stream s where cardinality(s.types) > 0
-)
-select turnkeeper.refuse_step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint)
-where not exists (select from fence);
+select turnkeeper.step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint, @write_id::uuid,
+    @rounds::integer, @charged::integer, @calls::integer,
+    @input::bigint, @output::bigint, @cached::bigint, @reasoning::bigint, @estimated::boolean,
+    @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[], @answered::text[]);
 
 -- name: InsertRound :exec
 -- Inserts an answer and its planned calls.
@@ -131,7 +105,11 @@ with held as (
 select held.bound_to from held;
 
 -- name: ReadBack :one
-select token, grant_id, worker_id, state, entries, write_id from turnkeeper.turns where id = @id;
+-- write_id is that of write n; empty: it was not done, or has none.
+select t.token, t.grant_id, t.worker_id, t.state,
+    (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries,
+    coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = @n::bigint), '')::text as write_id
+from turnkeeper.turns t where t.id = @id::bigint;
 
 -- name: SettleOpenCalls :exec
 -- Ends the open calls of a turn that is closed without its worker. A started call may or

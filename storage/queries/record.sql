@@ -1,7 +1,7 @@
 -- name: TurnForWorker :one
 -- Computes the remaining time so that a clock that was set back since the grant does not
 -- lengthen the lease.
-select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer as failures,
+select sqlc.embed(t), (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
@@ -15,7 +15,7 @@ select sqlc.embed(t), d.content as definition, coalesce(l.failures, 0)::integer 
         and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
-from turnkeeper.turns t
+from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane

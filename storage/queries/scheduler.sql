@@ -52,7 +52,7 @@ update turnkeeper.leases set not_before = null where not_before is not null and 
 -- to it or, if none is, the one that fetched the job from River, which may never bind it. losses are the
 -- losses that count against the message.
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.dispatches, (select w.inference_rounds from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
     coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),

@@ -49,7 +49,7 @@ select s.turn_id, s.round, s.ordinal, s.agent, coalesce(s.message_id, 0)::bigint
     cardinality(s.agents) - 1 as depth, s.spawned_at, s.deadline, s.ended_at, (s.dropped_at is not null)::boolean as dropped
 from turnkeeper.spawned_calls s
 left join turnkeeper.messages m on m.id = s.message_id
-left join turnkeeper.turns t on t.id = coalesce(s.child, m.turn_id)
+left join turnkeeper.turns_now t on t.id = coalesce(s.child, m.turn_id)
 where s.root = @root
 order by s.spawned_at, s.turn_id, s.round, s.ordinal
 limit @max_rows;
@@ -73,7 +73,7 @@ select a.max_depth, a.max_agents, a.tokens, a.calls, coalesce(s.tokens, 0)::bigi
     coalesce(t.agent, '')::text as agent, coalesce(t.state, '')::text as state,
     coalesce(t.input_tokens, 0)::bigint as input_tokens, coalesce(t.output_tokens, 0)::bigint as output_tokens
 from turnkeeper.agent_trees a
-left join turnkeeper.turns t on t.id = a.root
+left join turnkeeper.turns_now t on t.id = a.root
 left join turnkeeper.spend s on s.period = '' and s.scope = 'tree:' || coalesce((select f.id from turnkeeper.turns f
     where f.message_id = t.message_id order by f.attempt limit 1), a.root)
 where a.root = @root;

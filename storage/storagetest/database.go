@@ -14,11 +14,12 @@ import (
 	"turnkeeper/storage/grants"
 )
 
-// Rows returns the rows of all tables about turns, by name: "call 7 1.2" is call 1.2 of turn 7.
+// Rows returns the rows of all tables about turns, by name: "call 7 1.2" is call 1.2 of turn 7, and "turn 7" the turn with
+// its newest write.
 func (db *DB) Rows() map[string]string {
 	db.T.Helper()
 	rows, _ := db.Pool().Query(db.T.Context(), `
-		select 'turn ' || id, to_jsonb(t)::text from turnkeeper.turns t
+		select 'turn ' || t.id, to_jsonb(t)::text || to_jsonb(w)::text from turnkeeper.turns t, lateral turnkeeper.newest_write(t.id) w
 		union all select 'message ' || id, to_jsonb(t)::text from turnkeeper.messages t
 		union all select 'lane ' || lane, to_jsonb(t)::text from turnkeeper.leases t
 		union all select 'grant ' || turn_id || ' ' || grant_id, to_jsonb(t)::text from turnkeeper.lease_log t

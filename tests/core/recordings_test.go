@@ -185,8 +185,7 @@ func recordAll(t *testing.T, dir string) {
 			r.Tables = append(r.Tables, recordedTable{table, json.RawMessage(rows)})
 		}
 		// the recorded turn is open, and a test must not end with an open turn
-		e.Exec("truncate messages, leases cascade")
-		e.Exec("truncate calls, journal, river_job cascade")
+		e.Exec("truncate " + strings.Join(recordedTables, ", ") + ", river_job cascade")
 		text, err := json.MarshalIndent(r, "", "\t")
 		if err != nil {
 			t.Fatal(err)

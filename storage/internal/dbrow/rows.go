@@ -122,7 +122,7 @@ func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 }
 
 // Turn converts a row.
-func Turn(r dbsqlc.TurnkeeperTurn) turnkeeper.Turn {
+func Turn(r dbsqlc.TurnkeeperTurnsNow) turnkeeper.Turn {
 	return turnkeeper.Turn{
 		ID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Attempt: int(r.Attempt),
 		Agent: r.Agent, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger),

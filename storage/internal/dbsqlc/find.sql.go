@@ -134,19 +134,19 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 }
 
 const FindTurns = `-- name: FindTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue from (
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue from (
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
-    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) t
 where ($5 = '' or t.agent = $5) and ($6 = '' or t.conversation = $6) and ($8::text = '' or t.state = $8)
   and t.created_at >= coalesce($9::timestamptz, '-infinity') and t.created_at < coalesce($10::timestamptz, 'infinity')
@@ -173,7 +173,7 @@ type FindTurnsParams struct {
 }
 
 // Like FindMessages, with the words of the turn's message.
-func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]TurnkeeperTurn, error) {
+func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]TurnkeeperTurnsNow, error) {
 	rows, err := q.db.Query(ctx, FindTurns,
 		arg.Source,
 		arg.Before,
@@ -193,9 +193,9 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperTurn
+	var items []TurnkeeperTurnsNow
 	for rows.Next() {
-		var i TurnkeeperTurn
+		var i TurnkeeperTurnsNow
 		if err := rows.Scan(
 			&i.ID,
 			&i.MessageID,
@@ -214,8 +214,6 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 			&i.LeaseUntil,
 			&i.Dispatches,
 			&i.Losses,
-			&i.Entries,
-			&i.WriteID,
 			&i.LastSeq,
 			&i.InferenceRounds,
 			&i.ChargedRounds,

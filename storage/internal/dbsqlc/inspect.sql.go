@@ -235,7 +235,7 @@ select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.atte
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
     (select coalesce(sum(octet_length(e.data::text) - octet_length('{"text":""}')), 0) from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
-from turnkeeper.turns t
+from turnkeeper.turns_now t
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
 left join lateral (
@@ -430,13 +430,13 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 }
 
 const ListTurns = `-- name: ListTurns :many
-select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns
+select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
 where ($1::text = '' or agent = $1) and ($2::text = '' or state = $2)
   and ($3::bigint = 0 or id < $3)
 order by id desc limit $4
 `
 
-func (q *Queries) ListTurns(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]TurnkeeperTurn, error) {
+func (q *Queries) ListTurns(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]TurnkeeperTurnsNow, error) {
 	rows, err := q.db.Query(ctx, ListTurns,
 		agent,
 		state,
@@ -447,9 +447,9 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperTurn
+	var items []TurnkeeperTurnsNow
 	for rows.Next() {
-		var i TurnkeeperTurn
+		var i TurnkeeperTurnsNow
 		if err := rows.Scan(
 			&i.ID,
 			&i.MessageID,
@@ -468,8 +468,6 @@ func (q *Queries) ListTurns(ctx context.Context, agent string, state string, bef
 			&i.LeaseUntil,
 			&i.Dispatches,
 			&i.Losses,
-			&i.Entries,
-			&i.WriteID,
 			&i.LastSeq,
 			&i.InferenceRounds,
 			&i.ChargedRounds,
@@ -767,73 +765,71 @@ func (q *Queries) SpendOf(ctx context.Context, scope string) ([]TurnkeeperSpend,
 }
 
 const TurnByID = `-- name: TurnByID :one
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
-from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.id = $1
 `
 
 type TurnByIDRow struct {
-	TurnkeeperTurn TurnkeeperTurn
-	TakenBy        string
+	TurnkeeperTurnsNow TurnkeeperTurnsNow
+	TakenBy            string
 }
 
 func (q *Queries) TurnByID(ctx context.Context, id int64) (TurnByIDRow, error) {
 	row := q.db.QueryRow(ctx, TurnByID, id)
 	var i TurnByIDRow
 	err := row.Scan(
-		&i.TurnkeeperTurn.ID,
-		&i.TurnkeeperTurn.MessageID,
-		&i.TurnkeeperTurn.Attempt,
-		&i.TurnkeeperTurn.Agent,
-		&i.TurnkeeperTurn.Conversation,
-		&i.TurnkeeperTurn.Lane,
-		&i.TurnkeeperTurn.Trigger,
-		&i.TurnkeeperTurn.DefinitionHash,
-		&i.TurnkeeperTurn.State,
-		&i.TurnkeeperTurn.Token,
-		&i.TurnkeeperTurn.GrantID,
-		&i.TurnkeeperTurn.JobID,
-		&i.TurnkeeperTurn.WorkerID,
-		&i.TurnkeeperTurn.GrantedAt,
-		&i.TurnkeeperTurn.LeaseUntil,
-		&i.TurnkeeperTurn.Dispatches,
-		&i.TurnkeeperTurn.Losses,
-		&i.TurnkeeperTurn.Entries,
-		&i.TurnkeeperTurn.WriteID,
-		&i.TurnkeeperTurn.LastSeq,
-		&i.TurnkeeperTurn.InferenceRounds,
-		&i.TurnkeeperTurn.ChargedRounds,
-		&i.TurnkeeperTurn.ExecutedCalls,
-		&i.TurnkeeperTurn.InputTokens,
-		&i.TurnkeeperTurn.OutputTokens,
-		&i.TurnkeeperTurn.CachedTokens,
-		&i.TurnkeeperTurn.ReasoningTokens,
-		&i.TurnkeeperTurn.UsageEstimated,
-		&i.TurnkeeperTurn.CreatedAt,
-		&i.TurnkeeperTurn.DueAt,
-		&i.TurnkeeperTurn.EndedAt,
-		&i.TurnkeeperTurn.StopReason,
-		&i.TurnkeeperTurn.ErrorClass,
-		&i.TurnkeeperTurn.Error,
-		&i.TurnkeeperTurn.InnerDialogue,
+		&i.TurnkeeperTurnsNow.ID,
+		&i.TurnkeeperTurnsNow.MessageID,
+		&i.TurnkeeperTurnsNow.Attempt,
+		&i.TurnkeeperTurnsNow.Agent,
+		&i.TurnkeeperTurnsNow.Conversation,
+		&i.TurnkeeperTurnsNow.Lane,
+		&i.TurnkeeperTurnsNow.Trigger,
+		&i.TurnkeeperTurnsNow.DefinitionHash,
+		&i.TurnkeeperTurnsNow.State,
+		&i.TurnkeeperTurnsNow.Token,
+		&i.TurnkeeperTurnsNow.GrantID,
+		&i.TurnkeeperTurnsNow.JobID,
+		&i.TurnkeeperTurnsNow.WorkerID,
+		&i.TurnkeeperTurnsNow.GrantedAt,
+		&i.TurnkeeperTurnsNow.LeaseUntil,
+		&i.TurnkeeperTurnsNow.Dispatches,
+		&i.TurnkeeperTurnsNow.Losses,
+		&i.TurnkeeperTurnsNow.LastSeq,
+		&i.TurnkeeperTurnsNow.InferenceRounds,
+		&i.TurnkeeperTurnsNow.ChargedRounds,
+		&i.TurnkeeperTurnsNow.ExecutedCalls,
+		&i.TurnkeeperTurnsNow.InputTokens,
+		&i.TurnkeeperTurnsNow.OutputTokens,
+		&i.TurnkeeperTurnsNow.CachedTokens,
+		&i.TurnkeeperTurnsNow.ReasoningTokens,
+		&i.TurnkeeperTurnsNow.UsageEstimated,
+		&i.TurnkeeperTurnsNow.CreatedAt,
+		&i.TurnkeeperTurnsNow.DueAt,
+		&i.TurnkeeperTurnsNow.EndedAt,
+		&i.TurnkeeperTurnsNow.StopReason,
+		&i.TurnkeeperTurnsNow.ErrorClass,
+		&i.TurnkeeperTurnsNow.Error,
+		&i.TurnkeeperTurnsNow.InnerDialogue,
 		&i.TakenBy,
 	)
 	return i, err
 }
 
 const TurnsOfMessage = `-- name: TurnsOfMessage :many
-select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, entries, write_id, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns where message_id = $1 order by attempt
+select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now where message_id = $1 order by attempt
 `
 
-func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurn, error) {
+func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]TurnkeeperTurnsNow, error) {
 	rows, err := q.db.Query(ctx, TurnsOfMessage, messageID)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperTurn
+	var items []TurnkeeperTurnsNow
 	for rows.Next() {
-		var i TurnkeeperTurn
+		var i TurnkeeperTurnsNow
 		if err := rows.Scan(
 			&i.ID,
 			&i.MessageID,
@@ -852,8 +848,6 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.LeaseUntil,
 			&i.Dispatches,
 			&i.Losses,
-			&i.Entries,
-			&i.WriteID,
 			&i.LastSeq,
 			&i.InferenceRounds,
 			&i.ChargedRounds,

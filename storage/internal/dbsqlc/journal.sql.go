@@ -447,7 +447,10 @@ func (q *Queries) LateResult(ctx context.Context, arg LateResultParams) error {
 }
 
 const ReadBack = `-- name: ReadBack :one
-select token, grant_id, worker_id, state, entries, write_id from turnkeeper.turns where id = $1
+select t.token, t.grant_id, t.worker_id, t.state,
+    (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries,
+    coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = $1::bigint), '')::text as write_id
+from turnkeeper.turns t where t.id = $2::bigint
 `
 
 type ReadBackRow struct {
@@ -456,11 +459,12 @@ type ReadBackRow struct {
 	WorkerID *string
 	State    string
 	Entries  int64
-	WriteID  *string
+	WriteID  string
 }
 
-func (q *Queries) ReadBack(ctx context.Context, id int64) (ReadBackRow, error) {
-	row := q.db.QueryRow(ctx, ReadBack, id)
+// write_id is that of write n; empty: it was not done, or has none.
+func (q *Queries) ReadBack(ctx context.Context, n int64, iD int64) (ReadBackRow, error) {
+	row := q.db.QueryRow(ctx, ReadBack, n, iD)
 	var i ReadBackRow
 	err := row.Scan(
 		&i.Token,
@@ -523,32 +527,10 @@ func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
 }
 
 const Step = `-- name: Step :exec
-with stream as (
-    select $6::text[] as types, $7::integer[] as rounds, $8::integer[] as blocks, $9::text[] as data
-), fence as (
-    update turnkeeper.turns t set
-        entries          = entries + 1,
-        write_id         = $10::uuid,
-        last_seq         = last_seq + (select cardinality(types) from stream),
-        inference_rounds = inference_rounds + $11::integer,
-        charged_rounds   = charged_rounds + $12::integer,
-        executed_calls   = executed_calls + $13::integer,
-        input_tokens     = input_tokens + $14::bigint,
-        output_tokens    = output_tokens + $15::bigint,
-        cached_tokens    = cached_tokens + $16::bigint,
-        reasoning_tokens = reasoning_tokens + $17::bigint,
-        usage_estimated  = usage_estimated or $18::boolean
-    where id = $1::bigint and token = $2::bigint and grant_id = $3::uuid and state = 'running'
-      and entries = $5::bigint and worker_id = $4::text
-    returning t.id, t.entries, t.last_seq, greatest(clock_timestamp(),
-        (select p.at from turnkeeper.journal p where p.turn_id = $1 order by p.n desc limit 1)) as at
-), written as (
-    insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, types, rounds, blocks, data)
-    select f.id, f.entries, f.last_seq - cardinality(s.types) + 1, f.last_seq, f.at, s.types, s.rounds, s.blocks, s.data
-    from fence f, stream s where cardinality(s.types) > 0
-)
-select turnkeeper.refuse_step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint)
-where not exists (select from fence)
+select turnkeeper.step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint, $6::uuid,
+    $7::integer, $8::integer, $9::integer,
+    $10::bigint, $11::bigint, $12::bigint, $13::bigint, $14::boolean,
+    $15::text[], $16::integer[], $17::integer[], $18::text[], $19::text[])
 `
 
 type StepParams struct {
@@ -557,10 +539,6 @@ type StepParams struct {
 	GrantID     string
 	Worker      string
 	Expected    int64
-	Types       []string
-	EventRounds []int32
-	Blocks      []int32
-	Data        []string
 	WriteID     string
 	Rounds      int32
 	Charged     int32
@@ -570,12 +548,13 @@ type StepParams struct {
 	Cached      int64
 	Reasoning   int64
 	Estimated   bool
+	Types       []string
+	EventRounds []int32
+	Blocks      []int32
+	Data        []string
+	Answered    []string
 }
 
-// The fence of a write to a turn's journal. It locks the turn's row and fails unless
-// the caller has the newest grant and is the worker bound to it (see BindGrant). The
-// condition contains no time. expected is the number of earlier writes. By write_id, a
-// writer whose commit was not answered finds out whether it was done: see ReadBack.
 func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 	_, err := q.db.Exec(ctx, Step,
 		arg.Turn,
@@ -583,10 +562,6 @@ func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 		arg.GrantID,
 		arg.Worker,
 		arg.Expected,
-		arg.Types,
-		arg.EventRounds,
-		arg.Blocks,
-		arg.Data,
 		arg.WriteID,
 		arg.Rounds,
 		arg.Charged,
@@ -596,6 +571,11 @@ func (q *Queries) Step(ctx context.Context, arg StepParams) error {
 		arg.Cached,
 		arg.Reasoning,
 		arg.Estimated,
+		arg.Types,
+		arg.EventRounds,
+		arg.Blocks,
+		arg.Data,
+		arg.Answered,
 	)
 	return err
 }

@@ -252,7 +252,7 @@ type TurnkeeperSpend struct {
 	Calls  int64
 }
 
-type TurnkeeperTurn struct {
+type TurnkeeperTurnsNow struct {
 	ID              int64
 	MessageID       int64
 	Attempt         int32
@@ -270,8 +270,6 @@ type TurnkeeperTurn struct {
 	LeaseUntil      *time.Time
 	Dispatches      int32
 	Losses          int32
-	Entries         int64
-	WriteID         *string
 	LastSeq         int64
 	InferenceRounds int32
 	ChargedRounds   int32

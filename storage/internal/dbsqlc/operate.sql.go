@@ -109,16 +109,16 @@ func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 }
 
 const OpenTurns = `-- name: OpenTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
-from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.state in ('queued', 'running', 'waiting')
 order by t.state <> 'running', t.granted_at nulls last, t.id
 limit $1
 `
 
 type OpenTurnsRow struct {
-	TurnkeeperTurn TurnkeeperTurn
-	Holder         string
+	TurnkeeperTurnsNow TurnkeeperTurnsNow
+	Holder             string
 }
 
 // Open turns, running ones first, the longest-running first.
@@ -132,41 +132,39 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 	for rows.Next() {
 		var i OpenTurnsRow
 		if err := rows.Scan(
-			&i.TurnkeeperTurn.ID,
-			&i.TurnkeeperTurn.MessageID,
-			&i.TurnkeeperTurn.Attempt,
-			&i.TurnkeeperTurn.Agent,
-			&i.TurnkeeperTurn.Conversation,
-			&i.TurnkeeperTurn.Lane,
-			&i.TurnkeeperTurn.Trigger,
-			&i.TurnkeeperTurn.DefinitionHash,
-			&i.TurnkeeperTurn.State,
-			&i.TurnkeeperTurn.Token,
-			&i.TurnkeeperTurn.GrantID,
-			&i.TurnkeeperTurn.JobID,
-			&i.TurnkeeperTurn.WorkerID,
-			&i.TurnkeeperTurn.GrantedAt,
-			&i.TurnkeeperTurn.LeaseUntil,
-			&i.TurnkeeperTurn.Dispatches,
-			&i.TurnkeeperTurn.Losses,
-			&i.TurnkeeperTurn.Entries,
-			&i.TurnkeeperTurn.WriteID,
-			&i.TurnkeeperTurn.LastSeq,
-			&i.TurnkeeperTurn.InferenceRounds,
-			&i.TurnkeeperTurn.ChargedRounds,
-			&i.TurnkeeperTurn.ExecutedCalls,
-			&i.TurnkeeperTurn.InputTokens,
-			&i.TurnkeeperTurn.OutputTokens,
-			&i.TurnkeeperTurn.CachedTokens,
-			&i.TurnkeeperTurn.ReasoningTokens,
-			&i.TurnkeeperTurn.UsageEstimated,
-			&i.TurnkeeperTurn.CreatedAt,
-			&i.TurnkeeperTurn.DueAt,
-			&i.TurnkeeperTurn.EndedAt,
-			&i.TurnkeeperTurn.StopReason,
-			&i.TurnkeeperTurn.ErrorClass,
-			&i.TurnkeeperTurn.Error,
-			&i.TurnkeeperTurn.InnerDialogue,
+			&i.TurnkeeperTurnsNow.ID,
+			&i.TurnkeeperTurnsNow.MessageID,
+			&i.TurnkeeperTurnsNow.Attempt,
+			&i.TurnkeeperTurnsNow.Agent,
+			&i.TurnkeeperTurnsNow.Conversation,
+			&i.TurnkeeperTurnsNow.Lane,
+			&i.TurnkeeperTurnsNow.Trigger,
+			&i.TurnkeeperTurnsNow.DefinitionHash,
+			&i.TurnkeeperTurnsNow.State,
+			&i.TurnkeeperTurnsNow.Token,
+			&i.TurnkeeperTurnsNow.GrantID,
+			&i.TurnkeeperTurnsNow.JobID,
+			&i.TurnkeeperTurnsNow.WorkerID,
+			&i.TurnkeeperTurnsNow.GrantedAt,
+			&i.TurnkeeperTurnsNow.LeaseUntil,
+			&i.TurnkeeperTurnsNow.Dispatches,
+			&i.TurnkeeperTurnsNow.Losses,
+			&i.TurnkeeperTurnsNow.LastSeq,
+			&i.TurnkeeperTurnsNow.InferenceRounds,
+			&i.TurnkeeperTurnsNow.ChargedRounds,
+			&i.TurnkeeperTurnsNow.ExecutedCalls,
+			&i.TurnkeeperTurnsNow.InputTokens,
+			&i.TurnkeeperTurnsNow.OutputTokens,
+			&i.TurnkeeperTurnsNow.CachedTokens,
+			&i.TurnkeeperTurnsNow.ReasoningTokens,
+			&i.TurnkeeperTurnsNow.UsageEstimated,
+			&i.TurnkeeperTurnsNow.CreatedAt,
+			&i.TurnkeeperTurnsNow.DueAt,
+			&i.TurnkeeperTurnsNow.EndedAt,
+			&i.TurnkeeperTurnsNow.StopReason,
+			&i.TurnkeeperTurnsNow.ErrorClass,
+			&i.TurnkeeperTurnsNow.Error,
+			&i.TurnkeeperTurnsNow.InnerDialogue,
 			&i.Holder,
 		); err != nil {
 			return nil, err

@@ -498,7 +498,7 @@ func (q *Queries) SummaryUpTo(ctx context.Context, agent string, conversation st
 }
 
 const TurnForWorker = `-- name: TurnForWorker :one
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.entries, t.write_id, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, d.content as definition, coalesce(l.failures, 0)::integer as failures,
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
@@ -512,7 +512,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
         and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
-from turnkeeper.turns t
+from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
@@ -520,28 +520,29 @@ where t.id = $1
 `
 
 type TurnForWorkerRow struct {
-	TurnkeeperTurn  TurnkeeperTurn
-	Definition      string
-	Failures        int32
-	RemainingUs     int64
-	ElapsedUs       int64
-	Body            string
-	IdempotencyKey  *string
-	Priority        int32
-	Schedule        *string
-	Slot            *time.Time
-	MessageAttempts int32
-	MessageDueAt    time.Time
-	AcceptedAt      time.Time
-	TraceParent     *string
-	Faults          int32
-	WaitedUs        int64
-	AnyDown         bool
-	SummaryUpTo     int64
-	ReadySince      time.Time
-	HasPast         bool
-	Cancelled       bool
-	Spawned         bool
+	TurnkeeperTurnsNow TurnkeeperTurnsNow
+	Entries            int64
+	Definition         string
+	Failures           int32
+	RemainingUs        int64
+	ElapsedUs          int64
+	Body               string
+	IdempotencyKey     *string
+	Priority           int32
+	Schedule           *string
+	Slot               *time.Time
+	MessageAttempts    int32
+	MessageDueAt       time.Time
+	AcceptedAt         time.Time
+	TraceParent        *string
+	Faults             int32
+	WaitedUs           int64
+	AnyDown            bool
+	SummaryUpTo        int64
+	ReadySince         time.Time
+	HasPast            bool
+	Cancelled          bool
+	Spawned            bool
 }
 
 // Computes the remaining time so that a clock that was set back since the grant does not
@@ -550,41 +551,40 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorke
 	row := q.db.QueryRow(ctx, TurnForWorker, turnID)
 	var i TurnForWorkerRow
 	err := row.Scan(
-		&i.TurnkeeperTurn.ID,
-		&i.TurnkeeperTurn.MessageID,
-		&i.TurnkeeperTurn.Attempt,
-		&i.TurnkeeperTurn.Agent,
-		&i.TurnkeeperTurn.Conversation,
-		&i.TurnkeeperTurn.Lane,
-		&i.TurnkeeperTurn.Trigger,
-		&i.TurnkeeperTurn.DefinitionHash,
-		&i.TurnkeeperTurn.State,
-		&i.TurnkeeperTurn.Token,
-		&i.TurnkeeperTurn.GrantID,
-		&i.TurnkeeperTurn.JobID,
-		&i.TurnkeeperTurn.WorkerID,
-		&i.TurnkeeperTurn.GrantedAt,
-		&i.TurnkeeperTurn.LeaseUntil,
-		&i.TurnkeeperTurn.Dispatches,
-		&i.TurnkeeperTurn.Losses,
-		&i.TurnkeeperTurn.Entries,
-		&i.TurnkeeperTurn.WriteID,
-		&i.TurnkeeperTurn.LastSeq,
-		&i.TurnkeeperTurn.InferenceRounds,
-		&i.TurnkeeperTurn.ChargedRounds,
-		&i.TurnkeeperTurn.ExecutedCalls,
-		&i.TurnkeeperTurn.InputTokens,
-		&i.TurnkeeperTurn.OutputTokens,
-		&i.TurnkeeperTurn.CachedTokens,
-		&i.TurnkeeperTurn.ReasoningTokens,
-		&i.TurnkeeperTurn.UsageEstimated,
-		&i.TurnkeeperTurn.CreatedAt,
-		&i.TurnkeeperTurn.DueAt,
-		&i.TurnkeeperTurn.EndedAt,
-		&i.TurnkeeperTurn.StopReason,
-		&i.TurnkeeperTurn.ErrorClass,
-		&i.TurnkeeperTurn.Error,
-		&i.TurnkeeperTurn.InnerDialogue,
+		&i.TurnkeeperTurnsNow.ID,
+		&i.TurnkeeperTurnsNow.MessageID,
+		&i.TurnkeeperTurnsNow.Attempt,
+		&i.TurnkeeperTurnsNow.Agent,
+		&i.TurnkeeperTurnsNow.Conversation,
+		&i.TurnkeeperTurnsNow.Lane,
+		&i.TurnkeeperTurnsNow.Trigger,
+		&i.TurnkeeperTurnsNow.DefinitionHash,
+		&i.TurnkeeperTurnsNow.State,
+		&i.TurnkeeperTurnsNow.Token,
+		&i.TurnkeeperTurnsNow.GrantID,
+		&i.TurnkeeperTurnsNow.JobID,
+		&i.TurnkeeperTurnsNow.WorkerID,
+		&i.TurnkeeperTurnsNow.GrantedAt,
+		&i.TurnkeeperTurnsNow.LeaseUntil,
+		&i.TurnkeeperTurnsNow.Dispatches,
+		&i.TurnkeeperTurnsNow.Losses,
+		&i.TurnkeeperTurnsNow.LastSeq,
+		&i.TurnkeeperTurnsNow.InferenceRounds,
+		&i.TurnkeeperTurnsNow.ChargedRounds,
+		&i.TurnkeeperTurnsNow.ExecutedCalls,
+		&i.TurnkeeperTurnsNow.InputTokens,
+		&i.TurnkeeperTurnsNow.OutputTokens,
+		&i.TurnkeeperTurnsNow.CachedTokens,
+		&i.TurnkeeperTurnsNow.ReasoningTokens,
+		&i.TurnkeeperTurnsNow.UsageEstimated,
+		&i.TurnkeeperTurnsNow.CreatedAt,
+		&i.TurnkeeperTurnsNow.DueAt,
+		&i.TurnkeeperTurnsNow.EndedAt,
+		&i.TurnkeeperTurnsNow.StopReason,
+		&i.TurnkeeperTurnsNow.ErrorClass,
+		&i.TurnkeeperTurnsNow.Error,
+		&i.TurnkeeperTurnsNow.InnerDialogue,
+		&i.Entries,
 		&i.Definition,
 		&i.Failures,
 		&i.RemainingUs,

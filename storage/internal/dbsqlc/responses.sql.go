@@ -56,7 +56,7 @@ left join turnkeeper.turns t on t.id = m.turn_id
 cross join lateral (
     select coalesce(sum(a.input_tokens), 0) as input_tokens, coalesce(sum(a.output_tokens), 0) as output_tokens,
         coalesce(sum(a.cached_tokens), 0) as cached_tokens, coalesce(sum(a.reasoning_tokens), 0) as reasoning_tokens
-    from turnkeeper.turns a where a.message_id = m.id) u
+    from turnkeeper.turns_now a where a.message_id = m.id) u
 where r.message_id = $1
 `
 

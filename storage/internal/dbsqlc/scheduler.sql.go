@@ -400,7 +400,7 @@ func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
 
 const LostGrants = `-- name: LostGrants :many
 select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.granted_at::timestamptz as granted_at,
-    t.job_id::bigint as job_id, t.dispatches, t.inference_rounds, t.last_seq, t.trigger, t.message_id,
+    t.job_id::bigint as job_id, t.dispatches, (select w.inference_rounds from turnkeeper.newest_write(t.id) w)::integer as inference_rounds, t.trigger, t.message_id,
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
     coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
@@ -431,7 +431,6 @@ type LostGrantsRow struct {
 	JobID           int64
 	Dispatches      int32
 	InferenceRounds int32
-	LastSeq         int64
 	Trigger         string
 	MessageID       int64
 	WorkerID        string
@@ -461,7 +460,6 @@ func (q *Queries) LostGrants(ctx context.Context, maxRows int32) ([]LostGrantsRo
 			&i.JobID,
 			&i.Dispatches,
 			&i.InferenceRounds,
-			&i.LastSeq,
 			&i.Trigger,
 			&i.MessageID,
 			&i.WorkerID,
