@@ -3,6 +3,7 @@ package agentturn
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
@@ -48,7 +49,9 @@ func newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 
 // runTransactional runs a call inside the transaction that records it.
 func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if e.pending.Round != nil || e.pending.hasEffect() {
+	if e.pending.Round != nil || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
+		return e.rounds.call(r.Key).Effect != turnkeeper.EffectNone // even if it did not run: another worker might run it
+	}) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}

@@ -242,20 +242,27 @@ begin
 end $$;
 
 -- Whether any grant looks lost. The worker that a grant is bound to counts, even if River has since given the job to
--- another one. It is a function so that Postgres plans the expensive part only if there is a grant.
+-- another one. Each tick calls it: it reads which workers are silent once, not for each grant.
 create function turnkeeper.grants_lost() returns boolean stable language plpgsql as $$
+declare
+    since  timestamptz;
+    silent text[];
 begin
     if not exists (select from turnkeeper.leases where grant_id is not null) then
         return false;
     end if;
+    if exists (select from turnkeeper.leases l where l.grant_id is not null and turnkeeper.lease_over(l.granted_at, l.lease_until)) then
+        return true;
+    end if;
+    select silence_from into since from turnkeeper.settings;
+    select array_agg(h.worker_id) into silent from turnkeeper.worker_heartbeat h
+    where turnkeeper.heart_silent(greatest(h.beat_at, since), h.takeover_after);
     return exists (select from turnkeeper.leases l
-        left join turnkeeper.turns t on t.id = l.turn_id
-        left join turnkeeper.river_job j on j.id = t.job_id
-        left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
+        join turnkeeper.turns t on t.id = l.turn_id
+        left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null
         where l.grant_id is not null
-          and (turnkeeper.lease_over(l.granted_at, l.lease_until)
-               or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
-               or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue)));
+          and (coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent)
+               or j.state = 'available' and turnkeeper.owner_gone(j.queue)));
 end $$;
 
 -- Whether a lost grant counts against its message. It does if the lease expired. Otherwise its worker was silent: that
