@@ -208,9 +208,11 @@ func TestAPanicOfAHandedOverTurn(t *testing.T) {
 	}
 	s.awaitRunning(p, 0)
 	p.worker.GiveBack(t.Context(), 0)
-	if _, grants := p.worker.Reserve(2); len(grants) != 1 {
+	_, grants := p.worker.Reserve(2)
+	if len(grants) != 1 {
 		t.Errorf("%d slots are free", len(grants))
 	}
+	p.worker.Release(grants)
 	s.start(kind{model: echo, scheduler: true})
 	s.reply(first)
 }
