@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,7 +16,7 @@ import (
 const cancelPoll = 2 * time.Second
 
 // WatchCancels runs until ctx ends. On each ring and on a slow poll, it cancels the turns
-// here that have a request to cancel.
+// here that have a request to cancel, and stops those whose grant was taken away.
 func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 	tick := time.NewTicker(cancelPoll)
 	defer tick.Stop()
@@ -30,7 +31,8 @@ func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 	}
 }
 
-// cancelAsked cancels the turns that have a request to cancel. Each writes its own end.
+// cancelAsked cancels the turns that have a request to cancel, each of which writes its own end, and stops
+// those whose grant was taken away.
 func (w *Worker) cancelAsked(ctx context.Context) {
 	w.mu.Lock()
 	grants := slices.Collect(maps.Keys(w.running))
@@ -45,15 +47,25 @@ func (w *Worker) cancelAsked(ctx context.Context) {
 		return // retried at the next poll
 	}
 	for _, grant := range asked {
-		w.cancel(grant)
+		w.cancel(grant, agentturn.ErrCancelled)
+	}
+	taken, err := w.grants.TakenGrants(ctx, grants)
+	if err != nil {
+		return
+	}
+	for _, grant := range taken {
+		w.cancel(grant, errTaken)
 	}
 }
 
+// errTaken ends a turn whose grant was taken away.
+var errTaken = fmt.Errorf("%w: the worker counted as lost, and the turn was taken from it", turnkeeper.ErrFenced)
+
 // cancel cancels the turn that runs under the grant, if there is one.
-func (w *Worker) cancel(grant turnkeeper.GrantID) {
+func (w *Worker) cancel(grant turnkeeper.GrantID, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if end := w.running[grant]; end != nil {
-		end(agentturn.ErrCancelled)
+	if r := w.running[grant]; r != nil {
+		r.cancel(cause)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"github.com/riverqueue/river/rivermigrate"
 	"go.uber.org/zap"
@@ -59,7 +60,7 @@ func NewClient(c ClientConfig) (*Client, error) {
 		cfg.Workers = workers
 		cfg.Queues = map[string]river.QueueConfig{
 			Queue: {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll},
-			// The scheduler grants no more than Slots in both queues together.
+			// A slotDriver fetches no more than Slots in both queues together.
 			QueueOf(c.WorkerID): {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchOwnPoll},
 		}
 	}
@@ -74,7 +75,14 @@ func NewClient(c ClientConfig) (*Client, error) {
 			cfg.Queues[CallQueueOf(tool)] = river.QueueConfig{MaxWorkers: c.CallSlots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}
 		}
 	}
-	client, err := river.NewClient(riverpgxv5.New(c.Pool), cfg)
+	var driver riverdriver.Driver[pgx.Tx] = riverpgxv5.New(c.Pool)
+	if c.Worker != nil {
+		c.Worker.mu.Lock()
+		c.Worker.slots = c.Slots
+		c.Worker.mu.Unlock()
+		driver = slotDriver{riverpgxv5.New(c.Pool), c.Worker}
+	}
+	client, err := river.NewClient(driver, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("setting up River: %w", err)
 	}

@@ -32,6 +32,11 @@ func (d *Dispatcher) InTick(ctx context.Context, f func(scheduler.Tick) error) e
 	})
 }
 
+// Handed returns those of the grants that a tick has handed over to the worker.
+func (d *Dispatcher) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) ([]granting.Handed, error) {
+	return d.Grants.Handed(ctx, worker, grants)
+}
+
 // NextDue returns how long until something becomes due that was not due at then.
 func (d *Dispatcher) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
 	return d.Grants.NextDue(ctx, then)
@@ -48,13 +53,15 @@ type tick struct {
 // every message. A test compares the row with River's own.
 func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	ids := make([]turnkeeper.GrantID, len(ready))
-	for i := range ready {
-		ids[i] = turnkeeper.GrantID(uuid.NewString())
+	for i, r := range ready {
+		if ids[i] = r.Slot; r.Slot == "" {
+			ids[i] = turnkeeper.GrantID(uuid.NewString())
+		}
 	}
 	return t.Grant(ctx, ready, ids, grants.Job{Kind: TurnArgs{}.Kind(), Queue: Queue, QueueOf: QueueOf}, t.dispatcher.TTL)
 }
 
-// Requeue ends a lost grant and frees its lane. River notifies a holder that is alive
+// Requeue ends a lost grant and frees its lane. It notifies a holder that is alive
 // after all, whose next write would fail anyway.
 func (t *tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	t.notifyHolder(ctx, lost)
@@ -65,6 +72,7 @@ func (t *tick) notifyHolder(ctx context.Context, lost granting.LostGrant) {
 	// The lane is freed even if River has already deleted the row. A broken
 	// transaction fails at the next statement.
 	_, _ = t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
+	_ = t.RingHolders(ctx) // River does not know a turn that was handed over
 }
 
 // EndCall records the result of a lost detached call.

@@ -46,6 +46,7 @@ func (w *Worker) GiveBack(ctx context.Context, older time.Duration) {
 	w.mu.Lock()
 	working := slices.Collect(maps.Keys(w.running))
 	away := slices.Collect(maps.Keys(w.away))
+	maps.DeleteFunc(w.fetched, func(_ int64, at time.Time) bool { return time.Since(at) > overlookedAfter }) // River does not work what it cannot read
 	w.mu.Unlock()
 	given, err := w.grants.GiveBack(ctx, w.WorkerID, older, working, away)
 	if err == nil {

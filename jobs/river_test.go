@@ -81,11 +81,17 @@ func (s *site) completeTx(ctx context.Context, job *river.Job[canaryArgs]) error
 	})
 }
 
-// A grant inserts the row of its job with our own SQL. Once fetched, it must equal one that River has inserted.
+// A grant inserts the row of its job with our own SQL. Once fetched, it must equal one that River has inserted
+// and fetched, and so must the row of a turn that is handed over.
 func TestAGrantInsertsItsJobAsRiverWould(t *testing.T) {
+	t.Run("fetched", func(t *testing.T) { asRiverWould(t, true) })
+	t.Run("handed over", func(t *testing.T) { asRiverWould(t, false) })
+}
+
+func asRiverWould(t *testing.T, queued bool) {
 	s := newSite(t)
 	asked, resume := make(chan struct{}, 1), make(chan struct{})
-	s.start(kind{scheduler: true, model: func(context.Context, string) (string, error) {
+	p := s.start(kind{scheduler: true, queued: queued, model: func(context.Context, string) (string, error) {
 		asked <- struct{}{}
 		<-resume
 		return "done", nil
@@ -97,6 +103,9 @@ func TestAGrantInsertsItsJobAsRiverWould(t *testing.T) {
 	close(resume)
 	wait()
 	s.reply(message)
+	if by := got["attempted_by"]; !cmp.Equal(by, []any{string(p.id)}) {
+		t.Errorf("the job was attempted by %v", by)
+	}
 	for _, row := range []map[string]any{want, got} {
 		for _, moment := range []string{"created_at", "scheduled_at", "attempted_at"} {
 			if row[moment] == nil {

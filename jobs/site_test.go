@@ -167,6 +167,8 @@ type kind struct {
 	slots     int           // 0: 4
 	takeover  time.Duration // 0: patience
 	scheduler bool
+	queued    bool // its scheduler leaves all turns to River
+	passive   bool // it fetches nothing from River
 }
 
 func (s *site) start(k kind) *process {
@@ -196,18 +198,23 @@ func (s *site) start(k kind) *process {
 		s.work(ctx, p, k, &group)
 	}
 	if k.scheduler {
-		s.schedule(ctx, p, &group)
+		s.schedule(ctx, p, k, &group)
 	}
 	s.t.Cleanup(func() {
 		stop()
 		if k.model != nil {
 			ending, cancel := context.WithTimeout(context.Background(), patience)
 			defer cancel()
-			if err := p.client.StopAndCancel(ending); err != nil {
+			p.worker.Drain()
+			p.worker.Stop(context.Canceled)
+			if err := p.client.StopAndCancel(ending); err != nil && !k.passive {
 				s.t.Errorf("stopping River: %v", err)
 			}
 		}
 		group.Wait()
+		if p.worker != nil {
+			p.worker.Wait()
+		}
 	})
 	return p
 }
@@ -241,18 +248,25 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 			}
 		}
 	})
+	if k.passive {
+		return
+	}
 	if err := p.client.Start(context.WithoutCancel(ctx)); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *site) schedule(ctx context.Context, p *process, group *sync.WaitGroup) {
+func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.WaitGroup) {
 	bell := storage.NewNotifier(s.url, zap.NewNop())
 	rings, _ := bell.Subscribe(storage.TopicInbox)
 	freed, _ := bell.Subscribe(storage.TopicFreed)
 	group.Go(func() { bell.Run(ctx) })
 	group.Go(func() {
-		scheduler.New(scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: time.Second}).Run(ctx)
+		c := scheduler.Config{Store: s.dispatcher(p), Wake: rings, Freed: freed, PollInterval: time.Second}
+		if p.worker != nil && !k.queued {
+			c.Local = p.worker
+		}
+		scheduler.New(c).Run(ctx)
 	})
 }
 

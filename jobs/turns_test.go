@@ -107,8 +107,15 @@ func TestJobOfAStaleGrantDoesNothing(t *testing.T) {
 	}
 }
 
-// After a crash, a database server may have lost the record that River fetched a job.
+// After a crash, a database server may have lost the record that River fetched a job. The job of a turn that was
+// handed over may become available by a mistake. In both cases the grant belongs to its first worker, which
+// runs it once.
 func TestJobThatIsGivenOutTwiceIsWorkedOnce(t *testing.T) {
+	t.Run("fetched", func(t *testing.T) { givenOutTwice(t, true) })
+	t.Run("handed over", func(t *testing.T) { givenOutTwice(t, false) })
+}
+
+func givenOutTwice(t *testing.T, queued bool) {
 	s := newSite(t)
 	asked, resume := make(chan struct{}, 2), make(chan struct{})
 	slow := model(func(ctx context.Context, body string) (string, error) {
@@ -116,7 +123,7 @@ func TestJobThatIsGivenOutTwiceIsWorkedOnce(t *testing.T) {
 		<-resume
 		return "slow: " + body, nil
 	})
-	s.start(kind{model: slow, scheduler: true, slots: 2})
+	s.start(kind{model: slow, scheduler: true, slots: 2, queued: queued})
 	id := s.enqueue("clerk", "", "hello")
 	<-asked
 	forget := func() {
@@ -157,9 +164,14 @@ func TestNothingIsGrantedWithoutALiveWorker(t *testing.T) {
 }
 
 func TestShutdownHandsBack(t *testing.T) {
+	t.Run("fetched", func(t *testing.T) { shutDown(t, true) })
+	t.Run("handed over", func(t *testing.T) { shutDown(t, false) })
+}
+
+func shutDown(t *testing.T, queued bool) {
 	s := newSite(t)
 	asked := make(chan struct{})
-	leaving := s.start(kind{scheduler: true, model: func(ctx context.Context, _ string) (string, error) {
+	leaving := s.start(kind{scheduler: true, queued: queued, model: func(ctx context.Context, _ string) (string, error) {
 		close(asked)
 		<-ctx.Done()
 		return "", context.Cause(ctx)
@@ -173,7 +185,9 @@ func TestShutdownHandsBack(t *testing.T) {
 	}
 	stopped := make(chan error, 1)
 	go func() { stopped <- leaving.client.Stop(context.Background()) }()
+	leaving.worker.Drain()
 	leaving.worker.Stop(agentturn.ErrShutdown)
+	leaving.worker.Wait()
 	if err := <-stopped; err != nil {
 		t.Fatal(err)
 	}

@@ -306,6 +306,18 @@ func (*observed) ToolCall(ctx context.Context, _ agentturn.ToolBegin) (context.C
 func (*observed) SubAgent(context.Context, agentturn.SubAgentEnd) {}
 func (*observed) Traced(context.Context) bool                     { return false }
 
+// atPoint is a fault.Hook that calls do at a point.
+type atPoint struct {
+	label string
+	do    func()
+}
+
+func (p atPoint) At(_ context.Context, label string) {
+	if label == p.label {
+		p.do()
+	}
+}
+
 // The observer of a continued turn receives the previous grant, if it can be read.
 func TestTheGrantBefore(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -335,20 +347,24 @@ func TestTheGrantBefore(t *testing.T) {
 			second := s.grant()
 			s.exec(c.before)
 			unlock := func() {}
-			if c.locked {
+			lock := atPoint{jobs.PointLoaded, func() {
 				tx, err := s.Pool().Begin(t.Context())
 				if err != nil {
-					t.Fatal(err)
+					t.Error(err)
+					return
 				}
 				if _, err := tx.Exec(t.Context(), "lock turnkeeper.lease_log in access exclusive mode"); err != nil {
-					t.Fatal(err)
+					t.Error(err)
 				}
 				unlock = func() { _ = tx.Rollback(t.Context()) }
-			}
+			}}
 			seen := &observed{}
 			worker, logs := s.turnWorker(nil, func(w *jobs.WorkerConfig) {
 				m := model(func(ctx context.Context, body string) (string, error) { unlock(); return echo(ctx, body) })
 				w.Observed = c.observed
+				if c.locked {
+					w.Fault = lock
+				}
 				w.Runner = agentturn.New(agentturn.Config{Models: m, Bounds: w.Bounds, Budget: &jobs.Spend{Grants: s.Grants}, Observer: seen})
 			})
 			if err := worker.Work(t.Context(), second); err != nil {

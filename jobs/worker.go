@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
 	"turnkeeper/storage"
@@ -23,7 +24,8 @@ import (
 )
 
 // A Worker runs turns for River. It first binds the job's grant to itself, if the turn
-// still has that grant.
+// still has that grant. As a scheduler.Local it also runs turns that the scheduler of its own process has
+// granted to it.
 type Worker struct {
 	river.WorkerDefaults[TurnArgs]
 	WorkerConfig
@@ -32,8 +34,16 @@ type Worker struct {
 	grants   *grants.Store
 
 	mu      sync.Mutex
-	running map[turnkeeper.GrantID]context.CancelCauseFunc // by grant, because a turn may return while its last dispatch is still stopping
-	away    map[turnkeeper.GrantID]bool                    // stopped while the database was unavailable, until they are given back
+	running map[turnkeeper.GrantID]*run // by grant, because a turn may return while its last dispatch is still stopping
+	away    map[turnkeeper.GrantID]bool // left without a fault of their messages, until they are given back
+
+	slots    int                 // turns at once; 0: River does not run the worker
+	fetching int                 // slots reserved for a fetch of River
+	fetched  map[int64]time.Time // jobs that River has fetched and Work has not begun, by the time of the fetch
+	waiting  int                 // fetches that wait for a slot
+	changed  chan struct{}       // closed when slots may be free, and replaced
+	draining bool
+	local    sync.WaitGroup // turns of the process's own scheduler
 
 	definitions map[string]*agentdef.Definition // parsed, by hash
 }
@@ -63,11 +73,12 @@ func NewWorker(c WorkerConfig) *Worker {
 		c.BoundsFor = func(d *agentdef.Definition) turnkeeper.Bounds { return d.Bounds(c.Bounds) }
 	}
 	return &Worker{
-		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]context.CancelCauseFunc{}, away: map[turnkeeper.GrantID]bool{}, definitions: map[string]*agentdef.Definition{},
+		WorkerConfig: c, journals: journal.New(c.DB), grants: grants.New(c.DB), running: map[turnkeeper.GrantID]*run{}, away: map[turnkeeper.GrantID]bool{},
+		fetched: map[int64]time.Time{}, changed: make(chan struct{}), definitions: map[string]*agentdef.Definition{},
 	}
 }
 
-// Timeout returns River's timeout of a job. It is longer than any allowed wall cap, and
+// Timeout returns the timeout of a job. It is longer than any allowed wall cap, and
 // shorter than the lease.
 func (w *Worker) Timeout(*river.Job[TurnArgs]) time.Duration {
 	return w.Bounds.LeaseTTL - w.Bounds.Margin/2
@@ -77,8 +88,8 @@ func (w *Worker) Timeout(*river.Job[TurnArgs]) time.Duration {
 func (w *Worker) Stop(cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for grant, cancel := range w.running {
-		cancel(cause)
+	for grant, r := range w.running {
+		r.cancel(cause)
 		if errors.Is(cause, lease.ErrSilent) {
 			w.away[grant] = true
 		}
@@ -86,32 +97,35 @@ func (w *Worker) Stop(cause error) {
 }
 
 // Running returns how many turns run.
-func (w *Worker) Running() int {
+func (w *Worker) Running() (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.running)
+	for _, r := range w.running {
+		if r.started {
+			n++
+		}
+	}
+	return n
 }
 
-// enter records that a grant runs here. first is false if it already does.
-func (w *Worker) enter(ctx context.Context, grant turnkeeper.GrantID) (_ context.Context, leave func(), first bool) {
+// enter records that the grant of a job of River runs here. first is false if it already does.
+func (w *Worker) enter(ctx context.Context, job int64, grant turnkeeper.GrantID) (_ context.Context, leave func(), first bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, running := w.running[grant]; running {
+	delete(w.fetched, job)
+	if w.running[grant] != nil {
+		w.freed()
 		return ctx, nil, false
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	w.running[grant] = cancel
-	return ctx, func() {
-		cancel(nil)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		delete(w.running, grant)
-	}, true
+	r := &run{ctx: ctx, cancel: cancel, started: true}
+	w.running[grant] = r
+	return ctx, func() { w.leave(grant, r) }, true
 }
 
 // Points of a job at which the worker's fault hook is called.
 const (
-	PointFetched = "work.fetched" // River has fetched the job
+	PointFetched = "work.fetched" // River has fetched the job, or the scheduler has handed over the turn
 	PointLoaded  = "work.loaded"  // the turn is loaded
 	PointWorked  = "work.done"    // the turn has ended; River does not know yet
 )
@@ -126,58 +140,84 @@ func FaultPoints() []string {
 // changed its journal.
 const reloads = 5
 
+// An assignment is a job's turn and the grant under which a worker shall run it.
+type assignment struct {
+	TurnArgs
+	job    turnkeeper.JobID
+	handed *granting.Handed // the turn as the scheduler has handed it over, once; nil: it must be bound and loaded
+}
+
 // Work runs the turn of a job. It never asks River for another attempt, because the
 // scheduler reclaims turns.
 func (w *Worker) Work(ctx context.Context, job *river.Job[TurnArgs]) error {
-	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(job.Args.TurnID)), zap.Int64("job", job.ID))}
-	ctx, leave, first := w.enter(ctx, job.Args.GrantID)
+	ctx, leave, first := w.enter(ctx, job.ID, job.Args.GrantID)
 	if !first {
-		log.Warn("the turn already runs here; River has handed out its job twice")
+		w.Log.Warn("the turn already runs here; River has handed out its job twice", zap.Int64("turn_id", int64(job.Args.TurnID)), zap.Int64("job", job.ID))
 		return nil
 	}
 	defer leave()
+	err := w.work(ctx, assignment{TurnArgs: job.Args, job: turnkeeper.JobID(job.ID)})
+	if errors.Is(err, turnkeeper.ErrFenced) || errors.Is(err, rivertype.ErrJobCancelledRemotely) {
+		return river.JobCancel(err)
+	}
+	return err
+}
+
+func (w *Worker) work(ctx context.Context, a assignment) error {
+	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(a.TurnID)), zap.Int64("job", int64(a.job)))}
 	w.at(ctx, PointFetched)
 	defer func() { w.at(ctx, PointWorked) }()
 	for range reloads {
-		err := w.dispatch(ctx, job, log)
+		err := w.dispatch(ctx, a, log)
 		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, turnkeeper.ErrFenced), errors.Is(err, rivertype.ErrJobCancelledRemotely):
 			log.Warn("the turn no longer belongs to this worker; stopping it", zap.Error(err))
-			return river.JobCancel(err)
+			return err
 		case errors.Is(err, turnkeeper.ErrJournalMoved):
 			log.Info("another writer has changed the turn's journal; reloading it")
+			a.handed = nil
 		default:
 			log.Error("the turn failed; the scheduler will reclaim it when its lease ends", zap.Error(err))
 			return err
 		}
 	}
-	return fmt.Errorf("other writers kept changing the journal of turn %d", job.Args.TurnID)
+	return fmt.Errorf("other writers kept changing the journal of turn %d", a.TurnID)
 }
 
 // A jobLog is a logger that gets more fields once the job's turn is loaded.
 type jobLog struct{ *zap.Logger }
 
-// dispatch binds the grant, because River may have given the job to another worker too,
-// and continues the turn from its journal.
-func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jobLog) error {
-	first, err := w.grants.BindGrant(ctx, job.Args.TurnID, job.Args.GrantID, w.WorkerID)
-	if err != nil {
-		return err
+// load returns the turn's record, and when it was read. It binds the grant first, because River may have
+// given the job to another worker too; a grant that was handed over is bound. first reports whether no
+// worker has run the turn under the grant.
+func (w *Worker) load(ctx context.Context, a assignment) (record turnlog.Record, read time.Time, first bool, err error) {
+	if a.handed != nil {
+		record, err = a.handed.Load(ctx)
+		return record, a.handed.Read, true, err
 	}
-	asked := time.Now()
-	record, unreadable := w.journals.LoadPatiently(ctx, job.Args.TurnID, job.Args.GrantID)
+	if first, err = w.grants.BindGrant(ctx, a.TurnID, a.GrantID, w.WorkerID); err != nil {
+		return record, read, first, err
+	}
+	read = time.Now()
+	record, err = w.journals.LoadPatiently(ctx, a.TurnID, a.GrantID)
+	return record, read, first, err
+}
+
+// dispatch continues the turn from its journal.
+func (w *Worker) dispatch(ctx context.Context, a assignment, log *jobLog) error {
+	record, read, first, unreadable := w.load(ctx, a)
 	if unreadable != nil && !errors.Is(unreadable, journal.ErrNewerJournal) {
 		return unreadable
 	}
 	w.at(ctx, PointLoaded)
-	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Int64("job", job.ID))...)
-	ctx, held, release := lease.Hold(ctx, asked, record.Remaining, record.Elapsed)
+	log.Logger = w.Log.With(append(agentturn.TurnFields(record.Turn, record.Message.TraceParent), zap.Int64("job", int64(a.job)))...)
+	ctx, held, release := lease.Hold(ctx, read, record.Remaining, record.Elapsed)
 	defer release()
 	writer := w.journals.Writer(record, turnkeeper.Grant{
 		TurnID: record.Turn.ID, Lane: record.Turn.Lane, Token: record.Turn.Token, GrantID: record.Turn.GrantID,
-		JobID: turnkeeper.JobID(job.ID), WorkerID: w.WorkerID,
+		JobID: a.job, WorkerID: w.WorkerID,
 	})
 	if unreadable != nil {
 		return w.handBack(ctx, record, writer, unreadable)
@@ -193,7 +233,7 @@ func (w *Worker) dispatch(ctx context.Context, job *river.Job[TurnArgs], log *jo
 		return err
 	}
 	if record.Cancelled {
-		w.cancel(record.Turn.GrantID)
+		w.cancel(record.Turn.GrantID, agentturn.ErrCancelled)
 	}
 	bounds := w.BoundsFor(definition)
 	if first && late(record, bounds) {

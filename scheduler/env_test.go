@@ -28,6 +28,9 @@ type testEnv struct {
 	stall           time.Duration // time from reading the database's clock to the answer
 	nextDue         func(then time.Time) (time.Duration, error)
 	looks           []time.Duration // times of the ticks, since the beginning
+	lose            error           // returned by the next tick after its commit
+	handed          []granting.Handed
+	readBack        func() error // nil: Handed answers at once
 	began           time.Time
 }
 
@@ -85,7 +88,25 @@ func (w *testEnv) InTick(ctx context.Context, f func(scheduler.Tick) error) erro
 		return err
 	}
 	w.state = draft.state
-	return nil
+	w.handed = append(w.handed, draft.over...)
+	lost := w.lose
+	w.lose = nil
+	return lost
+}
+
+func (w *testEnv) Handed(_ context.Context, _ turnkeeper.WorkerID, grants []turnkeeper.GrantID) ([]granting.Handed, error) {
+	if w.readBack != nil {
+		if err := w.readBack(); err != nil {
+			return nil, err
+		}
+	}
+	var all []granting.Handed
+	for _, h := range w.handed {
+		if slices.Contains(grants, h.GrantID) {
+			all = append(all, h)
+		}
+	}
+	return all, nil
 }
 
 func (w *testEnv) NextDue(_ context.Context, then time.Time) (time.Duration, error) {
@@ -98,7 +119,10 @@ func (w *testEnv) NextDue(_ context.Context, then time.Time) (time.Duration, err
 type tick struct {
 	world *testEnv
 	state
+	over []granting.Handed
 }
+
+func (t *tick) Handed() []granting.Handed { return t.over }
 
 func (t *tick) Look(context.Context) (granting.Snapshot, bool, error) {
 	sit := t.sit
@@ -211,6 +235,9 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, _ []string) ([]granti
 func (t *tick) Dispatch(_ context.Context, ready []granting.Candidate) error {
 	t.granted = append(t.granted, slices.Clone(ready))
 	for _, r := range ready {
+		if r.Slot != "" {
+			t.over = append(t.over, granting.Handed{TurnID: r.TurnID, GrantID: r.Slot})
+		}
 		same := func(other granting.Candidate) bool { return other.MessageID == r.MessageID }
 		t.turns = slices.DeleteFunc(slices.Clone(t.turns), same)
 		t.messages = slices.DeleteFunc(slices.Clone(t.messages), same)

@@ -22,6 +22,10 @@ import (
 type Store interface {
 	// InTick runs f in one transaction. It commits if f returns nil, and rolls back otherwise.
 	InTick(ctx context.Context, f func(Tick) error) error
+	// Handed returns those of the grants that Dispatch has handed over to the worker, and that are
+	// committed and in force. Afterwards no other of them can be committed. While the store is
+	// unavailable, it retries until ctx ends.
+	Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) ([]granting.Handed, error)
 	// NextDue returns the time until the first work that was not due at then, a time taken
 	// from Situation.Now. It is zero or negative if that work is due already. It may be too
 	// short, but not too long.
@@ -80,8 +84,23 @@ type Tick interface {
 	// for give_up_after.
 	Overdue(ctx context.Context, limit int, agents []string) ([]granting.Candidate, error)
 	// Dispatch grants each item of ready its lane, sends it to a worker, and records
-	// which models its turn probes.
+	// which models its turn probes. Turns with a slot are handed over instead of sent.
 	Dispatch(ctx context.Context, ready []granting.Candidate) error
+	// Handed returns the turns that Dispatch has handed over, after InTick has returned nil.
+	Handed() []granting.Handed
+}
+
+// A Local is the worker of the scheduler's own process. It runs turns without River's queue. Its
+// methods may be called by any goroutine.
+type Local interface {
+	// Reserve reserves free slots for turns, at most n, and returns the worker's id and a new grant id
+	// for each slot.
+	Reserve(n int) (turnkeeper.WorkerID, []turnkeeper.GrantID)
+	// Start starts turns in their reserved slots, and does not wait for them.
+	Start(turns []granting.Handed)
+	// Release frees the slots among grants that Start was not called for. Their grants may be committed
+	// if the database could not be asked; the worker then gives them back.
+	Release(grants []turnkeeper.GrantID)
 }
 
 // A Config configures a Scheduler. Store is required.
@@ -95,6 +114,7 @@ type Config struct {
 	LeaseTTL      time.Duration   // duration of a hold-off; 0: 240 s
 	Log           *zap.Logger     // nil: no log
 	Observer      Observer        // nil: none
+	Local         Local           // takes turns while it has free slots; nil: River's queue gets all
 	Fault         fault.Hook      // nil in production
 }
 
@@ -108,12 +128,13 @@ const (
 	PointFired    = "tick.fired"     // a slot has become a message
 	PointPicked   = "tick.picked"    // before the grants
 	PointGranted  = "tick.granted"   // nothing is committed yet
+	PointHanded   = "tick.handed"    // turns are committed to the worker of this process, and not started
 	PointDone     = "tick.done"      // everything is committed
 )
 
 // FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
-	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointFired, PointPicked, PointGranted, PointDone}
+	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointFired, PointPicked, PointGranted, PointHanded, PointDone}
 }
 
 // An Observer records metrics of a scheduler. It must not block.
@@ -129,9 +150,11 @@ type Observer interface {
 type Scheduler struct {
 	Config
 	clock       clockWatch
-	reclaimed   []reclaimed // leases taken from lost workers in the current tick
-	workLeft    bool        // work may be waiting for a turn to end: for its lane, or for a slot
-	unavailable bool        // the last own tick failed
+	worker      turnkeeper.WorkerID  // of Local
+	reserved    []turnkeeper.GrantID // slots of Local, in the current tick
+	reclaimed   []reclaimed          // leases taken from lost workers in the current tick
+	workLeft    bool                 // work may be waiting for a turn to end: for its lane, or for a slot
+	unavailable bool                 // the last own tick failed
 }
 
 // New returns a Scheduler.

@@ -44,10 +44,13 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	case <-s.Freed: // this tick sees all turns that have ended so far
 	default:
 	}
+	var pass Tick
 	err := s.Store.InTick(ctx, func(t Tick) error {
-		report, s.reclaimed = Report{PollInterval: s.PollInterval}, nil // InTick may run it again
+		report, s.reclaimed, pass = Report{PollInterval: s.PollInterval}, nil, t // InTick may run it again
+		s.release()
 		return s.pass(ctx, t, &report)
 	})
+	s.handOver(ctx, pass, err)
 	s.observe(report, time.Since(began), err)
 	if err != nil {
 		s.unavailable = true
@@ -60,6 +63,63 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	s.workLeft = report.Left
 	s.logReport(report)
 	return report, nil
+}
+
+// readBackTime is the time for reading back the grants of a tick whose scheduler is stopped.
+const readBackTime = 2 * time.Second
+
+// handOver starts the turns that a tick has handed over to this process. If the tick failed, it reads back
+// which of them are committed: the answer to the commit may be lost. It never starts another turn.
+func (s *Scheduler) handOver(ctx context.Context, t Tick, failed error) {
+	if len(s.reserved) == 0 {
+		return
+	}
+	defer s.release()
+	var handed []granting.Handed
+	if failed == nil {
+		handed = t.Handed()
+	} else {
+		var err error
+		if handed, err = s.readBack(ctx); err != nil {
+			s.Log.Error("it is not known whether turns were granted to this worker; it gives them back", zap.Int("turns", len(s.reserved)), zap.Error(err))
+		}
+	}
+	if len(handed) > 0 {
+		s.at(ctx, PointHanded)
+		s.Local.Start(handed)
+	}
+}
+
+func (s *Scheduler) readBack(ctx context.Context) ([]granting.Handed, error) {
+	reading, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(readBackTime, cancel)
+		context.AfterFunc(reading, func() { timer.Stop() })
+	})()
+	return s.Store.Handed(reading, s.worker, s.reserved)
+}
+
+// reserve gives slots of this process to candidates that any worker may take.
+func (s *Scheduler) reserve(ready []granting.Candidate) {
+	if s.Local == nil {
+		return
+	}
+	s.worker, s.reserved = s.Local.Reserve(len(ready))
+	for i, next := 0, 0; i < len(ready) && next < len(s.reserved); i++ {
+		if ready[i].WorkerID == "" {
+			ready[i].WorkerID, ready[i].Slot = s.worker, s.reserved[next]
+			next++
+		}
+	}
+}
+
+// release frees the slots in which no turn was started.
+func (s *Scheduler) release() {
+	if len(s.reserved) > 0 {
+		s.Local.Release(s.reserved)
+		s.reserved = nil
+	}
 }
 
 // A reclaimed is a lease that was taken from a lost worker.
@@ -265,6 +325,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 	if len(ready) == 0 {
 		return nil
 	}
+	s.reserve(ready)
 	s.at(ctx, PointPicked)
 	if err := t.Dispatch(ctx, ready); err != nil {
 		return err

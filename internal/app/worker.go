@@ -397,9 +397,13 @@ func (w *worker) schedule(ctx context.Context) {
 	defer cancel()
 	freed, cancel := w.bell.Subscribe(storage.TopicFreed)
 	defer cancel()
+	var local scheduler.Local
+	if w.cfg.HasRole(config.RoleWorker) {
+		local = w.turns
+	}
 	scheduler.New(scheduler.Config{
-		Store: &jobs.Dispatcher{Grants: w.store.leases, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
-		Wake:  rings, Freed: freed, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
+		Local: local, Store: &jobs.Dispatcher{Grants: w.store.leases, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
+		Wake: rings, Freed: freed, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
 		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling, Fault: w.fault,
 	}).Run(ctx)
 }
@@ -430,6 +434,7 @@ func (w *worker) shutDown(ctx, hard context.Context) error {
 	w.mu.Lock()
 	w.draining = true
 	w.mu.Unlock()
+	w.turns.Drain()
 	w.log.Info("stopping: taking no new turns", zap.Int("running", w.turns.Running()), zap.Int("detached", w.calls.Running()),
 		zap.Duration("grace", w.cfg.ShutdownGrace))
 	if err := w.heart.Beat(ctx); err != nil {
@@ -461,7 +466,11 @@ var errStoppedHard = errors.New("stopped at once: turns that were not handed bac
 
 func (w *worker) stopTurns(ctx, hard context.Context) error {
 	stopped := make(chan error, 1)
-	go func() { stopped <- w.client.Stop(ctx) }()
+	go func() {
+		err := w.client.Stop(ctx)
+		w.turns.Wait()
+		stopped <- err
+	}()
 	w.calls.Release()
 	grace := time.NewTimer(w.cfg.ShutdownGrace)
 	defer grace.Stop()

@@ -4,10 +4,12 @@
 package granting
 
 import (
+	"context"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/turnlog"
 )
 
 // A Snapshot is what the scheduler reads at the start of a tick.
@@ -95,4 +97,18 @@ type Candidate struct {
 	WorkerID       turnkeeper.WorkerID // the only worker that may take it; empty: any
 	Overdue        bool                // it has waited for a service as long as its agent allows
 	Probes         []string            // models that are down, and that its turn probes
+	// Slot is the grant of a slot that WorkerID, the worker of the scheduler's own process, has reserved
+	// for the turn: the grant is bound to it at once. Empty: River's queue gives the turn to a worker.
+	Slot turnkeeper.GrantID
+}
+
+// A Handed is a committed grant that the scheduler hands over to the worker of its own process.
+type Handed struct {
+	TurnID  turnkeeper.TurnID
+	GrantID turnkeeper.GrantID
+	JobID   turnkeeper.JobID
+	Read    time.Time // when the record was read, or before, by the process's clock
+	// Load returns the turn's record as of the grant. It reads the parts that were not read with the
+	// grant, and retries while the database is unavailable, until its context ends.
+	Load func(context.Context) (turnlog.Record, error)
 }

@@ -34,6 +34,7 @@ const (
 	BugNumbersLost                      // the numbers of events that were not written are not reused
 	BugReadBackByCount                  // a write without an answer counts as done if the journal has one entry more
 	BugGrantUnbound                     // every worker that fetched the job of a grant may write
+	BugHandedQueued                     // the job of a turn that is handed over is available in the queue too
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }
@@ -87,7 +88,7 @@ func (t *tick) dispatchApart(ctx context.Context, ready []granting.Candidate) er
 	t.s.mu.Unlock()
 	t.later(func(rings *[]Bell) {
 		for i, r := range ready {
-			t.s.grantTurn(r, leases[i], rings)
+			t.grantTurn(r, leases[i], rings)
 		}
 	})
 	return nil

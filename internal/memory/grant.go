@@ -103,10 +103,18 @@ func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	}
 	t.later(func(rings *[]Bell) {
 		for _, r := range ready {
-			t.s.grant(r, rings)
+			t.grantTurn(r, t.s.lease(r), rings)
 		}
 	})
 	return nil
+}
+
+// grantTurn writes the turn and the job of a grant, and hands it over if it has a slot.
+func (t *tick) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
+	t.s.grantTurn(r, l, rings)
+	if r.Slot != "" {
+		t.handed = append(t.handed, t.s.handedOf(t.s.state.turn(l.TurnID), t.asked))
+	}
 }
 
 // checkFree returns an error, which undoes the tick, if another process has taken a lane or cancelled
@@ -137,13 +145,6 @@ func (t *tick) wasClosed(r granting.Candidate) bool {
 	return !accepted && t.s.state.message(r.MessageID).State != turnkeeper.MessageWaiting
 }
 
-// grant grants a lane: it takes the lease, creates or takes the turn, logs the grant and
-// inserts its job.
-func (s *Store) grant(r granting.Candidate, rings *[]Bell) {
-	l := s.lease(r)
-	s.grantTurn(r, l, rings)
-}
-
 // lease takes the lease for a new grant, and logs the grant.
 func (s *Store) lease(r granting.Candidate) *leaseRow {
 	st, now := &s.state, s.now()
@@ -153,7 +154,9 @@ func (s *Store) lease(r granting.Candidate) *leaseRow {
 		st.leases[r.Lane] = l
 	}
 	l.Token++
-	l.GrantID = turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", len(st.grants)+1))
+	if l.GrantID = r.Slot; r.Slot == "" {
+		l.GrantID = turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-8000-%012x", len(st.grants)+1))
+	}
 	l.TurnID, l.GrantedAt, l.Until = r.TurnID, now, now.Add(s.opts.LeaseTTL)
 	st.grants = append(st.grants, &grantRow{began: s.commit, Dispatch: turnkeeper.Dispatch{
 		Lane: r.Lane, Token: l.Token, GrantID: l.GrantID, TurnID: r.TurnID, GrantedAt: now, Until: l.Until,
@@ -168,17 +171,27 @@ func (s *Store) grantTurn(r granting.Candidate, l *leaseRow, rings *[]Bell) {
 	turn := s.turnOf(r)
 	log := st.grant(l.GrantID)
 	job := &jobRow{Job: Job{ID: turnkeeper.JobID(len(st.jobs) + 1), TurnID: turn.ID, GrantID: l.GrantID}, state: "available"}
+	var worker turnkeeper.WorkerID
+	queued := r.Slot == "" || s.bugs.has(BugHandedQueued)
+	if r.Slot != "" {
+		worker = r.WorkerID
+	}
+	if !queued {
+		job.state, job.attemptedBy = "running", worker
+	}
 	st.jobs = append(st.jobs, job)
 	l.TurnID, l.jobID = turn.ID, job.ID
 	log.TurnID, log.JobID = turn.ID, job.ID
-	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID, job.ID, ""
+	turn.State, turn.Token, turn.GrantID, turn.JobID, turn.WorkerID = turnkeeper.TurnRunning, l.Token, l.GrantID, job.ID, worker
 	turn.Dispatches++
 	turn.GrantedAt, turn.LeaseUntil, turn.DueAt = l.GrantedAt, l.Until, time.Time{}
 	st.setTurn(turn)
 	for _, model := range r.Probes {
 		st.probes[model] = l.GrantID
 	}
-	*rings = append(*rings, Bell{Topic: TopicJobs})
+	if queued {
+		*rings = append(*rings, Bell{Topic: TopicJobs})
+	}
 }
 
 // turnOf returns the turn of a grant: a new one, or the open one that waited.

@@ -29,6 +29,9 @@ type tick struct {
 	gone  map[turnkeeper.MessageID]bool // cancelled in this tick
 	first func() error                  // a check before the commit; nil: none
 	ops   []func(*[]Bell)
+
+	handed []granting.Handed // filled by the commit
+	asked  time.Time         // when the commit was sent
 }
 
 // InTick runs f in one transaction.
@@ -41,8 +44,38 @@ func (c *Conn) InTick(ctx context.Context, f func(scheduler.Tick) error) error {
 	if t.tx == nil {
 		return nil
 	}
+	t.asked = time.Now()
 	return c.ask(ctx, "tick.commit", t.commit)
 }
+
+// Handed returns those of the grants that a tick has handed over to the worker, and that are in force. No
+// tick of this connection is in progress.
+func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
+	err = patiently(ctx, func() error {
+		return c.ask(ctx, "handed", func() error {
+			c.store.mu.Lock()
+			defer c.store.mu.Unlock()
+			handed = nil
+			for _, lane := range lanesOf(c.store.state.held) {
+				l := c.store.state.held[lane]
+				if turn := c.store.state.turn(l.TurnID); turn != nil && slices.Contains(grants, l.GrantID) && turn.WorkerID == worker {
+					handed = append(handed, c.store.handedOf(turn, time.Now()))
+				}
+			}
+			return nil
+		})
+	})
+	return handed, err
+}
+
+func (s *Store) handedOf(turn *turnRow, read time.Time) granting.Handed {
+	record := s.recordOf(turn)
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(context.Context) (turnlog.Record, error) {
+		return record, nil
+	}}
+}
+
+func (t *tick) Handed() []granting.Handed { return t.handed }
 
 func (t *tick) end() {
 	t.s.mu.Lock()

@@ -25,6 +25,7 @@ type mutation struct {
 	reportsSuccess bool         // reports a lost turn as succeeded
 	failsEarly     bool         // closes a message when the model's provider fails
 	lateClock      bool         // counts lease and time from the start of the work, not from the grant
+	forgetsRuns    bool         // a process runs a job whose grant it already runs
 	wrongEffects   bool         // declares effects as reads, so nothing waits for them
 	// adjust, if not nil, changes the profile to make the bug likely to show.
 	adjust func(*profile)
@@ -54,6 +55,8 @@ var mutations = []mutation{
 	{name: "unanswered write found by counting", seed: 8, want: notPlanned, bugs: []memory.Bug{memory.BugReadBackByCount, memory.BugGrantUnbound}, adjust: lostFetches},
 	{name: "effect repeated after a write found by counting", seed: 12, want: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugReadBackByCount, memory.BugGrantUnbound}, adjust: lostFetches},
 	{name: "grant not bound", want: oneWorker, bugs: []memory.Bug{memory.BugGrantUnbound}, adjust: lostFetches},
+	{name: "handed over and queued, not bound", seed: 61, want: oneWorker, bugs: []memory.Bug{memory.BugHandedQueued, memory.BugGrantUnbound}, adjust: handsOver},
+	{name: "handed over and fetched by the same process", want: twiceInAProcess, bugs: []memory.Bug{memory.BugHandedQueued}, forgetsRuns: true, adjust: handsOver},
 	{name: "start after the effect", want: "with 0 starts on record", lateStart: true},
 	{name: "no starts", want: memory.StartedBefore, noStarts: true},
 	{name: "lost turn reported as succeeded", seed: 2, want: memory.NoFalseSuccess, reportsSuccess: true},
@@ -72,12 +75,17 @@ func longStops(p *profile) {
 func lostFetches(p *profile) {
 	p.processes, p.takeover, p.powerCuts, p.faults = 3, 60*time.Second, 0, 1
 	p.kills, p.freezes, p.panics, p.modelFails, p.doorbellsLost, p.beatsLost = 0, 0, 0, 0, 0, 0
-	p.requestsLost, p.jobPoll, p.crashes = 0.3, time.Second, 1000
+	p.requestsLost, p.jobPoll, p.crashes, p.handOver = 0.3, time.Second, 1000, false
+}
+
+// handsOver makes several processes hand turns over often, and fetch jobs often.
+func handsOver(p *profile) {
+	p.processes, p.jobPoll, p.doorbellsLost, p.handOver = 3, time.Second, 0, true
 }
 
 // slowPickup lets jobs wait for their worker. Clocks are exact.
 func slowPickup(p *profile) {
-	p.clockSteps, p.drift, p.jobPoll, p.doorbellsLost = false, 0, 3*time.Minute, 0.8
+	p.clockSteps, p.drift, p.jobPoll, p.doorbellsLost, p.handOver = false, 0, 3*time.Minute, 0.8, false
 }
 
 // lateStarts is a journal that delays a start until its result.

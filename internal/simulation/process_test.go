@@ -14,8 +14,10 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
 	"turnkeeper/scheduler"
 )
@@ -40,6 +42,8 @@ type process struct {
 	draining bool
 	thaw     time.Time // stopped until then
 	stops    int       // number of stops so far
+	reserved int       // slots reserved for ticks so far
+	fetching int       // slots reserved for the fetch in progress
 	running  map[turnkeeper.GrantID]*dispatch
 	calls    map[turnkeeper.JobID]*runningCall
 }
@@ -47,8 +51,10 @@ type process struct {
 // A dispatch is a turn that a process runs.
 type dispatch struct {
 	job    memory.Job
+	ctx    context.Context
 	cancel context.CancelCauseFunc
-	stops  int // of its process when the turn began
+	stops  int              // of its process when the turn began
+	handed *granting.Handed // the turn that the process's scheduler has handed over; nil: there is none yet, or River's queue has it
 }
 
 // boot starts another process.
@@ -106,7 +112,7 @@ func (p *process) run(a *actor) {
 	go p.pump(p.env.actor(p, kindPump, n))
 	scheduling := p.env.actor(p, kindScheduler, n).in(p.ctx)
 	scheduler.New(scheduler.Config{
-		Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll, LeaseTTL: bounds().LeaseTTL, Fault: p,
+		Local: p, Store: p.conn, Wake: p.inbox, PollInterval: p.env.profile.poll, LeaseTTL: bounds().LeaseTTL, Fault: p,
 	}).Run(scheduling)
 }
 
@@ -248,42 +254,88 @@ func (p *process) pump(a *actor) {
 		timer.Stop()
 		p.pumpCalls(ctx)
 		p.env.mu.Lock()
-		free := p.slots - len(p.running)
+		free := max(0, p.slots-len(p.running))
 		if p.draining {
 			free = 0
 		}
+		p.fetching = free
 		p.env.mu.Unlock()
-		if free <= 0 {
+		if free == 0 {
 			continue
 		}
 		taken, err := p.conn.Fetch(ctx, p.id, free)
+		p.env.mu.Lock()
+		p.fetching = 0
+		p.env.mu.Unlock()
 		if err != nil {
 			continue
 		}
 		for i, job := range taken {
-			go p.work(job, time.Duration(i))
+			go p.work(job, nil, time.Duration(i))
 		}
 	}
 }
 
-// work runs the turn of a job, as package jobs does.
-func (p *process) work(job memory.Job, after time.Duration) {
+// Reserve implements scheduler.Local, as package jobs does.
+func (p *process) Reserve(n int) (turnkeeper.WorkerID, []turnkeeper.GrantID) {
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
+	var grants []turnkeeper.GrantID
+	for p.env.profile.handOver && !p.draining && len(grants) < n && len(p.running)+p.fetching < p.slots {
+		p.reserved++
+		grant := turnkeeper.GrantID(fmt.Sprintf("00000000-0000-4000-9%03x-%012x", p.n, p.reserved))
+		ctx, cancel := context.WithCancelCause(p.ctx)
+		p.running[grant] = &dispatch{ctx: ctx, cancel: cancel}
+		grants = append(grants, grant)
+	}
+	return p.id, grants
+}
+
+// Start implements scheduler.Local.
+func (p *process) Start(turns []granting.Handed) {
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
+	for i, turn := range turns {
+		d := p.running[turn.GrantID]
+		d.job, d.stops, d.handed = memory.Job{ID: turn.JobID, TurnID: turn.TurnID, GrantID: turn.GrantID}, p.stops, &turn
+		go p.work(d.job, d, time.Duration(i))
+	}
+}
+
+// Release implements scheduler.Local.
+func (p *process) Release(grants []turnkeeper.GrantID) {
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
+	for _, grant := range grants {
+		if d := p.running[grant]; d != nil && d.handed == nil {
+			d.cancel(nil)
+			delete(p.running, grant)
+		}
+	}
+}
+
+// work runs the turn of a job, or the one that was handed over, as package jobs does.
+func (p *process) work(job memory.Job, handed *dispatch, after time.Duration) {
 	time.Sleep(after)
 	a := p.env.actor(p, kindTurn, uint64(job.ID), uint64(p.n))
-	ctx, cancel := context.WithTimeout(a.in(p.ctx), bounds().LeaseTTL-bounds().Margin/2)
-	defer cancel()
-	ctx, leave, first := p.enter(ctx, job)
-	if !first {
-		return
+	d := handed
+	if d == nil {
+		if d = p.enter(job); d == nil {
+			return
+		}
 	}
-	defer leave()
+	defer p.leave(d)
+	ctx, cancel := context.WithTimeout(a.in(d.ctx), bounds().LeaseTTL-bounds().Margin/2)
+	defer cancel()
 	defer func() {
 		if value := recover(); value != nil { // as River does
 			p.env.note(p, "panicked", "", int64(job.TurnID), int64(job.ID))
 		}
 	}()
+	turn := d.handed
 	for range 5 {
-		err := p.dispatch(ctx, job)
+		err := p.dispatch(ctx, job, turn)
+		turn = nil
 		p.env.note(p, "turn", outcomeOf(err), int64(job.TurnID), int64(job.ID))
 		if !errors.Is(err, turnkeeper.ErrJournalMoved) {
 			return
@@ -304,34 +356,47 @@ func outcomeOf(err error) string {
 	}
 }
 
-func (p *process) enter(ctx context.Context, job memory.Job) (_ context.Context, leave func(), first bool) {
+// enter records that the grant of a job runs here. It returns nil if it already does.
+func (p *process) enter(job memory.Job) *dispatch {
 	p.env.mu.Lock()
 	defer p.env.mu.Unlock()
-	if p.running[job.GrantID] != nil {
-		return ctx, nil, false
+	if p.running[job.GrantID] != nil && !p.env.mutation.forgetsRuns {
+		return nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	p.running[job.GrantID] = &dispatch{job: job, cancel: cancel, stops: p.stops}
-	return ctx, func() {
-		cancel(nil)
-		p.env.mu.Lock()
-		defer p.env.mu.Unlock()
-		delete(p.running, job.GrantID)
-	}, true
+	ctx, cancel := context.WithCancelCause(p.ctx)
+	p.running[job.GrantID] = &dispatch{job: job, ctx: ctx, cancel: cancel, stops: p.stops}
+	return p.running[job.GrantID]
 }
 
-// dispatch binds the grant, loads the turn and continues it.
-func (p *process) dispatch(ctx context.Context, job memory.Job) error {
-	if _, err := p.conn.BindGrant(ctx, job.TurnID, job.GrantID, p.id); err != nil {
-		return err
+func (p *process) leave(d *dispatch) {
+	d.cancel(nil)
+	p.env.mu.Lock()
+	defer p.env.mu.Unlock()
+	delete(p.running, d.job.GrantID)
+}
+
+// load returns the turn's record and when it was read. It binds the grant, unless it was handed over.
+func (p *process) load(ctx context.Context, job memory.Job, handed *granting.Handed) (record turnlog.Record, read time.Time, err error) {
+	if handed != nil {
+		record, err = handed.Load(ctx)
+		return record, handed.Read, err
 	}
-	asked := time.Now()
-	record, err := p.conn.LoadPatiently(ctx, job.TurnID, job.GrantID)
+	if _, err := p.conn.BindGrant(ctx, job.TurnID, job.GrantID, p.id); err != nil {
+		return record, read, err
+	}
+	read = time.Now()
+	record, err = p.conn.LoadPatiently(ctx, job.TurnID, job.GrantID)
+	return record, read, err
+}
+
+// dispatch loads the turn and continues it.
+func (p *process) dispatch(ctx context.Context, job memory.Job, handed *granting.Handed) error {
+	record, asked, err := p.load(ctx, job, handed)
 	if err != nil {
 		return err
 	}
 	turn := record.Turn
-	p.env.checkWorker(p, turn)
+	defer p.env.checkWorker(p, turn)()
 	remaining, elapsed := p.byOwnClock(record.Remaining), p.byOwnClock(record.Elapsed)
 	if p.env.mutation.lateClock {
 		asked, remaining, elapsed = time.Now(), bounds().LeaseTTL, 0

@@ -28,6 +28,7 @@ type profile struct {
 	powerCuts                      int // how often no process runs for hours
 	crashes                        int // crashes of the server that lose the newest fetches of jobs
 	outages                        []outage
+	handOver                       bool // schedulers hand turns over to their own processes
 }
 
 // An outage is a failure of the model's provider. Its times count from the start of the simulation.
@@ -85,6 +86,7 @@ func (e *env) newProfile() profile {
 		}
 	}
 	p.outages = e.newOutages(p.length)
+	p.handOver = e.actor(nil, kindFaults, 3).chance(0.6)
 	return p
 }
 

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/memory"
 	"turnkeeper/internal/testrun"
 )
 
@@ -76,7 +77,7 @@ func TestNothingLostNothingTwice(t *testing.T) {
 			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(r.found, "\n"), &r.trace)
 		}
 	}
-	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.picked", "tick.granted") {
+	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.picked", "tick.granted", "tick.handed") {
 		if !visited[label] && *seeds >= enough {
 			t.Errorf("no seed visited the fault point %s", label)
 		}
@@ -127,6 +128,18 @@ func cleanFinds(t *testing.T, seed uint64, m mutation, known map[uint64][]string
 		known[seed] = found
 	}
 	return found
+}
+
+// The binding of a grant and the registry of a process suffice: nothing breaks if the jobs of turns that are handed
+// over are in the queue too.
+func TestTurnsThatAreHandedOverAndQueuedRunOnce(t *testing.T) {
+	testrun.Slow(t)
+	m := mutation{bugs: []memory.Bug{memory.BugHandedQueued}, adjust: handsOver}
+	for seed := range uint64(testrun.Count(4, 20)) {
+		if r := simulate(t, seed+1, m, false); len(r.found) > 0 {
+			t.Errorf("seed %d: %s", seed+1, strings.Join(r.found, "\n"))
+		}
+	}
 }
 
 // maxMutationSeeds is the maximum number of seeds that are tried to find a mutation. The seed that found it

@@ -144,24 +144,37 @@ type ledger struct {
 	runs    map[callID]int // runs of tools that are not transactional
 	booked  map[callID]int // committed transactional effects
 	workers map[turnkeeper.GrantID]turnkeeper.WorkerID
+	working map[turnkeeper.GrantID]bool // grants that are worked under now
 }
 
 func newLedger() ledger {
-	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}}
+	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}, map[turnkeeper.GrantID]bool{}}
 }
 
-// checkWorker checks that no other process has worked under the grant of the turn.
-func (e *env) checkWorker(p *process, turn turnkeeper.Turn) {
+// checkWorker checks that nobody else works or has worked under the grant of the turn. done ends the work.
+func (e *env) checkWorker(p *process, turn turnkeeper.Turn) (done func()) {
 	e.ledger.mu.Lock()
 	first, known := e.ledger.workers[turn.GrantID]
-	e.ledger.workers[turn.GrantID] = p.id
+	twice := e.ledger.working[turn.GrantID]
+	e.ledger.workers[turn.GrantID], e.ledger.working[turn.GrantID] = p.id, true
 	e.ledger.mu.Unlock()
-	if known && first != p.id {
+	switch {
+	case known && first != p.id:
 		e.report("%s: turn %d under token %d, %s and %s", oneWorker, turn.ID, turn.Token, first, p.id)
+	case twice:
+		e.report("%s: turn %d under token %d, %s", twiceInAProcess, turn.ID, turn.Token, p.id)
+	}
+	return func() {
+		e.ledger.mu.Lock()
+		defer e.ledger.mu.Unlock()
+		e.ledger.working[turn.GrantID] = false
 	}
 }
 
-const oneWorker = "two workers worked under one grant"
+const (
+	oneWorker       = "two workers worked under one grant"
+	twiceInAProcess = "a worker ran a grant twice at the same time"
+)
 
 // tries counts the runs of a call, this one included.
 func (l *ledger) tries(turn turnkeeper.TurnID, key turnkeeper.CallKey) int {

@@ -29,6 +29,12 @@ func (s *Store) CancelledGrants(ctx context.Context, grants []turnkeeper.GrantID
 	return dbrow.Map(asked, func(g string) turnkeeper.GrantID { return turnkeeper.GrantID(g) }), pg.Translate(err)
 }
 
+// TakenGrants returns those of the grants that were taken away from their worker, because it counted as lost.
+func (s *Store) TakenGrants(ctx context.Context, grants []turnkeeper.GrantID) ([]turnkeeper.GrantID, error) {
+	taken, err := s.db.Q.TakenGrants(ctx, dbrow.Texts(grants))
+	return dbrow.Map(taken, func(g string) turnkeeper.GrantID { return turnkeeper.GrantID(g) }), pg.Translate(err)
+}
+
 // HandedOnSince returns when the current series of hand-backs of a turn began, without
 // any other end of a dispatch in between. Zero: its last dispatch was not handed back.
 func (s *Store) HandedOnSince(ctx context.Context, turn turnkeeper.TurnID) (time.Time, error) {

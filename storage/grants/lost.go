@@ -45,6 +45,9 @@ func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	))
 }
 
+// RingHolders notifies all workers, with the commit, that grants were taken away: see TakenGrants.
+func (t *Tick) RingHolders(ctx context.Context) error { return t.last.Queries().RingCancels(ctx) }
+
 // Rounds reads the journal of a turn, for its summary. It fails with ErrNewerJournal if
 // only a newer program can read it; the tick may continue then.
 func (t *Tick) Rounds(ctx context.Context, turn turnkeeper.TurnID) ([]turnkeeper.Round, error) {

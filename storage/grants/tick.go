@@ -3,6 +3,7 @@ package grants
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -10,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/granting"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -25,12 +27,14 @@ func FaultPoints() []string { return []string{PointTickSent} }
 // A Tick is the scheduler's transaction. Look must be called first: it opens the
 // transaction and tries to take the scheduler's lock, which is held until the end.
 type Tick struct {
-	store *Store
-	conn  *pgxpool.Conn
-	tx    pgx.Tx // nil before Look
-	q     *dbsqlc.Queries
-	last  pg.Pipeline          // statements without rows, sent with the commit
-	ahead []granting.Candidate // all heads of free lanes, read by Look, which saves most ticks a query; nil: not known
+	store  *Store
+	conn   *pgxpool.Conn
+	tx     pgx.Tx // nil before Look
+	q      *dbsqlc.Queries
+	last   pg.Pipeline          // statements that are sent with the commit
+	asked  time.Time            // when they were sent
+	handed []granting.Handed    // read with the commit
+	ahead  []granting.Candidate // all heads of free lanes, read by Look, which saves most ticks a query; nil: not known
 }
 
 // InTick runs f in one transaction, which commits if f returns nil. BEGIN is sent with
@@ -54,7 +58,44 @@ func (t *Tick) commit(ctx context.Context) error {
 	if t.tx == nil {
 		return nil
 	}
+	t.asked = time.Now()
 	return t.last.Commit(ctx, t.conn, func() { t.store.db.At(ctx, PointTickSent) })
+}
+
+// Handed returns the turns that Grant has handed over, once the tick is committed.
+func (t *Tick) Handed() []granting.Handed { return t.handed }
+
+// Handed returns those of the grants that a tick has handed over to the worker, and that are still in
+// force. If a tick is in progress, Handed waits for its end, so that no other grants can follow. While the
+// database is unavailable, it retries until ctx ends.
+func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
+	ids := dbrow.Texts(grants)
+	err = pg.Patiently(ctx, func() error {
+		return pg.Translate(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
+			q := dbsqlc.New(tx)
+			if err := q.AwaitTick(ctx); err != nil {
+				return err
+			}
+			read := time.Now()
+			rows, err := q.TurnForWorker(ctx, []int64{}, ids)
+			handed = nil
+			for _, row := range rows {
+				grant := turnkeeper.GrantID(dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID))
+				if slices.Contains(grants, grant) && journal.Holds(row, grant) && dbrow.OrZero(row.TurnkeeperTurnsNow.WorkerID) == string(worker) {
+					handed = append(handed, s.handedOf(row, read))
+				}
+			}
+			return err
+		}))
+	})
+	return handed, err
+}
+
+func (s *Store) handedOf(row dbsqlc.TurnForWorkerRow, read time.Time) granting.Handed {
+	turn := dbrow.Turn(row.TurnkeeperTurnsNow)
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(ctx context.Context) (turnlog.Record, error) {
+		return s.journals.CompletePatiently(ctx, row)
+	}}
 }
 
 // Tx returns the transaction, for writes that must be committed with the tick.
@@ -167,7 +208,7 @@ type Job struct {
 }
 
 func (j Job) queueFor(r granting.Candidate) string {
-	if r.WorkerID == "" || j.QueueOf == nil {
+	if r.WorkerID == "" || r.Slot != "" || j.QueueOf == nil {
 		return j.Queue
 	}
 	return j.QueueOf(r.WorkerID)
@@ -176,9 +217,11 @@ func (j Job) queueFor(r granting.Candidate) string {
 // Grant grants each of ready its lane: it takes the lease, creates the turn or takes the
 // queued one, logs the grant, and inserts its job, in one statement that is sent with
 // the tick's commit. grants[i] is the id for ready[i]. The job's arguments are turn_id
-// and grant_id. If a lane is not free, the commit fails and the tick is undone.
+// and grant_id. If a lane is not free, the commit fails and the tick is undone. It hands
+// over the turns that have a slot: see Handed.
 func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
+	var handed []string
 	for i, r := range ready {
 		p.Lanes = append(p.Lanes, string(r.Lane))
 		p.Agents = append(p.Agents, r.Agent)
@@ -191,9 +234,21 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
 		p.IsNew = append(p.IsNew, r.New)
 		p.Queues = append(p.Queues, job.queueFor(r))
+		p.HandedTo = append(p.HandedTo, "")
+		if r.Slot != "" {
+			p.HandedTo[i] = string(r.WorkerID)
+			handed = append(handed, string(grants[i]))
+		}
 	}
 	if err := t.last.Queries().Grant(ctx, p); err != nil {
 		return err
+	}
+	if len(handed) > 0 {
+		t.last.Queue(func(q *dbsqlc.Queries) error {
+			rows, err := q.TurnForWorker(ctx, nil, nil)
+			t.handed = dbrow.Map(rows, func(row dbsqlc.TurnForWorkerRow) granting.Handed { return t.store.handedOf(row, t.asked) })
+			return err
+		}, dbsqlc.TurnForWorker, []int64{}, handed)
 	}
 	return t.noteProbes(ctx, ready, grants)
 }

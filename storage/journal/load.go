@@ -26,17 +26,24 @@ const countedTurns = 1000
 // can run the turn: the record then lacks rounds and history, but suffices to hand the
 // turn back.
 func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
-	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
-	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
-		return turnlog.Record{}, turnkeeper.ErrFenced
-	}
+	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{})
 	if err != nil {
-		return turnlog.Record{}, err
+		return turnlog.Record{}, pg.Translate(err)
 	}
-	if row.TurnkeeperTurnsNow.State != string(turnkeeper.TurnRunning) || dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID) != string(grant) {
+	if len(rows) == 0 || !Holds(rows[0], grant) {
 		return turnlog.Record{}, turnkeeper.ErrFenced
 	}
-	record := recordOf(row)
+	return s.Complete(ctx, rows[0])
+}
+
+// Holds reports whether grant is the current grant of a turn.
+func Holds(row dbsqlc.TurnForWorkerRow, grant turnkeeper.GrantID) bool {
+	return row.TurnkeeperTurnsNow.State == string(turnkeeper.TurnRunning) && dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID) == string(grant)
+}
+
+// Complete reads the rest of a turn's record. It fails with ErrNewerJournal as Load does.
+func (s *Store) Complete(ctx context.Context, row dbsqlc.TurnForWorkerRow) (record turnlog.Record, err error) {
+	record = recordOf(row)
 	if row.AnyDown {
 		if record.Down, err = s.downModels(ctx); err != nil {
 			return record, err
@@ -220,10 +227,19 @@ func pastCall(c *dbsqlc.PastCallsRow) turnkeeper.ToolCall {
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx
 // ends.
-func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
+	return patiently(ctx, func() (turnlog.Record, error) { return s.Load(ctx, turn, grant) })
+}
+
+// CompletePatiently is like Complete, but retries while the database is unavailable, until ctx ends.
+func (s *Store) CompletePatiently(ctx context.Context, row dbsqlc.TurnForWorkerRow) (turnlog.Record, error) {
+	return patiently(ctx, func() (turnlog.Record, error) { return s.Complete(ctx, row) })
+}
+
+func patiently(ctx context.Context, load func() (turnlog.Record, error)) (record turnlog.Record, err error) {
 	var newer error // not retried
 	err = pg.Patiently(ctx, func() error {
-		record, err = s.Load(ctx, turn, grant)
+		record, err = load()
 		if newer = nil; errors.Is(err, ErrNewerJournal) {
 			newer = err
 			return nil

@@ -56,10 +56,14 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turn
 // round, so that the request can be rebuilt: with its rounds, its definition, its
 // history, and the summary that the round's recipe names.
 func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnlog.Record, error) {
-	row, err := s.db.Q.TurnForWorker(ctx, int64(turn))
+	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{})
 	if err != nil {
 		return turnlog.Record{}, pg.Translate(err)
 	}
+	if len(rows) == 0 {
+		return turnlog.Record{}, turnkeeper.ErrNotFound
+	}
+	row := rows[0]
 	record := recordOf(row)
 	if err := s.loadJournal(ctx, &record); err != nil {
 		return record, err

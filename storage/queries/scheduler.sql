@@ -244,7 +244,8 @@ select extract(epoch from coalesce(least(
 -- name: Grant :exec
 -- Grants turns in one statement: next token, new grant id, log, turn, message, and the
 -- River job with its notification, as River's client would insert it. It fails if a lane
--- is no longer free.
+-- is no longer free. A turn that is handed over starts in the scheduler's own process: its
+-- grant is bound to that worker, and its job is running there, as if the worker had fetched it.
 with input as (
     select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
@@ -252,7 +253,8 @@ with input as (
         unnest(@turn_ids::bigint[]) as old_turn_id, unnest(@message_ids::bigint[]) as message_id,
         unnest(@attempts::integer[]) as attempt, unnest(@conversations::text[]) as conversation,
         unnest(@triggers::text[]) as trigger, unnest(@definition_hashes::text[]) as definition_hash,
-        unnest(@is_new::boolean[]) as is_new, unnest(@queues::text[]) as queue) i
+        unnest(@is_new::boolean[]) as is_new, unnest(@queues::text[]) as queue,
+        nullif(unnest(@handed_to::text[]), '') as handed_to) i
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
@@ -264,15 +266,15 @@ with input as (
     returning l.lane, l.token, l.granted_at, l.lease_until
 ), new_turns as (
     insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
-        state, token, grant_id, job_id, dispatches, losses, granted_at, lease_until)
+        state, token, grant_id, job_id, worker_id, dispatches, losses, granted_at, lease_until)
     select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
-        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
+        'running', g.token, i.grant_id, i.job_id, i.handed_to, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
             select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
         g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane where i.is_new
 ), old_turns as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
-        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = null
+        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = i.handed_to
     from input i join granted g on g.lane = i.lane
     where t.id = i.turn_id and not i.is_new
 ), messages as (
@@ -286,15 +288,27 @@ with input as (
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
-    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, state, tags)
-    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue,
-        '2000-01-01', 'available', '{}'
+    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags, state, attempt, attempted_at, attempted_by)
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), @kind::text, 1, 1, i.queue, '2000-01-01', '{}',
+        (case when i.handed_to is null then 'available' else 'running' end)::turnkeeper.river_job_state, (i.handed_to is not null)::integer,
+        case when i.handed_to is not null then g.granted_at end, case when i.handed_to is not null then array[i.handed_to] end
     from input i join granted g on g.lane = i.lane
 ), bell as (
     select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
-    from (select distinct i.queue from input i) q
+    from (select distinct i.queue from input i where i.handed_to is null) q
 )
 select turnkeeper.check_granted((select count(*) from granted), cardinality(@lanes::text[])) from bell;
+
+-- name: AwaitTick :exec
+-- Returns when no tick is in progress.
+select pg_advisory_xact_lock_shared(hashtext('turnkeeper.scheduler'));
+
+-- name: TakenGrants :many
+-- Those of the grants that were taken away from their worker, because it counted as lost.
+select grant_id from turnkeeper.lease_log where grant_id = any(@grants::uuid[]) and outcome = 'lost';
+
+-- name: RingCancels :exec
+select pg_notify('turnkeeper_cancels', '');
 
 -- name: CloseJobs :exec
 -- Closes River's rows of ended grants, which River would find only after an hour.

@@ -41,30 +41,13 @@ func nth(n int64, query string) func() func(storagetest.Sent) bool {
 	}
 }
 
-// following matches the first unit that executes the query after a unit that executes the earlier query.
-func following(earlier, query string) func() func(storagetest.Sent) bool {
-	return func() func(storagetest.Sent) bool {
-		var due atomic.Bool
-		return func(s storagetest.Sent) bool {
-			if s.Has("name: " + earlier + " ") {
-				due.Store(true)
-				return false
-			}
-			return s.Has("name: "+query+" ") && due.CompareAndSwap(true, false)
-		}
-	}
-}
-
 // places returns where the handling of a message with this number of journal writes can be cut: each of its
-// writes, and the two reads that the others depend on.
+// writes, and the look that the others depend on. The grant hands the turn over, with its record.
 func places(steps int) []place {
 	all := []place{
 		{"accept", nth(1, "Enqueue")},
 		{"look", nth(1, "Look")},
 		{"grant", nth(1, "Grant")},
-		{"fetch", following("Grant", "JobGetAvailable")},
-		{"bind", nth(1, "BindGrant")},
-		{"load", nth(1, "TurnForWorker")},
 	}
 	for n := range steps - 1 {
 		all = append(all, place{fmt.Sprint("step ", n+1), nth(int64(n+1), "Step")})

@@ -497,7 +497,7 @@ func (q *Queries) SummaryUpTo(ctx context.Context, agent string, conversation st
 	return content, err
 }
 
-const TurnForWorker = `-- name: TurnForWorker :one
+const TurnForWorker = `-- name: TurnForWorker :many
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
@@ -516,7 +516,7 @@ from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
-where t.id = $1
+where t.id = any($1::bigint[] || array(select g.turn_id from turnkeeper.lease_log g where g.grant_id = any($2::uuid[])))
 `
 
 type TurnForWorkerRow struct {
@@ -545,67 +545,80 @@ type TurnForWorkerRow struct {
 	Spawned            bool
 }
 
-// Computes the remaining time so that a clock that was set back since the grant does not
+// The turns with these ids, and those of these grants, which may be over. It computes the remaining time so that a clock that was set back since the grant does not
 // lengthen the lease.
-func (q *Queries) TurnForWorker(ctx context.Context, turnID int64) (TurnForWorkerRow, error) {
-	row := q.db.QueryRow(ctx, TurnForWorker, turnID)
-	var i TurnForWorkerRow
-	err := row.Scan(
-		&i.TurnkeeperTurnsNow.ID,
-		&i.TurnkeeperTurnsNow.MessageID,
-		&i.TurnkeeperTurnsNow.Attempt,
-		&i.TurnkeeperTurnsNow.Agent,
-		&i.TurnkeeperTurnsNow.Conversation,
-		&i.TurnkeeperTurnsNow.Lane,
-		&i.TurnkeeperTurnsNow.Trigger,
-		&i.TurnkeeperTurnsNow.DefinitionHash,
-		&i.TurnkeeperTurnsNow.State,
-		&i.TurnkeeperTurnsNow.Token,
-		&i.TurnkeeperTurnsNow.GrantID,
-		&i.TurnkeeperTurnsNow.JobID,
-		&i.TurnkeeperTurnsNow.WorkerID,
-		&i.TurnkeeperTurnsNow.GrantedAt,
-		&i.TurnkeeperTurnsNow.LeaseUntil,
-		&i.TurnkeeperTurnsNow.Dispatches,
-		&i.TurnkeeperTurnsNow.Losses,
-		&i.TurnkeeperTurnsNow.LastSeq,
-		&i.TurnkeeperTurnsNow.InferenceRounds,
-		&i.TurnkeeperTurnsNow.ChargedRounds,
-		&i.TurnkeeperTurnsNow.ExecutedCalls,
-		&i.TurnkeeperTurnsNow.InputTokens,
-		&i.TurnkeeperTurnsNow.OutputTokens,
-		&i.TurnkeeperTurnsNow.CachedTokens,
-		&i.TurnkeeperTurnsNow.ReasoningTokens,
-		&i.TurnkeeperTurnsNow.UsageEstimated,
-		&i.TurnkeeperTurnsNow.CreatedAt,
-		&i.TurnkeeperTurnsNow.DueAt,
-		&i.TurnkeeperTurnsNow.EndedAt,
-		&i.TurnkeeperTurnsNow.StopReason,
-		&i.TurnkeeperTurnsNow.ErrorClass,
-		&i.TurnkeeperTurnsNow.Error,
-		&i.TurnkeeperTurnsNow.InnerDialogue,
-		&i.Entries,
-		&i.Definition,
-		&i.Failures,
-		&i.RemainingUs,
-		&i.ElapsedUs,
-		&i.Body,
-		&i.IdempotencyKey,
-		&i.Priority,
-		&i.Schedule,
-		&i.Slot,
-		&i.MessageAttempts,
-		&i.MessageDueAt,
-		&i.AcceptedAt,
-		&i.TraceParent,
-		&i.Faults,
-		&i.WaitedUs,
-		&i.AnyDown,
-		&i.SummaryUpTo,
-		&i.ReadySince,
-		&i.HasPast,
-		&i.Cancelled,
-		&i.Spawned,
-	)
-	return i, err
+func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, grants []string) ([]TurnForWorkerRow, error) {
+	rows, err := q.db.Query(ctx, TurnForWorker, turnIds, grants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []TurnForWorkerRow
+	for rows.Next() {
+		var i TurnForWorkerRow
+		if err := rows.Scan(
+			&i.TurnkeeperTurnsNow.ID,
+			&i.TurnkeeperTurnsNow.MessageID,
+			&i.TurnkeeperTurnsNow.Attempt,
+			&i.TurnkeeperTurnsNow.Agent,
+			&i.TurnkeeperTurnsNow.Conversation,
+			&i.TurnkeeperTurnsNow.Lane,
+			&i.TurnkeeperTurnsNow.Trigger,
+			&i.TurnkeeperTurnsNow.DefinitionHash,
+			&i.TurnkeeperTurnsNow.State,
+			&i.TurnkeeperTurnsNow.Token,
+			&i.TurnkeeperTurnsNow.GrantID,
+			&i.TurnkeeperTurnsNow.JobID,
+			&i.TurnkeeperTurnsNow.WorkerID,
+			&i.TurnkeeperTurnsNow.GrantedAt,
+			&i.TurnkeeperTurnsNow.LeaseUntil,
+			&i.TurnkeeperTurnsNow.Dispatches,
+			&i.TurnkeeperTurnsNow.Losses,
+			&i.TurnkeeperTurnsNow.LastSeq,
+			&i.TurnkeeperTurnsNow.InferenceRounds,
+			&i.TurnkeeperTurnsNow.ChargedRounds,
+			&i.TurnkeeperTurnsNow.ExecutedCalls,
+			&i.TurnkeeperTurnsNow.InputTokens,
+			&i.TurnkeeperTurnsNow.OutputTokens,
+			&i.TurnkeeperTurnsNow.CachedTokens,
+			&i.TurnkeeperTurnsNow.ReasoningTokens,
+			&i.TurnkeeperTurnsNow.UsageEstimated,
+			&i.TurnkeeperTurnsNow.CreatedAt,
+			&i.TurnkeeperTurnsNow.DueAt,
+			&i.TurnkeeperTurnsNow.EndedAt,
+			&i.TurnkeeperTurnsNow.StopReason,
+			&i.TurnkeeperTurnsNow.ErrorClass,
+			&i.TurnkeeperTurnsNow.Error,
+			&i.TurnkeeperTurnsNow.InnerDialogue,
+			&i.Entries,
+			&i.Definition,
+			&i.Failures,
+			&i.RemainingUs,
+			&i.ElapsedUs,
+			&i.Body,
+			&i.IdempotencyKey,
+			&i.Priority,
+			&i.Schedule,
+			&i.Slot,
+			&i.MessageAttempts,
+			&i.MessageDueAt,
+			&i.AcceptedAt,
+			&i.TraceParent,
+			&i.Faults,
+			&i.WaitedUs,
+			&i.AnyDown,
+			&i.SummaryUpTo,
+			&i.ReadySince,
+			&i.HasPast,
+			&i.Cancelled,
+			&i.Spawned,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -46,6 +46,16 @@ func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams
 	return err
 }
 
+const AwaitTick = `-- name: AwaitTick :exec
+select pg_advisory_xact_lock_shared(hashtext('turnkeeper.scheduler'))
+`
+
+// Returns when no tick is in progress.
+func (q *Queries) AwaitTick(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, AwaitTick)
+	return err
+}
+
 const CloseJobs = `-- name: CloseJobs :exec
 update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
 where id = any($1::bigint[]) and state not in ('completed', 'cancelled', 'discarded')
@@ -218,33 +228,34 @@ func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string
 
 const Grant = `-- name: Grant :exec
 with input as (
-    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, i.queue, nextval('turnkeeper.river_job_id_seq') as job_id,
+    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, i.queue, i.handed_to, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
     from (select unnest($1::text[]) as lane, unnest($2::text[]) as agent, unnest($3::uuid[]) as grant_id,
         unnest($4::bigint[]) as old_turn_id, unnest($5::bigint[]) as message_id,
         unnest($6::integer[]) as attempt, unnest($7::text[]) as conversation,
         unnest($8::text[]) as trigger, unnest($9::text[]) as definition_hash,
-        unnest($10::boolean[]) as is_new, unnest($11::text[]) as queue) i
+        unnest($10::boolean[]) as is_new, unnest($11::text[]) as queue,
+        nullif(unnest($12::text[]), '') as handed_to) i
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $12::interval from input i, clock, turnkeeper.settings s
+    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $13::interval from input i, clock, turnkeeper.settings s
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until
 ), new_turns as (
     insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
-        state, token, grant_id, job_id, dispatches, losses, granted_at, lease_until)
+        state, token, grant_id, job_id, worker_id, dispatches, losses, granted_at, lease_until)
     select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
-        'running', g.token, i.grant_id, i.job_id, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
+        'running', g.token, i.grant_id, i.job_id, i.handed_to, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
             select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
         g.granted_at, g.lease_until
     from input i join granted g on g.lane = i.lane where i.is_new
 ), old_turns as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
-        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = null
+        dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = i.handed_to
     from input i join granted g on g.lane = i.lane
     where t.id = i.turn_id and not i.is_new
 ), messages as (
@@ -258,13 +269,14 @@ with input as (
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
-    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, state, tags)
-    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $13::text, 1, 1, i.queue,
-        '2000-01-01', 'available', '{}'
+    insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags, state, attempt, attempted_at, attempted_by)
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $14::text, 1, 1, i.queue, '2000-01-01', '{}',
+        (case when i.handed_to is null then 'available' else 'running' end)::turnkeeper.river_job_state, (i.handed_to is not null)::integer,
+        case when i.handed_to is not null then g.granted_at end, case when i.handed_to is not null then array[i.handed_to] end
     from input i join granted g on g.lane = i.lane
 ), bell as (
     select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
-    from (select distinct i.queue from input i) q
+    from (select distinct i.queue from input i where i.handed_to is null) q
 )
 select turnkeeper.check_granted((select count(*) from granted), cardinality($1::text[])) from bell
 `
@@ -281,13 +293,15 @@ type GrantParams struct {
 	DefinitionHashes []string
 	IsNew            []bool
 	Queues           []string
+	HandedTo         []string
 	Ttl              time.Duration
 	Kind             string
 }
 
 // Grants turns in one statement: next token, new grant id, log, turn, message, and the
 // River job with its notification, as River's client would insert it. It fails if a lane
-// is no longer free.
+// is no longer free. A turn that is handed over starts in the scheduler's own process: its
+// grant is bound to that worker, and its job is running there, as if the worker had fetched it.
 func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
 	_, err := q.db.Exec(ctx, Grant,
 		arg.Lanes,
@@ -301,6 +315,7 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
 		arg.DefinitionHashes,
 		arg.IsNew,
 		arg.Queues,
+		arg.HandedTo,
 		arg.Ttl,
 		arg.Kind,
 	)
@@ -744,6 +759,15 @@ func (q *Queries) Resume(ctx context.Context) error {
 	return err
 }
 
+const RingCancels = `-- name: RingCancels :exec
+select pg_notify('turnkeeper_cancels', '')
+`
+
+func (q *Queries) RingCancels(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, RingCancels)
+	return err
+}
+
 const RingInbox = `-- name: RingInbox :exec
 select pg_notify('turnkeeper_inbox', '')
 `
@@ -852,6 +876,31 @@ func (q *Queries) ShortQueue(ctx context.Context, maxRows int32) ([]ShortQueueRo
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const TakenGrants = `-- name: TakenGrants :many
+select grant_id from turnkeeper.lease_log where grant_id = any($1::uuid[]) and outcome = 'lost'
+`
+
+// Those of the grants that were taken away from their worker, because it counted as lost.
+func (q *Queries) TakenGrants(ctx context.Context, grants []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, TakenGrants, grants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var grant_id string
+		if err := rows.Scan(&grant_id); err != nil {
+			return nil, err
+		}
+		items = append(items, grant_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

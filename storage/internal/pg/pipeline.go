@@ -47,6 +47,23 @@ type noRow struct{}
 
 func (noRow) Scan(...any) error { return errPipelineRows }
 
+// Queue queues a generated statement with rows. read receives the generated statements: the first one
+// that it calls, whichever it is, reads these rows.
+func (p *Pipeline) Queue(read func(*dbsqlc.Queries) error, sql string, args ...any) {
+	p.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error { return read(dbsqlc.New(answered{rows})) })
+}
+
+// answered is a connection that has the answer to a query already.
+type answered struct{ rows pgx.Rows }
+
+func (a answered) Query(context.Context, string, ...any) (pgx.Rows, error) { return a.rows, nil }
+
+func (a answered) QueryRow(context.Context, string, ...any) pgx.Row { return noRow{} }
+
+func (a answered) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+	return pgconn.CommandTag{}, errPipelineRows
+}
+
 // Send runs the queued statements, all or none. It calls sent after it has sent them and
 // before it reads the answer.
 func (p *Pipeline) Send(ctx context.Context, to batchSender, sent func()) error {
