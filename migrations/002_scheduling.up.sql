@@ -258,7 +258,7 @@ begin
     select array_agg(h.worker_id) into silent from turnkeeper.worker_heartbeat h
     where turnkeeper.heart_silent(greatest(h.beat_at, since), h.takeover_after);
     return exists (select from turnkeeper.leases l
-        join turnkeeper.turns t on t.id = l.turn_id
+        left join turnkeeper.turns t on t.id = l.turn_id -- not inner: the planner must begin with the leases
         left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null
         where l.grant_id is not null
           and (coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent)

@@ -42,8 +42,8 @@ func forgetFetch(e *env.Env, message int64) (forgotten bool) {
 	return again == 0
 }
 
-// oneSlot is the flags of a worker that cannot fetch its own job again.
-var oneSlot = []string{"--worker-slots", "1"}
+// oneSlot is the flags of a worker that gets its turns from River, and cannot fetch its own job again.
+var oneSlot = []string{"--roles", "worker", "--worker-slots", "1"}
 
 // awaitLeftOrAsked waits until a worker that got another worker's job has left it or, wrongly, called its
 // model.
@@ -69,6 +69,7 @@ func TestPostgresForgetsThatAJobWasFetched(t *testing.T) {
 	migrate(t, server.URL())
 	e := env.NewOn(t, server.URL())
 	e.WriteAgent("clerk", env.MarkerTools)
+	e.StartWorker("--roles", "scheduler")
 	asked := make(chan struct{}, 100)
 	answers := newGate()
 	t.Cleanup(answers.open)
@@ -150,6 +151,7 @@ func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 			<-answers[label]
 		}, env.MarkerReply("mark_once", label))
 	})
+	e.StartWorker("--roles", "scheduler")
 	p := behindProxy(e)
 	t.Cleanup(func() { pass(answers["first"], answers["second"], answers["third"], written) })
 	var once sync.Once
