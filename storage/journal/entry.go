@@ -32,7 +32,7 @@ func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnlo
 		w.queueOutputs(ctx, q, e.Results),
 		w.queueAnswers(ctx, q, e.Results),
 		w.queueUsage(ctx, q, e.Results),
-		w.queueEnd(ctx, q, e.Outcome, ending),
+		w.queueEnd(ctx, q, e, ending),
 		w.queueHealth(ctx, q, e),
 	)
 }
@@ -44,7 +44,7 @@ func (w *Writer) stepOf(at step, e turnlog.Entry) dbsqlc.StepParams {
 		WriteID: at.id, Expected: w.journal.Entries + at.after, Calls: w.executed(e),
 		Types: events.types, EventRounds: events.rounds, Blocks: events.blocks, Data: events.data,
 	}
-	if !notesModels(e) {
+	if !notesModels(e) && e.Outcome == nil {
 		params.Answered = e.Answered
 	}
 	u := usedBy(e)
@@ -291,12 +291,18 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 	return errors.Join(q.InsertOutputs(ctx, p), queueDrafts(ctx, q, grant, drafted), queueChunks(ctx, q, large))
 }
 
-func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, o *turnlog.Outcome, ending Ending) error {
+func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry, ending Ending) error {
+	o := e.Outcome
 	if o == nil {
 		return nil
 	}
+	var answered []string
+	if !notesModels(e) {
+		answered = e.Answered
+	}
 	return errors.Join(q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
-		Turn: int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
+		Answered: answered,
+		Turn:     int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
 		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
 		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
 		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
@@ -311,10 +317,10 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 	return q.InsertSilentReply(ctx, int64(turn))
 }
 
-// notesModels reports whether an entry needs a statement of its own for models' health. Without failures and an end, the
-// fence does it.
+// notesModels reports whether an entry needs a statement of its own for models' health. Otherwise the fence does it, or the
+// end of a turn that has not failed.
 func notesModels(e turnlog.Entry) bool {
-	return len(e.ModelFailures) > 0 || e.Outcome != nil && len(e.Answered) > 0
+	return len(e.ModelFailures) > 0 || e.Outcome != nil && e.Outcome.State == turnkeeper.TurnFailed && len(e.Answered) > 0
 }
 
 // queueHealth queues the updates of models' health, and of the message and lane of a turn that

@@ -73,9 +73,11 @@ from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) a
 select turnkeeper.add_events(@turn::bigint, @types::text[], @rounds::integer[], @blocks::integer[], @data::text[]);
 
 -- name: EndDispatch :exec
+-- Ends a dispatch, and then notes models that answered: see the function note_models.
 select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @log::text, @stop::text, @reply::text,
     @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
-    @backoff::interval, @lane_backoff::interval, @job::bigint);
+    @backoff::interval, @lane_backoff::interval, @job::bigint),
+    turnkeeper.note_models(@answered::text[], '{}', '{}', '{}', '{}', '{}');
 
 -- name: InsertSilentReply :exec
 -- Inserts the reply of a turn that was ended in this transaction, with an empty body.

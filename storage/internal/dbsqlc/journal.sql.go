@@ -125,7 +125,8 @@ func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, w
 const EndDispatch = `-- name: EndDispatch :exec
 select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
     $7::text, $8::text, $9::text, $10::text, $11::boolean,
-    $12::interval, $13::interval, $14::bigint)
+    $12::interval, $13::interval, $14::bigint),
+    turnkeeper.note_models($15::text[], '{}', '{}', '{}', '{}', '{}')
 `
 
 type EndDispatchParams struct {
@@ -143,8 +144,10 @@ type EndDispatchParams struct {
 	Backoff       time.Duration
 	LaneBackoff   time.Duration
 	Job           int64
+	Answered      []string
 }
 
+// Ends a dispatch, and then notes models that answered: see the function note_models.
 func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error {
 	_, err := q.db.Exec(ctx, EndDispatch,
 		arg.Turn,
@@ -161,6 +164,7 @@ func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error 
 		arg.Backoff,
 		arg.LaneBackoff,
 		arg.Job,
+		arg.Answered,
 	)
 	return err
 }
