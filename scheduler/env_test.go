@@ -30,7 +30,9 @@ type testEnv struct {
 	looks           []time.Duration // times of the ticks, since the beginning
 	lose            error           // returned by the next tick after its commit
 	handed          []granting.Handed
-	readBack        func() error // nil: Handed answers at once
+	readBack        func() error                        // nil: Handed answers at once
+	partial         int                                 // ticks that did not look for everything
+	looking         func(since time.Duration, s *state) // called by each look; nil: nothing
 	began           time.Time
 }
 
@@ -124,11 +126,18 @@ type tick struct {
 
 func (t *tick) Handed() []granting.Handed { return t.over }
 
-func (t *tick) Look(context.Context) (granting.Snapshot, bool, error) {
+func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool, error) {
+	if t.world.looking != nil {
+		t.world.looking(t.world.now().Sub(t.world.began), &t.state)
+	}
 	sit := t.sit
 	sit.Now = t.world.now()
 	sit.Calls = len(t.calls) > 0
 	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
+	if !everything {
+		t.world.partial++
+		sit.Lost, sit.Slots, sit.Calls, sit.Spawns, sit.Lanes, sit.NewestGrant = false, false, false, false, false, time.Time{}
+	}
 	time.Sleep(t.world.stall)
 	return sit, !t.world.locked, nil
 }

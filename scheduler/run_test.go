@@ -98,7 +98,7 @@ func TestRunLooksAgain(t *testing.T) {
 		},
 		"at once while there is more": {
 			set:  func(w *testEnv) { w.messages = inLanes(5) },
-			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0),
+			for_: time.Second, config: scheduler.Config{MaxDispatches: 2}, want: seconds(0, 0, 0, 0.25), // the last one looks for everything
 		},
 	}
 	for name, c := range cases {
@@ -122,6 +122,34 @@ func TestRunLooksAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Doorbells ring all the time. A lost grant is found all the same, but most ticks do not look for it.
+func TestRareWorkIsFoundWhileDoorbellsRing(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
+		wake := make(chan struct{}, 1)
+		for at := time.Duration(0); at < time.Second; at += 10 * time.Millisecond {
+			time.AfterFunc(at, func() {
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			})
+		}
+		lost := false
+		w.looking = func(since time.Duration, s *state) {
+			if since >= 505*time.Millisecond && !lost {
+				lost, s.lost = true, []granting.LostGrant{{TurnID: 1, Lane: "a"}}
+			}
+			if since >= 800*time.Millisecond && len(s.requeued) != 1 {
+				t.Errorf("after %s, the turns %v are reclaimed", since, s.requeued)
+			}
+		}
+		w.runFor(t, 3*time.Second, scheduler.Config{Wake: wake})
+		if full := len(w.looks) - w.partial; len(w.looks) < 90 || full < 4 || full > 7 {
+			t.Errorf("%d of %d ticks looked for everything", full, len(w.looks))
+		}
+	})
 }
 
 func TestRunNeverSpins(t *testing.T) {

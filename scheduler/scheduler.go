@@ -35,8 +35,9 @@ type Store interface {
 // A Tick is one pass, in its transaction.
 type Tick interface {
 	// Look tries to take the scheduler's lock, and returns the state of the work. If locked
-	// is false, another scheduler holds the lock, and the tick must change nothing.
-	Look(ctx context.Context) (sit granting.Snapshot, locked bool, err error)
+	// is false, another scheduler holds the lock, and the tick must change nothing. Unless
+	// everything is set, Lost, Slots, Calls, Spawns, Lanes and NewestGrant may be missing.
+	Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error)
 	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error
 	// CountSilence makes this and later ticks count the silence of workers from the given
@@ -155,6 +156,8 @@ type Scheduler struct {
 	reclaimed   []reclaimed          // leases taken from lost workers in the current tick
 	workLeft    bool                 // work may be waiting for a turn to end: for its lane, or for a slot
 	unavailable bool                 // the last own tick failed
+	partial     bool                 // the next tick looks only for what can be granted
+	looked      time.Time            // when a tick last looked for everything
 }
 
 // New returns a Scheduler.
@@ -184,11 +187,16 @@ const (
 	afterBusy  = 100 * time.Millisecond
 )
 
+// lookEvery is how often ticks look for lost workers, due slots and other rare work while doorbells ask
+// for grants all the time.
+const lookEvery = 250 * time.Millisecond
+
 // Run ticks until ctx ends: on the doorbell, when work is due, and on a slow poll. It logs
 // and retries a failed tick.
 func (s *Scheduler) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		report, err := s.Tick(ctx)
+		asked := false // a doorbell or the last tick asks for this one
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -198,9 +206,11 @@ func (s *Scheduler) Run(ctx context.Context) {
 		case report.Busy:
 			s.wait(ctx, afterBusy)
 		case report.More:
+			asked = true
 		default:
-			s.waitNext(ctx, report)
+			asked = s.waitNext(ctx, report)
 		}
+		s.partial = asked && time.Since(s.looked) < lookEvery
 	}
 }
 
@@ -208,12 +218,16 @@ func (s *Scheduler) Run(ctx context.Context) {
 // due next. A tick that follows at once would repeat the query.
 const nextDueDelay = 20 * time.Millisecond
 
-// waitNext waits for the next tick: for a doorbell, for due work, or for the poll interval.
-func (s *Scheduler) waitNext(ctx context.Context, report Report) {
+// waitNext waits for the next tick: for a doorbell, for due work, or for the poll interval. It
+// reports whether a doorbell rang.
+func (s *Scheduler) waitNext(ctx context.Context, report Report) bool {
 	if s.wait(ctx, nextDueDelay) {
-		return
+		return true
 	}
-	s.wait(ctx, s.untilNext(ctx, report))
+	if s.partial { // rare work may be due already
+		return s.wait(ctx, lookEvery-time.Since(s.looked))
+	}
+	return s.wait(ctx, s.untilNext(ctx, report))
 }
 
 // holdPoll is the longest pause between ticks during a hold-off. No doorbell announces the
@@ -242,12 +256,21 @@ func (s *Scheduler) wait(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+		return true
 	case <-s.Wake:
+		return true
 	case <-freed:
+		return true
 	case <-timer.C:
+	}
+	select { // a doorbell at the same time counts
+	case <-s.Wake:
+		return true
+	case <-freed:
+		return true
+	default:
 		return false
 	}
-	return true
 }
 
 func (s *Scheduler) at(ctx context.Context, label string) {

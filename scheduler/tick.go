@@ -40,9 +40,11 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	s.at(ctx, PointBegin)
 	began := time.Now()
 	s.workLeft = true
-	select {
-	case <-s.Freed: // this tick sees all turns that have ended so far
-	default:
+	for _, rung := range []<-chan struct{}{s.Freed, s.Wake} { // this tick sees what they announce
+		select {
+		case <-rung:
+		default:
+		}
 	}
 	var pass Tick
 	err := s.Store.InTick(ctx, func(t Tick) error {
@@ -58,6 +60,9 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	}
 	if !report.Busy {
 		s.unavailable = false
+		if !s.partial {
+			s.looked = began
+		}
 	}
 	s.at(ctx, PointDone)
 	s.workLeft = report.Left
@@ -146,7 +151,7 @@ func (s *Scheduler) observe(report Report, took time.Duration, err error) {
 // pass does the work of a tick in its transaction.
 func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	asked, answered := time.Now(), s.clock.answered
-	sit, locked, err := t.Look(ctx)
+	sit, locked, err := t.Look(ctx, !s.partial)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func TestADeadConnectionDelaysATick(t *testing.T) {
 	happened := p.CutNext(storagetest.Freeze, func(s storagetest.Sent) bool { return s.Has("name: LostGrants") })
 	began := time.Now()
 	err := far.InTick(ctx, func(tick *grants.Tick) error {
-		if _, locked, err := tick.Look(ctx); err != nil || !locked {
+		if _, locked, err := tick.Look(ctx, true); err != nil || !locked {
 			t.Fatalf("locked %v, error %v", locked, err)
 		}
 		_, err := tick.Lost(ctx, 10)
@@ -71,7 +71,7 @@ func TestADeadConnectionDelaysATick(t *testing.T) {
 	}
 	for locked := false; !locked && time.Since(began) < storagetest.Patience; {
 		err := far.InTick(ctx, func(tick *grants.Tick) (err error) {
-			_, locked, err = tick.Look(ctx)
+			_, locked, err = tick.Look(ctx, true)
 			return err
 		})
 		if err != nil {

@@ -122,7 +122,7 @@ func (t *tick) read(f func(s *state, now time.Time)) error {
 // later queues a write for the commit.
 func (t *tick) later(op func(rings *[]Bell)) { t.ops = append(t.ops, op) }
 
-func (t *tick) Look(ctx context.Context) (sit granting.Snapshot, locked bool, err error) {
+func (t *tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
 	err = t.conn.ask(ctx, "tick.look", func() error {
 		t.s.mu.Lock()
 		defer t.s.mu.Unlock()
@@ -133,6 +133,9 @@ func (t *tick) Look(ctx context.Context) (sit granting.Snapshot, locked bool, er
 			t.s.ticker = t.tx
 		}
 		sit = t.s.state.situation(t.s.now())
+		if !everything {
+			sit.Lost, sit.Slots, sit.Calls, sit.Spawns, sit.Lanes, sit.NewestGrant = false, false, false, false, false, time.Time{}
+		}
 		return nil
 	})
 	return sit, locked, err

@@ -38,7 +38,7 @@ func (e *env) down() (down []modelhealth.Health) {
 	e.Helper()
 	ctx := e.Context()
 	err := e.Scheduler().InTick(ctx, func(t scheduler.Tick) error {
-		sit, _, err := t.Look(ctx)
+		sit, _, err := t.Look(ctx, true)
 		down = sit.Down
 		return err
 	})

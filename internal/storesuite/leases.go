@@ -192,7 +192,7 @@ func ticksExclude(e *env) {
 	e.beat(first)
 	e.enqueue("clerk", "", "x")
 	err := e.Scheduler().InTick(e.Context(), func(t scheduler.Tick) error {
-		_, locked, err := t.Look(e.Context())
+		_, locked, err := t.Look(e.Context(), true)
 		equal(e, "the first has the lock", locked, true)
 		other, err2 := scheduler.New(scheduler.Config{Store: e.Scheduler()}).Tick(e.Context())
 		equal(e, "the other is busy", other.Busy, true)
@@ -210,7 +210,7 @@ func tickUndone(e *env) {
 	e.beat(first, second)
 	ctx := e.Context()
 	err := e.Scheduler().InTick(ctx, func(t scheduler.Tick) error {
-		if _, _, err := t.Look(ctx); err != nil {
+		if _, _, err := t.Look(ctx, true); err != nil {
 			return err
 		}
 		lost, err := t.Lost(ctx, 10)
@@ -479,7 +479,7 @@ func databaseOutage(e *env) {
 func (e *env) countSilence() (sit granting.Snapshot) {
 	e.Helper()
 	err := e.Scheduler().InTick(e.Context(), func(t scheduler.Tick) (err error) {
-		if sit, _, err = t.Look(e.Context()); err != nil {
+		if sit, _, err = t.Look(e.Context(), true); err != nil {
 			return err
 		}
 		return t.CountSilence(e.Context(), sit.Now)
@@ -552,7 +552,7 @@ func slotOnce(e *env) {
 	ctx := e.Context()
 	var decision granting.SlotDecision
 	occur := func(t scheduler.Tick) error {
-		sit, _, err := t.Look(ctx)
+		sit, _, err := t.Look(ctx, true)
 		if err != nil {
 			return err
 		}

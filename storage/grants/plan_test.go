@@ -29,6 +29,7 @@ func query(t testing.TB, file, name string) string {
 	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
 	sql = strings.ReplaceAll(sql, "@held", "'{}'")
 	sql = strings.ReplaceAll(sql, "@since", "now()")
+	sql = strings.ReplaceAll(sql, "@everything", "true")
 	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
 }
 

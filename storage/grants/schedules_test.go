@@ -204,7 +204,7 @@ func TestSchedulerSettings(t *testing.T) {
 func TestOneTickAtATime(t *testing.T) {
 	h := newEnv(t)
 	look := func(tick *grants.Tick) bool {
-		_, locked, err := tick.Look(t.Context())
+		_, locked, err := tick.Look(t.Context(), true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 	h := newEnv(t)
 	h.Submit("clerk", "", "x")
 	err := h.InTick(t.Context(), func(tick *grants.Tick) error {
-		if _, _, err := tick.Look(t.Context()); err != nil {
+		if _, _, err := tick.Look(t.Context(), true); err != nil {
 			return err
 		}
 		ready, err := tick.ReadyMessages(t.Context(), 10, nil)

@@ -102,14 +102,15 @@ func (s *Store) handedOf(row dbsqlc.TurnForWorkerRow, read time.Time) granting.H
 func (t *Tick) Tx() pgx.Tx { return t.tx }
 
 // Look begins the tick: it tries to take the scheduler's lock and returns what is due.
-// locked is false if another process holds the lock; the tick must then end without changes.
-func (t *Tick) Look(ctx context.Context) (sit granting.Snapshot, locked bool, err error) {
+// locked is false if another process holds the lock; the tick must then end without changes. Unless
+// everything is set, the snapshot lacks what can be lost or due rarely: see Store in package scheduler.
+func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow
 	var down []dbsqlc.DownModelsRow
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(dbsqlc.Look, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.Look, everything, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})

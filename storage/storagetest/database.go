@@ -54,7 +54,7 @@ func (db *DB) TurnOf(agent string, worker turnkeeper.WorkerID) *Dispatch {
 func (db *DB) Look() (sit granting.Snapshot, lost []granting.LostGrant) {
 	db.T.Helper()
 	err := db.InTick(db.T.Context(), func(tick *grants.Tick) (err error) {
-		if sit, _, err = tick.Look(db.T.Context()); err != nil {
+		if sit, _, err = tick.Look(db.T.Context(), true); err != nil {
 			return err
 		}
 		lost, err = tick.Lost(db.T.Context(), 10)

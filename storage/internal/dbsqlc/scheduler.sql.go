@@ -338,19 +338,19 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
-    turnkeeper.grants_lost()::boolean as lost,
-    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null), to_timestamp(0))::timestamptz as newest_grant,
-    exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
+    ($1::boolean and turnkeeper.grants_lost())::boolean as lost,
+    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null and $1), to_timestamp(0))::timestamptz as newest_grant,
+    ($1 and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
-            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null))::boolean as slots,
-    turnkeeper.calls_lost()::boolean as calls,
-    (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
+            and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
+    ($1 and turnkeeper.calls_lost())::boolean as calls,
+    ($1 and (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
-     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    exists (select from turnkeeper.agents where lanes_changed_at is not null
-            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
-    (select count(*) from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
+    ($1 and exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
+    (select count(*) from turnkeeper.oldest_waiting($2::integer) as w (lane, id, due_at, priority)
      where w.due_at <= statement_timestamp()
         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
@@ -383,10 +383,11 @@ type LookRow struct {
 	Room                 int64
 }
 
-// Takes the scheduler's lock if it is free, and returns what the tick has to do. The
+// Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless
+// everything is set, it looks only for what can be granted. The
 // flags are hints that may be a tick old: the statements that act on them check again.
-func (q *Queries) Look(ctx context.Context, maxRows int32) (LookRow, error) {
-	row := q.db.QueryRow(ctx, Look, maxRows)
+func (q *Queries) Look(ctx context.Context, everything bool, maxRows int32) (LookRow, error) {
+	row := q.db.QueryRow(ctx, Look, everything, maxRows)
 	var i LookRow
 	err := row.Scan(
 		&i.Locked,
