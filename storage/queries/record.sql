@@ -48,13 +48,14 @@ select turn_id, round, ordinal, wire_id, name, arguments, effect, state, shown, 
 from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
 
 -- name: PastTurns :many
+-- The conditions and the order use the index of a conversation's turns, whatever the statistics say.
 select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, (r.id is null)::boolean as silent,
     coalesce(r.body, p.inner_dialogue, '')::text as reply
 from turnkeeper.told_turns p
 join turnkeeper.messages m on m.id = p.message_id
 left join turnkeeper.replies r on r.turn_id = p.id
-where p.agent = @agent and p.conversation = @conversation and p.id < @before
-order by p.id desc limit @max_rows;
+where p.agent = @agent and p.conversation >= @conversation::text and p.conversation <= @conversation and p.id < @before
+order by p.conversation desc, p.id desc limit @max_rows;
 
 -- name: CountPastTurns :one
 select count(*) from (select from turnkeeper.told_turns p

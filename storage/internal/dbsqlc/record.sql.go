@@ -305,8 +305,8 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.told_turns p
 join turnkeeper.messages m on m.id = p.message_id
 left join turnkeeper.replies r on r.turn_id = p.id
-where p.agent = $1 and p.conversation = $2 and p.id < $3
-order by p.id desc limit $4
+where p.agent = $1 and p.conversation >= $2::text and p.conversation <= $2 and p.id < $3
+order by p.conversation desc, p.id desc limit $4
 `
 
 type PastTurnsRow struct {
@@ -318,6 +318,7 @@ type PastTurnsRow struct {
 	Reply      string
 }
 
+// The conditions and the order use the index of a conversation's turns, whatever the statistics say.
 func (q *Queries) PastTurns(ctx context.Context, agent string, conversation string, before int64, maxRows int32) ([]PastTurnsRow, error) {
 	rows, err := q.db.Query(ctx, PastTurns,
 		agent,

@@ -257,7 +257,7 @@ with input as (
     update turnkeeper.turns t set state = 'running', token = g.token, grant_id = i.grant_id, job_id = i.job_id,
         dispatches = t.dispatches + 1, granted_at = g.granted_at, lease_until = g.lease_until, due_at = null, worker_id = i.handed_to
     from input i join granted g on g.lane = i.lane
-    where t.id = i.turn_id and not i.is_new
+    where t.id = i.turn_id and t.state = 'queued' and not i.is_new
 ), messages as (
     update turnkeeper.messages m set state = 'running', attempts = m.attempts + 1, turn_id = i.turn_id
     from input i join granted g on g.lane = i.lane
@@ -617,9 +617,9 @@ with recursive oldest as materialized (
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from free
-join turnkeeper.messages m on m.id = free.id
-join turnkeeper.agents a on a.name = m.agent || ''
+from free,
+    lateral (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = free.id offset 0) m,
+    lateral (select name, definition_hash, description, models, give_up_after, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- a message that was due once stays due even if the clock is set back
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by free.due_at, free.priority desc, free.id
@@ -829,9 +829,9 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
 from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
       where w.due_at <= statement_timestamp()
          or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
-      order by w.lane, w.due_at, w.priority desc, w.id) head
-join turnkeeper.messages m on m.id = head.id
-join turnkeeper.agents a on a.name = m.agent || '' -- the expression prevents a scan of all messages of an agent: there may be a million closed ones
+      order by w.lane, w.due_at, w.priority desc, w.id) head,
+    lateral (select id, agent, conversation, lane, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select name, definition_hash, description, models, give_up_after, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
