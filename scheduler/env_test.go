@@ -136,7 +136,7 @@ func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool
 	sit.Lost, sit.Slots, sit.Queued = len(t.lost) > 0, len(t.schedules) > 0, len(t.turns) > 0
 	if !everything {
 		t.world.partial++
-		sit.Lost, sit.Slots, sit.Calls, sit.Spawns, sit.Lanes, sit.NewestGrant = false, false, false, false, false, time.Time{}
+		sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant = false, false, false, false, time.Time{}
 	}
 	time.Sleep(t.world.stall)
 	return sit, !t.world.locked, nil

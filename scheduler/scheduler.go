@@ -36,7 +36,8 @@ type Store interface {
 type Tick interface {
 	// Look tries to take the scheduler's lock, and returns the state of the work. If locked
 	// is false, another scheduler holds the lock, and the tick must change nothing. Unless
-	// everything is set, Lost, Slots, Calls, Spawns, Lanes and NewestGrant may be missing.
+	// everything is set, Lost, Slots, Calls, Lanes and NewestGrant may be missing. Spawns may not:
+	// a sub-agent that nobody waits for any more must not be granted.
 	Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error)
 	// Note records the tick.
 	Note(ctx context.Context, now time.Time, timeline string) error

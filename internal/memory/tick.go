@@ -134,7 +134,7 @@ func (t *tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		}
 		sit = t.s.state.situation(t.s.now())
 		if !everything {
-			sit.Lost, sit.Slots, sit.Calls, sit.Spawns, sit.Lanes, sit.NewestGrant = false, false, false, false, false, time.Time{}
+			sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant = false, false, false, false, time.Time{}
 		}
 		return nil
 	})

@@ -344,9 +344,9 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
             and (s.next_due is null or s.next_due <= statement_timestamp())
             and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
     ($1 and turnkeeper.calls_lost())::boolean as calls,
-    ($1 and (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
+    (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
-     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)))::boolean as spawns,
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     ($1 and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
