@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/grants"
@@ -127,6 +128,36 @@ func (f flood) checkHeads(h *env) {
 		}
 		return err
 	})
+}
+
+// While all lanes but a few pause, ticks go from lane to lane only now and then. A message in a free lane is found
+// all the same.
+func TestTicksSeldomScanPausedLanes(t *testing.T) {
+	h := newEnv(t)
+	f := flood{lanes: 10_000}
+	f.pour(h)
+	h.Exec("update turnkeeper.leases set failures = 1, not_before = now() + interval '100 s'")
+	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'free', 'desk/free', 'x')")
+	h.PauseAfterAnyScan()
+	found, empty := 0, 0
+	for range 30 {
+		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+			ready, err := tick.ReadyMessages(ctx, 100, nil)
+			if len(ready) == 1 && ready[0].Lane == "desk/free" {
+				found++
+			} else if len(ready) == 0 {
+				empty++
+			}
+			return err
+		})
+	}
+	due, err := h.NextDue(t.Context(), time.Now())
+	if err != nil || due > time.Minute {
+		t.Errorf("the next look is in %s, %v", due, err)
+	}
+	if found == 0 || found > 10 || found+empty != 30 {
+		t.Errorf("%d of 30 ticks scanned the lanes, %d did not", found, empty)
+	}
 }
 
 // BenchmarkLookAtALongQueue measures all queries of a tick. Compare the results with those of the

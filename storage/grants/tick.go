@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,7 +35,47 @@ type Tick struct {
 	last   pg.Pipeline          // statements that are sent with the commit
 	asked  time.Time            // when they were sent
 	handed []granting.Handed    // read with the commit
-	ahead  []granting.Candidate // all heads of free lanes, read by Look, which saves most ticks a query; nil: not known
+	ahead  []granting.Candidate // heads of free lanes, read by Look, which saves most ticks a query; nil: not known
+	all    bool                 // ahead has all of them
+}
+
+// A laneScan limits the share of the time that ReadyMessages takes to go from lane to lane. It does that
+// only if most of the oldest messages are in lanes that pause or are held.
+type laneScan struct {
+	long time.Duration // the duration of a query from which on the next one must wait
+	mu   sync.Mutex
+	next time.Time // not before
+	left bool      // a scan was left out since the last one
+}
+
+// After a query that took longScan or more, laneScanPause times its duration must pass before the next one.
+const (
+	longScan      = 20 * time.Millisecond
+	laneScanPause = 10
+)
+
+// due reports whether a scan may be made now.
+func (s *laneScan) due(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = now.Before(s.next)
+	return !s.left
+}
+
+// took notes a query that may have scanned.
+func (s *laneScan) took(began, ended time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if took := ended.Sub(began); took >= s.long {
+		s.next = ended.Add(laneScanPause * took)
+	}
+}
+
+// until returns how long until a scan that was left out may be made; ok is false if none was.
+func (s *laneScan) until(now time.Time) (d time.Duration, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next.Sub(now), s.left
 }
 
 // InTick runs f in one transaction, which commits if f returns nil. BEGIN is sent with
@@ -128,9 +169,8 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	if err := results.Close(); err != nil {
 		return granting.Snapshot{}, false, pg.Translate(err)
 	}
-	if row.Waiting < granting.MaxWaiting {
-		t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) granting.Candidate { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
-	}
+	t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) granting.Candidate { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
+	t.all = row.Waiting < granting.MaxWaiting
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
@@ -182,14 +222,17 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]gran
 }
 
 // ReadyMessages lists the heads of free lanes, except those of the held agents. Grant creates
-// their turns.
+// their turns. If it took long a short time ago, it lists only the heads among the oldest messages:
+// NextDue says when to ask again.
 func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]granting.Candidate, error) {
-	if t.ahead != nil && len(held) == 0 {
-		ready := t.ahead[:min(limit, len(t.ahead))]
+	began := time.Now()
+	ahead := slices.DeleteFunc(t.ahead, func(c granting.Candidate) bool { return slices.Contains(held, c.Agent) })
+	if t.ahead != nil && (t.all || len(ahead) >= limit || !t.store.scan.due(began)) {
 		t.ahead = nil
-		return ready, nil
+		return ahead[:min(limit, len(ahead))], nil
 	}
 	rows, err := t.q.ReadyMessages(ctx, int32(limit), dbrow.OrEmpty(held)) //nolint:gosec // small
+	t.store.scan.took(began, time.Now())
 	return dbrow.Map(rows, readyOf), pg.Translate(err)
 }
 
@@ -258,7 +301,11 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 // It returns zero or less if something has become due since.
 func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
 	seconds, err := s.db.Q.NextDue(ctx, then)
-	return time.Duration(seconds * float64(time.Second)), pg.Translate(err)
+	due := time.Duration(seconds * float64(time.Second))
+	if d, left := s.scan.until(time.Now()); left {
+		due = min(due, max(d, 0))
+	}
+	return due, pg.Translate(err)
 }
 
 // SettleSpawned delivers results of sub-agents to their parents, ends the wait for overdue
