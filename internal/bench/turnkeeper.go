@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -197,6 +198,16 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 		return err
 	}
 	conn := pooled.Hijack() // it keeps listening
+	reader, err := o.pool.Acquire(ctx)
+	if err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	own := reader.Hijack()
+	defer own.Close(context.WithoutCancel(ctx))
+	// The statement is planned while the table is empty. Without this it would read the whole table forever.
+	if _, err := own.Exec(ctx, "set enable_seqscan = off"); err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rings, ended := make(chan struct{}, 1), make(chan error, 1)
@@ -225,14 +236,14 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 		case err := <-ended:
 			return err
 		}
-		if err := o.readNew(ctx, to); err != nil {
+		if err := o.readNew(ctx, own, to); err != nil {
 			return err
 		}
 	}
 }
 
-func (o *outbox) readNew(ctx context.Context, to *answers) error {
-	rows, err := o.pool.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 order by id", o.read)
+func (o *outbox) readNew(ctx context.Context, conn *pgx.Conn, to *answers) error {
+	rows, err := conn.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 order by id", o.read)
 	if err != nil {
 		return err
 	}
