@@ -18,8 +18,8 @@ func TestRun(t *testing.T) {
 	testrun.Slow(t)
 	const delay = time.Millisecond
 	o := bench.Quick()
-	o.FlushDelay, o.OpenTransaction = delay, true
-	o.Finished, o.Waiting, o.BackingOff, o.WarmUp = 10, 100, true, 2
+	o.FlushDelay, o.WarmUp = delay, 2
+	o.Flat = map[string][]int{"waiting": {0, 50}, "open-transaction": {0, 20}}
 	r, err := bench.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for section, want := range map[string]int{
-		bench.SectionIdle: 4, bench.SectionLanes: 4, bench.SectionWatched: 2, bench.SectionHistory: 2, bench.SectionOpen: 2,
+		bench.SectionIdle: 4, bench.SectionLanes: 4, bench.SectionWatched: 2, bench.SectionHistory: 2,
 	} {
 		if sections[section] != want {
 			t.Errorf("the section %q has %d figures, want %d", section, sections[section], want)
@@ -59,7 +59,33 @@ func TestRun(t *testing.T) {
 	if len(r.Targets) != targets {
 		t.Errorf("%d targets are judged, want %d: %+v", len(r.Targets), targets, r.Targets)
 	}
+	checkSeries(t, r)
 	checkComparison(t, r)
+}
+
+func checkSeries(t *testing.T, r bench.Report) {
+	t.Helper()
+	if len(r.Series) != 2 {
+		t.Fatalf("%d series", len(r.Series))
+	}
+	for i, sizes := range [][2]int{{0, 50}, {0, 20}} {
+		s := r.Series[i]
+		if len(s.Steps) != 2 || s.Steps[0].Size != sizes[0] || s.Steps[1].Size != sizes[1] || s.Sizes == "" {
+			t.Fatalf("%+v", s)
+		}
+		for _, step := range s.Steps {
+			ratios := map[string]float64{"turns/s": step.Turns, "blocks": step.Blocks, "CPU": step.CPU}
+			for name, ratio := range ratios {
+				switch measured := name == "turns/s" || name == "blocks" && r.StatementsFrom != "" || name == "CPU" && r.CPUFrom != ""; {
+				case measured && ratio <= 0, step.Size == 0 && measured && ratio != 1:
+					t.Errorf("%s at %d: the ratio of %s is %v", s.Name, step.Size, name, ratio)
+				}
+			}
+			if step.Figure.Turns < 40 || step.Figure.Transactions <= 0 {
+				t.Errorf("%s at %d: %+v", s.Name, step.Size, step.Figure)
+			}
+		}
+	}
 }
 
 func checkFigure(t *testing.T, r bench.Report, f bench.Figure) {

@@ -79,7 +79,8 @@ type count struct {
 	transactions int64                    // that wrote, of all databases
 	wal          int64                    // bytes of all databases
 	statements   int64                    // of the system's database
-	blocks       int64                    // read by these, in memory or from disk
+	blocks       int64                    // that these looked at
+	read         int64                    // of these blocks, not found in the server's memory
 }
 
 // count reads the counters. Its own work on the server falls before the CPU time of the first count of an
@@ -91,8 +92,9 @@ func (c *counters) count(ctx context.Context, s *system, last bool) (n count, er
 	err = c.conn.QueryRow(ctx, "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").
 		Scan(&n.transactions, &n.wal)
 	if err == nil && c.statements {
-		err = c.conn.QueryRow(ctx, `select coalesce(sum(calls), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
-			from pg_stat_statements(false) where dbid = (select oid from pg_database where datname = $1)`, s.database).Scan(&n.statements, &n.blocks)
+		err = c.conn.QueryRow(ctx, `select coalesce(sum(calls), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint,
+				coalesce(sum(shared_blks_read), 0)::bigint
+			from pg_stat_statements(false) where dbid = (select oid from pg_database where datname = $1)`, s.database).Scan(&n.statements, &n.blocks, &n.read)
 	}
 	if !last {
 		n.cpu = c.cpu(s)

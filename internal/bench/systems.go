@@ -60,7 +60,7 @@ func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err e
 		if s.driver, err = start("sender"); err != nil {
 			return err
 		}
-		return b.fill(ctx, s)
+		return nil
 	case River:
 		s.driver, err = start("river")
 	case GroupFloor:
@@ -165,6 +165,9 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	if err != nil {
 		return err
 	}
+	if l.Drain {
+		l.Turns = o.Drained
+	}
 	c.system.turns += l.Turns
 	c.add(before, after)
 	c.sum.Took, c.sum.FirstRequest = append(c.sum.Took, o.Took...), append(c.sum.FirstRequest, first.FirstRequest...)
@@ -196,6 +199,7 @@ func (c *contest) add(before, after count) {
 	f.WAL += float64(after.wal - before.wal)
 	f.Statements += float64(after.statements - before.statements)
 	f.Blocks += float64(after.blocks - before.blocks)
+	f.BlocksRead += float64(after.read - before.read)
 }
 
 // total is the sum of all processes in Figure.CPU.
@@ -205,7 +209,7 @@ const total = "total"
 func (c *contest) finish() {
 	f := &c.figure
 	turns := float64(f.Turns)
-	for _, sum := range []*float64{&f.Transactions, &f.WAL, &f.Statements, &f.Blocks} {
+	for _, sum := range []*float64{&f.Transactions, &f.WAL, &f.Statements, &f.Blocks, &f.BlocksRead} {
 		*sum /= turns
 	}
 	if c.cpu != nil {

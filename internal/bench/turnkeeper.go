@@ -149,6 +149,9 @@ func (s *sender) close() error {
 }
 
 func (s *sender) run(ctx context.Context, l load) (outcome, error) {
+	if l.Drain {
+		return s.drain(ctx, l.Turns)
+	}
 	o, err := l.run(ctx, func(ctx context.Context, lane, n int) (rest, error) {
 		conversation := fmt.Sprintf("%s-%d", l.Name, lane)
 		if l.Reuse > 0 {

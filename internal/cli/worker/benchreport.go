@@ -26,6 +26,9 @@ func printBench(s *shell.Session, r bench.Report) {
 		printFigures(s, r.Figures[start:end])
 		start = end
 	}
+	for _, series := range r.Series {
+		printSeries(s, series)
+	}
 	if i := r.Idle; i != nil {
 		s.Out.Line("\nA worker without work: %.1f ms CPU per second, and %.1f ms of its sessions (over %s)", i.Worker, i.Backends, i.Over.Round(time.Second/10))
 	}
@@ -60,6 +63,25 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 	}
 	speed.Print(s.Out)
 	writes.Print(s.Out)
+}
+
+// printSeries prints counts first, which do not depend on the machine.
+func printSeries(s *shell.Session, series bench.Series) {
+	s.Out.Line("\n%s: %s", series.Name, series.Sizes)
+	table := term.NewTable(">size", ">turns", ">blocks/turn", ">ratio", ">read", ">statements", ">write tx", ">WAL kB", ">CPU/turn", ">ratio", ">Postgres", ">turns/s", ">ratio")
+	ratio := func(x float64) string { return measured(fmt.Sprintf("%.2f", x), x > 0) }
+	for _, step := range series.Steps {
+		f := step.Figure
+		table.Add(fmt.Sprint(step.Size), fmt.Sprint(f.Turns), measured(fmt.Sprintf("%.0f", f.Blocks), f.Blocks > 0), ratio(step.Blocks),
+			measured(fmt.Sprintf("%.1f", f.BlocksRead), f.Blocks > 0), measured(fmt.Sprintf("%.1f", f.Statements), f.Statements > 0),
+			fmt.Sprintf("%.1f", f.Transactions), fmt.Sprintf("%.1f", f.WAL/1000), cpu(f, "total"), ratio(step.CPU), cpu(f, "postgres"), fmt.Sprintf("%.1f", f.TurnsPerS), ratio(step.Turns))
+	}
+	table.Print(s.Out)
+	for _, step := range series.Steps {
+		for _, g := range step.Grew {
+			s.Out.Line("at %d, blocks of %s per turn: %.0f, first %.0f; it takes %.2f ms", step.Size, g.Statement, g.Blocks, g.First, g.MS)
+		}
+	}
 }
 
 // measured returns a text, or "" if it was not measured.
