@@ -41,6 +41,9 @@ type Options struct {
 
 	Flat map[string][]int // the sizes of each series to measure, with Turns turns at each size; see FlatSizes
 
+	Workers   []int // numbers of worker processes beside one scheduler, for Turns trivial turns each; empty: not measured
+	Retention int   // old turns that are deleted while Turns turns run; 0: not measured
+
 	IdleCPU time.Duration // time for which a worker without work is measured
 	Rest    time.Duration // time without work before resting memory is read
 
@@ -193,7 +196,7 @@ func (b *bench) startOwn(ctx context.Context) (_ *system, err error) {
 }
 
 func (b *bench) sections() []func(context.Context, *Report) error {
-	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.flat}
+	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.flat, b.scale, b.retention}
 }
 
 var allSystems = []string{Turnkeeper, River, Floor, GroupFloor}

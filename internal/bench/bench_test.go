@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,10 @@ import (
 // commits, one after the other.
 func TestRun(t *testing.T) {
 	testrun.Slow(t)
+	t.Parallel()
 	const delay = time.Millisecond
 	o := bench.Quick()
 	o.FlushDelay, o.WarmUp = delay, 2
-	o.Flat = map[string][]int{"waiting": {0, 50}, "open-transaction": {0, 20}}
 	r, err := bench.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -59,32 +60,54 @@ func TestRun(t *testing.T) {
 	if len(r.Targets) != targets {
 		t.Errorf("%d targets are judged, want %d: %+v", len(r.Targets), targets, r.Targets)
 	}
-	checkSeries(t, r)
 	checkComparison(t, r)
 }
 
-func checkSeries(t *testing.T, r bench.Report) {
-	t.Helper()
-	if len(r.Series) != 2 {
-		t.Fatalf("%d series", len(r.Series))
+// Every series that grows in its own way, worker processes, and a purge.
+func TestSeries(t *testing.T) {
+	testrun.Slow(t)
+	t.Parallel()
+	r, err := bench.Run(t.Context(), bench.Options{
+		Turns: 40, WarmUp: 2, Workers: []int{2}, Retention: 200,
+		Flat: map[string][]int{"waiting": {0, 50}, "open-transaction": {0, 20}},
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i, sizes := range [][2]int{{0, 50}, {0, 20}} {
-		s := r.Series[i]
-		if len(s.Steps) != 2 || s.Steps[0].Size != sizes[0] || s.Steps[1].Size != sizes[1] || s.Sizes == "" {
-			t.Fatalf("%+v", s)
+	want := map[string][]int{"waiting": {0, 50}, "open-transaction": {0, 20}, "workers": {2}}
+	for _, s := range r.Series {
+		var sizes []int
+		for i, step := range s.Steps {
+			sizes = append(sizes, step.Size)
+			checkStep(t, r, s.Name, i == 0, step)
 		}
-		for _, step := range s.Steps {
-			ratios := map[string]float64{"turns/s": step.Turns, "blocks": step.Blocks, "CPU": step.CPU}
-			for name, ratio := range ratios {
-				switch measured := name == "turns/s" || name == "blocks" && r.StatementsFrom != "" || name == "CPU" && r.CPUFrom != ""; {
-				case measured && ratio <= 0, step.Size == 0 && measured && ratio != 1:
-					t.Errorf("%s at %d: the ratio of %s is %v", s.Name, step.Size, name, ratio)
-				}
-			}
-			if step.Figure.Turns < 40 || step.Figure.Transactions <= 0 {
-				t.Errorf("%s at %d: %+v", s.Name, step.Size, step.Figure)
-			}
+		if !slices.Equal(sizes, want[s.Name]) {
+			t.Errorf("%s at %v, want %v", s.Name, sizes, want[s.Name])
 		}
+	}
+	if g := r.Grants; g == nil || g.Grants != 40 || g.PerSecond <= 0 || r.CPUFrom != "" && g.Scheduler <= 0 || r.StatementsFrom != "" && g.Blocks <= 0 {
+		t.Errorf("grants: %+v", g)
+	}
+	if p := r.Retention; p == nil || p.Turns == 0 || p.Turns > 200 || p.PerSecond <= 0 || r.StatementsFrom != "" && (p.Longest <= 0 || p.OfMS <= 0 || p.AloneMS <= 0) {
+		t.Errorf("retention: %+v", p)
+	}
+	if len(r.Series) != 3 || len(r.Figures) != 2 {
+		t.Errorf("%d series, %d figures", len(r.Series), len(r.Figures))
+	}
+}
+
+func checkStep(t *testing.T, r bench.Report, series string, first bool, s bench.Step) {
+	t.Helper()
+	for name, ratio := range map[string]struct {
+		measured bool
+		of       float64
+	}{"turns/s": {true, s.Turns}, "blocks": {r.StatementsFrom != "", s.Blocks}, "CPU": {r.CPUFrom != "", s.CPU}} {
+		if ratio.measured && (ratio.of <= 0 || first && ratio.of != 1) {
+			t.Errorf("%s at %d: the ratio of %s is %v", series, s.Size, name, ratio.of)
+		}
+	}
+	if s.Figure.Turns < 40 || s.Figure.Transactions <= 0 || series == "workers" && r.CPUFrom != "" && (s.Figure.CPU["scheduler"] <= 0 || s.Figure.CPU["worker"] <= 0) {
+		t.Errorf("%s at %d: %+v", series, s.Size, s.Figure)
 	}
 }
 

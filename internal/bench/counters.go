@@ -108,7 +108,7 @@ func (c *counters) cpu(s *system) map[string]time.Duration {
 	}
 	cpu := map[string]time.Duration{"postgres": treeTime(c.postmaster)}
 	for name, process := range s.processes {
-		cpu[name] = cpuTime(process.cmd.Process.Pid)
+		cpu[strings.TrimRight(name, " 0123456789")] += cpuTime(process.cmd.Process.Pid) // of all that have a number
 	}
 	return cpu
 }

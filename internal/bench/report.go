@@ -20,6 +20,8 @@ type Report struct {
 	StatementsFrom string        `json:"statements_from"` // empty: statements and blocks are not counted
 	Figures        []Figure      `json:"figures"`
 	Series         []Series      `json:"series,omitempty"`
+	Grants         *Grants       `json:"grants,omitempty"`      // nil: not measured
+	Retention      *Retention    `json:"retention,omitempty"`   // nil: not measured
 	Idle           *IdleWorker   `json:"idle_worker,omitempty"` // nil: not measured
 	Targets        []Target      `json:"targets"`               // those that this run can judge
 	Took           time.Duration `json:"took_ns"`
@@ -35,10 +37,11 @@ const (
 
 // The sections of a report: what was done to the systems.
 const (
-	SectionIdle    = "idle"              // one turn after a pause
-	SectionLanes   = "throughput"        // lanes that are always busy
-	SectionWatched = "watched"           // streamed turns, with and without watchers
-	SectionHistory = "long conversation" // with and without past turns
+	SectionIdle      = "idle"              // one turn after a pause
+	SectionLanes     = "throughput"        // lanes that are always busy
+	SectionWatched   = "watched"           // streamed turns, with and without watchers
+	SectionRetention = "retention"         // with and without a purge of old turns
+	SectionHistory   = "long conversation" // with and without past turns
 )
 
 // A Figure holds what one system did in one section. A zero was not measured.

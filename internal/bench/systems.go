@@ -110,6 +110,8 @@ type contest struct {
 	system *system
 	load   load // its turns are those of a block
 	figure Figure
+	// beside starts something that runs beside each block, until stop is called; nil: nothing.
+	beside func(context.Context) (stop func() error, err error)
 	sum    outcome
 	cpu    map[string]time.Duration
 }
@@ -147,14 +149,21 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	if _, err := b.model.run(load{}); err != nil { // forgets first requests of others
 		return err
 	}
+	stop := func() error { return nil }
+	if c.beside != nil {
+		var err error
+		if stop, err = c.beside(ctx); err != nil {
+			return err
+		}
+	}
 	before, err := b.counters.count(ctx, c.system, false)
 	if err != nil {
-		return err
+		return errors.Join(err, stop())
 	}
 	peak := watchMemory(c.system.runs.cmd.Process.Pid)
 	o, err := c.system.driver.run(l)
 	most := peak().orMore(c.figure.peak())
-	if err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
 	after, err := b.counters.count(ctx, c.system, true)

@@ -38,15 +38,16 @@ tools: [noop]
 Call the tools, then answer.
 `
 
-// The agents. The first runs the standard turn, the answers of the second are streamed slowly.
-const benchAgent, streamedAgent = "bench", "streamed"
+// The agents. The first runs the standard turn, the answers of the second are streamed slowly, the third has one round.
+const benchAgent, streamedAgent, trivialAgent = "bench", "streamed", "trivial"
 
 // writeAgents writes the agents' files.
 func writeAgents(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{benchAgent: agentFile, streamedAgent: strings.Replace(agentFile, "bench/instant", "bench/streamed", 1)} {
+	for name, model := range map[string]string{benchAgent: "instant", streamedAgent: "streamed", trivialAgent: "trivial"} {
+		text := strings.Replace(agentFile, "bench/instant", "bench/"+model, 1)
 		if err := os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -69,6 +70,9 @@ func startWorker(ctx context.Context, s setup) (part, error) {
 	}
 	cfg.DatabaseURL, cfg.AgentsDir, cfg.WorkerSlots = url, s.Agents, s.Slots
 	cfg.DBPoolSize, cfg.Listen = poolSize, "127.0.0.1:0"
+	if s.Roles != nil {
+		cfg.Roles = s.Roles
+	}
 	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: s.Model, Profile: config.Profile{Name: "generic"}}
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {

@@ -44,6 +44,8 @@ minutes. --flush-delay simulates a slower disk.`,
   worker bench --lanes 10,1000,10000 --idle 0 --watched 0 --history 0
   worker bench --flat
   worker bench --sizes waiting=0:100000,finished=0:1000000
+  worker bench --workers 1,2,4
+  worker bench --retention 100000
   worker bench --json > bench.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,6 +57,8 @@ minutes. --flush-delay simulates a slower disk.`,
 				if o.Flat, err = flatSizes(full, sizes); err != nil {
 					return err
 				}
+			}
+			if o.Flat != nil || o.Workers != nil || o.Retention > 0 {
 				only(cmd.Flags(), &o, full)
 			}
 			if err := checkBench(o); err != nil {
@@ -87,6 +91,8 @@ minutes. --flush-delay simulates a slower disk.`,
 	flags.BoolVar(&flat, "flat", false, "measure only how the cost of a turn grows with lanes, messages, turns and so on")
 	flags.BoolVar(&full, "full", false, "--flat with its full sizes, which takes hours and 25 GB of disk")
 	flags.StringToStringVar(&sizes, "sizes", nil, "--flat with these series and sizes only, such as finished=0:1000000,lanes=10:100")
+	flags.IntSliceVar(&o.Workers, "workers", nil, "measure only trivial turns with these numbers of worker processes and one scheduler")
+	flags.IntVar(&o.Retention, "retention", 0, "measure only turns while so many old ones are deleted")
 	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "extra time for each flush of the write-ahead log, up to 100ms")
 	flags.BoolVar(&quick, "quick", false, "run a few turns for a rough look")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -164,10 +170,15 @@ func flatSizes(full bool, named map[string]string) (map[string][]int, error) {
 
 func checkBench(o bench.Options) error {
 	for flag, n := range map[string]int{
-		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp,
+		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp, "retention": o.Retention,
 	} {
 		if n < 0 {
 			return shell.Misused("--%s is %d: it must not be negative; 0 means none", flag, n)
+		}
+	}
+	for _, workers := range o.Workers {
+		if workers < 1 || workers > 100 {
+			return shell.Misused("--workers has %d: it must be 1 to 100", workers)
 		}
 	}
 	for _, lanes := range o.Lanes {
