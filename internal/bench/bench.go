@@ -99,7 +99,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
-	b := &bench{Options: o, server: server.URL(), agents: filepath.Join(dir, "agents")}
+	b := &bench{Options: o, server: server.URL(), agents: filepath.Join(dir, "agents"), made: map[string]bool{}}
 	defer b.close()
 	if err := b.prepare(ctx); err != nil {
 		return r, err
@@ -119,7 +119,8 @@ type bench struct {
 	agents   string // folder
 	model    *process
 	counters *counters
-	own      []*system // Turnkeeper, for the sections that measure nothing else; empty: not started yet
+	made     map[string]bool // databases of systems
+	own      []*system       // Turnkeeper, for the sections that measure nothing else; empty: not started yet
 }
 
 var errUnreadableAddress = errors.New("cannot connect to the benchmark's database")
@@ -131,30 +132,26 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if b.counters, err = openCounters(ctx, b.server); err != nil {
 		return err
 	}
-	for _, name := range databases {
-		if name != databases[Turnkeeper] { // the server has it
-			if err := createDatabase(ctx, b.server, name); err != nil {
-				return err
-			}
-		}
-	}
-	if err := b.migrate(ctx, databases[Turnkeeper]); err != nil {
+	if err := b.migrate(ctx); err != nil {
 		return err
 	}
 	b.model, err = startProcess(ctx, "model", setup{})
 	return err
 }
 
+// migrated is a database with Turnkeeper's tables, from which newDatabase makes others.
+const migrated = "migrated"
+
 // newDatabase makes a database for Turnkeeper.
 func (b *bench) newDatabase(ctx context.Context, name string) error {
-	if err := createDatabase(ctx, b.server, name); err != nil {
-		return err
-	}
-	return b.migrate(ctx, name)
+	return createDatabase(ctx, b.server, name, migrated)
 }
 
-func (b *bench) migrate(ctx context.Context, database string) error {
-	db, err := storage.Open(ctx, storage.Options{URL: databaseURL(b.server, database)})
+func (b *bench) migrate(ctx context.Context) error {
+	if err := createDatabase(ctx, b.server, migrated, ""); err != nil {
+		return err
+	}
+	db, err := storage.Open(ctx, storage.Options{URL: databaseURL(b.server, migrated)})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ type counters struct {
 const countersDatabase = "counters"
 
 func openCounters(ctx context.Context, server string) (*counters, error) {
-	if err := createDatabase(ctx, server, countersDatabase); err != nil {
+	if err := createDatabase(ctx, server, countersDatabase, ""); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.Connect(ctx, databaseURL(server, countersDatabase))
@@ -53,13 +53,18 @@ func openCounters(ctx context.Context, server string) (*counters, error) {
 	return c, err
 }
 
-func createDatabase(ctx context.Context, server, name string) error {
+// createDatabase makes a database like template, which has no sessions; empty: an empty database.
+func createDatabase(ctx context.Context, server, name, template string) error {
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return errUnreadableAddress
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
+	statement := "create database " + pgx.Identifier{name}.Sanitize()
+	if template != "" {
+		statement += " template " + pgx.Identifier{template}.Sanitize()
+	}
+	_, err = conn.Exec(ctx, statement)
 	return err
 }
 

@@ -22,14 +22,17 @@ type system struct {
 	turns     int                 // since it started
 }
 
-// databases are created once.
-var databases = map[string]string{Turnkeeper: "turnkeeper", River: "river", Floor: "floor", GroupFloor: "group"}
+// databases are created when they are first used.
+var databases = map[string]string{Turnkeeper: "standard", River: "river", Floor: "floor", GroupFloor: "group"}
 
 // start starts systems, all at the same time, for a number of turns at a time.
 func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*system, err error) {
 	var starting errgroup.Group
 	for _, name := range names {
 		s := &system{name: name, database: databases[name], processes: map[string]*process{"model": b.model}}
+		if err = b.makeDatabase(ctx, s); err != nil {
+			break
+		}
 		if s.dead, err = b.counters.deadTuples(ctx, b.server, s.database); err != nil {
 			break
 		}
@@ -40,6 +43,18 @@ func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*s
 		return nil, errors.Join(err, stopAll(all))
 	}
 	return all, nil
+}
+
+// makeDatabase makes the database of a system if there is none yet.
+func (b *bench) makeDatabase(ctx context.Context, s *system) error {
+	if b.made[s.database] {
+		return nil
+	}
+	b.made[s.database] = true
+	if s.name == Turnkeeper {
+		return b.newDatabase(ctx, s.database)
+	}
+	return createDatabase(ctx, b.server, s.database, "")
 }
 
 func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err error) {
