@@ -29,7 +29,7 @@ type Step struct {
 	Blocks float64  `json:"blocks_ratio"`
 	CPU    float64  `json:"cpu_ratio"` // of all processes
 	Turns  float64  `json:"turns_per_second_ratio"`
-	Grew   []Growth `json:"grew,omitempty"` // the statements whose blocks grew most since the first step
+	Grew   []Growth `json:"grew,omitempty"` // the statements whose blocks grew most since the first step, which has those with the most
 }
 
 // A Growth is a statement that reads more blocks in a turn than at the first step.
@@ -112,7 +112,7 @@ var flatAll = []flatSeries{
 }
 
 // FlatSizes returns the sizes of each series that Options.Flat can name, for a run of about a minute or for a full one, which
-// takes an hour and 25 GB of disk.
+// takes about fifteen minutes and 25 GB of disk.
 func FlatSizes(full bool) map[string][]int {
 	sizes := map[string][]int{}
 	for _, s := range flatAll {
@@ -155,9 +155,6 @@ func (b *bench) series(ctx context.Context, s flatSeries, sizes []int) (_ Series
 		if err := s.grow(ctx, f, from, size); err != nil {
 			return all, err
 		}
-		if err := settle(ctx, f.conn); err != nil {
-			return all, err
-		}
 		l := standard(fmt.Sprintf("%s-%d", s.name, size), minSlots, f.turns)
 		if s.load != nil {
 			l = s.load(f, size)
@@ -166,10 +163,10 @@ func (b *bench) series(ctx context.Context, s flatSeries, sizes []int) (_ Series
 		if err != nil {
 			return all, err
 		}
+		step.Size, step.Grew = size, grew(first, per)
 		if i == 0 {
 			first = per
 		}
-		step.Size, step.Grew = size, grew(first, per)
 		all.Steps = append(all.Steps, step)
 		all.Steps[i].relate(all.Steps[0].Figure)
 	}
@@ -186,6 +183,9 @@ func (b *bench) step(ctx context.Context, f *field, l load) (Step, map[string]qu
 		if err := f.own.warm(warm, f.warm); err != nil {
 			return Step{}, nil, err
 		}
+	}
+	if err := settle(ctx, f.conn); err != nil {
+		return Step{}, nil, err
 	}
 	before, err := b.counters.queries(ctx, f.own.database)
 	if err != nil {

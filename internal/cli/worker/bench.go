@@ -38,7 +38,12 @@ ratios: other load on this machine affects all alike.
 Worker, sender, model server and the other systems are processes of their own,
 so that CPU time and memory are measured for each (on Linux). The benchmark uses a
 temporary private Postgres with fsync on, and removes it. A full run takes some
-minutes. --flush-delay simulates a slower disk.`,
+minutes. --flush-delay simulates a slower disk.
+
+--flat measures instead how the cost of a turn grows with lanes, waiting messages,
+finished turns and so on: blocks, CPU and turns per second, and their ratios to the
+first size. --workers measures one scheduler with several worker processes, and
+--retention turns beside a purge.`,
 		Example: `  worker bench
   worker bench --quick
   worker bench --lanes 10,1000,10000 --idle 0 --watched 0 --history 0
@@ -89,7 +94,7 @@ minutes. --flush-delay simulates a slower disk.`,
 	flags.IntVar(&o.History, "history", o.History, "past turns of a long conversation; 0: not measured")
 	flags.IntVar(&o.WarmUp, "warm-up", o.WarmUp, "turns of each system before each figure, which are not counted")
 	flags.BoolVar(&flat, "flat", false, "measure only how the cost of a turn grows with lanes, messages, turns and so on")
-	flags.BoolVar(&full, "full", false, "--flat with its full sizes, which takes hours and 25 GB of disk")
+	flags.BoolVar(&full, "full", false, "--flat with its full sizes, which takes fifteen minutes and 25 GB of disk")
 	flags.StringToStringVar(&sizes, "sizes", nil, "--flat with these series and sizes only, such as finished=0:1000000,lanes=10:100")
 	flags.IntSliceVar(&o.Workers, "workers", nil, "measure only trivial turns with these numbers of worker processes and one scheduler")
 	flags.IntVar(&o.Retention, "retention", 0, "measure only turns while so many old ones are deleted")

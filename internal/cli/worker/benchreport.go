@@ -87,7 +87,7 @@ func printSeries(s *shell.Session, series bench.Series) {
 	table.Print(s.Out)
 	for _, step := range series.Steps {
 		for _, g := range step.Grew {
-			s.Out.Line("at %d, blocks of %s per turn: %.0f, first %.0f; it takes %.2f ms", step.Size, g.Statement, g.Blocks, g.First, g.MS)
+			s.Out.Line("at %d: %s read %.0f blocks (%+.0f) in %.2f ms per turn", step.Size, g.Statement, g.Blocks, g.Blocks-g.First, g.MS)
 		}
 	}
 }
