@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"turnkeeper/storage"
-	"turnkeeper/storage/operate"
 )
 
 // Retention says how old turns were deleted while others ran. Section "retention" of the figures compares turns with and
@@ -46,16 +43,16 @@ func (b *bench) retention(ctx context.Context, r *Report) error {
 	if err := settle(ctx, f.conn); err != nil {
 		return err
 	}
-	db, err := storage.Open(ctx, storage.Options{URL: f.url})
+	conn, err := pgx.Connect(ctx, f.url)
 	if err != nil {
-		return err
+		return errUnreadableAddress
 	}
-	defer db.Close()
+	defer conn.Close(context.WithoutCancel(ctx))
 	n, turns := blocks(b.Turns, 4, minSlots)
 	if err := f.own.warm(standard("retention", minSlots, 0), max(b.WarmUp, minSlots)); err != nil {
 		return err
 	}
-	purge := &purger{control: operate.New(db).Control, counters: b.counters, database: f.own.database}
+	purge := &purger{conn: conn, counters: b.counters, database: f.own.database}
 	newContest := func(name string, beside func(context.Context) (func() error, error)) *contest {
 		return &contest{
 			system: f.own, load: standard(name, minSlots, turns), beside: beside,
@@ -77,7 +74,7 @@ func (b *bench) retention(ctx context.Context, r *Report) error {
 // A purger deletes old turns, and reads which statements took longest.
 type purger struct {
 	Retention
-	control  *operate.Control
+	conn     *pgx.Conn
 	counters *counters
 	database string
 	took     time.Duration
@@ -95,26 +92,20 @@ func (p *purger) watch(ctx context.Context) (stop func() error, err error) {
 	}, nil
 }
 
-// run deletes old turns until stop is called, or none is left.
+// run deletes old turns until stop is called, or none is left. It deletes one batch at least.
 func (p *purger) run(ctx context.Context) (stop func() error, err error) {
 	if err := p.counters.forget(ctx, p.database); err != nil {
 		return nil, err
 	}
-	purging, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
+	quit, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
 		began := time.Now()
-		done, err := p.control.Purge(purging, operate.PurgeScope{OlderThan: keptFor})
-		p.Turns += done.Turns
+		err := p.purge(ctx, quit)
 		p.took += time.Since(began)
-		p.All = err == nil
-		if purging.Err() != nil {
-			err = nil
-		}
 		ended <- err
 	}()
 	return func() error {
-		cancel()
+		close(quit)
 		if err := <-ended; err != nil {
 			return err
 		}
@@ -129,6 +120,28 @@ func (p *purger) run(ctx context.Context) (stop func() error, err error) {
 		}
 		return err
 	}, nil
+}
+
+// purge deletes batches as storage/operate does.
+func (p *purger) purge(ctx context.Context, quit <-chan struct{}) error {
+	for after := int64(0); ; {
+		var messages, turns, last int64
+		err := p.conn.QueryRow(ctx, `select messages, turns, coalesce(last, 0) from turnkeeper.purge(p_agent => '', p_conversation => '',
+			p_before => now() - $1::interval, p_after => $2, p_limit => 100, p_dry => false, p_undelivered => false)`, keptFor, after).Scan(&messages, &turns, &last)
+		if err != nil {
+			return err
+		}
+		p.Turns += int(turns)
+		if p.All = messages == 0; p.All {
+			return nil
+		}
+		after = last
+		select {
+		case <-quit:
+			return nil
+		default:
+		}
+	}
 }
 
 // forget resets the times of the statements of a database.
