@@ -70,12 +70,12 @@ func TestSeries(t *testing.T) {
 	const turns = 12
 	r, err := bench.Run(t.Context(), bench.Options{
 		Turns: turns, WarmUp: 2, Workers: []int{2}, Retention: 200,
-		Flat: map[string][]int{"waiting": {0, 50}, "open-transaction": {0, 20}},
+		Flat: map[string][]int{"waiting": {0, 50}, "backing-off": {0, 50}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string][]int{"waiting": {0, 50}, "open-transaction": {0, 20}, "workers": {2}}
+	want := map[string][]int{"waiting": {0, 50}, "backing-off": {0, 50}, "workers": {2}}
 	for _, s := range r.Series {
 		var sizes []int
 		for i, step := range s.Steps {

@@ -39,10 +39,16 @@ func fillBacklog(ctx context.Context, conn *pgx.Conn, w backlog) error {
 	return err
 }
 
-// backOff makes the lanes of a backlog back off until tomorrow.
+// pauses is for how long lanes back off: the scheduler ignores more than 130 s.
+const pauses = 2 * time.Minute
+
+// backOff makes the lanes of a backlog back off, and those that did so before.
 func backOff(ctx context.Context, conn *pgx.Conn, w backlog) error {
-	_, err := conn.Exec(ctx, `insert into turnkeeper.leases (lane, agent, failures, not_before)
-		select $1 || '/' || $2 || '-' || i, $1, 1, now() + interval '1 day' from generate_series(0, $3::bigint - 1) i`, benchAgent, w.name, w.lanes)
+	_, err := conn.Exec(ctx, `insert into turnkeeper.leases (lane, agent, failures)
+		select $1 || '/' || $2 || '-' || i, $1, 1 from generate_series(0, $3::bigint - 1) i`, benchAgent, w.name, w.lanes)
+	if err == nil {
+		_, err = conn.Exec(ctx, "update turnkeeper.leases set not_before = now() + $1::interval where failures > 0", pauses)
+	}
 	return err
 }
 

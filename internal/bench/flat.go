@@ -47,6 +47,8 @@ type flatSeries struct {
 	// grow brings the field from one size to the next; the first time from 0.
 	grow func(ctx context.Context, f *field, from, to int) error
 	load func(f *field, size int) load // nil: ten lanes
+	// waits says that as many messages as the size, and no others, must wait when a step has ended.
+	waits bool
 }
 
 // A field is what a series is measured on: a database of its own, with a worker of ten slots.
@@ -75,19 +77,26 @@ var flatAll = []flatSeries{
 		load: func(f *field, _ int) load { return load{Drain: true, Turns: f.turns} },
 	},
 	{
-		name: "scheduled", sizes: "messages that are due tomorrow", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 100_000, 1_000_000},
+		name: "scheduled", waits: true, sizes: "messages that are due tomorrow", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 100_000, 1_000_000},
 		grow: func(ctx context.Context, f *field, from, to int) error {
 			return fillBacklog(ctx, f.conn, backlog{name: fmt.Sprintf("scheduled-%d", to), messages: to - from, lanes: max((to-from)/10, 1), due: "now() + interval '1 day'"})
 		},
 	},
 	{
-		name: "backing-off", sizes: "messages that wait in lanes that back off, ten in each", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 10_000, 100_000},
+		name: "backing-off", waits: true, sizes: "messages that wait in lanes that back off, ten in each", quick: []int{0, 1000, 10_000}, full: []int{0, 1000, 10_000, 100_000},
 		grow: func(ctx context.Context, f *field, from, to int) error {
 			w := backlog{name: fmt.Sprintf("backing-off-%d", to), messages: to - from, lanes: (to - from) / 10, due: "now() - interval '1 hour' + i * interval '1 ms'"}
 			if w.lanes == 0 {
 				return nil
 			}
-			return errors.Join(backOff(ctx, f.conn, w), fillBacklog(ctx, f.conn, w))
+			if _, err := f.conn.Exec(ctx, pauseScheduler); err != nil {
+				return err
+			}
+			if err := errors.Join(fillBacklog(ctx, f.conn, w), backOff(ctx, f.conn, w)); err != nil {
+				return err
+			}
+			_, err := f.conn.Exec(ctx, resumeScheduler)
+			return err
 		},
 	},
 	{
@@ -162,6 +171,15 @@ func (b *bench) series(ctx context.Context, s flatSeries, sizes []int) (_ Series
 		step, per, err := b.step(ctx, f, l)
 		if err != nil {
 			return all, err
+		}
+		if s.waits {
+			var waiting int
+			if err := f.conn.QueryRow(ctx, "select count(*) from turnkeeper.messages where state = 'waiting'").Scan(&waiting); err != nil {
+				return all, err
+			}
+			if waiting != size {
+				return all, fmt.Errorf("%d messages wait after the turns, not %d: the turns took too long", waiting, size)
+			}
 		}
 		step.Size, step.Grew = size, grew(first, per)
 		if i == 0 {
