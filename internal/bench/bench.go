@@ -22,7 +22,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -40,13 +39,10 @@ type Options struct {
 	History int   // past turns of a long conversation
 	WarmUp  int   // turns of each system before each figure, which are not counted; streamed turns: none if fewer than lanes
 
-	// OpenTransaction measures the blocks that a turn reads while a transaction is held open, at its start and
-	// after Turns turns.
-	OpenTransaction bool
+	Flat map[string][]int // the sizes of each series to measure, with Turns turns at each size; see FlatSizes
 
-	Finished   int  // turns that end before anything is measured
-	Waiting    int  // other messages that wait, ten in a lane: they are due tomorrow
-	BackingOff bool // these messages are due, but their lanes back off until tomorrow
+	Workers   []int // numbers of worker processes beside one scheduler, for Turns trivial turns each; empty: not measured
+	Retention int   // old turns that are deleted while Turns turns run; 0: not measured
 
 	IdleCPU time.Duration // time for which a worker without work is measured
 	Rest    time.Duration // time without work before resting memory is read
@@ -94,7 +90,6 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 	}
 	r = Report{
 		Format: Format, CPUs: runtime.NumCPU(), FlushDelay: o.FlushDelay,
-		Finished: o.Finished, Waiting: o.Waiting, BackingOff: o.BackingOff,
 	}
 	if r.Flush, err = flushTime(dir); err != nil {
 		return r, err
@@ -104,7 +99,7 @@ func Run(ctx context.Context, o Options) (r Report, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, server.Close(context.WithoutCancel(ctx))) }()
-	b := &bench{Options: o, server: server.URL(), agents: filepath.Join(dir, "agents")}
+	b := &bench{Options: o, server: server.URL(), agents: filepath.Join(dir, "agents"), made: map[string]bool{}}
 	defer b.close()
 	if err := b.prepare(ctx); err != nil {
 		return r, err
@@ -124,8 +119,8 @@ type bench struct {
 	agents   string // folder
 	model    *process
 	counters *counters
-	filled   bool      // Finished and Waiting are done
-	own      []*system // Turnkeeper, for the sections that measure nothing else; empty: not started yet
+	made     map[string]bool // databases of systems
+	own      []*system       // Turnkeeper, for the sections that measure nothing else; empty: not started yet
 }
 
 var errUnreadableAddress = errors.New("cannot connect to the benchmark's database")
@@ -137,22 +132,31 @@ func (b *bench) prepare(ctx context.Context) (err error) {
 	if b.counters, err = openCounters(ctx, b.server); err != nil {
 		return err
 	}
-	for _, name := range databases {
-		if name != databases[Turnkeeper] { // the server has it
-			if err := createDatabase(ctx, b.server, name); err != nil {
-				return err
-			}
-		}
+	if err := b.migrate(ctx); err != nil {
+		return err
 	}
-	db, err := storage.Open(ctx, storage.Options{URL: databaseURL(b.server, databases[Turnkeeper])})
+	b.model, err = startProcess(ctx, "model", setup{})
+	return err
+}
+
+// migrated is a database with Turnkeeper's tables, from which newDatabase makes others.
+const migrated = "migrated"
+
+// newDatabase makes a database for Turnkeeper.
+func (b *bench) newDatabase(ctx context.Context, name string) error {
+	return createDatabase(ctx, b.server, name, migrated)
+}
+
+func (b *bench) migrate(ctx context.Context) error {
+	if err := createDatabase(ctx, b.server, migrated, ""); err != nil {
+		return err
+	}
+	db, err := storage.Open(ctx, storage.Options{URL: databaseURL(b.server, migrated)})
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if _, err := jobs.Migrate(ctx, db, zap.NewNop()); err != nil {
-		return err
-	}
-	b.model, err = startProcess(ctx, "model", setup{})
+	_, err = jobs.Migrate(ctx, db, zap.NewNop())
 	return err
 }
 
@@ -189,7 +193,7 @@ func (b *bench) startOwn(ctx context.Context) (_ *system, err error) {
 }
 
 func (b *bench) sections() []func(context.Context, *Report) error {
-	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.openTransaction}
+	return []func(context.Context, *Report) error{b.idle, b.throughput, b.watched, b.history, b.flat, b.scale, b.retention}
 }
 
 var allSystems = []string{Turnkeeper, River, Floor, GroupFloor}
@@ -376,77 +380,4 @@ func (b *bench) pair(ctx context.Context, r *Report, section string, blocks int,
 		r.Figures = append(r.Figures, c.figure)
 	}
 	return nil
-}
-
-// openTransaction measures the same turns while someone else holds a transaction open.
-func (b *bench) openTransaction(ctx context.Context, r *Report) error {
-	if !b.OpenTransaction || b.Turns == 0 {
-		return nil
-	}
-	b.Progress("turns beside an open transaction")
-	own, err := b.startOwn(ctx)
-	if err != nil {
-		return err
-	}
-	l := standard("open", minSlots, b.Turns)
-	if err := own.warm(l, b.WarmUp); err != nil {
-		return err
-	}
-	conn, err := pgx.Connect(ctx, databaseURL(b.server, own.database))
-	if err != nil {
-		return errUnreadableAddress
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, "begin isolation level repeatable read; select pg_current_xact_id()", pgx.QueryExecModeSimpleProtocol); err != nil {
-		return err
-	}
-	at := func(when string) error {
-		c := &contest{system: own, load: l, figure: Figure{Section: SectionOpen, System: Turnkeeper, Case: when, Lanes: l.Lanes}}
-		c.load.Name, c.load.Turns = "open "+when, max(b.Turns/10, minSlots)
-		err := b.compare(ctx, 1, []*contest{c})
-		r.Figures = append(r.Figures, c.figure)
-		return err
-	}
-	if err := at("at its start"); err != nil {
-		return err
-	}
-	if _, err := own.driver.run(l); err != nil {
-		return err
-	}
-	return at(fmt.Sprintf("after %d turns", b.Turns))
-}
-
-// fill brings the database into the state of Options, before the first turn that is measured.
-func (b *bench) fill(ctx context.Context, own *system) error {
-	if b.filled {
-		return nil
-	}
-	b.filled = true
-	if b.Waiting > 0 {
-		b.Progress(fmt.Sprintf("%d messages that wait", b.Waiting))
-		conn, err := pgx.Connect(ctx, databaseURL(b.server, own.database))
-		if err != nil {
-			return errUnreadableAddress
-		}
-		defer conn.Close(ctx)
-		lanes := (b.Waiting + 9) / 10
-		if b.BackingOff {
-			_, err := conn.Exec(ctx, `insert into turnkeeper.leases (lane, agent, failures, not_before)
-				select $1 || '/waiting-' || i, $1, 1, now() + interval '1 day' from generate_series(0, $2 - 1) i`, benchAgent, lanes)
-			if err != nil {
-				return err
-			}
-		}
-		_, err = conn.Exec(ctx, `select turnkeeper.enqueue($1, 'waits', 'waiting-' || i % $2, due_at => case when not $3 then now() + interval '1 day' end)
-			from generate_series(1, $4) i`, benchAgent, lanes, b.BackingOff, b.Waiting)
-		if err != nil {
-			return err
-		}
-	}
-	if b.Finished == 0 {
-		return nil
-	}
-	b.Progress(fmt.Sprintf("%d turns that end before", b.Finished))
-	_, err := own.driver.run(standard("finished", min(b.Finished, maxSlots), b.Finished))
-	return err
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +17,10 @@ import (
 // commits, one after the other.
 func TestRun(t *testing.T) {
 	testrun.Slow(t)
+	t.Parallel()
 	const delay = time.Millisecond
 	o := bench.Quick()
-	o.FlushDelay, o.OpenTransaction = delay, true
-	o.Finished, o.Waiting, o.BackingOff, o.WarmUp = 10, 100, true, 2
+	o.FlushDelay, o.Turns, o.WarmUp = delay, 20, 2
 	r, err := bench.Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func TestRun(t *testing.T) {
 		}
 	}
 	for section, want := range map[string]int{
-		bench.SectionIdle: 4, bench.SectionLanes: 4, bench.SectionWatched: 2, bench.SectionHistory: 2, bench.SectionOpen: 2,
+		bench.SectionIdle: 4, bench.SectionLanes: 4, bench.SectionWatched: 2, bench.SectionHistory: 2,
 	} {
 		if sections[section] != want {
 			t.Errorf("the section %q has %d figures, want %d", section, sections[section], want)
@@ -60,6 +61,58 @@ func TestRun(t *testing.T) {
 		t.Errorf("%d targets are judged, want %d: %+v", len(r.Targets), targets, r.Targets)
 	}
 	checkComparison(t, r)
+}
+
+// Every series that grows in its own way, worker processes, and a purge.
+func TestSeries(t *testing.T) {
+	testrun.Slow(t)
+	t.Parallel()
+	const turns = 12
+	r, err := bench.Run(t.Context(), bench.Options{
+		Turns: turns, WarmUp: 2, Workers: []int{2}, Retention: 200,
+		Flat: map[string][]int{"waiting": {0, 50}, "backing-off": {0, 50}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]int{"waiting": {0, 50}, "backing-off": {0, 50}, "workers": {2}}
+	for _, s := range r.Series {
+		var sizes []int
+		for i, step := range s.Steps {
+			sizes = append(sizes, step.Size)
+			checkStep(t, r, s.Name, i == 0, step)
+			if step.Figure.Turns < turns {
+				t.Errorf("%s at %d: %d turns", s.Name, step.Size, step.Figure.Turns)
+			}
+		}
+		if !slices.Equal(sizes, want[s.Name]) {
+			t.Errorf("%s at %v, want %v", s.Name, sizes, want[s.Name])
+		}
+	}
+	if g := r.Grants; g == nil || g.Grants != turns || g.PerSecond <= 0 || r.CPUFrom != "" && g.Scheduler <= 0 || r.StatementsFrom != "" && g.Blocks <= 0 {
+		t.Errorf("grants: %+v", g)
+	}
+	if p := r.Retention; p == nil || p.Turns == 0 || p.Turns > 200 || p.PerSecond <= 0 || r.StatementsFrom != "" && (p.Longest <= 0 || p.OfMS <= 0 || p.AloneMS <= 0) {
+		t.Errorf("retention: %+v", p)
+	}
+	if len(r.Series) != 3 || len(r.Figures) != 2 {
+		t.Errorf("%d series, %d figures", len(r.Series), len(r.Figures))
+	}
+}
+
+func checkStep(t *testing.T, r bench.Report, series string, first bool, s bench.Step) {
+	t.Helper()
+	for name, ratio := range map[string]struct {
+		measured bool
+		of       float64
+	}{"turns/s": {true, s.Turns}, "blocks": {r.StatementsFrom != "", s.Blocks}, "CPU": {r.CPUFrom != "", s.CPU}} {
+		if ratio.measured && (ratio.of <= 0 || first && ratio.of != 1) {
+			t.Errorf("%s at %d: the ratio of %s is %v", series, s.Size, name, ratio.of)
+		}
+	}
+	if s.Figure.Transactions <= 0 || series == "workers" && r.CPUFrom != "" && (s.Figure.CPU["scheduler"] <= 0 || s.Figure.CPU["worker"] <= 0) {
+		t.Errorf("%s at %d: %+v", series, s.Size, s.Figure)
+	}
 }
 
 func checkFigure(t *testing.T, r bench.Report, f bench.Figure) {

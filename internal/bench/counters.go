@@ -39,7 +39,7 @@ type counters struct {
 const countersDatabase = "counters"
 
 func openCounters(ctx context.Context, server string) (*counters, error) {
-	if err := createDatabase(ctx, server, countersDatabase); err != nil {
+	if err := createDatabase(ctx, server, countersDatabase, ""); err != nil {
 		return nil, err
 	}
 	conn, err := pgx.Connect(ctx, databaseURL(server, countersDatabase))
@@ -53,13 +53,18 @@ func openCounters(ctx context.Context, server string) (*counters, error) {
 	return c, err
 }
 
-func createDatabase(ctx context.Context, server, name string) error {
+// createDatabase makes a database like template, which has no sessions; empty: an empty database.
+func createDatabase(ctx context.Context, server, name, template string) error {
 	conn, err := pgx.Connect(ctx, server)
 	if err != nil {
 		return errUnreadableAddress
 	}
 	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "create database "+pgx.Identifier{name}.Sanitize())
+	statement := "create database " + pgx.Identifier{name}.Sanitize()
+	if template != "" {
+		statement += " template " + pgx.Identifier{template}.Sanitize()
+	}
+	_, err = conn.Exec(ctx, statement)
 	return err
 }
 
@@ -79,7 +84,8 @@ type count struct {
 	transactions int64                    // that wrote, of all databases
 	wal          int64                    // bytes of all databases
 	statements   int64                    // of the system's database
-	blocks       int64                    // read by these, in memory or from disk
+	blocks       int64                    // that these looked at
+	read         int64                    // of these blocks, not found in the server's memory
 }
 
 // count reads the counters. Its own work on the server falls before the CPU time of the first count of an
@@ -91,8 +97,9 @@ func (c *counters) count(ctx context.Context, s *system, last bool) (n count, er
 	err = c.conn.QueryRow(ctx, "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint, (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint").
 		Scan(&n.transactions, &n.wal)
 	if err == nil && c.statements {
-		err = c.conn.QueryRow(ctx, `select coalesce(sum(calls), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint
-			from pg_stat_statements(false) where dbid = (select oid from pg_database where datname = $1)`, s.database).Scan(&n.statements, &n.blocks)
+		err = c.conn.QueryRow(ctx, `select coalesce(sum(calls), 0)::bigint, coalesce(sum(shared_blks_hit + shared_blks_read), 0)::bigint,
+				coalesce(sum(shared_blks_read), 0)::bigint
+			from pg_stat_statements(false) where dbid = (select oid from pg_database where datname = $1)`, s.database).Scan(&n.statements, &n.blocks, &n.read)
 	}
 	if !last {
 		n.cpu = c.cpu(s)
@@ -106,7 +113,7 @@ func (c *counters) cpu(s *system) map[string]time.Duration {
 	}
 	cpu := map[string]time.Duration{"postgres": treeTime(c.postmaster)}
 	for name, process := range s.processes {
-		cpu[name] = cpuTime(process.cmd.Process.Pid)
+		cpu[strings.TrimRight(name, " 0123456789")] += cpuTime(process.cmd.Process.Pid) // of all that have a number
 	}
 	return cpu
 }

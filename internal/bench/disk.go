@@ -13,12 +13,12 @@ const maxFlushDelay = 100 * time.Millisecond
 
 // diskSettings returns the settings of a server whose flushes of the log take longer by delay. A commit
 // waits for commit_delay before it flushes, so that other commits can join; with commit_siblings 0 it
-// waits even if there are none. No checkpoint, and so no image of a whole page, falls into a figure.
+// waits even if there are none. The log has no images of whole pages, and no checkpoint falls into a figure.
 func diskSettings(delay time.Duration) (map[string]string, error) {
 	if delay < 0 || delay > maxFlushDelay {
 		return nil, fmt.Errorf("invalid flush delay: a flush can be made 0 to %v slower, not %v", maxFlushDelay, delay)
 	}
-	settings := map[string]string{"checkpoint_timeout": "1h", "max_wal_size": "16GB"}
+	settings := map[string]string{"checkpoint_timeout": "1h", "max_wal_size": "16GB", "full_page_writes": "off"}
 	if delay > 0 {
 		settings["commit_delay"], settings["commit_siblings"] = strconv.FormatInt(delay.Microseconds(), 10), "0"
 	}

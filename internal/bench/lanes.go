@@ -21,6 +21,7 @@ type load struct {
 	Name     string // distinguishes the conversations of loads
 	Reuse    int    // turns in a conversation before the lane takes a new one; 0: it keeps one
 	Watchers int    // HTTP clients that follow each turn
+	Drain    bool   // send nothing: run messages that wait, at least Turns, while the scheduler is paused before and after
 }
 
 // An outcome says how a load ran.
@@ -28,6 +29,7 @@ type outcome struct {
 	Took         []time.Duration // from sending a message to its reply, one for each turn
 	FirstRequest []time.Duration // from sending a message to the first request to the model
 	Elapsed      time.Duration
+	Drained      int // turns of a load that drains
 	Events       int // received by a watcher of the last turn
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"turnkeeper/internal/bench"
-	"turnkeeper/internal/testrun"
+	"turnkeeper/storage/storagetest"
 )
 
 // TestMain runs the processes of a benchmark, which are this program again, or the tests. No test
@@ -20,5 +20,5 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	testrun.Main(m)
+	storagetest.Main(m)
 }

@@ -93,6 +93,9 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if round == 1 {
 		m.firstRequest(message, at)
 	}
+	if req.Model == "trivial" {
+		round = 3
+	}
 	if req.Model == "streamed" {
 		m.stream(w, r, round)
 		return

@@ -33,7 +33,7 @@ func TestRepliesThatCommitLate(t *testing.T) {
 
 // A section with 0 turns is not measured: it starts no process.
 func TestNoTurns(t *testing.T) {
-	b := &bench{Options: Options{Lanes: []int{1}, OpenTransaction: true}}
+	b := &bench{Options: Options{Lanes: []int{1}}}
 	var r Report
 	for _, section := range b.sections() {
 		if err := section(t.Context(), &r); err != nil || r.Figures != nil {

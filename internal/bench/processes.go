@@ -24,11 +24,12 @@ type part interface {
 
 // A setup tells a part what it works with.
 type setup struct {
-	Database string // URL
-	Model    string // URL of the model server
-	API      string // URL of the worker's API
-	Agents   string // folder of the worker's agents
-	Slots    int    // turns that the worker runs at a time
+	Database string   // URL
+	Model    string   // URL of the model server
+	API      string   // URL of the worker's API
+	Agents   string   // folder of the worker's agents
+	Slots    int      // turns that the worker runs at a time
+	Roles    []string // of the worker; nil: all
 }
 
 // parts are the processes of the benchmark, by the name that the hidden command takes.

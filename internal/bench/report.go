@@ -18,10 +18,10 @@ type Report struct {
 	FlushDelay     time.Duration `json:"flush_delay_ns"`
 	CPUFrom        string        `json:"cpu_from"`        // empty: CPU time and memory are not measured
 	StatementsFrom string        `json:"statements_from"` // empty: statements and blocks are not counted
-	Finished       int           `json:"finished"`        // as in Options, and so on
-	Waiting        int           `json:"waiting"`
-	BackingOff     bool          `json:"backing_off"`
 	Figures        []Figure      `json:"figures"`
+	Series         []Series      `json:"series,omitempty"`
+	Grants         *Grants       `json:"grants,omitempty"`      // nil: not measured
+	Retention      *Retention    `json:"retention,omitempty"`   // nil: not measured
 	Idle           *IdleWorker   `json:"idle_worker,omitempty"` // nil: not measured
 	Targets        []Target      `json:"targets"`               // those that this run can judge
 	Took           time.Duration `json:"took_ns"`
@@ -37,11 +37,11 @@ const (
 
 // The sections of a report: what was done to the systems.
 const (
-	SectionIdle    = "idle"              // one turn after a pause
-	SectionLanes   = "throughput"        // lanes that are always busy
-	SectionWatched = "watched"           // streamed turns, with and without watchers
-	SectionHistory = "long conversation" // with and without past turns
-	SectionOpen    = "open transaction"  // held open by someone else
+	SectionIdle      = "idle"              // one turn after a pause
+	SectionLanes     = "throughput"        // lanes that are always busy
+	SectionWatched   = "watched"           // streamed turns, with and without watchers
+	SectionRetention = "retention"         // with and without a purge of old turns
+	SectionHistory   = "long conversation" // with and without past turns
 )
 
 // A Figure holds what one system did in one section. A zero was not measured.
@@ -60,6 +60,7 @@ type Figure struct {
 	WAL          float64            `json:"wal_bytes_per_turn"`               //
 	DeadTuples   float64            `json:"dead_tuples_per_turn,omitzero"`    // updated and deleted row versions, warm-up included
 	Blocks       float64            `json:"blocks_per_turn,omitzero"`         // read by statements, in memory or from disk
+	BlocksRead   float64            `json:"blocks_read_per_turn,omitzero"`    // of these, not found in the server's memory
 	Resting      *Memory            `json:"resting_memory,omitempty"`         // of the process that runs the turns, a second after the last
 	Peak         *Memory            `json:"peak_memory,omitempty"`            // of the same, while turns ran
 	Events       int                `json:"events_for_each_watcher,omitzero"` //

@@ -22,14 +22,17 @@ type system struct {
 	turns     int                 // since it started
 }
 
-// databases are created once.
-var databases = map[string]string{Turnkeeper: "turnkeeper", River: "river", Floor: "floor", GroupFloor: "group"}
+// databases are created when they are first used.
+var databases = map[string]string{Turnkeeper: "standard", River: "river", Floor: "floor", GroupFloor: "group"}
 
 // start starts systems, all at the same time, for a number of turns at a time.
 func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*system, err error) {
 	var starting errgroup.Group
 	for _, name := range names {
 		s := &system{name: name, database: databases[name], processes: map[string]*process{"model": b.model}}
+		if err = b.makeDatabase(ctx, s); err != nil {
+			break
+		}
 		if s.dead, err = b.counters.deadTuples(ctx, b.server, s.database); err != nil {
 			break
 		}
@@ -40,6 +43,18 @@ func (b *bench) start(ctx context.Context, slots int, names ...string) (all []*s
 		return nil, errors.Join(err, stopAll(all))
 	}
 	return all, nil
+}
+
+// makeDatabase makes the database of a system if there is none yet.
+func (b *bench) makeDatabase(ctx context.Context, s *system) error {
+	if b.made[s.database] {
+		return nil
+	}
+	b.made[s.database] = true
+	if s.name == Turnkeeper {
+		return b.newDatabase(ctx, s.database)
+	}
+	return createDatabase(ctx, b.server, s.database, "")
 }
 
 func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err error) {
@@ -60,7 +75,7 @@ func (b *bench) startProcesses(ctx context.Context, s *system, slots int) (err e
 		if s.driver, err = start("sender"); err != nil {
 			return err
 		}
-		return b.fill(ctx, s)
+		return nil
 	case River:
 		s.driver, err = start("river")
 	case GroupFloor:
@@ -110,6 +125,8 @@ type contest struct {
 	system *system
 	load   load // its turns are those of a block
 	figure Figure
+	// beside starts something that runs beside each block, until stop is called; nil: nothing.
+	beside func(context.Context) (stop func() error, err error)
 	sum    outcome
 	cpu    map[string]time.Duration
 }
@@ -147,14 +164,21 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	if _, err := b.model.run(load{}); err != nil { // forgets first requests of others
 		return err
 	}
+	stop := func() error { return nil }
+	if c.beside != nil {
+		var err error
+		if stop, err = c.beside(ctx); err != nil {
+			return err
+		}
+	}
 	before, err := b.counters.count(ctx, c.system, false)
 	if err != nil {
-		return err
+		return errors.Join(err, stop())
 	}
 	peak := watchMemory(c.system.runs.cmd.Process.Pid)
 	o, err := c.system.driver.run(l)
 	most := peak().orMore(c.figure.peak())
-	if err != nil {
+	if err := errors.Join(err, stop()); err != nil {
 		return err
 	}
 	after, err := b.counters.count(ctx, c.system, true)
@@ -164,6 +188,9 @@ func (b *bench) measure(ctx context.Context, c *contest, block int) error {
 	first, err := b.model.run(load{})
 	if err != nil {
 		return err
+	}
+	if l.Drain {
+		l.Turns = o.Drained
 	}
 	c.system.turns += l.Turns
 	c.add(before, after)
@@ -196,6 +223,7 @@ func (c *contest) add(before, after count) {
 	f.WAL += float64(after.wal - before.wal)
 	f.Statements += float64(after.statements - before.statements)
 	f.Blocks += float64(after.blocks - before.blocks)
+	f.BlocksRead += float64(after.read - before.read)
 }
 
 // total is the sum of all processes in Figure.CPU.
@@ -205,7 +233,7 @@ const total = "total"
 func (c *contest) finish() {
 	f := &c.figure
 	turns := float64(f.Turns)
-	for _, sum := range []*float64{&f.Transactions, &f.WAL, &f.Statements, &f.Blocks} {
+	for _, sum := range []*float64{&f.Transactions, &f.WAL, &f.Statements, &f.Blocks, &f.BlocksRead} {
 		*sum /= turns
 	}
 	if c.cpu != nil {

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -37,15 +38,16 @@ tools: [noop]
 Call the tools, then answer.
 `
 
-// The agents. The first runs the standard turn, the answers of the second are streamed slowly.
-const benchAgent, streamedAgent = "bench", "streamed"
+// The agents. The first runs the standard turn, the answers of the second are streamed slowly, the third has one round.
+const benchAgent, streamedAgent, trivialAgent = "bench", "streamed", "trivial"
 
 // writeAgents writes the agents' files.
 func writeAgents(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{benchAgent: agentFile, streamedAgent: strings.Replace(agentFile, "bench/instant", "bench/streamed", 1)} {
+	for name, model := range map[string]string{benchAgent: "instant", streamedAgent: "streamed", trivialAgent: "trivial"} {
+		text := strings.Replace(agentFile, "bench/instant", "bench/"+model, 1)
 		if err := os.WriteFile(filepath.Join(dir, name+".md"), []byte(text), 0o600); err != nil {
 			return err
 		}
@@ -68,6 +70,9 @@ func startWorker(ctx context.Context, s setup) (part, error) {
 	}
 	cfg.DatabaseURL, cfg.AgentsDir, cfg.WorkerSlots = url, s.Agents, s.Slots
 	cfg.DBPoolSize, cfg.Listen = poolSize, "127.0.0.1:0"
+	if s.Roles != nil {
+		cfg.Roles = s.Roles
+	}
 	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: s.Model, Profile: config.Profile{Name: "generic"}}
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -148,6 +153,9 @@ func (s *sender) close() error {
 }
 
 func (s *sender) run(ctx context.Context, l load) (outcome, error) {
+	if l.Drain {
+		return s.drain(ctx, l.Turns)
+	}
 	o, err := l.run(ctx, func(ctx context.Context, lane, n int) (rest, error) {
 		conversation := fmt.Sprintf("%s-%d", l.Name, lane)
 		if l.Reuse > 0 {
@@ -197,6 +205,16 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 		return err
 	}
 	conn := pooled.Hijack() // it keeps listening
+	reader, err := o.pool.Acquire(ctx)
+	if err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	own := reader.Hijack()
+	defer own.Close(context.WithoutCancel(ctx))
+	// The statement is planned while the table is empty. Without this it would read the whole table forever.
+	if _, err := own.Exec(ctx, "set enable_seqscan = off"); err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	rings, ended := make(chan struct{}, 1), make(chan error, 1)
@@ -225,14 +243,14 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 		case err := <-ended:
 			return err
 		}
-		if err := o.readNew(ctx, to); err != nil {
+		if err := o.readNew(ctx, own, to); err != nil {
 			return err
 		}
 	}
 }
 
-func (o *outbox) readNew(ctx context.Context, to *answers) error {
-	rows, err := o.pool.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 order by id", o.read)
+func (o *outbox) readNew(ctx context.Context, conn *pgx.Conn, to *answers) error {
+	rows, err := conn.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 order by id", o.read)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,11 @@ package worker
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -15,7 +19,8 @@ import (
 // benchCommand returns the command `worker bench`.
 func benchCommand(s *shell.Session) *cobra.Command {
 	o := bench.Default()
-	var asJSON, quick bool
+	var asJSON, quick, flat, full bool
+	var sizes map[string]string
 	var out string
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -33,16 +38,33 @@ ratios: other load on this machine affects all alike.
 Worker, sender, model server and the other systems are processes of their own,
 so that CPU time and memory are measured for each (on Linux). The benchmark uses a
 temporary private Postgres with fsync on, and removes it. A full run takes some
-minutes. --flush-delay simulates a slower disk.`,
+minutes. --flush-delay simulates a slower disk.
+
+--flat measures instead how the cost of a turn grows with lanes, waiting messages,
+finished turns and so on: blocks, CPU and turns per second, and their ratios to the
+first size. --workers measures one scheduler with several worker processes, and
+--retention turns beside a purge.`,
 		Example: `  worker bench
   worker bench --quick
   worker bench --lanes 10,1000,10000 --idle 0 --watched 0 --history 0
-  worker bench --waiting 100000 --backing-off --lanes 10
+  worker bench --flat
+  worker bench --sizes waiting=0:100000,finished=0:1000000
+  worker bench --workers 1,2,4
+  worker bench --retention 100000
   worker bench --json > bench.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if quick {
 				quicken(cmd.Flags(), &o)
+			}
+			if flat || full || len(sizes) > 0 {
+				var err error
+				if o.Flat, err = flatSizes(full, sizes); err != nil {
+					return err
+				}
+			}
+			if o.Flat != nil || o.Workers != nil || o.Retention > 0 {
+				only(cmd.Flags(), &o, full)
 			}
 			if err := checkBench(o); err != nil {
 				return err
@@ -71,10 +93,11 @@ minutes. --flush-delay simulates a slower disk.`,
 	flags.IntVar(&o.Watched, "watched", o.Watched, "streamed turns, half of them with ten watchers; 0: none")
 	flags.IntVar(&o.History, "history", o.History, "past turns of a long conversation; 0: not measured")
 	flags.IntVar(&o.WarmUp, "warm-up", o.WarmUp, "turns of each system before each figure, which are not counted")
-	flags.BoolVar(&o.OpenTransaction, "open-transaction", false, "also measure turns while a transaction is held open")
-	flags.IntVar(&o.Finished, "finished", 0, "turns that have ended before anything is measured")
-	flags.IntVar(&o.Waiting, "waiting", 0, "other messages that wait, ten in each lane: they are due tomorrow")
-	flags.BoolVar(&o.BackingOff, "backing-off", false, "these messages are due, but their lanes back off until tomorrow")
+	flags.BoolVar(&flat, "flat", false, "measure only how the cost of a turn grows with lanes, messages, turns and so on")
+	flags.BoolVar(&full, "full", false, "--flat with its full sizes, which takes fifteen minutes and 25 GB of disk")
+	flags.StringToStringVar(&sizes, "sizes", nil, "--flat with these series and sizes only, such as finished=0:1000000,lanes=10:100")
+	flags.IntSliceVar(&o.Workers, "workers", nil, "measure only trivial turns with these numbers of worker processes and one scheduler")
+	flags.IntVar(&o.Retention, "retention", 0, "measure only turns while so many old ones are deleted")
 	flags.DurationVar(&o.FlushDelay, "flush-delay", 0, "extra time for each flush of the write-ahead log, up to 100ms")
 	flags.BoolVar(&quick, "quick", false, "run a few turns for a rough look")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -101,12 +124,66 @@ func quicken(flags *pflag.FlagSet, o *bench.Options) {
 	}
 }
 
+// flatTurns are the turns of a step, and those before it, without --full.
+const flatTurns, flatWarmUp = 300, 60
+
+// only leaves out the sections whose flags are not set, since another measurement was asked for.
+func only(flags *pflag.FlagSet, o *bench.Options, full bool) {
+	for flag, n := range map[string]*int{"idle": &o.Idle, "watched": &o.Watched, "history": &o.History} {
+		if !flags.Changed(flag) {
+			*n = 0
+		}
+	}
+	if !flags.Changed("lanes") {
+		o.Lanes = nil
+	}
+	if !full && !flags.Changed("turns") {
+		o.Turns = flatTurns
+	}
+	if !full && !flags.Changed("warm-up") {
+		o.WarmUp = flatWarmUp
+	}
+}
+
+// flatSizes returns the sizes of the series; the named ones only, if there are any.
+func flatSizes(full bool, named map[string]string) (map[string][]int, error) {
+	all := bench.FlatSizes(full)
+	if len(named) == 0 {
+		return all, nil
+	}
+	sizes := map[string][]int{}
+	for name, list := range named {
+		if all[name] == nil {
+			return nil, shell.Misused("--sizes has the series %q: there are %s", name, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+		}
+		for text := range strings.SplitSeq(list, ":") {
+			size, err := strconv.Atoi(text)
+			least := 0
+			if n := len(sizes[name]); n > 0 {
+				least = sizes[name][n-1]
+			} else if name == "lanes" {
+				least = 1
+			}
+			if err != nil || size < least {
+				return nil, shell.Misused("--sizes has %s=%s: sizes are whole numbers in growing order, such as %s=10:1000", name, list, name)
+			}
+			sizes[name] = append(sizes[name], size)
+		}
+	}
+	return sizes, nil
+}
+
 func checkBench(o bench.Options) error {
 	for flag, n := range map[string]int{
-		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp, "finished": o.Finished, "waiting": o.Waiting,
+		"idle": o.Idle, "turns": o.Turns, "watched": o.Watched, "history": o.History, "warm-up": o.WarmUp, "retention": o.Retention,
 	} {
 		if n < 0 {
 			return shell.Misused("--%s is %d: it must not be negative; 0 means none", flag, n)
+		}
+	}
+	for _, workers := range o.Workers {
+		if workers < 1 || workers > 100 {
+			return shell.Misused("--workers has %d: it must be 1 to 100", workers)
 		}
 	}
 	for _, lanes := range o.Lanes {

@@ -26,6 +26,17 @@ func printBench(s *shell.Session, r bench.Report) {
 		printFigures(s, r.Figures[start:end])
 		start = end
 	}
+	for _, series := range r.Series {
+		printSeries(s, series)
+	}
+	if g := r.Grants; g != nil {
+		s.Out.Line("\nOne scheduler alone granted %d turns, %.0f a second: %.2f ms CPU of its process and %.2f ms of Postgres for each, %.0f blocks",
+			g.Grants, g.PerSecond, g.Scheduler, g.Postgres, g.Blocks)
+	}
+	if p := r.Retention; p != nil {
+		s.Out.Line("\n%d old turns were deleted, %.0f a second%s; the longest statement of the purge took %.1f ms, of others %.1f ms (%s), without purge %.1f ms",
+			p.Turns, p.PerSecond, measured(", all of them before the end", p.All), p.Longest, p.OfMS, p.Of, p.AloneMS)
+	}
 	if i := r.Idle; i != nil {
 		s.Out.Line("\nA worker without work: %.1f ms CPU per second, and %.1f ms of its sessions (over %s)", i.Worker, i.Backends, i.Over.Round(time.Second/10))
 	}
@@ -60,6 +71,25 @@ func printFigures(s *shell.Session, figures []bench.Figure) {
 	}
 	speed.Print(s.Out)
 	writes.Print(s.Out)
+}
+
+// printSeries prints counts first, which do not depend on the machine.
+func printSeries(s *shell.Session, series bench.Series) {
+	s.Out.Line("\n%s: %s", series.Name, series.Sizes)
+	table := term.NewTable(">size", ">turns", ">blocks/turn", ">ratio", ">read", ">statements", ">write tx", ">WAL kB", ">CPU/turn", ">ratio", ">Postgres", ">worker", ">scheduler", ">turns/s", ">ratio")
+	ratio := func(x float64) string { return measured(fmt.Sprintf("%.2f", x), x > 0) }
+	for _, step := range series.Steps {
+		f := step.Figure
+		table.Add(fmt.Sprint(step.Size), fmt.Sprint(f.Turns), measured(fmt.Sprintf("%.0f", f.Blocks), f.Blocks > 0), ratio(step.Blocks),
+			measured(fmt.Sprintf("%.1f", f.BlocksRead), f.Blocks > 0), measured(fmt.Sprintf("%.1f", f.Statements), f.Statements > 0),
+			fmt.Sprintf("%.1f", f.Transactions), fmt.Sprintf("%.1f", f.WAL/1000), cpu(f, "total"), ratio(step.CPU), cpu(f, "postgres"), cpu(f, "worker"), cpu(f, "scheduler"), fmt.Sprintf("%.1f", f.TurnsPerS), ratio(step.Turns))
+	}
+	table.Print(s.Out)
+	for _, step := range series.Steps {
+		for _, g := range step.Grew {
+			s.Out.Line("at %d: %s read %.0f blocks (%+.0f) in %.2f ms per turn", step.Size, g.Statement, g.Blocks, g.Blocks-g.First, g.MS)
+		}
+	}
 }
 
 // measured returns a text, or "" if it was not measured.
