@@ -125,10 +125,7 @@ func TestTablesKeepTheirRules(t *testing.T) {
 	d := h.Turn("x")
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
 	for _, sql := range []string{
-		"update turnkeeper.messages set priority = 1001",
-		"update turnkeeper.leases set failures = -1",
 		"update turnkeeper.turns set attempt = 0",
-		"update turnkeeper.calls set duration_ms = -1",
 		"update turnkeeper.leases set token = token - 1",
 		"insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id) select turn_id, round, ordinal, 2, effect, 1, 'n', 'w' from turnkeeper.calls",
 	} {

@@ -142,20 +142,10 @@ func TestConstraintsOfTheHouse(t *testing.T) {
 	h.Turn("x").Finish(t, "done")
 	const turn = `insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select message_id, attempt + n, agent, conversation, lane, trigger, definition_hash, `
-	const call = `insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, ended_at)
-		values (1, 1, `
 	for name, c := range map[string]struct{ sql, constraint string }{
-		"a state of no message":         {"update turnkeeper.messages set state = 'lost'", "messages_check"},
-		"a slot of no schedule":         {"update turnkeeper.messages set trigger = 'schedule'", "messages_check"},
-		"a priority out of bounds":      {"update turnkeeper.messages set priority = 1001", "messages_check"},
-		"a reason that is none":         {"update turnkeeper.turns set stop_reason = 'bored'", "turns_check"},
-		"a reason without an end":       {"update turnkeeper.turns set ended_at = null", "turns_check"},
-		"a started call, no nonce":      {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'started', null)", "calls_check"},
-		"a planned call that ended":     {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', now())", "calls_check"},
-		"a result without its time":     {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'failed', null)", "calls_check"},
-		"a call of half an effect":      {call + "1, 'a', 'w', '', 'n', '{}', 'h', 'half', false, 'planned', null)", "calls_check"},
-		"a call without a place":        {call + "0, 'a', 'w', '', 'n', '{}', 'h', 'once', false, 'planned', null)", "calls_check"},
-		"a negative number of failures": {"update turnkeeper.leases set failures = -1", "leases_check"},
+		"a reason that is none":   {"update turnkeeper.turns set stop_reason = 'bored'", "turns_check"},
+		"a reason without an end": {"update turnkeeper.turns set ended_at = null", "turns_check"},
+		"ended without a reason":  {"update turnkeeper.turns set stop_reason = null", "turns_check"},
 		"a second reply to a message": {
 			`with other as (
 				` + turn + `'failed', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n) returning id)
@@ -166,14 +156,9 @@ func TestConstraintsOfTheHouse(t *testing.T) {
 			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
 				select message_id + 1, turn_id, agent, conversation, outcome, body from turnkeeper.replies`, "replies_turn_id_key",
 		},
-		"an empty reply":              {"update turnkeeper.replies set body = ''", "replies_body_check"},
-		"answered but not closed":     {"update turnkeeper.messages set closed_at = null", "messages_check"},
-		"closed but waiting":          {"update turnkeeper.messages set state = 'waiting'", "messages_check"},
-		"ended without a reason":      {"update turnkeeper.turns set stop_reason = null", "turns_check"},
-		"a second answer":             {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)", "turns_one_answer_per_message"},
-		"the same attempt again":      {turn + "'failed', token, now(), 'none' from turnkeeper.turns, (values (0)) v(n)", "turns_message_id_attempt_key"},
-		"half a lease":                {"update turnkeeper.leases set turn_id = 1", "leases_check"},
-		"a lease that ends before it": {"update turnkeeper.leases set turn_id = 1, grant_id = gen_random_uuid(), granted_at = now(), lease_until = now()", "leases_check"},
+		"an empty reply":         {"update turnkeeper.replies set body = ''", "replies_body_check"},
+		"a second answer":        {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)", "turns_one_answer_per_message"},
+		"the same attempt again": {turn + "'failed', token, now(), 'none' from turnkeeper.turns, (values (0)) v(n)", "turns_message_id_attempt_key"},
 	} {
 		_, err := h.Pool().Exec(t.Context(), c.sql)
 		if pg, ok := errors.AsType[*pgconn.PgError](err); !ok || !strings.HasPrefix(pg.ConstraintName, c.constraint) {

@@ -22,7 +22,9 @@ type Store struct {
 }
 
 // New returns the store of an open database.
-func New(db *storage.DB) *Store { return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan}} }
+func New(db *storage.DB) *Store {
+	return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan}}
+}
 
 // CancelledGrants returns those of the grants whose turns have a request to cancel.
 func (s *Store) CancelledGrants(ctx context.Context, grants []turnkeeper.GrantID) ([]turnkeeper.GrantID, error) {

@@ -138,6 +138,16 @@ select what from (
        or not exists (select from turnkeeper.turns t where t.id = r.turn_id)
 ) missing (what)
 
+-- promise: every row obeys the rules of its table
+select what from (
+    select 'message ' || id from turnkeeper.messages
+    where not turnkeeper.message_holds(body, conversation, idempotency_key, priority, trigger, schedule, slot, state, attempts, closed_at) union all
+    select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper.calls
+    where not turnkeeper.call_holds(ordinal, wire_id, effect, state, nonce, ended_at, duration_ms) union all
+    select 'lane ' || lane from turnkeeper.leases
+    where not turnkeeper.lease_holds(token, grant_id, turn_id, granted_at, lease_until, failures)
+) broken (what)
+
 -- promise: no duration is negative
 select what || ' ' || took from (
     select 'turn ' || id, ended_at - greatest(created_at, granted_at) from turnkeeper.turns union all

@@ -103,6 +103,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s' where grant_id is not null;
 			update turnkeeper.settings set last_tick_at = now()`,
 		"every row belongs to a row that exists":                      `delete from turnkeeper.rounds`,
+		"every row obeys the rules of its table":                      `update turnkeeper.leases set failures = -1`,
 		"no duration is negative":                                     `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
 		"events are numbered 1 to n":                                  `delete from turnkeeper.journal where n = 2`,
 		"a closed turn has one terminal event, and it is the last":    `update turnkeeper.journal set types[1] = 'turn_error' where n = 1`,
@@ -121,7 +122,6 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			h := busyDatabase(t)
 			h.Exec(`set session_replication_role = replica; -- no triggers
 				alter table turnkeeper.call_starts drop constraint call_starts_check;
-				alter table turnkeeper.calls drop constraint calls_check;
 				` + damage)
 			if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, promise) {
 				t.Errorf("broken: %q", broken)
@@ -144,7 +144,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newEnv(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 32 {
+		if err != nil || len(promises) != 33 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
@@ -156,4 +156,22 @@ func spawnedBy(message, told, agents string) string {
 		insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, told_at)
 		select a.turn_id, a.round, a.ordinal, (select min(id) from turnkeeper.messages where state = ` + message + `), 'b', a.turn_id, ` + agents + `, now(), ` + told + `
 		from turnkeeper.awaited_calls a`
+}
+
+func TestRowsThatBreakARuleAreFound(t *testing.T) {
+	h := busyDatabase(t)
+	for sql, undo := range map[string]string{
+		"update turnkeeper.messages set attempts = -1 where id = 1": "update turnkeeper.messages set attempts = 1 where id = 1",
+		"update turnkeeper.calls set duration_ms = -1":              "update turnkeeper.calls set duration_ms = 1",
+		"update turnkeeper.leases set failures = -1":                "update turnkeeper.leases set failures = 0",
+	} {
+		h.Exec(sql)
+		if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, "every row obeys the rules of its table") {
+			t.Errorf("%s: broken: %q", sql, broken)
+		}
+		h.Exec(undo)
+	}
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken: %q", broken)
+	}
 }
