@@ -10,5 +10,5 @@ drop function turnkeeper.end_dispatch, turnkeeper.settle_tree_spend, turnkeeper.
     turnkeeper.drop_spawned, turnkeeper.dropped_because, turnkeeper.note_spawned_reply, turnkeeper.tell_parent,
     turnkeeper.spawn_agents, turnkeeper.close_awaited, turnkeeper.run_detached_again, turnkeeper.end_detached,
     turnkeeper.arrive_call, turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.sweep_drafts,
-    turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.events_after, turnkeeper.late_result, turnkeeper.answer_calls, turnkeeper.start_calls,
+    turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after, turnkeeper.late_result, turnkeeper.answer_calls, turnkeeper.start_calls,
     turnkeeper.step, turnkeeper.check_call_move, turnkeeper.check_turn_move;

@@ -152,6 +152,19 @@ returns table (seq bigint, type text, round integer, block integer, data json, a
     order by j.n, e.i limit p_limit
 $$;
 
+-- Roughly the id of the first turn that was created at or after a time, by binary search: ids are in the order of creation
+-- except where the clock was set back. It is the lower bound of a list by time, because turns have no index on their times.
+create function turnkeeper.first_turn(p_since timestamptz) returns bigint stable language sql as $$
+    with recursive half (low, high) as (
+        select coalesce(min(id), 1), coalesce(max(id), 0) + 1 from turnkeeper.turns
+        union all
+        select case when t.created_at < p_since then t.id + 1 else h.low end, case when t.created_at < p_since then h.high else h.middle end
+        from (select low, high, (low + high) / 2 as middle from half where low < high) h
+        left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high order by id limit 1) t on true
+    )
+    select low from half where low >= high
+$$;
+
 -- Add events to the stream of a turn whose row the caller has locked.
 create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[])
 returns void language sql as $$

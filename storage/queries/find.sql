@@ -100,14 +100,7 @@ select coalesce((select p.id from (
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 
 -- name: TurnNear :one
-with recursive half (low, high) as (
-    select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.turns
-    union all
-    select case when t.created_at < @at::timestamptz then t.id + 1 else h.low end, case when t.created_at < @at then h.high else h.middle end
-    from (select low, high, (low + high) / 2 as middle from half where low < high) h
-    left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high order by id limit 1) t on true
-)
-select low::bigint from half where low >= high;
+select turnkeeper.first_turn(@at::timestamptz)::bigint;
 
 -- name: RepliesOfMessages :many
 select * from turnkeeper.replies where message_id = any(@messages::bigint[]);

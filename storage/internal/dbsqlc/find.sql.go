@@ -458,19 +458,12 @@ func (q *Queries) StatesOfTurns(ctx context.Context, ids []int64) ([]StatesOfTur
 }
 
 const TurnNear = `-- name: TurnNear :one
-with recursive half (low, high) as (
-    select coalesce(min(id), 1)::bigint, coalesce(max(id), 0)::bigint + 1 from turnkeeper.turns
-    union all
-    select case when t.created_at < $1::timestamptz then t.id + 1 else h.low end, case when t.created_at < $1 then h.high else h.middle end
-    from (select low, high, (low + high) / 2 as middle from half where low < high) h
-    left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high order by id limit 1) t on true
-)
-select low::bigint from half where low >= high
+select turnkeeper.first_turn($1::timestamptz)::bigint
 `
 
 func (q *Queries) TurnNear(ctx context.Context, at time.Time) (int64, error) {
 	row := q.db.QueryRow(ctx, TurnNear, at)
-	var low int64
-	err := row.Scan(&low)
-	return low, err
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
 }
