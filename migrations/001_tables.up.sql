@@ -291,8 +291,9 @@ create table turnkeeper.turns (
     unique (message_id, attempt),
     check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until))
 ) with (fillfactor = 50); -- grants and ends update the row
-create unique index turns_one_open_per_lane on turnkeeper.turns (lane)
-    where state in ('queued', 'running', 'waiting');
+-- The predicate is not about the state: a query for one state would read this index, in which every turn leaves an entry for as
+-- long as a transaction is open.
+create unique index turns_one_open_per_lane on turnkeeper.turns (lane) where ended_at is null;
 create unique index turns_one_answer_per_message on turnkeeper.turns (message_id)
     where state in ('queued', 'running', 'waiting', 'succeeded', 'degraded', 'cancelled');
 create index turns_queued on turnkeeper.turns (due_at) where state = 'queued';

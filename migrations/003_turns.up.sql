@@ -54,11 +54,13 @@ create function turnkeeper.step(
     p_input bigint, p_output bigint, p_cached bigint, p_reasoning bigint, p_estimated boolean,
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[], p_answered text[]
 ) returns void language plpgsql as $$
+declare
+    held boolean;
 begin
-    perform from turnkeeper.turns
-    where id = p_turn and token = p_token and grant_id = p_grant and state = 'running' and worker_id = p_worker
-    for no key update;
-    if not found then
+    -- The conditions are not in the where clause, so that Postgres can only look up the id.
+    select token = p_token and grant_id = p_grant and state = 'running' and worker_id = p_worker into held
+    from turnkeeper.turns where id = p_turn for no key update;
+    if held is not true then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
     insert into turnkeeper.journal
@@ -695,7 +697,7 @@ begin
                         when p_state in ('succeeded', 'degraded') then 0 else failures end,
         not_before = case when p_state = 'failed' then clock_timestamp() + p_lane_backoff
                           when p_state in ('succeeded', 'degraded') then null else not_before end
-    where lane = t.lane and grant_id = p_grant;
+    where lane = t.lane and grant_id is not distinct from p_grant; -- "=" would let Postgres look in the index of held leases
     if not found then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;

@@ -306,7 +306,7 @@ begin
     where (s.agent, s.conversation) in (select m.agent, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
       and not exists (select from turnkeeper.turns t where t.id = s.turn_id)
       and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.conversation = s.conversation
-            and t.state in ('queued', 'running', 'waiting'))
+            and t.ended_at is null)
       and not exists (select from turnkeeper.turns t join turnkeeper.rounds r on r.turn_id = t.id
             where t.agent = s.agent and t.conversation = s.conversation and t.id > s.up_to
               and (r.request ->> 'summary')::bigint = s.up_to);

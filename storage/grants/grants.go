@@ -19,6 +19,7 @@ type Store struct {
 	db       *pg.DB
 	journals *journal.Store
 	scan     laneScan
+	floor    floor
 }
 
 // New returns the store of an open database.

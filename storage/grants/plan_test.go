@@ -28,6 +28,8 @@ func query(t testing.TB, file, name string) string {
 	_, sql, _ := strings.Cut(after, "\n")
 	sql, _, _ = strings.Cut(sql, "-- name: ")
 	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
+	sql = strings.ReplaceAll(sql, "@waiting_from", "'-infinity'")
+	sql = strings.ReplaceAll(sql, "@held_from", "'-infinity'")
 	sql = strings.ReplaceAll(sql, "@held", "'{}'")
 	sql = strings.ReplaceAll(sql, "@since", "now()")
 	sql = strings.ReplaceAll(sql, "@everything", "true")

@@ -39,6 +39,34 @@ type Tick struct {
 	all    bool                 // ahead has all of them
 }
 
+// A floor is where partial looks begin: each full look notes where the oldest waiting message and the first lease to end
+// are. A message that becomes visible more than lateCommit after it was due, and that is older, waits for the next full look.
+type floor struct {
+	mu            sync.Mutex
+	waiting, held time.Time
+}
+
+// lateCommit is the time from a message's due time to the commit that makes it visible which partial looks allow for.
+const lateCommit = 2 * time.Second
+
+func (f *floor) get(everything bool) (waiting, held time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if everything {
+		return time.Time{}, time.Time{}
+	}
+	return f.waiting, f.held
+}
+
+func (f *floor) set(row dbsqlc.LookRow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.waiting, f.held = row.Now.Add(-lateCommit), row.HeldFrom
+	if row.WaitingFrom.Before(f.waiting) {
+		f.waiting = row.WaitingFrom
+	}
+}
+
 // A laneScan limits the share of the time that ReadyMessages takes to go from lane to lane. It does that
 // only if most of the oldest messages are in lanes that pause or are held.
 type laneScan struct {
@@ -149,13 +177,14 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow
 	var down []dbsqlc.DownModelsRow
+	waiting, held := t.store.floor.get(everything)
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
-	batch.Queue(dbsqlc.Look, everything, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.Look, everything, held, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
 		return err
 	})
@@ -168,6 +197,9 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	t.q = dbsqlc.New(t.tx)
 	if err := results.Close(); err != nil {
 		return granting.Snapshot{}, false, pg.Translate(err)
+	}
+	if everything {
+		t.store.floor.set(row)
 	}
 	t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) granting.Candidate { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
 	t.all = row.Waiting < granting.MaxWaiting

@@ -48,7 +48,7 @@ union all
  where to_tsvector('pg_catalog.simple', left(w.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
- where t.state in ('queued', 'running', 'waiting')
+ where t.ended_at is null
    and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most);
 
 -- name: MessageNear :one

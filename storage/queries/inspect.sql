@@ -35,7 +35,7 @@ select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 100
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
 left join turnkeeper.turns t on t.id = l.turn_id
-left join turnkeeper.turns o on o.lane = l.lane and o.state in ('queued', 'running', 'waiting')
+left join turnkeeper.turns o on o.lane = l.lane and o.ended_at is null
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)])
 where (@agent::text = '' or l.agent = @agent)
@@ -137,7 +137,7 @@ select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::tex
 from turnkeeper.messages m
 left join turnkeeper.agents a on a.name = m.agent
 left join turnkeeper.leases l on l.lane = m.lane
-left join turnkeeper.turns o on o.lane = m.lane and o.state in ('queued', 'running', 'waiting')
+left join turnkeeper.turns o on o.lane = m.lane and o.ended_at is null
 left join turnkeeper.river_job j on j.id = o.job_id
 left join lateral (
     select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at

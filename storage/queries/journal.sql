@@ -98,9 +98,10 @@ select exists (select from turnkeeper.call_starts where turn_id = @turn_id and r
 -- Binds a grant to a worker permanently, so that a job that River hands out twice runs
 -- once. It returns the worker to which the grant was bound before and stays bound;
 -- empty: none. No row: the turn no longer has this grant.
-with held as (
-    select t.id, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
-    where t.id = @turn_id and t.grant_id = @grant_id::uuid and t.state = 'running' for update
+with turn as materialized (
+    select t.id, t.grant_id, t.state, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t where t.id = @turn_id for update
+), held as (
+    select turn.id, turn.bound_to from turn where turn.grant_id = @grant_id::uuid and turn.state = 'running'
 ), bound as (
     update turnkeeper.turns t set worker_id = @worker::text from held where t.id = held.id and held.bound_to = ''
 )

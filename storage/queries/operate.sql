@@ -57,7 +57,7 @@ from (
 -- Open turns, running ones first, the longest-running first.
 select sqlc.embed(t), coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
-where t.state in ('queued', 'running', 'waiting')
+where t.ended_at is null
 order by t.state <> 'running', t.granted_at nulls last, t.id
 limit @max_rows;
 

@@ -1,6 +1,8 @@
 -- name: Look :one
 -- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless
--- everything is set, it looks only for what can be granted. The
+-- everything is set, it looks only for what can be granted, and not at messages that were due
+-- before waiting_from, nor at leases that end before held_from: while a transaction is open, the indexes keep an
+-- entry of each that was there since it began. The
 -- flags are hints that may be a tick old: the statements that act on them check again.
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
@@ -9,7 +11,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
     (@everything::boolean and turnkeeper.grants_lost())::boolean as lost,
-    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null and @everything), to_timestamp(0))::timestamptz as newest_grant,
+    held.newest_grant, held.first_end as held_from,
     (@everything and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
             and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
@@ -20,14 +22,18 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
-    (select count(*) from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
-     where w.due_at <= statement_timestamp()
-        or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
+    inbox.due as waiting, inbox.oldest as waiting_from,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
-                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0)
-     - (select count(*) from turnkeeper.leases where grant_id is not null))::bigint as room
-from turnkeeper.settings;
+                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room
+from turnkeeper.settings,
+    (select count(*) as number, coalesce(max(granted_at), to_timestamp(0))::timestamptz as newest_grant,
+        coalesce(min(lease_until), statement_timestamp())::timestamptz as first_end
+     from turnkeeper.leases where grant_id is not null and lease_until >= @held_from::timestamptz) held,
+    (select count(*) filter (where w.due_at <= statement_timestamp()
+            or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as due,
+        coalesce(min(w.due_at), statement_timestamp())::timestamptz as oldest
+     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority)) inbox;
 
 -- name: NoteTick :exec
 update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text,
@@ -114,7 +120,7 @@ with a as (
 )
 update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
     lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
-        select from turnkeeper.turns t where t.agent = a.name and t.state in ('queued', 'running', 'waiting')
+        select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null
           and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
 from a where u.name = a.name;
@@ -153,7 +159,7 @@ limit @max_rows;
 -- even if the clock is set back. Of a retired agent, only its work as a sub-agent is granted.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer) as w (lane, id, due_at, priority)
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority)
       where w.due_at <= statement_timestamp()
          or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
       order by w.lane, w.due_at, w.priority desc, w.id) head,
@@ -161,7 +167,7 @@ from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@m
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
-  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
@@ -193,7 +199,7 @@ with recursive oldest as materialized (
           and not exists (select from turnkeeper.leases l where l.lane = near.lane
                 and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
           and not exists (select from turnkeeper.turns t where t.lane = near.lane
-                and t.state in ('queued', 'running', 'waiting'))) < @max_rows::integer as needed
+                and t.ended_at is null)) < @max_rows::integer as needed
 ), jumps as (
     (select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
      where m.state = 'waiting' and (select far.needed from far)
@@ -215,7 +221,7 @@ with recursive oldest as materialized (
       and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
-                      and t.state in ('queued', 'running', 'waiting'))
+                      and t.ended_at is null)
     order by heads.due_at, heads.priority desc, heads.id
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,

@@ -349,7 +349,7 @@ union all
  where to_tsvector('pg_catalog.simple', left(w.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
- where t.state in ('queued', 'running', 'waiting')
+ where t.ended_at is null
    and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
 `
 

@@ -103,9 +103,10 @@ func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error 
 }
 
 const BindGrant = `-- name: BindGrant :one
-with held as (
-    select t.id, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t
-    where t.id = $1 and t.grant_id = $2::uuid and t.state = 'running' for update
+with turn as materialized (
+    select t.id, t.grant_id, t.state, coalesce(t.worker_id, '')::text as bound_to from turnkeeper.turns t where t.id = $1 for update
+), held as (
+    select turn.id, turn.bound_to from turn where turn.grant_id = $2::uuid and turn.state = 'running'
 ), bound as (
     update turnkeeper.turns t set worker_id = $3::text from held where t.id = held.id and held.bound_to = ''
 )

@@ -339,7 +339,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
     ($1::boolean and turnkeeper.grants_lost())::boolean as lost,
-    coalesce((select max(granted_at) from turnkeeper.leases where grant_id is not null and $1), to_timestamp(0))::timestamptz as newest_grant,
+    held.newest_grant, held.first_end as held_from,
     ($1 and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
             and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
@@ -350,14 +350,18 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     ($1 and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
-    (select count(*) from turnkeeper.oldest_waiting($2::integer) as w (lane, id, due_at, priority)
-     where w.due_at <= statement_timestamp()
-        or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as waiting,
+    inbox.due as waiting, inbox.oldest as waiting_from,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
-                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0)
-     - (select count(*) from turnkeeper.leases where grant_id is not null))::bigint as room
-from turnkeeper.settings
+                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room
+from turnkeeper.settings,
+    (select count(*) as number, coalesce(max(granted_at), to_timestamp(0))::timestamptz as newest_grant,
+        coalesce(min(lease_until), statement_timestamp())::timestamptz as first_end
+     from turnkeeper.leases where grant_id is not null and lease_until >= $2::timestamptz) held,
+    (select count(*) filter (where w.due_at <= statement_timestamp()
+            or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as due,
+        coalesce(min(w.due_at), statement_timestamp())::timestamptz as oldest
+     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz) as w (lane, id, due_at, priority)) inbox
 `
 
 type LookRow struct {
@@ -374,20 +378,29 @@ type LookRow struct {
 	Restarted            bool
 	Lost                 bool
 	NewestGrant          time.Time
+	HeldFrom             time.Time
 	Slots                bool
 	Calls                bool
 	Spawns               bool
 	Queued               bool
 	Lanes                bool
 	Waiting              int64
+	WaitingFrom          time.Time
 	Room                 int64
 }
 
 // Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless
-// everything is set, it looks only for what can be granted. The
+// everything is set, it looks only for what can be granted, and not at messages that were due
+// before waiting_from, nor at leases that end before held_from: while a transaction is open, the indexes keep an
+// entry of each that was there since it began. The
 // flags are hints that may be a tick old: the statements that act on them check again.
-func (q *Queries) Look(ctx context.Context, everything bool, maxRows int32) (LookRow, error) {
-	row := q.db.QueryRow(ctx, Look, everything, maxRows)
+func (q *Queries) Look(ctx context.Context, everything bool, heldFrom time.Time, maxRows int32, waitingFrom time.Time) (LookRow, error) {
+	row := q.db.QueryRow(ctx, Look,
+		everything,
+		heldFrom,
+		maxRows,
+		waitingFrom,
+	)
 	var i LookRow
 	err := row.Scan(
 		&i.Locked,
@@ -403,12 +416,14 @@ func (q *Queries) Look(ctx context.Context, everything bool, maxRows int32) (Loo
 		&i.Restarted,
 		&i.Lost,
 		&i.NewestGrant,
+		&i.HeldFrom,
 		&i.Slots,
 		&i.Calls,
 		&i.Spawns,
 		&i.Queued,
 		&i.Lanes,
 		&i.Waiting,
+		&i.WaitingFrom,
 		&i.Room,
 	)
 	return i, err
@@ -504,7 +519,7 @@ with a as (
 )
 update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
     lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
-        select from turnkeeper.turns t where t.agent = a.name and t.state in ('queued', 'running', 'waiting')
+        select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null
           and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
 from a where u.name = a.name
@@ -590,7 +605,7 @@ with recursive oldest as materialized (
           and not exists (select from turnkeeper.leases l where l.lane = near.lane
                 and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
           and not exists (select from turnkeeper.turns t where t.lane = near.lane
-                and t.state in ('queued', 'running', 'waiting'))) < $1::integer as needed
+                and t.ended_at is null)) < $1::integer as needed
 ), jumps as (
     (select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
      where m.state = 'waiting' and (select far.needed from far)
@@ -612,7 +627,7 @@ with recursive oldest as materialized (
       and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
       and not exists (select from turnkeeper.turns t where t.lane = heads.lane
-                      and t.state in ('queued', 'running', 'waiting'))
+                      and t.ended_at is null)
     order by heads.due_at, heads.priority desc, heads.id
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
@@ -826,7 +841,7 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 const ShortQueue = `-- name: ShortQueue :many
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer) as w (lane, id, due_at, priority)
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer, $2::timestamptz) as w (lane, id, due_at, priority)
       where w.due_at <= statement_timestamp()
          or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
       order by w.lane, w.due_at, w.priority desc, w.id) head,
@@ -834,7 +849,7 @@ from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1
     lateral (select name, definition_hash, description, models, give_up_after, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
-  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.state in ('queued', 'running', 'waiting')) is null
+  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 `
@@ -854,8 +869,8 @@ type ShortQueueRow struct {
 // The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
 // messages wait. It must be cheap, because every tick runs it. A message that was due once stays due
 // even if the clock is set back. Of a retired agent, only its work as a sub-agent is granted.
-func (q *Queries) ShortQueue(ctx context.Context, maxRows int32) ([]ShortQueueRow, error) {
-	rows, err := q.db.Query(ctx, ShortQueue, maxRows)
+func (q *Queries) ShortQueue(ctx context.Context, maxRows int32, waitingFrom time.Time) ([]ShortQueueRow, error) {
+	rows, err := q.db.Query(ctx, ShortQueue, maxRows, waitingFrom)
 	if err != nil {
 		return nil, err
 	}
