@@ -98,14 +98,13 @@ type pasts struct{ *state }
 func (s pasts) history(row *turnRow) (past []turnlog.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
 		t := s.turns[i]
-		if t.Agent != row.Agent || t.Conversation != row.Conversation || !s.told(t) {
-			continue
-		}
-		if len(past) == pastTurns {
+		switch {
+		case t.Agent != row.Agent || t.Conversation != row.Conversation:
+		case len(past) == pastTurns:
 			older++
-			continue
+		case s.told(t):
+			past = append(past, s.of(t))
 		}
-		past = append(past, s.of(t))
 	}
 	slices.Reverse(past)
 	return past, older

@@ -58,9 +58,10 @@ where p.agent = @agent and p.conversation >= @conversation::text and p.conversat
 order by p.conversation desc, p.id desc limit @max_rows;
 
 -- name: CountPastTurns :one
-select count(*) from (select from turnkeeper.told_turns p
-    where p.agent = @agent and p.conversation = @conversation and p.id < @before
-    limit @max_rows) counted;
+-- Counts all turns, also those that told_turns leaves out: it reads only the index.
+select count(*) from (select from turnkeeper.turns p
+    where p.agent = @agent and p.conversation >= @conversation::text and p.conversation <= @conversation and p.id < @before
+    order by p.conversation, p.id limit @max_rows) counted;
 
 -- name: LastRun :many
 -- The previous run of a turn's schedule, in its conversation.
