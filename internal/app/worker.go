@@ -563,7 +563,7 @@ func (w *worker) retain(ctx context.Context) {
 	if w.cfg.Retention == 0 {
 		return
 	}
-	done, err := w.store.Purge(ctx, operate.PurgeScope{OlderThan: w.cfg.Retention})
+	done, err := w.store.Purge(ctx, operate.PurgeScope{OlderThan: w.cfg.Retention, Gently: true})
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("could not delete all old messages", zap.Error(err))
 	}

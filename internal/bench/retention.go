@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"turnkeeper/storage/operate"
 )
 
 // Retention says how old turns were deleted while others ran. Section "retention" of the figures compares turns with and
@@ -122,9 +124,10 @@ func (p *purger) run(ctx context.Context) (stop func() error, err error) {
 	}, nil
 }
 
-// purge deletes batches as storage/operate does.
+// purge deletes batches as the worker does for the setting retention.
 func (p *purger) purge(ctx context.Context, quit <-chan struct{}) error {
 	for after := int64(0); ; {
+		began := time.Now()
 		var messages, turns, last int64
 		err := p.conn.QueryRow(ctx, `select messages, turns, coalesce(last, 0) from turnkeeper.purge(p_agent => '', p_conversation => '',
 			p_before => now() - $1::interval, p_after => $2, p_limit => 100, p_dry => false, p_undelivered => false)`, keptFor, after).Scan(&messages, &turns, &last)
@@ -139,7 +142,7 @@ func (p *purger) purge(ctx context.Context, quit <-chan struct{}) error {
 		select {
 		case <-quit:
 			return nil
-		default:
+		case <-time.After(operate.PurgePause * time.Since(began)):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"turnkeeper/internal/pause"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
@@ -17,7 +18,13 @@ type PurgeScope struct {
 	Notes        bool          // delete the notes of Agent too
 	Dry          bool          // count only
 	Undelivered  bool          // include messages whose reply a webhook has not received yet
+	// Gently pauses after each batch for PurgePause times as long as the batch took, so that turns beside it hardly
+	// slow down.
+	Gently bool
 }
+
+// PurgePause is the pause after a batch of a gentle purge, in durations of the batch.
+const PurgePause = 9
 
 // Purged counts what a purge deleted, or would delete.
 type Purged struct {
@@ -37,6 +44,7 @@ func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err
 		p.Older = &scope.OlderThan
 	}
 	for {
+		began := time.Now()
 		row, err := s.db.Q.Purge(ctx, p)
 		if err != nil {
 			return done, pg.Translate(err)
@@ -48,6 +56,11 @@ func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err
 			break
 		}
 		p.After = row.Last
+		if scope.Gently {
+			if err := pause.For(ctx, PurgePause*time.Since(began)); err != nil {
+				return done, err
+			}
+		}
 	}
 	if !scope.Notes || scope.Agent == "" {
 		return done, nil

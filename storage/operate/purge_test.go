@@ -1,6 +1,7 @@
 package operate_test
 
 import (
+	"context"
 	"testing"
 
 	"turnkeeper/storage/operate"
@@ -49,5 +50,20 @@ func TestAPurgeForgetsLanes(t *testing.T) {
 		if d.Record.Turn.Lane == "desk/a name" && d.Grant.Token <= token {
 			t.Errorf("the lane's token is %d after %d", d.Grant.Token, token)
 		}
+	}
+}
+
+// A gentle purge deletes the same as any other, and ends with its context.
+func TestAGentlePurge(t *testing.T) {
+	h := newEnv(t)
+	h.Exec(`insert into turnkeeper.messages (agent, lane, body, state, closed_at)
+		select 'clerk', 'clerk', 'x', 'failed', now() - interval '1 day' from generate_series(1, 250)`)
+	ended, stop := context.WithCancel(t.Context())
+	stop()
+	if done, err := h.Purge(ended, operate.PurgeScope{Gently: true}); err == nil || done.Messages > 100 {
+		t.Errorf("after its end it deleted %d messages: %v", done.Messages, err)
+	}
+	if done, err := h.Purge(t.Context(), operate.PurgeScope{Gently: true}); err != nil || done.Messages != 250 {
+		t.Errorf("%d messages deleted: %v", done.Messages, err)
 	}
 }
