@@ -16,16 +16,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 )
 
-// benchCommand returns the command `worker bench`.
-func benchCommand(s *shell.Session) *cobra.Command {
-	o := bench.Default()
-	var asJSON, quick, flat, full bool
-	var sizes map[string]string
-	var out string
-	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Measure what a turn costs on this machine",
-		Long: `bench measures the standard turn: one message, three rounds against a model
+const benchHelp = `bench measures the standard turn: one message, three rounds against a model
 server that answers at once over HTTP, two no-op tools of 200 bytes in each of
 the first two rounds, every answer and result durable before the next step.
 
@@ -43,15 +34,27 @@ minutes. --flush-delay simulates a slower disk.
 --flat measures instead how the cost of a turn grows with lanes, waiting messages,
 finished turns and so on: blocks, CPU and turns per second, and their ratios to the
 first size. --workers measures one scheduler with several worker processes, and
---retention turns beside a purge.`,
-		Example: `  worker bench
+--retention turns beside a purge.`
+
+const benchExamples = `  worker bench
   worker bench --quick
   worker bench --lanes 10,1000,10000 --idle 0 --watched 0 --history 0
   worker bench --flat
   worker bench --sizes waiting=0:100000,finished=0:1000000
   worker bench --workers 1,2,4
   worker bench --retention 100000
-  worker bench --json > bench.json`,
+  worker bench --json > bench.json`
+
+// benchCommand returns the command `worker bench`.
+func benchCommand(s *shell.Session) *cobra.Command {
+	o := bench.Default()
+	var asJSON, quick, flat, full bool
+	var sizes map[string]string
+	var out string
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what a turn costs on this machine",
+		Long: benchHelp, Example: benchExamples,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if quick {
@@ -94,7 +97,7 @@ first size. --workers measures one scheduler with several worker processes, and
 	flags.IntVar(&o.History, "history", o.History, "past turns of a long conversation; 0: not measured")
 	flags.IntVar(&o.WarmUp, "warm-up", o.WarmUp, "turns of each system before each figure, which are not counted")
 	flags.BoolVar(&flat, "flat", false, "measure only how the cost of a turn grows with lanes, messages, turns and so on")
-	flags.BoolVar(&full, "full", false, "--flat with its full sizes, which takes fifteen minutes and 25 GB of disk")
+	flags.BoolVar(&full, "full", false, "--flat with its full sizes; an estimate: fifteen minutes and 25 GB of disk")
 	flags.StringToStringVar(&sizes, "sizes", nil, "--flat with these series and sizes only, such as finished=0:1000000,lanes=10:100")
 	flags.IntSliceVar(&o.Workers, "workers", nil, "measure only trivial turns with these numbers of worker processes and one scheduler")
 	flags.IntVar(&o.Retention, "retention", 0, "measure only turns while so many old ones are deleted")
