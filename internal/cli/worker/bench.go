@@ -54,7 +54,7 @@ func benchCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what a turn costs on this machine",
-		Long: benchHelp, Example: benchExamples,
+		Long:  benchHelp, Example: benchExamples,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if quick {
