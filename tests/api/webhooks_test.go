@@ -373,9 +373,10 @@ func TestWebhooksOverKilledWorkers(t *testing.T) {
 	for name, r := range receivers {
 		e.AwaitDeliveries(name, "delivered", messages)
 		all := r.Deliveries()
-		for id := range env.Query[int64](e, "select max(id) from replies") {
-			if len(all[fmt.Sprintf("reply_%d", id+1)]) == 0 {
-				t.Errorf("reply %d did not come to %s", id+1, name)
+		// A killed worker's batch leaves a gap in the ids.
+		for _, id := range env.Query[[]int64](e, "select array_agg(id) from replies") {
+			if len(all[fmt.Sprintf("reply_%d", id)]) == 0 {
+				t.Errorf("reply %d did not come to %s", id, name)
 			}
 		}
 		r.WantSameBodies()
