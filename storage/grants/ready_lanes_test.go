@@ -28,7 +28,6 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 	if short, general := h.readyMessages(100); short != general || general != "came-due strayed moved once" {
 		t.Errorf("%q by the short statement, %q by the general one", short, general)
 	}
-	h.Exec("delete from turnkeeper.messages where conversation = 'to-move'")
 	if short, general := h.readyMessages(4); short != general || general != "came-due strayed moved once" {
 		t.Errorf("the first four: %q by the short statement, %q by the general one", short, general)
 	}
@@ -39,5 +38,11 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 	h.Exec("update turnkeeper.messages set agent = 'clerk', due_at = now() - interval '2 h' where lane = 'a'")
 	if _, general := h.readyMessages(1); general != "came-due" {
 		t.Errorf("behind a crowd of a retired agent: %q", general)
+	}
+	// The oldest are all of an agent whose messages wait to be moved.
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at)
+		select 'mover', 'to-move', 'mover', 'x', now() - interval '2 h' from generate_series(1, 4)`)
+	if _, general := h.readyMessages(1); general != "came-due" {
+		t.Errorf("behind a crowd that waits to be moved: %q", general)
 	}
 }
