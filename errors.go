@@ -32,7 +32,7 @@ var (
 	ErrFenced = errors.New("the lease is no longer held")
 
 	// ErrJournalMoved reports that the journal changed since the writer read it,
-	// by a late result of an earlier holder. Load it again and continue from it.
+	// by a late result that came just before the turn was granted. Load it again and continue from it.
 	ErrJournalMoved = errors.New("the journal has moved on")
 
 	// ErrWrongState refuses an operation in the current state of the turn or the

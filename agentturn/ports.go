@@ -48,7 +48,7 @@ type Journal interface {
 	NewMessage(ctx context.Context) (turnkeeper.MessageID, error)
 
 	// Late stores a result that came after the lease was lost: as the call's result if
-	// the call has none, else beside the one it has.
+	// the call is open and no other worker has the turn, else beside the call's result.
 	Late(ctx context.Context, result turnlog.CallResult) error
 }
 

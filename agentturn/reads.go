@@ -47,6 +47,19 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 	return ""
 }
 
+// remember adds the start of a call whose tool has a freshness window to the next write, which also has its result: later
+// turns look up starts. It returns the start's nonce, or "" if the tool has no window.
+func (e *execution) remember(call *turnkeeper.ToolCall) string {
+	spec, _ := e.offered.Spec(call.Name)
+	if _, checks := spec.ChecksEarlier(0); !checks {
+		return ""
+	}
+	start := newStart(call)
+	e.pending.Starts = append(e.pending.Starts, start)
+	call.Nonce, call.Starts = start.Nonce, start.Attempt
+	return start.Nonce
+}
+
 // runReads runs calls of effect none in parallel. The results go into the next write.
 func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
 	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() {
@@ -79,7 +92,7 @@ func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) 
 	e.collect() // the results that a call waited for are recorded before its own
 	for i, call := range calls {
 		if runs[i].IsOver() {
-			e.recordRun(call, runs[i], "")
+			e.recordRun(call, runs[i], e.remember(call))
 		} else {
 			e.toBackground(call, runs[i])
 		}

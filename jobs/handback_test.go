@@ -27,13 +27,10 @@ func (s *site) turnOfAnotherProgram(version int, definition string, dispatches i
 			returning id
 		), message as (
 			update turnkeeper.messages set state = 'running', attempts = 1, turn_id = (select id from turn) where id = $1
-		), round as (
-			insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-				input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, version)
-			select id, 1, true, 'script', 'm', 1, 1, 'stop', 1, 1, 0, 0, false, 'As I said.', '', $3 from turn
 		)
-		insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, inference_rounds, charged_rounds, types, rounds, blocks, data)
-		select id, 1, 1, 1, now(), 1, 1, '{turn_start}', '{0}', '{0}', array[''] from turn`,
+		insert into turnkeeper.journal (turn_id, n, seq, last_seq, at, inference_rounds, charged_rounds, types, rounds, blocks, data, round, answer, text, reasoning)
+		select id, 1, 1, 1, now(), 1, 1, '{turn_start}', '{0}', '{0}', array[''], 1, json_build_object('version', $3::integer, 'charged', true, 'provider', 'script',
+			'model', 'm', 'attempts', 1, 'latency_ms', 1, 'finish_reason', 'stop', 'input_tokens', 1, 'output_tokens', 1), 'As I said.', '' from turn`,
 		id, hash, version, dispatches)
 	return id
 }
@@ -44,7 +41,7 @@ const plainClerk = "---\ndescription: d\nmodel: script/m\n---\nYou are the clerk
 // answered, not counted as a loss, and not granted in a loop.
 func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	testrun.Guard(t)
-	const leftLongAgo = "update turnkeeper.lease_log set granted_at = granted_at - interval '6 min', ended_at = ended_at - interval '6 min'"
+	const leftLongAgo = "update turnkeeper.ended_grants set granted_at = granted_at - interval '6 min', ended_at = ended_at - interval '6 min'"
 	const tooled = "---\ndescription: d\nmodel: script/m\ntools: [divine]\n---\nYou are the clerk.\n"
 	for name, c := range map[string]struct {
 		version    int
@@ -52,18 +49,17 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 		repair     string // SQL after which the worker can run the turn
 		before     string // SQL; the state at the beginning
 	}{
-		"journal":    {99, plainClerk, "update turnkeeper.rounds set version = 1", ""},
+		"journal":    {99, plainClerk, `update turnkeeper.journal set answer = (answer::jsonb || '{"version": 1}')::json where round is not null`, ""},
 		"definition": {1, "---\nunheard_of: 1\n---\nYou are the clerk.\n", "update turnkeeper.definitions set content = '" + plainClerk + "' where hash ~ '^1+$'", ""},
 		"tool":       {1, tooled, leftLongAgo, ""},
 		"tool, after it was put off": {1, tooled, leftLongAgo, `
 			update turnkeeper.turns set created_at = created_at - interval '1 day';
-			insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+			insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
 			select lane, 0, gen_random_uuid(), id, 1, created_at, created_at + interval '4 min', created_at + interval '1 s', 'deferred'
 			from turnkeeper.turns`},
 		"tool, after a wait": {1, tooled, leftLongAgo, `
 			update turnkeeper.turns set created_at = created_at - interval '1 hour';
-			insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, args_hash, effect, paging, state, starts, nonce, started_at, ended_at, awaited)
-			select id, 1, 1, 'clerk', 'w', '', 'divine', '{}', 'h', 'once', false, 'failed', 0, 'n', now(), now(), true from turnkeeper.turns;
+			update turnkeeper.journal set calls = '[{"ordinal": 1, "wire_id": "w", "provider_id": "", "name": "divine", "arguments": "{}", "args_hash": "h", "effect": "once", "state": "failed"}]';
 			insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce, arrived_at, state, closed_at)
 			select id, 1, 1, 'n', now(), 'failed', now() from turnkeeper.turns`},
 	} {
@@ -115,13 +111,11 @@ func TestALostTurnForANewerWorkerIsNotClosed(t *testing.T) {
 		granted_at = clock_timestamp() - interval '1 hour', lease_until = clock_timestamp() - interval '1 min'`)
 	s.exec(`update turnkeeper.leases l set token = 1, grant_id = t.grant_id, turn_id = t.id, granted_at = t.granted_at,
 		lease_until = t.lease_until from turnkeeper.turns t`)
-	s.exec(`insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until)
-		select lane, 1, grant_id, id, 1, granted_at, lease_until from turnkeeper.turns`)
 	s.exec(`insert into turnkeeper.river_job (id, args, kind, max_attempts, queue, state, attempted_at, attempt, attempted_by)
 		overriding system value values (1, '{}', 'AgentTurn', 1, 'turns', 'running', now(), 1, '{gone}')`)
 	s.start(kind{scheduler: true})
 	s.await("select state = 'queued' and losses = 7 from turnkeeper.turns")
-	s.exec("update turnkeeper.rounds set version = 1")
+	s.exec(`update turnkeeper.journal set answer = (answer::jsonb || '{"version": 1}')::json where round is not null`)
 	s.start(kind{model: echo})
 	if reply := s.reply(id); reply.Body != "As I said." {
 		t.Errorf("%+v", reply)

@@ -135,8 +135,8 @@ func TestATurnIsLeftToAWorkerWithItsTools(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c.ago != "" { // the grant before this one was handed back
-				s.exec(`insert into turnkeeper.lease_log (id, lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome) overriding system value
-					select 0, lane, 0, gen_random_uuid(), turn_id, 0, granted_at - $1::interval - interval '1 s', granted_at, granted_at - $1::interval, 'handed_back'
+				s.exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+					select lane, 0, gen_random_uuid(), turn_id, 0, granted_at - $1::interval - interval '1 s', granted_at, granted_at - $1::interval, 'handed_back'
 					from turnkeeper.lease_log`, c.ago)
 			}
 			s.start(kind{model: echo})

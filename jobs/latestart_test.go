@@ -31,7 +31,7 @@ func TestATurnThatWaitedForItsWorkerHasItsWholeTime(t *testing.T) {
 			if _, err := scheduler.New(scheduler.Config{Store: s.dispatcher(dead)}).Tick(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			for _, table := range []string{"turns", "leases", "lease_log"} {
+			for _, table := range []string{"turns", "leases"} {
 				s.exec("update turnkeeper." + table + " set granted_at = granted_at - interval '" + c.waited + "', lease_until = lease_until - interval '" + c.waited + "'")
 			}
 			s.exec("update turnkeeper.turns set error_class = nullif($1::text, '')", c.before)

@@ -191,10 +191,10 @@ func (d *door) Pass(p time.Duration) {
 	for _, sql := range []string{
 		"update turnkeeper.leases set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, not_before = not_before - $1::interval",
 		"update turnkeeper.messages set accepted_at = accepted_at - $1::interval, due_at = due_at - $1::interval, slot = slot - $1::interval",
-		"update turnkeeper.turns set due_at = due_at - $1::interval",
+		"update turnkeeper.turns set due_at = due_at - $1::interval, granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval",
 		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
 		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval, silence_from = silence_from - $1::interval",
-		"update turnkeeper.lease_log set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, ended_at = ended_at - $1::interval",
+		"update turnkeeper.ended_grants set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, ended_at = ended_at - $1::interval",
 		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval, claimed_at = claimed_at - $1::interval",
 		"update turnkeeper.spawned_calls set deadline = deadline - $1::interval",
 		"update turnkeeper.river_job set attempted_at = attempted_at - $1::interval",

@@ -166,8 +166,7 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 // wait80s moves the grant back, as if the turn had waited for a worker for 80 of its 90 s.
 const wait80s = `
 	update turnkeeper.turns set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s';
-	update turnkeeper.leases set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s';
-	update turnkeeper.lease_log set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s'`
+	update turnkeeper.leases set granted_at = granted_at - interval '80 s', lease_until = lease_until - interval '80 s'`
 
 // callJob returns the job of the only detached call.
 func (s *site) callJob(turn turnkeeper.TurnID, attempt int) *river.Job[jobs.CallArgs] {
@@ -189,7 +188,7 @@ func TestWhatBecomesOfTheJobOfADetachedCall(t *testing.T) {
 		"it has another attempt":    {attempt: 2, ends: "nil"},
 		"it has ended":              {before: "update turnkeeper.detached_calls set ended_at = now()", attempt: 1, ends: "nil"},
 		"another worker has it":     {before: "update turnkeeper.detached_calls set claim = gen_random_uuid(), worker_id = 'other', claimed_at = now()", attempt: 1, ends: "nil"},
-		"it has another tool":       {before: "update turnkeeper.calls set name = 'other'", attempt: 1, ends: "snoozed"},
+		"it has another tool":       {before: `update turnkeeper.journal set calls = replace(calls::text, '"build"', '"other"')::json`, attempt: 1, ends: "snoozed"},
 		"the database is away":      {gone: true, attempt: 1, ends: "snoozed"},
 		"it is taken from it":       {during: "update turnkeeper.detached_calls set claim = gen_random_uuid()", attempt: 1, ends: "cancelled", runs: 1},
 		"its end cannot be written": {during: "alter table turnkeeper.awaited_calls rename to moved", attempt: 1, ends: "failed", runs: 1},
@@ -240,6 +239,13 @@ func (s *site) buildWorker(build func(context.Context)) *jobs.CallWorker {
 	})
 }
 
+// setEffect changes the effect of a turn's started call.
+func (s *site) setEffect(turn turnkeeper.TurnID, effect turnkeeper.Effect) {
+	s.t.Helper()
+	s.Replan(turn, turnkeeper.CallKey{Round: 1, Ordinal: 1}, `{"effect": "`+string(effect)+`"}`)
+	s.exec("update turnkeeper.call_starts set effect = $1", effect)
+}
+
 // A worker that shuts down releases the calls that may run again, including those that it has just
 // claimed.
 func TestACallClaimedDuringTheShutdown(t *testing.T) {
@@ -247,7 +253,7 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 		t.Run(string(effect), func(t *testing.T) {
 			s := newSite(t)
 			turn := s.detachedCall()
-			s.exec("update turnkeeper.calls set effect = $1", effect)
+			s.setEffect(turn, effect)
 			ran := false
 			worker := s.buildWorker(func(ctx context.Context) { ran = ctx.Err() == nil })
 			worker.Release()
@@ -263,7 +269,7 @@ func TestACallClaimedDuringTheShutdown(t *testing.T) {
 	t.Run("not shut down", func(t *testing.T) {
 		s := newSite(t)
 		turn := s.detachedCall()
-		s.exec("update turnkeeper.calls set effect = 'keyed'")
+		s.setEffect(turn, turnkeeper.EffectKeyed)
 		ran := false
 		if err := s.buildWorker(func(ctx context.Context) { ran = ctx.Err() == nil }).Work(t.Context(), s.callJob(turn, 1)); err != nil || !ran {
 			t.Errorf("the worker ran the call: %v; the job ended with %v", ran, err)
@@ -329,7 +335,7 @@ func TestTheGrantBefore(t *testing.T) {
 	}{
 		"it goes on":            {observed: true, known: true},
 		"not observed":          {},
-		"it is not on record":   {observed: true, before: "delete from turnkeeper.lease_log where token = 1"},
+		"it is not on record":   {observed: true, before: "delete from turnkeeper.ended_grants where token = 1"},
 		"it cannot be read now": {observed: true, locked: true, log: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -353,7 +359,7 @@ func TestTheGrantBefore(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if _, err := tx.Exec(t.Context(), "lock turnkeeper.lease_log in access exclusive mode"); err != nil {
+				if _, err := tx.Exec(t.Context(), "lock turnkeeper.ended_grants in access exclusive mode"); err != nil {
 					t.Error(err)
 				}
 				unlock = func() { _ = tx.Rollback(t.Context()) }

@@ -3,10 +3,10 @@ drop function turnkeeper.newest_write;
 drop table turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions, turnkeeper.api_tokens,
     turnkeeper.webhook_deliveries, turnkeeper.webhooks, turnkeeper.replies, turnkeeper.spawned_calls,
     turnkeeper.agent_trees, turnkeeper.detached_calls, turnkeeper.awaited_calls, turnkeeper.extractions,
-    turnkeeper.output_drafts, turnkeeper.output_chunks, turnkeeper.outputs, turnkeeper.call_starts, turnkeeper.calls,
-    turnkeeper.failed_attempts, turnkeeper.request_parts, turnkeeper.rounds, turnkeeper.spend_reservations,
+    turnkeeper.output_drafts, turnkeeper.output_chunks, turnkeeper.outputs, turnkeeper.call_starts, turnkeeper.late_results,
+    turnkeeper.failed_attempts, turnkeeper.request_parts, turnkeeper.spend_reservations,
     turnkeeper.spend, turnkeeper.summaries, turnkeeper.journal, turnkeeper.cancellations, turnkeeper.turns,
-    turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.lease_log, turnkeeper.leases, turnkeeper.responses,
+    turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants, turnkeeper.leases, turnkeeper.responses,
     turnkeeper.retries, turnkeeper.messages, turnkeeper.schedules, turnkeeper.notes, turnkeeper.agents,
     turnkeeper.definitions, turnkeeper.settings;
 drop function turnkeeper.call_holds, turnkeeper.turn_holds, turnkeeper.lease_holds, turnkeeper.message_holds;

@@ -188,23 +188,21 @@ create table turnkeeper.leases (
 ) with (fillfactor = 50); -- room for updates on the same page
 create index leases_held on turnkeeper.leases (lease_until) where grant_id is not null;
 
--- Every grant, and how it ended.
-create table turnkeeper.lease_log (
-    id          bigint generated always as identity primary key,
+-- Every grant that has ended. The view lease_log also has those that are held.
+create table turnkeeper.ended_grants (
     lane        text not null,
     token       bigint not null,
     grant_id    uuid not null unique,
     turn_id     bigint not null,
     job_id      bigint not null,
-    worker_id   text,
+    worker_id   text, -- that it was bound to; null: none
     granted_at  timestamptz not null,
     lease_until timestamptz not null,
-    ended_at    timestamptz,
-    outcome     text check (outcome in ('finished', 'lost', 'handed_back', 'deferred', 'unclaimed', 'waiting')),
-    check ((ended_at is null) = (outcome is null)),
-    unique (lane, token)
+    ended_at    timestamptz not null,
+    outcome     text not null check (outcome in ('finished', 'lost', 'handed_back', 'deferred', 'unclaimed', 'waiting')),
+    primary key (lane, token)
 );
-create index lease_log_turn on turnkeeper.lease_log (turn_id);
+create index ended_grants_turn on turnkeeper.ended_grants (turn_id);
 
 create table turnkeeper.worker_heartbeat (
     worker_id      text primary key,
@@ -307,8 +305,8 @@ create table turnkeeper.cancellations (
     asked_at timestamptz not null default clock_timestamp()
 );
 
--- The writes to turns' journals, with the events that clients read while a turn runs, and afterwards. Rows are only added.
--- The times of a turn's rows never decrease.
+-- The journal: one row for each write of a turn, with everything that was decided and done since the row before. Rows are only
+-- added, and the times of a turn's rows never decrease. The views rounds, calls and turn_events show what the rows contain.
 create table turnkeeper.journal (
     turn_id  bigint not null,
     n        bigint not null, -- of the write, from 1 without gaps
@@ -330,13 +328,32 @@ create table turnkeeper.journal (
     rounds   integer[] not null,
     blocks   integer[] not null,
     data     text[] not null, -- JSON that may hold escapes that jsonb and the functions of json refuse; empty: none
+    -- the model's answer; null: the write has none
+    round     integer,
+    answer    json, -- provider, model, usage, ...: see the view rounds
+    calls     json, -- the calls it asks for, in order: see the view calls
+    text      text,
+    reasoning text,
+    raw       text, -- the answer as it came; not jsonb, because it is sent again byte for byte
+    request   json, -- the recipe from which the request can be rebuilt
+    -- results of calls, of this round or earlier ones: see the view calls; null: none
+    results   json,
     primary key (turn_id, n)
 );
+
+-- Large texts are compressed with LZ4 if the server has it: Postgres's own method takes three times as long.
+do $$ begin
+    alter table turnkeeper.journal alter column data set compression lz4, alter column calls set compression lz4, alter column text set compression lz4,
+        alter column reasoning set compression lz4, alter column raw set compression lz4, alter column request set compression lz4,
+        alter column results set compression lz4;
+exception when feature_not_supported then null;
+end $$;
 
 -- The newest write of a turn, or write 0 without events.
 create function turnkeeper.newest_write(p_turn bigint) returns setof turnkeeper.journal stable language sql as $$
     (select * from turnkeeper.journal where turn_id = p_turn order by n desc limit 1)
-    union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}'
+    union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}',
+        null, null, null, null, null, null, null, null
     limit 1
 $$;
 
@@ -398,29 +415,6 @@ create index spend_reservations_turn on turnkeeper.spend_reservations (turn_id);
 -- Rounds: the answers of models
 ----------------------------------------------------------------------------------------------------
 
-create table turnkeeper.rounds (
-    turn_id          bigint not null,
-    round            integer not null check (round > 0),
-    version          smallint not null default 1, -- of the round and its calls: see storage/journal/version.go
-    request          json,             -- the recipe from which the request can be rebuilt
-    charged          boolean not null, -- counts against max_rounds
-    provider         text not null,
-    model            text not null,
-    attempts         integer not null,
-    latency_ms       bigint not null check (latency_ms >= 0),
-    finish_reason    text not null,
-    text             text not null,
-    reasoning        text not null,
-    raw              text, -- text, not jsonb, because it is sent again byte for byte
-    input_tokens     bigint not null,
-    output_tokens    bigint not null,
-    cached_tokens    bigint not null,
-    reasoning_tokens bigint not null,
-    usage_estimated  boolean not null,
-    ended_at         timestamptz not null default clock_timestamp(),
-    primary key (turn_id, round)
-);
-
 -- Parts that many requests share, by their hash: definitions of tools, and the request format of a provider. They contain
 -- nothing of a conversation. Rows are never deleted.
 create table turnkeeper.request_parts (
@@ -467,57 +461,35 @@ begin
         and (duration_ms is null or duration_ms >= 0);
 end $$;
 
-create table turnkeeper.calls (
-    turn_id          bigint not null,
-    round            integer not null,
-    ordinal          integer not null,
-    agent            text not null,
-    wire_id          text not null,
-    provider_id      text not null,
-    name             text not null,
-    arguments        text not null,
-    raw_args         text not null default '',
-    args_hash        text not null,
-    effect           text not null,
-    paging           boolean not null,
-    awaited        boolean not null default false, -- detached, or a sub-agent: the result arrives in awaited_calls
-    state            text not null,
-    -- the newest start
-    starts           integer not null default 0,
-    nonce            text not null default '',
-    started_at       timestamptz,
-    -- the result
-    ended_at         timestamptz,
-    duration_ms      bigint,
-    shown            text not null default '', -- to the model
-    preview          text not null default '', -- for people
-    output_id        text,
-    late_result      text, -- arrived after another result was recorded
-    -- usage of model calls that were made for it, included in the turn's figures
-    input_tokens     bigint not null default 0,
-    output_tokens    bigint not null default 0,
-    cached_tokens    bigint not null default 0,
-    reasoning_tokens bigint not null default 0,
-    usage_estimated  boolean not null default false,
-    primary key (turn_id, round, ordinal)
-) with (fillfactor = 70);
-create unique index calls_wire_id on turnkeeper.calls (turn_id, wire_id);
-create index calls_recent on turnkeeper.calls (agent, name, args_hash, turn_id);
-
--- Every start of a call. This table guarantees at most one start of a call of effect once: a second one cannot be
--- inserted, whatever any clock says.
+-- Every start of a call with an effect, and those of other calls that run in the background or are remembered (freshness).
+-- This table guarantees at most one start of a call of effect once: a second one cannot be inserted, whatever any clock says.
 create table turnkeeper.call_starts (
     turn_id    bigint not null,
     round      integer not null,
     ordinal    integer not null,
     attempt    integer not null check (attempt > 0),
     effect     text not null check (effect in ('none', 'keyed', 'once')),
-    token      bigint not null,
+    n          bigint not null, -- of the write to the journal; 0: a restart without a grant
+    token      bigint not null, -- of the grant; 0: likewise
     nonce      text not null unique,
     worker_id  text not null,
     started_at timestamptz not null default clock_timestamp(),
+    agent      text not null,
+    name       text not null, -- of the tool
+    args_hash  text not null,
     primary key (turn_id, round, ordinal, attempt),
     check (effect <> 'once' or attempt = 1)
+);
+create index call_starts_recent on turnkeeper.call_starts (agent, name, args_hash, turn_id);
+
+-- Results that came after the worker had lost its turn, when another worker had the turn or it had ended: they change nothing.
+create table turnkeeper.late_results (
+    turn_id bigint not null,
+    round   integer not null,
+    ordinal integer not null,
+    result  text not null,
+    at      timestamptz not null default clock_timestamp(),
+    primary key (turn_id, round, ordinal)
 );
 
 -- The turns that are part of the history of later turns: not those that were cancelled before their first grant; and of a
@@ -531,8 +503,7 @@ where t.state in ('succeeded', 'degraded', 'failed', 'cancelled')
       when 'cancelled' then t.dispatches > 0
       when 'failed' then
           exists (select from turnkeeper.messages m where m.id = t.message_id and m.turn_id = t.id and m.state = 'failed')
-          or exists (select from turnkeeper.calls c where c.turn_id = t.id and c.effect <> 'none'
-              and c.state in ('started', 'running', 'succeeded', 'failed', 'unknown', 'cancelled'))
+          or exists (select from turnkeeper.call_starts c where c.turn_id = t.id and c.effect <> 'none')
       else true end;
 
 ----------------------------------------------------------------------------------------------------
@@ -622,7 +593,6 @@ create table turnkeeper.awaited_calls (
     output_id   text,
     closed_at   timestamptz, -- when the journal got the result
     primary key (turn_id, round, ordinal),
-    foreign key (turn_id, round, ordinal) references turnkeeper.calls,
     check ((arrived_at is null) = (state is null))
 ) with (fillfactor = 70);
 

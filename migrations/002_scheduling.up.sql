@@ -191,7 +191,7 @@ begin
         select l.lane, l.token from turnkeeper.leases l
         where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
           and (p_conversation = '' or l.lane = l.agent || '/' || p_conversation)
-          and not exists (select from turnkeeper.lease_log g where g.lane = l.lane)
+          and not exists (select from turnkeeper.ended_grants g where g.lane = l.lane)
           and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
         for update of l skip locked) b;

@@ -1,14 +1,11 @@
 drop trigger turn_moves on turnkeeper.turns;
-drop trigger call_moves on turnkeeper.calls;
-drop trigger call_answered on turnkeeper.calls;
 drop trigger spawned_reply on turnkeeper.replies;
-drop trigger call_dropped on turnkeeper.calls;
 drop trigger spawned_forgotten on turnkeeper.turns;
 drop trigger tree_spend_settled on turnkeeper.spend_reservations;
-drop function turnkeeper.end_dispatch, turnkeeper.settle_tree_spend, turnkeeper.reserve_tree_spend,
+drop function turnkeeper.end_many, turnkeeper.settle_tree_spend, turnkeeper.reserve_tree_spend,
     turnkeeper.settle_spend, turnkeeper.reserve_spend, turnkeeper.forget_spawned, turnkeeper.settle_spawned,
-    turnkeeper.drop_spawned, turnkeeper.dropped_because, turnkeeper.note_spawned_reply, turnkeeper.tell_parent,
-    turnkeeper.spawn_agents, turnkeeper.close_awaited, turnkeeper.run_detached_again, turnkeeper.end_detached,
+    turnkeeper.dropped_because, turnkeeper.note_spawned_reply, turnkeeper.tell_parent,
+    turnkeeper.spawn_agents, turnkeeper.stop_awaiting, turnkeeper.run_detached_again, turnkeeper.end_detached,
     turnkeeper.arrive_call, turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.sweep_drafts,
-    turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after, turnkeeper.late_result, turnkeeper.answer_calls, turnkeeper.start_calls,
-    turnkeeper.step, turnkeeper.check_call_move, turnkeeper.check_turn_move;
+    turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after, turnkeeper.late_result, turnkeeper.settle_calls,
+    turnkeeper.add_write, turnkeeper.append_many, turnkeeper.check_turn_move;

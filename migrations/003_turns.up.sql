@@ -21,126 +21,170 @@ create trigger turn_moves before update of state on turnkeeper.turns
     for each row when (old.state is distinct from new.state)
     execute function turnkeeper.check_turn_move();
 
--- A running call may become started again: the call of a lost worker is restarted if its effect allows that, which
--- call_starts checks.
-create function turnkeeper.check_call_move() returns trigger language plpgsql as $$
-begin
-    if not (case old.state
-        when 'planned' then new.state in ('started', 'succeeded', 'failed', 'skipped', 'denied', 'cancelled')
-        when 'started' then new.state in ('running', 'succeeded', 'failed', 'unknown', 'cancelled')
-        when 'running' then new.state in ('started', 'succeeded', 'failed', 'unknown', 'cancelled')
-        else false
-    end) then
-        raise exception using errcode = 'TK007',
-            message = format('tool call cannot go from %s to %s', old.state, new.state);
-    end if;
-    return new;
-end $$;
-create trigger call_moves before update of state on turnkeeper.calls
-    for each row when (old.state is distinct from new.state)
-    execute function turnkeeper.check_call_move();
-
 ----------------------------------------------------------------------------------------------------
 -- The journal
 ----------------------------------------------------------------------------------------------------
 
--- The fence of a write to a turn's journal, and the write's row. It locks the turn's row and fails unless the caller has the
--- newest grant and is the worker bound to it (see BindGrant). The conditions contain no time. p_expected is the number of
--- earlier writes; the statement that compares it sees all that were done under the lock. By p_write, a writer whose commit
--- was not answered finds out whether it was done: see ReadBack. p_answered are models that answered: see note_models.
-create function turnkeeper.step(
-    p_turn bigint, p_token bigint, p_grant uuid, p_worker text, p_expected bigint, p_write uuid,
-    p_rounds integer, p_charged integer, p_calls integer,
-    p_input bigint, p_output bigint, p_cached bigint, p_reasoning bigint, p_estimated boolean,
-    p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[], p_answered text[]
-) returns void language plpgsql as $$
+-- Append writes to the journals of turns: a row for each, and the starts of calls. It is the fence: it locks the turns' rows in
+-- the order of their ids, and a write is refused unless its writer has the turn's newest grant and is the worker bound to it
+-- (see BindGrant), and has seen all earlier writes. The conditions contain no time. The statement that compares the number of
+-- earlier writes sees all that were done under the lock. By its write_id, a writer whose commit was not answered finds out
+-- whether it was done: see ReadBack.
+--
+-- The i-th elements of the arrays are of one write. p_counts has ten numbers for each: rounds, charged rounds, executed calls,
+-- tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and last event in the
+-- arrays of events. The events and starts of all writes are in one array each; p_start_writes has the number of each start's
+-- write. p_answered are models that answered: see note_models. Two writes may be of one turn, which one of the writers has lost.
+--
+-- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are locked, lets
+-- no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the numbers of the writes that
+-- were not done: with code TK001 or TK002, or with an empty code if the row was locked. It raises an error if one of them is in
+-- p_strict, because the transaction has other statements for it.
+create function turnkeeper.append_many(
+    p_alone boolean, p_lock_wait text, p_strict boolean[], p_turns bigint[], p_tokens bigint[], p_grants uuid[], p_workers text[], p_expected bigint[], p_writes uuid[], p_counts bigint[],
+    p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
+    p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[], p_requests text[], p_results text[],
+    p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[],
+    p_agents text[], p_names text[], p_hashes text[], p_answered text[]
+) returns table (write integer, code text, message text) language plpgsql as $$
+#variable_conflict use_column
 declare
-    held boolean;
+    unlocked integer[];
+    held     integer[];
+    done     uuid[]; -- ids of writes
 begin
-    -- The conditions are not in the where clause, so that Postgres can only look up the id.
-    select token = p_token and grant_id = p_grant and state = 'running' and worker_id = p_worker into held
-    from turnkeeper.turns where id = p_turn for no key update;
-    if held is not true then
-        raise exception using errcode = 'TK001', message = 'the lease is no longer held';
+    -- Lateral, and with the fence's other conditions not in the where clause, so that Postgres can only look up the ids. A join
+    -- that is planned while the table is small reads the whole table later.
+    if p_alone then
+        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i] and t.state = 'running' and t.worker_id = p_workers[w.i])
+        into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
+            lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x where x.id = w.turn for no key update) t;
+    else
+        perform set_config('lock_timeout', p_lock_wait, true);
+        select array_agg(w.i), array_agg(w.i) filter (where t.token = p_tokens[w.i] and t.grant_id = p_grants[w.i] and t.state = 'running' and t.worker_id = p_workers[w.i])
+        into unlocked, held from unnest(p_turns) with ordinality w(turn, i),
+            lateral (select x.token, x.grant_id, x.state, x.worker_id from turnkeeper.turns x where x.id = w.turn for no key update skip locked) t;
     end if;
-    insert into turnkeeper.journal
-    select p_turn, w.n + 1, p_write, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
-        w.inference_rounds + p_rounds, w.charged_rounds + p_charged, w.executed_calls + p_calls,
-        w.input_tokens + p_input, w.output_tokens + p_output, w.cached_tokens + p_cached, w.reasoning_tokens + p_reasoning,
-        w.usage_estimated or p_estimated, p_types, p_event_rounds, p_blocks, p_data
-    from turnkeeper.newest_write(p_turn) w where w.n = p_expected;
-    if not found then
-        raise exception using errcode = 'TK002', message = format('the journal has moved on: it has %s writes, not the expected %s',
-            (select n from turnkeeper.newest_write(p_turn)), p_expected);
+    with written as (
+        insert into turnkeeper.journal as j (turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls,
+            input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data,
+            round, answer, calls, text, reasoning, raw, request, results)
+        select p_turns[h.i], w.n + 1, p_writes[h.i], w.last_seq + 1, w.last_seq + c.last - c.first + 1, greatest(clock_timestamp(), w.at),
+            w.inference_rounds + p_counts[c.at + 1], w.charged_rounds + p_counts[c.at + 2], w.executed_calls + p_counts[c.at + 3],
+            w.input_tokens + p_counts[c.at + 4], w.output_tokens + p_counts[c.at + 5], w.cached_tokens + p_counts[c.at + 6],
+            w.reasoning_tokens + p_counts[c.at + 7], w.usage_estimated or p_counts[c.at + 8] > 0,
+            p_types[c.first:c.last], p_event_rounds[c.first:c.last], p_blocks[c.first:c.last], p_data[c.first:c.last],
+            nullif(p_rounds[h.i], 0), nullif(p_answers[h.i], '')::json, nullif(p_calls[h.i], '')::json,
+            case when p_rounds[h.i] > 0 then p_texts[h.i] end, case when p_rounds[h.i] > 0 then p_reasonings[h.i] end,
+            nullif(p_raws[h.i], ''), nullif(p_requests[h.i], '')::json, nullif(p_results[h.i], '')::json
+        from unnest(held) h(i), lateral turnkeeper.newest_write(p_turns[h.i]) w,
+            lateral (select 10 * h.i - 10 as at, p_counts[10 * h.i - 1] as first, p_counts[10 * h.i] as last) c
+        where w.n = p_expected[h.i]
+        returning j.write_id
+    )
+    select array_agg(w.write_id) into done from written w;
+    if cardinality(p_nonces) > 0 then
+        insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, started_at, agent, name, args_hash)
+        select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce, p_workers[s.write], j.at, s.agent, s.name, s.hash
+        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents, p_names, p_hashes)
+            as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash)
+        join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
+        where j.write_id = p_writes[s.write] and j.write_id = any(done);
     end if;
     if exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null) then
         perform turnkeeper.note_models(p_answered, '{}', '{}', '{}', '{}', '{}');
     end if;
-end $$;
-
--- Record the starts of calls, before they run. A call whose effect allows it may be started again.
-create function turnkeeper.start_calls(
-    p_turn bigint, p_token bigint, p_worker text,
-    p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_nonces text[]
-) returns void language plpgsql as $$
-declare
-    n integer;
-begin
-    update turnkeeper.calls c set state = 'started', nonce = s.nonce, starts = s.attempt,
-        started_at = clock_timestamp()
-    from unnest(p_rounds, p_ordinals, p_attempts, p_nonces) as s(round, ordinal, attempt, nonce)
-    where c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal
-      and c.starts = s.attempt - 1 and c.state in ('planned', 'started', 'running');
-    get diagnostics n = row_count;
-    if n <> cardinality(p_rounds) then
-        raise exception using errcode = 'TK002', message = 'the journal has moved on: a call was started before';
+    if cardinality(done) = cardinality(p_turns) then
+        return;
     end if;
-    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
-    select p_turn, s.round, s.ordinal, s.attempt, c.effect, p_token, s.nonce, p_worker
-    from unnest(p_rounds, p_ordinals, p_attempts, p_nonces) as s(round, ordinal, attempt, nonce)
-    join turnkeeper.calls c on c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
+    for i in 1 .. cardinality(p_turns) loop
+        write := i;
+        if p_writes[i] = any(done) then
+            continue;
+        elsif i = any(held) then
+            code := 'TK002';
+            message := format('the journal has moved on: it has %s writes, not the expected %s', (select n from turnkeeper.newest_write(p_turns[i])), p_expected[i]);
+        elsif p_alone or i = any(unlocked) then
+            code := 'TK001';
+            message := 'the lease is no longer held';
+        else
+            code := '';
+            message := 'the turn is locked';
+        end if;
+        if p_alone or p_strict[i] then
+            raise exception using errcode = coalesce(nullif(code, ''), '55P03'), message = message;
+        end if;
+        return next;
+    end loop;
 end $$;
 
--- Record the results of calls. A started call accepts a result only from its newest start. A call that goes to the
--- background (state running) has not ended, and keeps the output id that the model has seen.
-create function turnkeeper.answer_calls(
-    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_states text[],
-    p_shown text[], p_previews text[], p_outputs text[], p_durations bigint[]
-) returns void language plpgsql as $$
-declare
-    n integer;
-begin
-    update turnkeeper.calls c set state = r.state, shown = r.shown, preview = r.preview,
-        output_id = coalesce(nullif(r.output, ''), c.output_id),
-        ended_at = case when r.state <> 'running' then greatest(clock_timestamp(), c.started_at) end,
-        duration_ms = case when r.state <> 'running' then r.duration end
-    from unnest(p_rounds, p_ordinals, p_nonces, p_states, p_shown, p_previews, p_outputs, p_durations)
-        as r(round, ordinal, nonce, state, shown, preview, output, duration)
-    where c.turn_id = p_turn and c.round = r.round and c.ordinal = r.ordinal
-      and c.state in ('planned', 'started', 'running')
-      and (c.nonce = r.nonce or r.state = 'unknown');
-    get diagnostics n = row_count;
-    if n <> cardinality(p_rounds) then
-        raise exception using errcode = 'TK002', message = 'the journal has moved on: a call was answered before';
-    end if;
-end $$;
+-- Add a write without a grant to the journal of a turn whose row the caller has locked: events, and results as in the view
+-- call_results; null: none.
+create function turnkeeper.add_write(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[], p_results json)
+returns void language sql as $$
+    insert into turnkeeper.journal
+    select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
+        w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens, w.reasoning_tokens,
+        w.usage_estimated, p_types, p_rounds, p_blocks, p_data, null, null, null, null, null, null, null, p_results
+    from turnkeeper.newest_write(p_turn) w
+$$;
 
--- Store a result that came after its writer lost the lease: as the call's result if it has none, else in late_result. The
--- result of a detached call comes by awaited_calls instead.
+create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[])
+returns void language sql as $$
+    select turnkeeper.add_write(p_turn, p_types, p_rounds, p_blocks, p_data, null)
+$$;
+
+-- Store a result that came after its writer, which had the grant p_grant, lost the lease: as the call's result if the call is
+-- open and no other worker has the turn, else as its late result, which changes nothing. The result of a detached call comes by
+-- awaited_calls instead.
 create function turnkeeper.late_result(
-    p_turn bigint, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
+    p_turn bigint, p_grant uuid, p_round integer, p_ordinal integer, p_nonce text, p_state text, p_shown text, p_preview text
 ) returns void language plpgsql as $$
+declare
+    c record;
 begin
-    -- What the model has seen of a background call is kept.
-    update turnkeeper.calls set state = p_state, shown = case when state = 'running' then shown else p_shown end,
-        preview = p_preview, ended_at = greatest(clock_timestamp(), started_at)
-    where turn_id = p_turn and round = p_round and ordinal = p_ordinal and (state = 'started' or state = 'running' and not awaited) and nonce = p_nonce
-      and exists (select from turnkeeper.turns t where t.id = p_turn and t.ended_at is null);
-    if not found then
-        update turnkeeper.calls set late_result = p_shown
-        where turn_id = p_turn and round = p_round and ordinal = p_ordinal and late_result is null
-          and exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round
-                      and s.ordinal = p_ordinal and s.nonce = p_nonce);
+    if not exists (select from turnkeeper.call_starts s where s.turn_id = p_turn and s.round = p_round and s.ordinal = p_ordinal and s.nonce = p_nonce) then
+        return;
+    end if;
+    perform from turnkeeper.turns t where t.id = p_turn for no key update;
+    select x.*, t.state = 'queued' or t.state = 'running' and t.grant_id = p_grant as free into c
+    from turnkeeper.calls x join turnkeeper.turns t on t.id = x.turn_id where x.turn_id = p_turn and x.round = p_round and x.ordinal = p_ordinal;
+    if c.free and c.nonce = p_nonce and c.state in ('started', 'running') and not c.awaited then
+        -- What the model has seen of a background call is kept.
+        perform turnkeeper.add_write(p_turn, '{}', '{}', '{}', '{}', json_build_array(json_build_object('round', p_round, 'ordinal', p_ordinal,
+            'state', p_state, 'shown', case when c.state = 'running' then c.shown else p_shown end, 'preview', p_preview, 'output_id', c.output_id)));
+    else
+        insert into turnkeeper.late_results (turn_id, round, ordinal, result) values (p_turn, p_round, p_ordinal, p_shown) on conflict do nothing;
+    end if;
+end $$;
+
+-- Give every open call of a turn its final result, because the turn ends without a worker. The caller has locked the turn's
+-- row. The texts are for a call whose outcome is unknown, a planned call without an effect (which runs without a start on
+-- record), any other planned call, a call whose sub-agent has not replied, and a detached call without and with an effect that
+-- has not ended; an empty text of those: the outcome is unknown.
+create function turnkeeper.settle_calls(p_turn bigint, p_unknown text, p_perhaps text, p_not_run text, p_spawned text, p_detached text, p_detached_effect text)
+returns void language plpgsql as $$
+declare
+    open_calls json;
+begin
+    select json_agg(json_build_object('round', c.round, 'ordinal', c.ordinal, 'output_id', coalesce(a.output_id, c.output_id), 'state',
+        case when c.state = 'planned' then 'cancelled' when a.arrived_at is not null then a.state when o.cancelled <> '' then 'cancelled' else 'unknown' end,
+        'shown', case when c.state = 'planned' then o.planned when a.arrived_at is not null or o.cancelled <> '' and (s.turn_id is null or p_spawned = '') then c.shown
+            else coalesce(nullif(o.cancelled, ''), p_unknown) end,
+        'preview', case when c.state = 'planned' then left(o.planned, 220) when a.arrived_at is not null then a.preview
+            else left(coalesce(nullif(o.cancelled, ''), p_unknown), 220) end,
+        'duration_ms', a.duration_ms) order by c.round, c.ordinal) into open_calls
+    from turnkeeper.calls c
+    left join turnkeeper.awaited_calls a on (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal) and a.closed_at is null and c.state = 'running'
+    left join turnkeeper.spawned_calls s on (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running'
+    cross join lateral (select case when c.effect = 'none' then p_perhaps else p_not_run end as planned,
+        case when s.turn_id is not null and p_spawned <> '' then p_spawned when a.turn_id is null then ''
+            when c.effect = 'none' then p_detached else p_detached_effect end as cancelled) o
+    where c.turn_id = p_turn and c.state in ('planned', 'started', 'running');
+    if open_calls is not null then
+        perform turnkeeper.add_write(p_turn, '{}', '{}', '{}', '{}', open_calls);
+        perform turnkeeper.stop_awaiting(p_turn, array_agg(a.round), array_agg(a.ordinal)) from turnkeeper.awaited_calls a
+        where a.turn_id = p_turn and a.closed_at is null;
     end if;
 end $$;
 
@@ -165,16 +209,6 @@ create function turnkeeper.first_turn(p_since timestamptz) returns bigint stable
         left join lateral (select id, created_at from turnkeeper.turns where id >= h.middle and id < h.high order by id limit 1) t on true
     )
     select low from half where low >= high
-$$;
-
--- Add events to the stream of a turn whose row the caller has locked.
-create function turnkeeper.add_events(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[])
-returns void language sql as $$
-    insert into turnkeeper.journal
-    select p_turn, w.n + 1, null, w.last_seq + 1, w.last_seq + cardinality(p_types), greatest(clock_timestamp(), w.at),
-        w.inference_rounds, w.charged_rounds, w.executed_calls, w.input_tokens, w.output_tokens, w.cached_tokens, w.reasoning_tokens,
-        w.usage_estimated, p_types, p_rounds, p_blocks, p_data
-    from turnkeeper.newest_write(p_turn) w
 $$;
 
 ----------------------------------------------------------------------------------------------------
@@ -232,18 +266,16 @@ begin
 end $$;
 
 -- Detach calls that the same write has started.
-create function turnkeeper.detach_calls(p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_limits interval[], p_wait interval)
-returns void language plpgsql as $$
+create function turnkeeper.detach_calls(
+    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_names text[], p_limits interval[], p_wait interval
+) returns void language plpgsql as $$
 begin
-    update turnkeeper.calls c set awaited = true from unnest(p_rounds, p_ordinals) as s(round, ordinal)
-    where c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
     insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce)
     select p_turn, s.round, s.ordinal, s.nonce from unnest(p_rounds, p_ordinals, p_nonces) as s(round, ordinal, nonce);
     insert into turnkeeper.detached_calls (turn_id, round, ordinal, time_limit, deadline, look_at, job_id)
     select p_turn, s.round, s.ordinal, s.time_limit, clock_timestamp() + p_wait, clock_timestamp() + interval '1 minute',
-        turnkeeper.ring_detached(p_turn, s.round, s.ordinal, 1, c.name)
-    from unnest(p_rounds, p_ordinals, p_limits) as s(round, ordinal, time_limit)
-    join turnkeeper.calls c on c.turn_id = p_turn and c.round = s.round and c.ordinal = s.ordinal;
+        turnkeeper.ring_detached(p_turn, s.round, s.ordinal, 1, s.name)
+    from unnest(p_rounds, p_ordinals, p_names, p_limits) as s(round, ordinal, name, time_limit);
 end $$;
 
 -- Record the result of an awaited call, and queue its turn if the turn waits. A running turn finds the result.
@@ -299,11 +331,11 @@ create function turnkeeper.run_detached_again(
     p_turn bigint, p_round integer, p_ordinal integer, p_attempt integer, p_claim text, p_nonce text, p_lost boolean, p_wait interval
 ) returns void language plpgsql as $$
 declare
-    d      record;
-    effect text;
+    d record;
 begin
     perform from turnkeeper.turns where id = p_turn for update;
-    select r.*, c.name as tool into d from turnkeeper.detached_calls r join turnkeeper.calls c using (turn_id, round, ordinal)
+    select r.*, s.name as tool, s.effect, s.agent, s.args_hash into d
+    from turnkeeper.detached_calls r join turnkeeper.call_starts s using (turn_id, round, ordinal, attempt)
     where r.turn_id = p_turn and r.round = p_round and r.ordinal = p_ordinal for update of r;
     if d.ended_at is not null or d.attempt <> p_attempt or p_claim <> '' and d.claim is distinct from p_claim then
         raise exception using errcode = 'TK001', message = 'the call is no longer this worker''s';
@@ -316,15 +348,9 @@ begin
         where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
         return;
     end if;
-    update turnkeeper.calls c set starts = p_attempt + 1, nonce = p_nonce, started_at = clock_timestamp()
-    where c.turn_id = p_turn and c.round = p_round and c.ordinal = p_ordinal and c.state = 'running' and c.starts = p_attempt
-    returning c.effect into effect;
-    if not found then
-        raise exception using errcode = 'TK002', message = 'the journal has moved on: the call has another start';
-    end if;
-    -- Token 0: without a grant.
-    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
-    values (p_turn, p_round, p_ordinal, p_attempt + 1, effect, 0, p_nonce, d.worker_id);
+    -- Write 0 and token 0: without a grant. The key refuses a second start.
+    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
+    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool, d.args_hash);
     update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     update turnkeeper.detached_calls set attempt = p_attempt + 1, claim = null, worker_id = null, claimed_at = null, lost_at = null,
         losses = losses + p_lost::integer, deadline = clock_timestamp() + p_wait, look_at = clock_timestamp() + interval '1 minute',
@@ -333,26 +359,43 @@ begin
     perform pg_notify('turnkeeper_calls', '');
 end $$;
 
--- Close the wait once the journal has the result. Cancel the job of a run, and notify a worker that still runs it.
-create function turnkeeper.close_awaited() returns trigger language plpgsql as $$
+-- Close the waits of calls once the journal has their results. Cancel the jobs of runs, and notify workers that still run them.
+-- Cancel sub-agents whose calls were answered without them: if one runs, its worker stops it; if not, the next tick closes it.
+-- It locks none of a sub-agent's rows, because the sub-agent's own end locks them in the opposite order.
+create function turnkeeper.stop_awaiting(p_turn bigint, p_rounds integer[], p_ordinals integer[]) returns void language plpgsql as $$
 declare
-    job bigint;
+    jobs     bigint[];
+    messages bigint[];
 begin
-    update turnkeeper.awaited_calls set closed_at = greatest(clock_timestamp(), opened_at)
-    where turn_id = new.turn_id and round = new.round and ordinal = new.ordinal and closed_at is null;
-    update turnkeeper.detached_calls set ended_at = clock_timestamp()
-    where turn_id = new.turn_id and round = new.round and ordinal = new.ordinal and ended_at is null
-    returning job_id into job;
-    if found then
+    update turnkeeper.awaited_calls a set closed_at = greatest(clock_timestamp(), a.opened_at) from unnest(p_rounds, p_ordinals) as c(round, ordinal)
+    where a.turn_id = p_turn and a.round = c.round and a.ordinal = c.ordinal and a.closed_at is null;
+    with ended as (
+        update turnkeeper.detached_calls d set ended_at = clock_timestamp() from unnest(p_rounds, p_ordinals) as c(round, ordinal)
+        where d.turn_id = p_turn and d.round = c.round and d.ordinal = c.ordinal and d.ended_at is null returning d.job_id
+    )
+    select array_agg(job_id) into jobs from ended;
+    if jobs is not null then
         update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp()
-        where id = job and state not in ('completed', 'cancelled', 'discarded');
+        where id = any(jobs) and state not in ('completed', 'cancelled', 'discarded');
         perform pg_notify('turnkeeper_calls', '');
     end if;
-    return null;
+    with dropped as (
+        update turnkeeper.spawned_calls s set dropped_at = clock_timestamp(), told_at = coalesce(s.told_at, clock_timestamp())
+        from unnest(p_rounds, p_ordinals) as c(round, ordinal)
+        where s.turn_id = p_turn and s.round = c.round and s.ordinal = c.ordinal and s.ended_at is null and s.dropped_at is null
+        returning s.message_id
+    )
+    select array_agg(message_id) into messages from dropped;
+    if messages is not null then
+        insert into turnkeeper.cancellations (turn_id, reason)
+        select t.id, turnkeeper.dropped_because(p_turn) from turnkeeper.turns t where t.message_id = any(messages) and t.ended_at is null
+        on conflict do nothing;
+        perform pg_notify('turnkeeper_cancels', ''), pg_notify('turnkeeper_inbox', '');
+    end if;
 end $$;
-create trigger call_answered after update of state on turnkeeper.calls
-    for each row when (old.awaited and old.state = 'running' and new.state <> 'running')
-    execute function turnkeeper.close_awaited();
+
+create function turnkeeper.dropped_because(p_parent bigint) returns text immutable language sql
+    return format('its parent, turn %s, no longer waits for it', p_parent);
 
 ----------------------------------------------------------------------------------------------------
 -- Sub-agents
@@ -390,7 +433,6 @@ begin
             when (select count(*) from turnkeeper.spawned_calls c where c.root = p_root and c.message_id is not null) >= most
                 then 'max_tree_sub_agents'
         end;
-        update turnkeeper.calls set awaited = true where turn_id = p_turn and round = s.round and ordinal = s.ordinal;
         insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values (p_turn, s.round, s.ordinal, s.nonce);
         if refused is null then
             conv := format('turn-%s-round-%s-tool-%s', p_turn, s.round, s.ordinal);
@@ -462,30 +504,6 @@ begin
     return null;
 end $$;
 create trigger spawned_reply after insert on turnkeeper.replies for each row execute function turnkeeper.note_spawned_reply();
-
-create function turnkeeper.dropped_because(p_parent bigint) returns text immutable language sql
-    return format('its parent, turn %s, no longer waits for it', p_parent);
-
--- Cancel a sub-agent whose call was answered without it. If it runs, its worker stops it; if not, the next tick closes it.
--- This function locks none of its rows, because its own end locks them in the opposite order.
-create function turnkeeper.drop_spawned() returns trigger language plpgsql as $$
-declare
-    v_message bigint;
-begin
-    update turnkeeper.spawned_calls set dropped_at = clock_timestamp(), told_at = coalesce(told_at, clock_timestamp())
-    where turn_id = new.turn_id and round = new.round and ordinal = new.ordinal and ended_at is null and dropped_at is null
-    returning message_id into v_message;
-    if found then
-        insert into turnkeeper.cancellations (turn_id, reason)
-        select t.id, turnkeeper.dropped_because(new.turn_id) from turnkeeper.turns t where t.message_id = v_message and t.ended_at is null
-        on conflict do nothing;
-        perform pg_notify('turnkeeper_cancels', ''), pg_notify('turnkeeper_inbox', '');
-    end if;
-    return null;
-end $$;
-create trigger call_dropped after update of state on turnkeeper.calls
-    for each row when (old.awaited and old.state = 'running' and new.state <> 'running')
-    execute function turnkeeper.drop_spawned();
 
 -- A tick's work on sub-agents: deliver results to parents whose row was locked before, give up overdue sub-agents, and
 -- cancel those that nobody waits for. Returns how many it changed. The caller has the scheduler's lock.
@@ -641,78 +659,96 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- The end of a dispatch
 ----------------------------------------------------------------------------------------------------
 
--- End a dispatch: everything that must be committed together with the reply. The caller has locked the turn's row by the
--- fence (the statement Step), as whoever delivers a result does, or it is the scheduler. No end is recorded before its
+-- End dispatches: everything that must be committed together with the replies. The caller has locked the turns' rows by the
+-- fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays are of one
+-- turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is recorded before its
 -- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried.
-create function turnkeeper.end_dispatch(
-    p_turn bigint, p_grant uuid, p_state text, p_log text, p_stop text,
-    p_reply text, p_inner text, p_error_class text, p_error text,
-    p_message_state text, p_lost boolean, p_backoff interval, p_lane_backoff interval,
-    p_job bigint -- River's job to delete; 0: the caller closes it
+-- retried. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them. The conditions with any()
+-- only repeat the joins: with them, Postgres looks up the keys even if it planned the statement when the table had few rows.
+create function turnkeeper.end_many(
+    p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
+    p_replies text[], p_calls text[], p_inner text[], p_error_classes text[], p_errors text[],
+    p_message_states text[], p_lost boolean[], p_backoffs interval[], p_lane_backoffs interval[],
+    p_jobs bigint[] -- River's jobs to delete; 0: the caller closes it
 ) returns void language plpgsql as $$
 declare
-    t        record;
-    accepted timestamptz;
-    final    text := p_state;
-    ended    boolean := p_state not in ('queued', 'waiting');
+    r        record;
+    ok       integer[]; -- the elements whose dispatch ends
+    ended    integer[]; -- those whose turn ends
+    lanes    text[];
+    messages bigint[];
+    n        integer;
 begin
-    if p_state = 'waiting' then
-        -- The turn waits only if it awaits results and none has arrived.
-        select case when count(*) > 0 and count(arrived_at) = 0 then 'waiting' else 'queued' end into final
-        from turnkeeper.awaited_calls where turn_id = p_turn and closed_at is null;
-    end if;
-    update turnkeeper.turns set
-        state          = final,
-        stop_reason    = case when ended then p_stop end,
-        ended_at       = case when ended then greatest(clock_timestamp(), created_at, granted_at) end,
-        due_at         = case when final = 'queued' and p_backoff > interval '0' then clock_timestamp() + p_backoff end,
-        grant_id       = case when ended then grant_id end,
-        losses         = losses + p_lost::integer,
-        inner_dialogue = nullif(p_inner, ''),
-        error_class    = nullif(p_error_class, ''),
-        error          = nullif(p_error, ''),
-        last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds, executed_calls = w.executed_calls,
-        input_tokens = w.input_tokens, output_tokens = w.output_tokens, cached_tokens = w.cached_tokens,
-        reasoning_tokens = w.reasoning_tokens, usage_estimated = w.usage_estimated
-    from turnkeeper.newest_write(p_turn) w
-    where id = p_turn
-    returning message_id, agent, conversation, lane, worker_id into t;
+    with ending as (
+        update turnkeeper.turns t set
+            -- The turn waits only if it awaits results and none has arrived.
+            state = case when p_states[e.i] = 'waiting' and (
+                select count(*) = 0 or count(a.arrived_at) > 0 from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null)
+                then 'queued' else p_states[e.i] end,
+            stop_reason    = case when e.final then p_stops[e.i] end,
+            ended_at       = case when e.final then greatest(clock_timestamp(), t.created_at, t.granted_at) end,
+            due_at         = case when p_states[e.i] = 'queued' and p_backoffs[e.i] > interval '0' then clock_timestamp() + p_backoffs[e.i] end,
+            grant_id       = case when e.final then t.grant_id end,
+            losses         = t.losses + p_lost[e.i]::integer,
+            inner_dialogue = nullif(p_inner[e.i], ''),
+            error_class    = nullif(p_error_classes[e.i], ''),
+            error          = nullif(p_errors[e.i], ''),
+            last_seq = w.last_seq, inference_rounds = w.inference_rounds, charged_rounds = w.charged_rounds, executed_calls = w.executed_calls,
+            input_tokens = w.input_tokens, output_tokens = w.output_tokens, cached_tokens = w.cached_tokens,
+            reasoning_tokens = w.reasoning_tokens, usage_estimated = w.usage_estimated
+        from (select i, turn, p_states[i] not in ('queued', 'waiting') as final from unnest(p_turns) with ordinality u(turn, i)) e,
+            lateral turnkeeper.newest_write(e.turn) w
+        where t.id = e.turn and t.id = any(p_turns) and (p_writes[e.i] is null or w.write_id = p_writes[e.i])
+        returning e.i, e.final, t.lane, t.message_id
+    )
+    select array_agg(i), array_agg(i) filter (where final), array_agg(lane), array_agg(message_id) into ok, ended, lanes, messages from ending;
 
-    if ended then
-        update turnkeeper.messages set
-            state      = p_message_state,
-            closed_at  = case when p_message_state <> 'waiting' then greatest(clock_timestamp(), accepted_at) end,
-            last_error = nullif(p_error, '')
-        where id = t.message_id
-        returning accepted_at into accepted;
-        if p_reply <> '' then
-            insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
-            values (t.message_id, p_turn, t.agent, t.conversation, p_state, p_reply, greatest(clock_timestamp(), accepted));
-        end if;
+    if ended is not null then
+        with closed as (
+            update turnkeeper.messages m set
+                state      = p_message_states[e.i],
+                closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
+                last_error = nullif(p_errors[e.i], '')
+            from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
+            where m.id = x.message_id and m.id = any(messages)
+            returning e.i, m.id, m.agent, m.conversation, m.accepted_at
+        )
+        insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at)
+        select c.id, p_turns[c.i], c.agent, c.conversation, p_states[c.i], p_stops[c.i], nullif(p_error_classes[c.i], ''), p_replies[c.i],
+            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end, greatest(clock_timestamp(), c.accepted_at)
+        from closed c where p_replies[c.i] <> '';
     end if;
 
-    update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
-        failures = case when p_state = 'failed' then failures + 1
-                        when p_state in ('succeeded', 'degraded') then 0 else failures end,
-        not_before = case when p_state = 'failed' then clock_timestamp() + p_lane_backoff
-                          when p_state in ('succeeded', 'degraded') then null else not_before end
-    where lane = t.lane and grant_id is not distinct from p_grant; -- "=" would let Postgres look in the index of held leases
-    if not found then
+    update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,
+        failures = case when p_states[e.i] = 'failed' then l.failures + 1
+                        when p_states[e.i] in ('succeeded', 'degraded') then 0 else l.failures end,
+        not_before = case when p_states[e.i] = 'failed' then clock_timestamp() + p_lane_backoffs[e.i]
+                          when p_states[e.i] in ('succeeded', 'degraded') then null else l.not_before end
+    from unnest(ok) e(i), lateral (select x.lane from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
+    where l.lane = x.lane and l.lane = any(lanes) and l.grant_id is not distinct from p_grants[e.i]; -- "=" would let Postgres look in the index of held leases
+    get diagnostics n = row_count;
+    if n <> cardinality(ok) then
         raise exception using errcode = 'TK001', message = 'the lease is no longer held';
     end if;
-    update turnkeeper.lease_log set ended_at = greatest(clock_timestamp(), granted_at), outcome = p_log, worker_id = t.worker_id
-    where grant_id = p_grant;
-    -- Deleting the job changes none of the table's seven indexes. River, which completes it later, ignores missing jobs.
-    delete from turnkeeper.river_job where id = p_job;
-    if (not ended or p_message_state = 'waiting') and exists (select from turnkeeper.cancellations where turn_id = p_turn) then
-        if ended then
-            perform turnkeeper.cancel_waiting(t.message_id, (select reason from turnkeeper.cancellations where turn_id = p_turn));
-        else
-            perform turnkeeper.close_cancelled(p_turn);
-        end if;
+    insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome)
+    select x.lane, x.token, p_grants[e.i], x.id, x.job_id, x.worker_id, x.granted_at, x.lease_until, greatest(clock_timestamp(), x.granted_at), p_logs[e.i]
+    from unnest(ok) e(i), lateral (select * from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x;
+    -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing jobs.
+    delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
+
+    if exists (select from turnkeeper.cancellations where turn_id = any(p_turns)) then
+        for r in select x.id, x.message_id, x.ended_at, c.reason
+            from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i] join turnkeeper.cancellations c on c.turn_id = x.id
+            where x.ended_at is null or p_message_states[e.i] = 'waiting'
+        loop
+            if r.ended_at is null then
+                perform turnkeeper.close_cancelled(r.id);
+            else
+                perform turnkeeper.cancel_waiting(r.message_id, r.reason);
+            end if;
+        end loop;
     end if;
     -- The end of a turn only frees a slot and a lane: a scheduler without other work need not look.
-    perform pg_notify('turnkeeper_inbox', case when ended and p_message_state <> 'waiting' then 'freed' else '' end),
+    perform pg_notify('turnkeeper_inbox', case when ended = ok and 'waiting' <> all(p_message_states) then 'freed' else '' end),
         pg_notify('turnkeeper_turns', '');
 end $$;

@@ -31,14 +31,14 @@ begin
         from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c);
 end $$;
 
--- Copy into a reply how its turn ended. A trigger does it because several functions insert replies.
+-- Copy into a reply how its turn ended, unless the insert says it: several functions insert replies.
 create function turnkeeper.complete_reply() returns trigger language plpgsql as $$
 begin
     select t.stop_reason, t.error_class into new.stop_reason, new.error_class from turnkeeper.turns t where t.id = new.turn_id;
     new.calls := turnkeeper.reply_calls(new.turn_id);
     return new;
 end $$;
-create trigger complete_reply before insert on turnkeeper.replies for each row execute function turnkeeper.complete_reply();
+create trigger complete_reply before insert on turnkeeper.replies for each row when (new.calls is null) execute function turnkeeper.complete_reply();
 
 ----------------------------------------------------------------------------------------------------
 -- Reading the outbox

@@ -88,18 +88,7 @@ declare
     reply    text;
     accepted timestamptz;
 begin
-    update turnkeeper.calls c set state = a.state, preview = a.preview, duration_ms = a.duration_ms,
-        ended_at = greatest(clock_timestamp(), c.started_at)
-    from turnkeeper.awaited_calls a
-    where c.turn_id = p_turn and (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
-      and a.arrived_at is not null and a.closed_at is null and c.state = 'running';
-    update turnkeeper.calls set state = 'cancelled', ended_at = greatest(clock_timestamp(), started_at),
-        preview = ended || case when effect = 'none' then '.' else maybe end
-    where turn_id = p_turn and state = 'running' and awaited;
-    update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
-        ended_at = greatest(clock_timestamp(), started_at), shown = case when state = 'planned' then not_run else unknown end,
-        preview = left(case when state = 'planned' then not_run else unknown end, 220)
-    where turn_id = p_turn and state in ('planned', 'started', 'running');
+    perform turnkeeper.settle_calls(p_turn, unknown, not_run, not_run, '', ended || '.', ended || maybe);
 
     select * into t from turnkeeper.turns where id = p_turn;
     -- Void what a lost worker streamed of a round that did not end.
@@ -283,8 +272,7 @@ begin
     delete from turnkeeper.detached_calls where turn_id = any(t_ids);
     delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
     delete from turnkeeper.call_starts where turn_id = any(t_ids);
-    delete from turnkeeper.calls where turn_id = any(t_ids);
-    delete from turnkeeper.rounds where turn_id = any(t_ids);
+    delete from turnkeeper.late_results where turn_id = any(t_ids);
     delete from turnkeeper.failed_attempts where turn_id = any(t_ids);
     delete from turnkeeper.output_chunks where output_id = any(o_ids);
     delete from turnkeeper.outputs where turn_id = any(t_ids);
@@ -294,7 +282,7 @@ begin
     delete from turnkeeper.extractions where turn_id = any(t_ids);
     delete from turnkeeper.spend where scope in (select 'turn:' || id from unnest(t_ids) id) and period = '';
     delete from turnkeeper.spend_reservations where turn_id = any(t_ids);
-    delete from turnkeeper.lease_log where turn_id = any(t_ids);
+    delete from turnkeeper.ended_grants where turn_id = any(t_ids);
     delete from turnkeeper.cancellations where turn_id = any(t_ids);
     delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
         and (args ->> 'turn_id')::bigint = any(t_ids);
@@ -307,8 +295,8 @@ begin
       and not exists (select from turnkeeper.turns t where t.id = s.turn_id)
       and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.conversation = s.conversation
             and t.ended_at is null)
-      and not exists (select from turnkeeper.turns t join turnkeeper.rounds r on r.turn_id = t.id
+      and not exists (select from turnkeeper.turns t join turnkeeper.journal j on j.turn_id = t.id
             where t.agent = s.agent and t.conversation = s.conversation and t.id > s.up_to
-              and (r.request ->> 'summary')::bigint = s.up_to);
+              and (j.request ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.messages where id = any(m_ids);
 end $$;

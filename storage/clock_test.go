@@ -21,8 +21,8 @@ func (h *env) setBack(by time.Duration) {
 		"update turnkeeper.messages set due_at = due_at + $1::interval, accepted_at = accepted_at + $1",
 		"update turnkeeper.leases set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, not_before = not_before + $1",
 		"update turnkeeper.turns set created_at = created_at + $1::interval, granted_at = granted_at + $1, lease_until = lease_until + $1, due_at = due_at + $1",
-		"update turnkeeper.lease_log set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, ended_at = ended_at + $1",
-		"update turnkeeper.calls set started_at = started_at + $1::interval, ended_at = ended_at + $1",
+		"update turnkeeper.ended_grants set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, ended_at = ended_at + $1",
+		"update turnkeeper.call_starts set started_at = started_at + $1::interval",
 		"update turnkeeper.journal set at = at + $1::interval",
 		"update turnkeeper.worker_heartbeat set started_at = started_at + $1::interval, beat_at = beat_at + $1",
 	} {
@@ -197,11 +197,33 @@ func TestNoDurationIsNegative(t *testing.T) {
 	}
 }
 
+// A detached call is restarted, and the clock is set back before its result.
+func TestNoRestartedCallEndsBeforeItsStart(t *testing.T) {
+	h := newEnv(t)
+	d := h.Detached("a", turnkeeper.EffectKeyed)
+	ref := turnlog.CallRef{TurnID: d.Grant.TurnID, Key: storagetest.Key(1, 1), Attempt: 1}
+	claimed, err := h.Claim(t.Context(), ref, "w", []string{"tool"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(t.Context(), claimed); err != nil {
+		t.Fatal(err)
+	}
+	h.setBack(time.Hour)
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{{Key: ref.Key, State: turnkeeper.CallUnknown, Shown: "?"}}})
+	if call := h.Call(d.Grant.TurnID, ref.Key); call.Starts != 2 || call.EndedAt.Before(call.StartedAt) {
+		t.Errorf("start %d at %v, end at %v", call.Starts, call.StartedAt, call.EndedAt)
+	}
+}
+
 func TestFreshnessWhenTheClockWasSetBack(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "ok")}})
+	d.Write(t, turnlog.Entry{
+		Round:  storagetest.Round(1, turnkeeper.EffectNone),
+		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectNone)},
+	})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")}})
 	for _, step := range []struct {
 		by   time.Duration
 		want int

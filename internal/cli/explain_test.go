@@ -331,7 +331,8 @@ var endings = []struct {
 	}},
 	{"never-taken-up", func(s *stage) {
 		s.exec("update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp(), attempted_by = null where state = 'running' and attempted_by = '{host-1}'")
-		s.exec("update turnkeeper.lease_log set ended_at = clock_timestamp(), outcome = 'unclaimed' where ended_at is null")
+		s.exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+			select lane, token, grant_id, turn_id, job_id, granted_at, lease_until, clock_timestamp(), 'unclaimed' from turnkeeper.lease_log where ended_at is null`)
 		s.exec("update turnkeeper.turns set state = 'queued', grant_id = null, lease_until = null, error = null where state = 'running'")
 		s.exec("update turnkeeper.leases set grant_id = null, turn_id = null, granted_at = null, lease_until = null where grant_id is not null")
 	}},

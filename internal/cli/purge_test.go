@@ -9,7 +9,7 @@ import (
 )
 
 // tables lists the tables with data of turns or messages.
-var tables = strings.Fields(`messages turns replies rounds calls call_starts outputs output_chunks output_drafts journal failed_attempts
+var tables = strings.Fields(`messages turns replies call_starts late_results outputs output_chunks output_drafts journal failed_attempts
 	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries webhook_deliveries river_job`)
 
 // TestPurge checks that a purge deletes everything closed from every table, and nothing open.
@@ -32,6 +32,7 @@ func TestPurge(t *testing.T) {
 	s.exec("insert into turnkeeper.spend values ('turn:2', '', 10, 1), ('agent:echo', '2026-01-01', 10, 1)")
 	s.exec("insert into turnkeeper.spend_reservations (turn_id, agent, period, tokens) values (2, 'echo', '2026-01-01', 10)")
 	s.exec("insert into turnkeeper.summaries values ('echo', 'main', 1, 2, 'Once upon a time.')")
+	s.exec("insert into turnkeeper.late_results (turn_id, round, ordinal, result) values (2, 1, 1, 'late')")
 	s.exec("insert into turnkeeper.notes values ('echo', 'n', 'x'), ('watcher', 'n', 'x')")
 	s.exec("select turnkeeper.add_events(2, '{turn_start}', '{0}', '{0}', array[''])")
 	s.exec("update turnkeeper.turns set last_seq = 1 where id = 2")

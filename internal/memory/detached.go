@@ -226,7 +226,7 @@ func (c *Conn) Arrive(ctx context.Context, call turnlog.ClaimedCall, r turnlog.C
 				}
 				if a.ended || a.attempt != call.Ref.Attempt || a.claim != call.Claim {
 					r.Nonce, r.Shown = call.Call.Nonce, lateText(r)
-					t.late(r, c.store)
+					t.late(r, "", c.store)
 					void = fmt.Errorf("%w: the claim is void", turnkeeper.ErrFenced)
 					return nil
 				}

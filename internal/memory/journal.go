@@ -238,8 +238,8 @@ func (j *Journal) commitTransact(id string, started turnlog.Entry, result turnlo
 	return nil
 }
 
-// Late stores a result that came after the lease was lost: as the call's result if it
-// has none yet, else as its late result.
+// Late stores a result that came after the lease was lost: as the call's result if the call is
+// open and no other worker has the turn, else as its late result.
 func (j *Journal) Late(ctx context.Context, r turnlog.CallResult) error {
 	return j.conn.ask(ctx, "late", func() error {
 		return j.inRow(ctx, func(*[]Bell) error {
@@ -248,7 +248,7 @@ func (j *Journal) Late(ctx context.Context, r turnlog.CallResult) error {
 				return nil
 			}
 			draft := row.draft()
-			draft.late(r, j.s)
+			draft.late(r, j.grant.GrantID, j.s)
 			j.s.state.turns[draft.ID-1] = draft
 			if !draft.State.Terminal() {
 				j.s.state.open[draft.Lane] = draft
@@ -258,13 +258,15 @@ func (j *Journal) Late(ctx context.Context, r turnlog.CallResult) error {
 	})
 }
 
-func (t *turnRow) late(r turnlog.CallResult, s *Store) {
+// late stores a late result of a start that was made under a grant. It follows the function late_result.
+func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store) {
 	call := t.call(r.Key)
 	if call == nil {
 		return
 	}
-	open := call.State == turnkeeper.CallStarted || call.State == turnkeeper.CallRunning && !call.Awaited
-	fits := open && call.Nonce == r.Nonce && !t.State.Terminal()
+	open := (call.State == turnkeeper.CallStarted || call.State == turnkeeper.CallRunning) && !call.Awaited
+	free := t.State == turnkeeper.TurnQueued || t.State == turnkeeper.TurnRunning && t.GrantID == grant
+	fits := open && free && call.Nonce == r.Nonce
 	if s.bugs.has(BugLateOverwrites) {
 		fits = fits || call.State == turnkeeper.CallUnknown && call.Nonce == r.Nonce
 	}
@@ -276,6 +278,7 @@ func (t *turnRow) late(r turnlog.CallResult, s *Store) {
 			call.Shown = r.Shown
 		}
 		call.State, call.Preview, call.EndedAt = r.State, r.Preview, s.now()
+		t.writes = append(t.writes, "")
 		return
 	}
 	for _, start := range t.starts {

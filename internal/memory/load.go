@@ -120,10 +120,8 @@ func (s pasts) told(t *turnRow) bool {
 		return t.Dispatches > 0
 	case turnkeeper.TurnFailed:
 		m := s.message(t.MessageID)
-		return m.State == turnkeeper.MessageFailed && m.TurnID == t.ID || slices.ContainsFunc(t.rounds, func(r turnkeeper.Round) bool {
-			return slices.ContainsFunc(r.Calls, func(c turnkeeper.ToolCall) bool {
-				return c.Effect != turnkeeper.EffectNone && c.State.Executed()
-			})
+		return m.State == turnkeeper.MessageFailed && m.TurnID == t.ID || slices.ContainsFunc(t.starts, func(start startRow) bool {
+			return t.call(start.key).Effect != turnkeeper.EffectNone
 		})
 	default:
 		return false
@@ -189,20 +187,24 @@ func (s *state) replyOf(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 }
 
 // RecentCalls lists ended calls of the agent with this name and arguments hash
-// that ended within the window, newest first, at most 20.
+// that ended within the window, newest first, at most 20, among those with the newest 50 starts.
 func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) (recent []turnlog.PastCall, err error) {
 	err = c.ask(ctx, "recent calls", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
 		now := c.store.now()
-		for i := len(c.store.state.turns) - 1; i >= 0 && len(recent) < 20; i-- {
+		starts := 0
+		for i := len(c.store.state.turns) - 1; i >= 0 && len(recent) < 20 && starts < 50; i-- {
 			t := c.store.state.turns[i]
 			if t.Agent != agent || t.EndedAt.Before(now.Add(-within)) && t.State.Terminal() {
 				continue
 			}
 			for _, round := range t.rounds {
 				for _, call := range round.Calls {
-					ended := call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed
+					if call.Name == name && call.ArgsHash == argsHash {
+						starts += call.Starts
+					}
+					ended := call.Starts > 0 && (call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed)
 					if ended && call.Name == name && call.ArgsHash == argsHash && call.EndedAt.After(now.Add(-within)) {
 						recent = append(recent, turnlog.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
 					}

@@ -15,20 +15,21 @@ var targets = []Target{
 	{
 		Name:      "fence",
 		Queries:   []string{"BindGrant", "ReadBack", "HasStart"},
-		Functions: []string{"step"},
-		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments)",
+		Functions: []string{"append_many"},
+		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments|TestATurnOfABatch|TestWritesOfMany|TestTwoWriters|TestEndsOfABatch|TestAFencedWrite|TestStarts|TestAFullTurn)",
 		Tests:     stores, Skip: plans,
 	},
 	{
 		Name:      "calls",
-		Queries:   []string{"AddCallUsage", "SettleOpenCalls"},
-		Functions: []string{"start_calls", "answer_calls", "late_result", "check_call_move", "call_holds"},
-		First:     "^(TestRowRules|TestALateResult|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestNothingHappens|Test.*Moves)",
+		Go:        []Code{{"storage/journal/calls.go", []string{"callLog.call", "callLog.with", "callLog.answer"}}},
+		Queries:   []string{"RecentCalls"},
+		Functions: []string{"late_result", "settle_calls", "call_holds"},
+		First:     "^(TestRowRules|TestALateResult|TestWhoseLateResult|TestRecentCalls|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestNothingHappens|Test.*Moves)",
 		Tests:     stores, Skip: plans,
 	},
 	{
 		Name:      "end",
-		Functions: []string{"end_dispatch", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
+		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
 		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
 			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd)",
 		Tests: stores, Skip: plans,
@@ -44,9 +45,9 @@ var targets = []Target{
 	{
 		Name: "claims",
 		Queries: []string{"ClaimCall", "CallIsOpen", "ClaimsHeld", "ClaimDelivered", "Arrivals", "GiveUpClaims", "GiveBackCallJobs",
-			"LostCalls", "LookAgainAtCalls", "SettleArrivedCalls"},
-		Functions: []string{"run_overdue", "fetch_overlooked", "detach_calls", "arrive_call", "end_detached",
-			"run_detached_again", "close_awaited", "calls_lost"},
+			"LostCalls", "LookAgainAtCalls"},
+		Functions: []string{"run_overdue", "fetch_overlooked", "arrive_call", "end_detached",
+			"run_detached_again", "stop_awaiting", "calls_lost"},
 		First: "^(TestNothingHappens|TestWhoMayClaim|TestWhichC|TestArrival|TestWhatAnArrival|TestAnArrival|TestWhatAWorker|TestTimeRules|TestWhatHasArrived|" +
 			"TestWhoIsToldOfACall|TestACallIsMoved|TestJobsOfCalls|TestWhatATurnLeaves|TestALook|TestHowSubAgents|TestWhatMayBeGiven)",
 		Tests: stores, Skip: plans,
@@ -74,8 +75,8 @@ var targets = []Target{
 	},
 	{
 		Name:    "spawn",
-		Queries: []string{"HangSpawned", "SpawnedBy", "SettleSpawnCalls"},
-		Functions: []string{"spawn_agents", "tell_parent", "note_spawned_reply", "drop_spawned", "settle_spawned",
+		Queries: []string{"HangSpawned", "SpawnedBy"},
+		Functions: []string{"spawn_agents", "tell_parent", "note_spawned_reply", "settle_spawned",
 			"forget_spawned"},
 		First: "^(TestNothingHappens|TestWhatMayBeGiven|TestHowSubAgents|TestAParent|TestASubAgent|TestAReplyThatNobody|TestACallThatDrops|TestSubAgents|" +
 			"TestALostParent|TestFamilies)",

@@ -85,9 +85,8 @@ func verdictOnStarted(e *env) {
 	if err := d.verdict(key(1, 2)); err == nil {
 		e.Error("a call that was never started became unknown")
 	}
-	after := e.again(d)
-	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
-	wantErr(e, "verdict after the result", after.verdict(key(1, 1)), turnkeeper.ErrJournalMoved)
+	wantErr(e, "the result", d.answer(key(1, 1), n, turnkeeper.CallSucceeded, "it came"), nil)
+	wantErr(e, "verdict after the result", e.again(d).verdict(key(1, 1)), turnkeeper.ErrJournalMoved)
 	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
 }
 
@@ -106,16 +105,51 @@ func lateAfterVerdict(e *env) {
 	equal(e, "late result", call.LateResult, "it came")
 }
 
-func lateWithoutVerdict(e *env) {
+func lateWithoutWorker(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	n := nonce()
 	d.mustStart(key(1, 1), n, 1)
-	e.again(d)
+	wantErr(e, "hand-back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued}), nil)
 	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
-	call := d.call(key(1, 1))
+	after := e.next(second)
+	call := after.record.Rounds[0].Calls[0]
 	equal(e, "state", call.State, turnkeeper.CallSucceeded)
 	equal(e, "shown", call.Shown, "it came")
 	equal(e, "late result", call.LateResult, "")
+	wantErr(e, "verdict after the result", after.verdict(key(1, 1)), turnkeeper.ErrJournalMoved)
+	wantErr(e, "the end", after.end(succeeded("done")), nil)
+}
+
+func lateUnderOwnGrant(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	n := nonce()
+	d.mustStart(key(1, 1), n, 1)
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
+	wantErr(e, "its next write", d.answer(key(1, 1), n, turnkeeper.CallSucceeded, "again"), turnkeeper.ErrJournalMoved)
+	wantErr(e, "the end under the next grant", e.again(d).end(succeeded("done")), nil)
+}
+
+func lateWithAnotherWorker(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	n := nonce()
+	d.mustStart(key(1, 1), n, 1)
+	after := e.again(d)
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	call := d.call(key(1, 1))
+	equal(e, "state", call.State, turnkeeper.CallStarted)
+	equal(e, "late result", call.LateResult, "it came")
+	wantErr(e, "the verdict of the other worker", after.verdict(key(1, 1)), nil)
+	equal(e, "state after the verdict", d.call(key(1, 1)).State, turnkeeper.CallUnknown)
+}
+
+func lateOfAwaitedCall(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	n := nonce()
+	d.append(turnlog.Entry{Starts: []turnlog.CallStart{{Key: key(1, 1), Nonce: n, Attempt: 1, Effect: turnkeeper.EffectOnce, Detached: time.Hour}}})
+	wantErr(e, "late", d.Late(e.Context(), result(key(1, 1), n, turnkeeper.CallSucceeded, "it came")), nil)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallStarted)
+	wantErr(e, "its next write", d.Append(e.Context(), turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), n, turnkeeper.CallRunning, "handle")}}), nil)
 }
 
 func lateAfterEnd(e *env) {

@@ -178,7 +178,7 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 		case "held":
 			h.Exec("update turnkeeper.leases set grant_id = gen_random_uuid(), turn_id = 1, granted_at = now(), lease_until = now() + interval '1 h'")
 		case "logged":
-			h.Exec("insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until) values ('desk/logged', 1, gen_random_uuid(), 1, 1, now(), now())")
+			h.Exec("insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome) values ('desk/logged', 1, gen_random_uuid(), 1, 1, now(), now(), now(), 'lost')")
 		case "message":
 			h.addMessage("desk", lane, "desk/"+lane, "waiting")
 		case "answered":

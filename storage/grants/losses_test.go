@@ -89,7 +89,7 @@ func TestLossesCountByMessage(t *testing.T) {
 		h.Submit("desk", conversation, "x")
 		d := h.Dispatch(worker)[0]
 		if conversation == "lapsed" {
-			h.Exec("update turnkeeper.lease_log set lease_until = clock_timestamp() where grant_id = $1", d.Grant.GrantID)
+			h.Exec("update turnkeeper.turns set lease_until = clock_timestamp() where grant_id = $1", d.Grant.GrantID)
 			h.Lose(d)
 			h.Exec("update turnkeeper.turns set due_at = now() + interval '1 day' where id = $1", d.Grant.TurnID)
 		}

@@ -37,10 +37,7 @@ func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	}
 	return pg.Translate(errors.Join(
 		t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)),
-		t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
-			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(turnkeeper.TurnQueued), Log: log,
-			Lost: lost.WorkerID != "",
-		}),
+		t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: log}, lost.WorkerID != ""),
 		t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}),
 	))
 }
@@ -80,11 +77,7 @@ func (t *Tick) Definition(ctx context.Context, turn turnkeeper.TurnID) (agent st
 // started call, a planned call without an effect (which runs without a start on
 // record), any other planned call, and a call whose sub-agent has not replied.
 func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown, perhaps, notRun, ended string) error {
-	return pg.Translate(errors.Join(
-		t.q.SettleArrivedCalls(ctx, int64(turn)),
-		t.q.SettleSpawnCalls(ctx, ended, int64(turn)),
-		t.q.SettleOpenCalls(ctx, unknown, perhaps, notRun, int64(turn)),
-	))
+	return pg.Translate(t.q.SettleCalls(ctx, dbsqlc.SettleCallsParams{Turn: int64(turn), Unknown: unknown, Perhaps: perhaps, NotRun: notRun, Spawned: ended}))
 }
 
 // Close ends a turn that lost its workers too often, without running it again.
@@ -93,12 +86,7 @@ func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Out
 	return errors.Join(
 		pg.Translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
 		pg.Translate(t.store.journals.AddEvents(ctx, t.q, lost.TurnID, events)),
-		pg.Translate(t.q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
-			Turn: int64(lost.TurnID), GrantID: string(lost.GrantID), State: string(o.State), Log: "lost", Stop: string(o.StopReason),
-			Reply: t.store.db.Clean(o.Reply), InnerDialogue: t.store.db.Clean(o.InnerDialogue), ErrorClass: t.store.db.Clean(o.ErrorClass), Error: t.store.db.Clean(o.Error),
-			MessageState: string(turnkeeper.MessageAnswered), Lost: true,
-		})),
-		pg.Translate(journal.AddSilentReply(ctx, t.q, lost.TurnID, o)),
+		pg.Translate(t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, o, journal.Ending{Log: "lost", Message: turnkeeper.MessageAnswered}, true)),
 		pg.Translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
 	)
 }

@@ -226,9 +226,9 @@ func TestATurnForANewerWorkerIsOffered(t *testing.T) {
 		"it has stopped":      {"update turnkeeper.worker_heartbeat set stopped_at = now() where worker_id = 'newer'", "older"},
 		"it takes none":       {"update turnkeeper.worker_heartbeat set slots = 0 where worker_id = 'newer'", "older"},
 		"it is silent":        {"update turnkeeper.worker_heartbeat set beat_at = now() - interval '1 minute' where worker_id = 'newer'", "older"},
-		"it has left it, too": {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "older"},
-		"it lost it before":   {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'lost' from turnkeeper.turns", "newer"},
-		"it left another":     {"insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id + 1, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "newer"},
+		"it has left it, too": {"insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "older"},
+		"it lost it before":   {"insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id, 1, 'newer', now(), now(), now(), 'lost' from turnkeeper.turns", "newer"},
+		"it left another":     {"insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome) select lane, 1000, gen_random_uuid(), id + 1, 1, 'newer', now(), now(), now(), 'handed_back' from turnkeeper.turns", "newer"},
 		"nobody is there":     {"delete from turnkeeper.worker_heartbeat", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -409,7 +409,7 @@ func TestWhatAWorkerGivesBack(t *testing.T) {
 				working = append(working, d.Grant.GrantID)
 			}
 			var away []turnkeeper.GrantID
-			log := c.grants // the grant log records the end of a lease if its loss counts
+			log := 2 * c.grants // the turn, and so the grant log, has the end of a lease if its loss counts
 			if name == "bound, left while the database was away" {
 				away, log = append(away, d.Grant.GrantID), 0
 			}

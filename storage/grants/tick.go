@@ -146,7 +146,11 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 				return err
 			}
 			read := time.Now()
-			rows, err := q.TurnForWorker(ctx, []int64{}, ids)
+			turns, err := q.TurnsOfGrants(ctx, ids)
+			if err != nil {
+				return err
+			}
+			rows, err := q.TurnForWorker(ctx, turns, []string{}, []string{})
 			handed = nil
 			for _, row := range rows {
 				grant := turnkeeper.GrantID(dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID))
@@ -297,7 +301,7 @@ func (j Job) queueFor(r granting.Candidate) string {
 // over the turns that have a slot: see Handed.
 func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
-	var handed []string
+	var handed, lanes []string
 	for i, r := range ready {
 		p.Lanes = append(p.Lanes, string(r.Lane))
 		p.Agents = append(p.Agents, r.Agent)
@@ -313,7 +317,7 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 		p.HandedTo = append(p.HandedTo, "")
 		if r.Slot != "" {
 			p.HandedTo[i] = string(r.WorkerID)
-			handed = append(handed, string(grants[i]))
+			handed, lanes = append(handed, string(grants[i])), append(lanes, string(r.Lane))
 		}
 	}
 	if err := t.last.Queries().Grant(ctx, p); err != nil {
@@ -321,10 +325,10 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 	}
 	if len(handed) > 0 {
 		t.last.Queue(func(q *dbsqlc.Queries) error {
-			rows, err := q.TurnForWorker(ctx, nil, nil)
+			rows, err := q.TurnForWorker(ctx, nil, nil, nil)
 			t.handed = dbrow.Map(rows, func(row dbsqlc.TurnForWorkerRow) granting.Handed { return t.store.handedOf(row, t.asked) })
 			return err
-		}, dbsqlc.TurnForWorker, []int64{}, handed)
+		}, dbsqlc.TurnForWorker, []int64{}, lanes, handed)
 	}
 	return t.noteProbes(ctx, ready, grants)
 }

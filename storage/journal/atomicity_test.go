@@ -20,18 +20,18 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		before func(scene)
-		lock   string // the last row that is written; $1 is the turn
+		lock   string // of the last row that is written; $1 is the turn
 		do     func(scene) error
 		least  int // minimum number of rows that change
 	}{
 		{
-			"the end", scene.calls, "select from turnkeeper.lease_log where grant_id = (select grant_id from turnkeeper.turns where id = $1) for update",
+			"the end", scene.calls, "select from turnkeeper.river_job where id = (select job_id from turnkeeper.turns where id = $1) for update",
 			func(s scene) error {
 				return s.Append(s.T.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered)
 			}, 7,
 		},
 		{
-			"a step", scene.calls, "select from turnkeeper.calls where turn_id = $1 and round = 1 and ordinal = 2 for update",
+			"a step", scene.calls, "insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash) values ($1, 1, 2, 1, 'once', 0, 0, 'held', '', '', '', '')",
 			func(s scene) error {
 				return s.Append(s.T.Context(), turnlog.Entry{
 					Round: storagetest.Round(3), Events: storagetest.Events(turnkeeper.EventRoundStart), Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -87,7 +88,7 @@ func TestALateResultInTheBackground(t *testing.T) {
 	if call := h.Call(it.Grant.TurnID, storagetest.Key(1, 1)); call.State != turnkeeper.CallSucceeded || call.Shown != "handle" || call.Preview != "late" {
 		t.Errorf("in the background: %+v", call)
 	}
-	h.Exec("update turnkeeper.calls set awaited = true where turn_id = $1 and round = 1", other.Grant.TurnID)
+	h.Exec("insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values ($1, 1, 1, $2)", other.Grant.TurnID, other.nonce(1, 1))
 	if err := other.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "late")); err != nil {
 		t.Fatal(err)
 	}
@@ -100,6 +101,40 @@ func TestALateResultInTheBackground(t *testing.T) {
 	}
 	if call := h.Call(other.Grant.TurnID, storagetest.Key(2, 1)); call.State != turnkeeper.CallStarted || call.LateResult != "late" {
 		t.Errorf("of a turn that has ended: %+v", call)
+	}
+}
+
+// TestWhoseLateResultCounts delivers late results of started calls. They are the calls' results only if no other grant has the
+// turn, if the turn does not wait, and if the calls are not awaited.
+func TestWhoseLateResultCounts(t *testing.T) {
+	testrun.Guard(t)
+	for name, c := range map[string]struct {
+		change string
+		counts bool
+	}{
+		"its own grant":   {"", true},
+		"a queued turn":   {"update turnkeeper.turns set state = 'queued', grant_id = null where id = $1", true},
+		"another grant":   {"update turnkeeper.turns set grant_id = gen_random_uuid() where id = $1", false},
+		"a waiting turn":  {"update turnkeeper.turns set state = 'waiting', grant_id = null where id = $1", false},
+		"an ended turn":   {"update turnkeeper.turns set state = 'failed', stop_reason = 'none', ended_at = clock_timestamp() where id = $1", false},
+		"an awaited call": {"insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values ($1, 1, 1, 'n')", false},
+		"others awaited":  {"insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values ($1, 1, 2, 'n'), ($1, 2, 1, 'm'), ($1 + 1, 1, 1, 'o')", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, it, _ := twoTurns(t)
+			h.T = t
+			if c.change != "" {
+				h.Exec(c.change, it.Grant.TurnID)
+			}
+			if err := it.Late(t.Context(), storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallSucceeded, "late")); err != nil {
+				t.Fatal(err)
+			}
+			call := h.Call(it.Grant.TurnID, storagetest.Key(1, 1))
+			if c.counts && (call.State != turnkeeper.CallSucceeded || call.Shown != "late" || call.LateResult != "") ||
+				!c.counts && (call.State != turnkeeper.CallStarted || call.Shown != "" || call.LateResult != "late") {
+				t.Errorf("the call is %+v", call)
+			}
+		})
 	}
 }
 
@@ -190,7 +225,7 @@ func TestWhatALostTurnLeaves(t *testing.T) {
 			t.Errorf("call %s is %s, shown %q, preview %q", k, c.State, c.Shown, c.Preview)
 		}
 	}
-	if rows := storagetest.Changed(before, h.Rows()); len(rows) != 4 {
+	if rows := storagetest.Changed(before, h.Rows()); len(rows) != 5 { // the calls and the write with their results
 		t.Errorf("changed %v", rows)
 	}
 }

@@ -49,14 +49,12 @@ func TestWhoMayClaim(t *testing.T) {
 		"an older attempt":  {"update turnkeeper.detached_calls set attempt = 2" + ofCall, 1, []string{"tool"}, false},
 		"another's claim":   {"update turnkeeper.detached_calls set claim = 'other', worker_id = 'w', claimed_at = now()" + ofCall, 1, []string{"tool"}, false},
 		"its end":           {"update turnkeeper.detached_calls set ended_at = now()" + ofCall, 1, []string{"tool"}, false},
-		"the call's answer": {"update turnkeeper.calls set awaited = false" + ofCall + "; update turnkeeper.calls set state = 'failed', ended_at = now()" + ofCall, 1, []string{"tool"}, true},
+		"the call's answer": {`select turnkeeper.add_write($1, '{}', '{}', '{}', '{}', '[{"round": 1, "ordinal": 1, "state": "failed"}]')`, 1, []string{"tool"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h, it, other := openCalls(t)
-			for change := range strings.SplitSeq(c.change, "; ") {
-				if change != "" {
-					h.Exec(change, it.Grant.TurnID)
-				}
+			if c.change != "" {
+				h.Exec(c.change, it.Grant.TurnID)
 			}
 			ref := it.ref()
 			ref.Attempt = c.attempt
@@ -183,14 +181,24 @@ func TestArrivalsThatAreRefused(t *testing.T) {
 	t.Run("another start", func(t *testing.T) {
 		h, it, _ := openCalls(t)
 		claimed := it.claim("w")
-		h.Exec("update turnkeeper.calls set starts = 5"+ofCall, it.Grant.TurnID)
-		if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
+		h.Exec(`insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
+			values ($1, 1, 1, 2, 'keyed', 0, 0, 'second', 'other', '', '', '')`, it.Grant.TurnID)
+		before := h.Rows()
+		if err := h.Release(t.Context(), claimed); err == nil || !strings.Contains(err.Error(), "call_starts_pkey") {
 			t.Errorf("handed on: %v", err)
 		}
-		h.Exec("update turnkeeper.calls set starts = 1, awaited = false"+ofCall, it.Grant.TurnID)
-		h.Exec("update turnkeeper.calls set state = 'failed', ended_at = now()"+ofCall, it.Grant.TurnID)
-		if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrJournalMoved) {
-			t.Errorf("handed on after an answer: %v", err)
+		for _, row := range storagetest.Changed(before, h.Rows()) {
+			t.Errorf("changed %s", row)
+		}
+	})
+	t.Run("an answer", func(t *testing.T) {
+		h := newEnv(t)
+		it := scene{h, h.TurnOf("desk", "worker-1")}
+		it.openRunning()
+		claimed := it.claim("w")
+		it.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), it.nonce(1, 1), turnkeeper.CallFailed, "x")}})
+		if err := h.Release(t.Context(), claimed); !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("handed on: %v", err)
 		}
 	})
 }
@@ -491,8 +499,7 @@ func TestJobsOfCallsThatAreOver(t *testing.T) {
 			return nil
 		}},
 		"answered": {"cancelled", func(ctx context.Context, c turnlog.ClaimedCall) error {
-			_, err := h.Pool().Exec(ctx, "update turnkeeper.calls set state = 'cancelled', ended_at = clock_timestamp() where turn_id = $1 and round = $2 and ordinal = $3",
-				c.Ref.TurnID, c.Ref.Key.Round, c.Ref.Key.Ordinal)
+			_, err := h.Pool().Exec(ctx, "select turnkeeper.stop_awaiting($1, array[$2::integer], array[$3::integer])", c.Ref.TurnID, c.Ref.Key.Round, c.Ref.Key.Ordinal)
 			return err
 		}},
 	} {
@@ -539,14 +546,14 @@ func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 				})
 			},
 			[]turnkeeper.ToolCall{{State: turnkeeper.CallUnknown, Preview: unknown}, {State: turnkeeper.CallUnknown, Preview: unknown}},
-			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, detached 1.2, job 1.2",
+			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, detached 1.2, job 1.2, turn",
 		},
 		"it is cancelled": {
 			func(s scene) {
 				_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "")
 				s.must(err)
 			},
-			[]turnkeeper.ToolCall{{State: turnkeeper.CallCancelled, Preview: had + "."}, {State: turnkeeper.CallCancelled, Preview: had + ". It may or may not have happened."}},
+			[]turnkeeper.ToolCall{{State: turnkeeper.CallCancelled, Preview: had + "."}, {State: turnkeeper.CallUnknown, Preview: "outcome unknown: the worker that ran this call was lost. It may or may not have happened. It is not run again; check before you rely on it."}},
 			"awaited 1.1, awaited 1.2, call 1.1, call 1.2, call 2.1, cancellation, detached 1.2, event 2, job 1.2, message, reply, turn",
 		},
 	} {
@@ -555,19 +562,19 @@ func TestWhatATurnLeavesOfItsArrivals(t *testing.T) {
 			for _, s := range []scene{it, other} {
 				s.must(h.Arrive(t.Context(), s.claim("w"), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "arrived")))
 			}
-			h.Exec("update turnkeeper.calls set effect = 'none' where turn_id = $1 and round = 1 and ordinal = 2", it.Grant.TurnID)
+			h.Replan(it.Grant.TurnID, storagetest.Key(1, 2), `{"effect": "none"}`)
 			const ofThird = " where turn_id = $1 and round = 2 and ordinal = 1"
 			h.Exec("update turnkeeper.awaited_calls set arrived_at = opened_at, closed_at = opened_at, state = 'failed'"+ofThird, it.Grant.TurnID)
 			h.Exec("update turnkeeper.detached_calls set ended_at = timestamptz '2026-01-01'"+ofThird, it.Grant.TurnID)
 			const ofLast = " where turn_id = $1 and round = 2 and ordinal = 2"
-			h.Exec("update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"+ofLast, it.Grant.TurnID)
-			h.Exec("update turnkeeper.calls set awaited = false"+ofLast, it.Grant.TurnID) // so that its answer leaves what is awaited
-			h.Exec("update turnkeeper.calls set state = 'failed', ended_at = clock_timestamp()"+ofLast, it.Grant.TurnID)
+			h.Exec("update turnkeeper.awaited_calls set arrived_at = opened_at, closed_at = opened_at, state = 'succeeded'"+ofLast, it.Grant.TurnID)
+			h.Exec("update turnkeeper.detached_calls set ended_at = timestamptz '2026-01-01'"+ofLast, it.Grant.TurnID)
+			h.PlantResult(it.Grant.TurnID, storagetest.Key(2, 2), turnkeeper.CallFailed, "answered")
 			before := h.Rows()
 			c.closes(it)
 			for k, want := range map[turnkeeper.CallKey]turnkeeper.ToolCall{
 				storagetest.Key(1, 1): {State: turnkeeper.CallSucceeded, Preview: "arrived"}, storagetest.Key(1, 2): c.open[0],
-				storagetest.Key(2, 1): c.open[1], storagetest.Key(2, 2): {State: turnkeeper.CallFailed, Preview: "handle"},
+				storagetest.Key(2, 1): c.open[1], storagetest.Key(2, 2): {State: turnkeeper.CallFailed, Preview: "answered"},
 			} {
 				if c := h.Call(it.Grant.TurnID, k); c.State != want.State || c.Preview != want.Preview {
 					t.Errorf("call %s is %s, %q; want %s, %q", k, c.State, c.Preview, want.State, want.Preview)

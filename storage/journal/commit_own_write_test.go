@@ -26,7 +26,7 @@ func between(p *storagetest.Proxy, what storagetest.Cut, others func()) {
 	p.Plan(func(sent storagetest.Sent) storagetest.Cut {
 		decision := storagetest.Pass
 		switch {
-		case sent.Has("name: Step") && !cut:
+		case sent.Has("name: AppendMany") && !cut:
 			cut = true
 			decision = what
 		case sent.Has("name: ReadBack"):

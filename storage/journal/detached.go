@@ -15,7 +15,7 @@ import (
 )
 
 // queueDetached queues the statement that detaches the calls among starts.
-func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []turnlog.CallStart) error {
+func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, calls callLog, starts []turnlog.CallStart) error {
 	p := dbsqlc.DetachCallsParams{Turn: int64(w.grant.TurnID), Wait: turnkeeper.MaxDetachedWait}
 	for _, s := range starts {
 		if s.Detached == 0 {
@@ -23,7 +23,7 @@ func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, starts []
 		}
 		p.Rounds = append(p.Rounds, int32(s.Key.Round))       //nolint:gosec // few
 		p.Ordinals = append(p.Ordinals, int32(s.Key.Ordinal)) //nolint:gosec // few
-		p.Nonces = append(p.Nonces, s.Nonce)
+		p.Nonces, p.Names = append(p.Nonces, s.Nonce), append(p.Names, calls.call(s.Key).Name)
 		p.Limits = append(p.Limits, s.Detached)
 	}
 	if len(p.Rounds) == 0 {
@@ -108,7 +108,7 @@ func (s *Store) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.Cal
 	})
 	if errors.Is(err, turnkeeper.ErrFenced) {
 		r.Nonce, r.Shown = c.Call.Nonce, lateText(r)
-		_ = s.keepLate(ctx, c.Ref.TurnID, r) // it changes nothing, and its loss neither
+		_ = s.keepLate(ctx, c.Ref.TurnID, "", r) // it changes nothing, and its loss neither
 	}
 	return err
 }

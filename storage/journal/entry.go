@@ -19,44 +19,146 @@ type step struct {
 	after int64  // entries before it in the same write
 }
 
-// queue queues the statements of an entry, the fence first.
-func (w *Writer) queue(ctx context.Context, q *dbsqlc.Queries, at step, e turnlog.Entry, ending Ending) error {
-	return errors.Join(
-		q.Step(ctx, w.stepOf(at, e)),
-		w.queueAnswers(ctx, q, e.Verdicts),
-		w.queueRound(ctx, q, e),
-		w.queueFailed(ctx, q, e.Failed),
-		w.queueStarts(ctx, q, e.Starts),
-		w.queueDetached(ctx, q, e.Starts),
-		w.queueSpawns(ctx, q, e.Starts),
-		w.queueOutputs(ctx, q, e.Results),
-		w.queueAnswers(ctx, q, e.Results),
-		w.queueUsage(ctx, q, e.Results),
-		w.queueEnd(ctx, q, e, ending),
-		w.queueHealth(ctx, q, e),
-	)
+// A change is an entry as it is sent: its row of the journal, the starts of its calls, the end of its dispatch, and the
+// statements that it needs in addition.
+type change struct {
+	grant    turnkeeper.Grant
+	write    string
+	expected int64
+	counts   [countsOfWrite]int64
+	events   storedEvents
+	round    int32 // 0: no answer
+	answer   string
+	calls    string
+	text     string
+	reason   string
+	raw      string
+	request  string
+	results  string
+	starts   []start
+	answered []string              // models
+	log      callLog               // of the turn, after the change
+	parts    []turnlog.RequestPart // that it stores
+
+	before func(context.Context, *dbsqlc.Queries) error // statements before the end; nil: none
+	end    *end                                         // nil: the dispatch goes on
+	after  func(context.Context, *dbsqlc.Queries) error // statements after the end; nil: none
 }
 
-func (w *Writer) stepOf(at step, e turnlog.Entry) dbsqlc.StepParams {
-	events := w.store.stored(e.Events)
-	params := dbsqlc.StepParams{
-		Turn: int64(w.grant.TurnID), Token: w.grant.Token, GrantID: string(w.grant.GrantID), Worker: string(w.grant.WorkerID),
-		WriteID: at.id, Expected: w.journal.Entries + at.after, Calls: w.executed(e),
-		Types: events.types, EventRounds: events.rounds, Blocks: events.blocks, Data: events.data,
+// countsOfWrite is how many numbers append_many takes for a write, besides those of its events.
+const countsOfWrite = 8
+
+type start struct {
+	turnlog.CallStart
+	agent, name, hash string
+}
+
+type end struct {
+	turnlog.Outcome
+	Ending
+	calls    string // of the reply
+	answered []string
+}
+
+// change makes the change of an entry. It fails if the calls of the turn do not allow the entry.
+func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error) {
+	calls, err := w.calls.with(e, w.clean)
+	if err != nil {
+		return nil, err
 	}
-	if !notesModels(e) && e.Outcome == nil {
-		params.Answered = e.Answered
-	}
+	c := &change{grant: w.grant, write: at.id, expected: w.journal.Entries + at.after, events: w.store.stored(e.Events), results: calls.results, log: calls}
 	u := usedBy(e)
-	params.Input, params.Output, params.Cached = u.InputTokens, u.OutputTokens, u.CachedTokens
-	params.Reasoning, params.Estimated = u.ReasoningTokens, u.Estimated
+	c.counts = [...]int64{0, 0, w.executed(calls, e), u.InputTokens, u.OutputTokens, u.CachedTokens, u.ReasoningTokens, 0}
+	if u.Estimated {
+		c.counts[7] = 1
+	}
 	if e.Round != nil {
-		params.Rounds = 1
+		c.counts[0] = 1
 		if e.Round.Charged {
-			params.Charged = 1
+			c.counts[1] = 1
+		}
+		w.setRound(c, calls)
+	}
+	for _, s := range e.Starts {
+		call := calls.call(s.Key)
+		c.starts = append(c.starts, start{s, w.agent, call.Name, call.ArgsHash})
+	}
+	var answered []string
+	if !notesModels(e) {
+		answered = e.Answered
+	}
+	if o := e.Outcome; o != nil {
+		c.end = &end{Outcome: w.store.cleaned(*o), Ending: ending, answered: answered}
+		if o.Reply != "" {
+			c.end.calls = dbrow.StoredReplyCalls(calls.rounds)
+		}
+		if o.Silent || o.State == turnkeeper.TurnFailed || notesModels(e) {
+			c.after = func(ctx context.Context, q *dbsqlc.Queries) error {
+				return errors.Join(AddSilentReply(ctx, q, w.grant.TurnID, *o), w.queueHealth(ctx, q, e))
+			}
+		}
+	} else {
+		c.answered = answered
+		if notesModels(e) {
+			c.after = func(ctx context.Context, q *dbsqlc.Queries) error { return w.queueHealth(ctx, q, e) }
 		}
 	}
-	return params
+	parts := w.store.parts.unknown(e.Parts)
+	if len(e.Failed) > 0 || len(parts) > 0 || e.Summary != nil || len(calls.released) > 0 || hasOutputs(e.Results) || anyElsewhere(e.Starts) {
+		c.parts = parts
+		c.before = func(ctx context.Context, q *dbsqlc.Queries) error {
+			return errors.Join(
+				w.queueFailed(ctx, q, e.Failed),
+				w.queueParts(ctx, q, parts),
+				w.queueSummary(ctx, q, e.Summary),
+				w.queueDetached(ctx, q, calls, e.Starts),
+				w.queueSpawns(ctx, q, e.Starts),
+				w.store.queueOutputs(ctx, q, w.grant, e.Results),
+				w.queueReleased(ctx, q, calls.released),
+			)
+		}
+	}
+	return c, nil
+}
+
+// setRound sets the answer of a change: the newest of the rounds.
+func (w *Writer) setRound(c *change, calls callLog) {
+	r := calls.rounds[len(calls.rounds)-1]
+	c.round, c.text, c.reason = int32(r.Number), w.clean(r.Text), w.clean(r.Reasoning) //nolint:gosec // at most 20
+	c.answer = encode(storedAnswer{
+		Version: journalVersion, Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model), Attempts: r.Attempts,
+		LatencyMS: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), storedUsage: usageOf(r.Usage),
+	})
+	c.calls = plannedJSON(r.Calls)
+	if r.Raw != nil {
+		c.raw = w.clean(string(r.Raw))
+	}
+	if r.Recipe != nil {
+		c.request = w.clean(recipeJSON(*r.Recipe))
+	}
+}
+
+// anyElsewhere reports whether a start is of a detached call or a sub-agent.
+func anyElsewhere(starts []turnlog.CallStart) bool {
+	return slices.ContainsFunc(starts, func(s turnlog.CallStart) bool { return s.Detached > 0 || s.Spawn != nil })
+}
+
+func hasOutputs(results []turnlog.CallResult) bool {
+	for range storedWith(results) {
+		return true
+	}
+	return false
+}
+
+func (w *Writer) queueReleased(ctx context.Context, q *dbsqlc.Queries, released []turnkeeper.CallKey) error {
+	if len(released) == 0 {
+		return nil
+	}
+	var rounds, ordinals []int32
+	for _, k := range released {
+		rounds, ordinals = append(rounds, int32(k.Round)), append(ordinals, int32(k.Ordinal)) //nolint:gosec // few
+	}
+	return q.StopAwaiting(ctx, int64(w.grant.TurnID), rounds, ordinals)
 }
 
 // usedBy returns the usage of all model calls of an entry: that of its round, the failed
@@ -76,14 +178,14 @@ func usedBy(e turnlog.Entry) (u turnkeeper.Usage) {
 
 // executed returns how many calls count as executed once the entry is written: first
 // starts, and results of calls that needed no start on record.
-func (w *Writer) executed(e turnlog.Entry) (n int32) {
+func (w *Writer) executed(calls callLog, e turnlog.Entry) (n int64) {
 	for _, start := range e.Starts {
-		if start.Attempt == 1 && !w.paging[start.Key] {
+		if start.Attempt == 1 && !calls.call(start.Key).Paging {
 			n++
 		}
 	}
 	for _, result := range e.Results {
-		if result.Nonce == "" && ran(result.State) && !w.paging[result.Key] {
+		if result.Nonce == "" && ran(result.State) && !calls.call(result.Key).Paging {
 			n++
 		}
 	}
@@ -93,42 +195,6 @@ func (w *Writer) executed(e turnlog.Entry) (n int32) {
 // ran reports whether a call without a start on record has run.
 func ran(s turnkeeper.CallState) bool {
 	return s == turnkeeper.CallSucceeded || s == turnkeeper.CallFailed
-}
-
-func (w *Writer) queueRound(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
-	r := e.Round
-	if r == nil {
-		return nil
-	}
-	p := dbsqlc.InsertRoundParams{
-		TurnID: int64(w.grant.TurnID), Round: int32(r.Number), Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model), //nolint:gosec // at most 20
-		Attempts: int32(r.Attempts), LatencyMs: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), //nolint:gosec // few
-		InputTokens: r.Usage.InputTokens, OutputTokens: r.Usage.OutputTokens, CachedTokens: r.Usage.CachedTokens,
-		ReasoningTokens: r.Usage.ReasoningTokens, UsageEstimated: r.Usage.Estimated, Text: w.clean(r.Text), Reasoning: w.clean(r.Reasoning),
-		Agent: w.agent, Version: journalVersion,
-	}
-	if r.Raw != nil {
-		raw := w.clean(string(r.Raw))
-		p.Raw = &raw
-	}
-	if r.Recipe != nil {
-		p.Request = w.clean(recipeJSON(*r.Recipe))
-	}
-	for _, call := range r.Calls {
-		p.Ordinals = append(p.Ordinals, int32(call.Key.Ordinal)) //nolint:gosec // few
-		p.WireIds = append(p.WireIds, w.clean(call.WireID))
-		p.ProviderIds = append(p.ProviderIds, w.clean(call.ProviderID))
-		p.Names = append(p.Names, w.clean(call.Name))
-		p.Arguments = append(p.Arguments, w.clean(call.Arguments))
-		p.RawArgs = append(p.RawArgs, w.clean(call.RawArgs))
-		p.ArgsHashes = append(p.ArgsHashes, call.ArgsHash)
-		p.Effects = append(p.Effects, string(orOnce(call.Effect)))
-		p.Pagings = append(p.Pagings, call.Paging)
-		p.States = append(p.States, string(call.State))
-		p.Shown = append(p.Shown, w.clean(call.Shown))
-		p.Previews = append(p.Previews, w.clean(call.Preview))
-	}
-	return errors.Join(q.InsertRound(ctx, p), w.queueParts(ctx, q, e.Parts), w.queueSummary(ctx, q, e.Summary))
 }
 
 func (w *Writer) queueFailed(ctx context.Context, q *dbsqlc.Queries, failed []turnlog.FailedAttempt) error {
@@ -174,66 +240,6 @@ func orOnce(e turnkeeper.Effect) turnkeeper.Effect {
 		return turnkeeper.EffectOnce
 	}
 	return e
-}
-
-func (w *Writer) queueStarts(ctx context.Context, q *dbsqlc.Queries, starts []turnlog.CallStart) error {
-	if len(starts) == 0 {
-		return nil
-	}
-	p := dbsqlc.StartCallsParams{Turn: int64(w.grant.TurnID), Token: w.grant.Token, Worker: string(w.grant.WorkerID)}
-	for _, s := range starts {
-		p.Rounds = append(p.Rounds, int32(s.Key.Round))       //nolint:gosec // few
-		p.Ordinals = append(p.Ordinals, int32(s.Key.Ordinal)) //nolint:gosec // few
-		p.Attempts = append(p.Attempts, int32(s.Attempt))     //nolint:gosec // few
-		p.Nonces = append(p.Nonces, s.Nonce)
-	}
-	return q.StartCalls(ctx, p)
-}
-
-func (w *Writer) queueAnswers(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult) error {
-	if len(results) == 0 {
-		return nil
-	}
-	p := dbsqlc.AnswerCallsParams{TurnID: int64(w.grant.TurnID)}
-	for _, r := range results {
-		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
-		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
-		p.Nonces = append(p.Nonces, r.Nonce)
-		p.States = append(p.States, string(r.State))
-		p.Shown = append(p.Shown, w.clean(r.Shown))
-		p.Previews = append(p.Previews, w.clean(r.Preview))
-		p.Durations = append(p.Durations, max(r.Duration.Milliseconds(), 0))
-		output := r.OutputID
-		if r.Output != nil {
-			output = r.Output.ID
-		}
-		p.Outputs = append(p.Outputs, string(output))
-	}
-	return q.AnswerCalls(ctx, p)
-}
-
-// queueUsage stores with each call the usage of the model calls made for it. Few calls
-// have any.
-func (w *Writer) queueUsage(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult) error {
-	p := dbsqlc.AddCallUsageParams{TurnID: int64(w.grant.TurnID)}
-	for _, r := range results {
-		if r.Usage == (turnkeeper.Usage{}) {
-			continue
-		}
-		p.Rounds = append(p.Rounds, int32(r.Key.Round))       //nolint:gosec // few
-		p.Ordinals = append(p.Ordinals, int32(r.Key.Ordinal)) //nolint:gosec // few
-		p.Inputs, p.Outputs = append(p.Inputs, r.Usage.InputTokens), append(p.Outputs, r.Usage.OutputTokens)
-		p.Cacheds, p.Reasonings = append(p.Cacheds, r.Usage.CachedTokens), append(p.Reasonings, r.Usage.ReasoningTokens)
-		p.Estimateds = append(p.Estimateds, r.Usage.Estimated)
-	}
-	if len(p.Rounds) == 0 {
-		return nil
-	}
-	return q.AddCallUsage(ctx, p)
-}
-
-func (w *Writer) queueOutputs(ctx context.Context, q *dbsqlc.Queries, results []turnlog.CallResult) error {
-	return w.store.queueOutputs(ctx, q, w.grant, results)
 }
 
 // storedWith returns the outputs that results store, each with its result.
@@ -289,24 +295,6 @@ func (s *Store) queueOutputs(ctx context.Context, q *dbsqlc.Queries, grant turnk
 		return nil
 	}
 	return errors.Join(q.InsertOutputs(ctx, p), queueDrafts(ctx, q, grant, drafted), queueChunks(ctx, q, large))
-}
-
-func (w *Writer) queueEnd(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry, ending Ending) error {
-	o := e.Outcome
-	if o == nil {
-		return nil
-	}
-	var answered []string
-	if !notesModels(e) {
-		answered = e.Answered
-	}
-	return errors.Join(q.EndDispatch(ctx, dbsqlc.EndDispatchParams{
-		Answered: answered,
-		Turn:     int64(w.grant.TurnID), GrantID: string(w.grant.GrantID), State: string(o.State), Log: ending.Log,
-		Stop: string(o.StopReason), Reply: w.clean(o.Reply), InnerDialogue: w.clean(o.InnerDialogue),
-		ErrorClass: w.clean(o.ErrorClass), Error: w.clean(o.Error), MessageState: string(ending.Message),
-		Backoff: o.Backoff, LaneBackoff: ending.LaneBackoff, Job: int64(w.grant.JobID),
-	}), AddSilentReply(ctx, q, w.grant.TurnID, *o))
 }
 
 // AddSilentReply inserts the reply of a turn that has just ended with a Silent outcome. Its body is empty.

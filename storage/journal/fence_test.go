@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -58,6 +59,44 @@ func TestEachConditionOfTheFence(t *testing.T) {
 	h.T = t
 }
 
+// TestEachConditionOfTheFenceInABatch writes in a batch with another turn while one condition does not hold.
+func TestEachConditionOfTheFenceInABatch(t *testing.T) {
+	h := newEnv(t)
+	for _, f := range facts {
+		t.Run(f.name, func(t *testing.T) {
+			h.T = t
+			h.Submit("desk", f.name, "x")
+			h.Submit("desk", f.name+" other", "x")
+			all := h.Dispatch("worker-1")
+			for _, d := range all {
+				d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
+			}
+			waiting, release := h.Journals.HoldGroup()
+			b := &batch{env: h}
+			for i, d := range all {
+				result := make(chan error, 1)
+				b.results = append(b.results, result)
+				go func() { result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, journal.Ending{}) }()
+				for waiting() <= i {
+					time.Sleep(time.Millisecond)
+				}
+			}
+			h.Exec(f.change, all[0].Grant.TurnID)
+			release()
+			if err := b.result(0); !errors.Is(err, f.want) {
+				t.Errorf("%v, want %v", err, f.want)
+			}
+			if err := b.result(1); err != nil {
+				t.Errorf("the other turn: %v", err)
+			}
+			if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds where turn_id = $1 and round = 2", all[0].Grant.TurnID); n != 0 {
+				t.Error("the refused round is on record")
+			}
+		})
+	}
+	h.T = t
+}
+
 // TestTheFenceSeesTheWriteThatItWaitedFor writes while another write of the turn is in flight.
 func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 	h := newEnv(t)
@@ -66,8 +105,8 @@ func TestTheFenceSeesTheWriteThatItWaitedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := first.Exec(t.Context(), `select turnkeeper.step(id, token, grant_id, worker_id, 0, gen_random_uuid(),
-		0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}', '{}') from turnkeeper.turns`); err != nil {
+	if _, err := first.Exec(t.Context(), `select turnkeeper.add_events(id, '{}', '{}', '{}', '{}')
+		from (select id from turnkeeper.turns for no key update) t`); err != nil {
 		t.Fatal(err)
 	}
 	second := make(chan error, 1)

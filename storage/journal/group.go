@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -14,9 +15,9 @@ import (
 // one transaction is in flight, further writes wait and form the next one. A write that finds no other
 // is sent at once, alone.
 //
-// A transaction of several writes is done completely or not at all. If the server undoes it because of
-// one of them, or because one waits for a row that someone else has locked, each write is sent again
-// alone, so that no turn fails or waits because of another. For the same reason a write or a batch that
+// One statement appends the rows of all writes. A write whose turn is fenced fails alone. A write whose turn's row is
+// locked by someone else is sent again alone, where it waits. If the server undoes the transaction because of
+// another error, each write is sent again alone, so that no turn fails because of another. A write or a batch that
 // takes longer than lockWait no longer keeps the others waiting.
 type group struct {
 	db      *pg.DB
@@ -27,9 +28,9 @@ type group struct {
 
 // A member is a write that waits for its turn.
 type member struct {
-	pipeline *pg.Pipeline
-	sent     func()
-	answer   chan answer // buffered; at most one answer is sent
+	change *change
+	sent   func()
+	answer chan answer // buffered; at most one answer is sent
 }
 
 type answer struct {
@@ -43,35 +44,31 @@ const (
 	lockWait = 50 * time.Millisecond
 )
 
-// errAlone is the answer to the writes of a batch that was undone.
-var errAlone = errors.New("the batch was undone")
+// errAlone is the answer to a write that is to be sent again alone.
+var errAlone = errors.New("the write was not done with the others")
 
-// write sends a pipeline, alone or with others. queue fills a new pipeline; alone sends one. The result is
-// that of the write's transaction. If ctx ends while the write is in flight, it is not known whether it was
-// done.
-func (g *group) write(ctx context.Context, queue func() (*pg.Pipeline, error), alone func(*pg.Pipeline) error, sent func()) error {
-	p, err := queue()
-	if err != nil {
+// write sends a change, alone on the pool or with others. If ctx ends while the write is in flight, it is not known whether
+// it was done.
+func (g *group) write(ctx context.Context, pool pg.Sender, c *change, sent func()) error {
+	alone := func() error {
+		_, err := send(ctx, pool, []*change{c}, true, sent)
 		return err
 	}
-	m := g.join(p, sent)
+	m := g.join(c, sent)
 	if m == nil {
 		defer g.lead()()
-		return alone(p)
+		return alone()
 	}
 	select {
 	case a := <-m.answer:
 		switch {
 		case a.lead:
 			defer g.lead()()
-			return alone(p)
+			return alone()
 		case !errors.Is(a.err, errAlone):
 			return a.err
 		}
-		if p, err = queue(); err != nil { // a pipeline is sent only once
-			return err
-		}
-		return alone(p)
+		return alone()
 	case <-ctx.Done():
 		g.leave(m)
 		return context.Cause(ctx)
@@ -86,14 +83,14 @@ func (g *group) lead() (done func()) {
 }
 
 // join adds a write to those that wait. It returns nil if nothing is in flight: then the caller leads.
-func (g *group) join(p *pg.Pipeline, sent func()) *member {
+func (g *group) join(c *change, sent func()) *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.busy {
 		g.busy = true
 		return nil
 	}
-	m := &member{p, sent, make(chan answer, 1)}
+	m := &member{c, sent, make(chan answer, 1)}
 	g.waiting = append(g.waiting, m)
 	return m
 }
@@ -132,11 +129,11 @@ func (g *group) next() {
 // send sends a batch. Its context is no write's, because the others must not end with it.
 func (g *group) send(batch []*member) {
 	defer g.lead()()
-	var pipelines []*pg.Pipeline
-	for _, m := range batch {
-		pipelines = append(pipelines, m.pipeline)
+	changes := make([]*change, len(batch))
+	for i, m := range batch {
+		changes[i] = m.change
 	}
-	err := pg.SendTogether(context.Background(), g.db.Finish, pipelines, lockWait, func() {
+	refused, err := send(context.Background(), g.db.Finish, changes, false, func() {
 		for _, m := range batch {
 			m.sent()
 		}
@@ -145,6 +142,6 @@ func (g *group) send(batch []*member) {
 		err = errAlone
 	}
 	for _, m := range batch {
-		m.answer <- answer{err: err}
+		m.answer <- answer{err: cmp.Or(err, refused[m.change])}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -80,7 +81,7 @@ func TestWritesOfManyTurnsAreOneTransaction(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := storagetest.One[int](h, "select count(distinct xmin::text) from turnkeeper.rounds"); n != 1 {
+	if n := storagetest.One[int](h, "select count(distinct xmin::text) from turnkeeper.journal"); n != 1 {
 		t.Errorf("%d transactions, want 1", n)
 	}
 	if got := b.entries(); got != "1/1/2 1/1/2 1/1/2 1/1/2 1/1/2" {
@@ -124,6 +125,136 @@ func TestATurnOfABatchFailsOrWaitsAlone(t *testing.T) {
 	}
 	if got := storagetest.One[int](h, "select count(*) from turnkeeper.rounds"); got != 4 {
 		t.Errorf("%d rounds, want 4", got)
+	}
+}
+
+// A worker that has lost a turn and one that has it now write in one batch, at the same position of its journal. Each starts a
+// call.
+func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
+	h := newEnv(t)
+	for i, staleFirst := range []bool{true, false} {
+		stale := h.TurnOf([]string{"clerk", "desk"}[i], "worker-1")
+		stale.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
+		holder := h.Again(stale, "worker-1")
+		waiting, release := h.Journals.HoldGroup()
+		errs := map[*storagetest.Dispatch]chan error{stale: make(chan error, 1), holder: make(chan error, 1)}
+		order := []*storagetest.Dispatch{stale, holder}
+		if !staleFirst {
+			slices.Reverse(order)
+		}
+		for n, d := range order {
+			go func() {
+				errs[d] <- d.Append(t.Context(), turnlog.Entry{
+					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, int(d.Grant.Token-stale.Grant.Token)+1), fmt.Sprint(d.Grant.TurnID, " ", d.Grant.Token), 1, turnkeeper.EffectOnce)},
+				}, journal.Ending{})
+			}()
+			for waiting() <= n {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		release()
+		if err := <-errs[stale]; !errors.Is(err, turnkeeper.ErrFenced) {
+			t.Errorf("stale first: %t; the stale write: %v", staleFirst, err)
+		}
+		if err := <-errs[holder]; err != nil {
+			t.Errorf("stale first: %t; the holder's write: %v", staleFirst, err)
+		}
+		if tokens := storagetest.One[[]int64](h, "select array_agg(token) from turnkeeper.call_starts where turn_id = $1", stale.Grant.TurnID); !slices.Equal(tokens, []int64{holder.Grant.Token}) {
+			t.Errorf("stale first: %t; the starts have tokens %d", staleFirst, tokens)
+		}
+	}
+}
+
+// A fenced write of a batch has more statements than its row. None of them is done.
+func TestAFencedWriteWithOutputsInABatch(t *testing.T) {
+	h := newEnv(t)
+	h.Submit("desk", "one", "x")
+	h.Submit("desk", "other", "x")
+	all := h.Dispatch("worker-1")
+	for _, d := range all {
+		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+	}
+	waiting, release := h.Journals.HoldGroup()
+	b := &batch{env: h, turns: all}
+	for i, d := range all {
+		result := make(chan error, 1)
+		b.results = append(b.results, result)
+		r := storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "read")
+		r.Output = &turnkeeper.Output{ID: turnkeeper.OutputID(fmt.Sprint("output ", i)), Text: "text"}
+		go func() {
+			result <- d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{r}}, journal.Ending{})
+		}()
+		for waiting() <= i {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	h.Exec("update turnkeeper.turns set token = token + 1 where id = $1", all[0].Grant.TurnID)
+	release()
+	if err := b.result(0); !errors.Is(err, turnkeeper.ErrFenced) {
+		t.Errorf("the fenced write: %v", err)
+	}
+	if err := b.result(1); err != nil {
+		t.Error(err)
+	}
+	if ids := storagetest.One[string](h, "select string_agg(id, ', ') from turnkeeper.outputs"); ids != "output 1" {
+		t.Errorf("the outputs %s are stored", ids)
+	}
+}
+
+// Turns end in one batch. One of them has lost its grant, and the row of another is locked by someone else.
+func TestEndsOfABatch(t *testing.T) {
+	h := newEnv(t)
+	b := &batch{env: h}
+	for i := range 5 {
+		h.Submit("desk", fmt.Sprint("end ", i), "x")
+	}
+	b.turns = h.Dispatch("worker-1")
+	waiting, release := h.Journals.HoldGroup()
+	replies := make([]chan error, len(b.turns))
+	for i, d := range b.turns {
+		replies[i] = make(chan error, 1)
+		go func() {
+			replies[i] <- d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded(fmt.Sprint("re: ", i))}, storagetest.Answered)
+		}()
+	}
+	b.results = replies
+	for waiting() < len(b.turns) {
+		time.Sleep(time.Millisecond)
+	}
+	h.Exec("update turnkeeper.turns set worker_id = 'worker-2' where id = $1", b.turns[1].Grant.TurnID)
+	hold, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = hold.Rollback(context.Background()) }()
+	if _, err := hold.Exec(t.Context(), "select from turnkeeper.turns where id = $1 for update", b.turns[3].Grant.TurnID); err != nil {
+		t.Fatal(err)
+	}
+	release()
+	for i, want := range []error{nil, turnkeeper.ErrFenced, nil, nil, nil} {
+		if i == 3 {
+			continue
+		}
+		if err := b.result(i); !errors.Is(err, want) {
+			t.Errorf("turn %d: %v, want %v", i, err, want)
+		}
+	}
+	if n := storagetest.One[int](h, "select count(distinct xmin::text) from turnkeeper.replies"); n != 1 {
+		t.Errorf("%d transactions, want 1", n)
+	}
+	if err := hold.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.result(3); err != nil {
+		t.Error(err)
+	}
+	got := storagetest.One[string](h, `select string_agg(concat_ws(' ', t.state, m.state, r.body, l.turn_id is not null, g.outcome, j.id is not null), ', ' order by t.id)
+		from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id left join turnkeeper.replies r on r.turn_id = t.id
+		left join turnkeeper.leases l on l.turn_id = t.id join turnkeeper.lease_log g on g.turn_id = t.id left join turnkeeper.river_job j on j.id = t.job_id`)
+	want := "succeeded answered re: 0 f finished f, running running t t, succeeded answered re: 2 f finished f, " +
+		"succeeded answered re: 3 f finished f, succeeded answered re: 4 f finished f"
+	if got != want {
+		t.Errorf("the turns are\n%s\nwant\n%s", got, want)
 	}
 }
 

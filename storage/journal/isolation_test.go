@@ -143,12 +143,12 @@ func TestNothingHappensToBystanders(t *testing.T) {
 		}, "grant, job, lane, turn"},
 		{"a late result", scene.calls, func(s scene) { s.Lose(s.Dispatch) }, func(s scene) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "late")))
-		}, "call 1.1"},
+		}, "call 1.1, turn"},
 		{"a late result after a verdict", scene.calls, func(s scene) {
 			s.Write(s.T, turnlog.Entry{Verdicts: []turnlog.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallUnknown, Shown: "?"}}})
 		}, func(s scene) {
 			s.must(s.Late(s.T.Context(), storagetest.Result(storagetest.Key(1, 1), s.nonce(1, 1), turnkeeper.CallSucceeded, "late")))
-		}, "call 1.1"},
+		}, "call 1.1, late 1.1"},
 		{"a loss", scene.calls, nothing, func(s scene) { s.Lose(s.Dispatch) }, "grant, job, lane, turn"},
 		{"the request to cancel", scene.calls, nothing, func(s scene) {
 			_, err := s.CancelTurn(s.T.Context(), s.Grant.TurnID, "enough")

@@ -11,7 +11,9 @@ import (
 type Store struct {
 	db    *pg.DB
 	group *group
+	parts knownParts
+	pasts pasts
 }
 
 // New returns the store of an open database.
-func New(db *storage.DB) *Store { return &Store{db.Core(), &group{db: db.Core()}} }
+func New(db *storage.DB) *Store { return &Store{db: db.Core(), group: &group{db: db.Core()}} }

@@ -129,6 +129,8 @@ func TestFence(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+	entry = turnlog.Entry{Round: storagetest.Round(2)}
 	h.Lose(d)
 	stale := func(when string) {
 		t.Helper()
@@ -158,8 +160,8 @@ func TestFence(t *testing.T) {
 	if err != nil || reply.Body != "good" {
 		t.Errorf("reply %q, error %v", reply.Body, err)
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds"); n != 0 {
-		t.Errorf("stale writers left %d rounds", n)
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.rounds"); n != 1 {
+		t.Errorf("%d rounds, want that of the first writer", n)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
 	defer cancel()
@@ -287,16 +289,17 @@ func TestLateResults(t *testing.T) {
 			storagetest.Start(storagetest.Key(1, 3), "n3", 1, turnkeeper.EffectOnce),
 		},
 	})
-	next := h.Again(d, "worker-2")
 	late := func(k turnkeeper.CallKey, nonce, shown string) {
 		t.Helper()
 		if err := d.Late(t.Context(), storagetest.Result(k, nonce, turnkeeper.CallSucceeded, shown)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// A late result before the verdict is the result. An entry with a verdict on that call is
+	// A late result is the result while no worker has the turn. An entry with a verdict on that call is
 	// refused completely.
+	h.Lose(d)
 	late(storagetest.Key(1, 1), "n1", "it happened")
+	next := h.Dispatch("worker-2")[0]
 	verdict := func(k turnkeeper.CallKey) turnlog.CallResult {
 		return turnlog.CallResult{Key: k, State: turnkeeper.CallUnknown, Shown: "unknown", Preview: "unknown"}
 	}
@@ -307,9 +310,9 @@ func TestLateResults(t *testing.T) {
 	if call := h.Call(d.Grant.TurnID, storagetest.Key(1, 2)); call.State != turnkeeper.CallStarted {
 		t.Errorf("the refused entry moved a call to %s", call.State)
 	}
-	next.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 2))}})
-	// After the verdict, the first late result is stored in addition to it.
+	// While another worker has the turn, the first late result is stored in addition to that worker's verdict.
 	late(storagetest.Key(1, 2), "n2", "it happened too")
+	next.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{verdict(storagetest.Key(1, 2))}})
 	late(storagetest.Key(1, 2), "n2", "it happened twice")
 	// A late result that matches no start of the call changes nothing.
 	late(storagetest.Key(1, 3), "n1", "somebody else's")
@@ -461,14 +464,18 @@ func TestHistoryOfAConversation(t *testing.T) {
 func TestRecentCalls(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone)
+	r := storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone, turnkeeper.EffectNone)
 	r.Calls[3].ArgsHash = "other"
-	d.Write(t, turnlog.Entry{Round: r})
+	plan := turnlog.Entry{Round: r}
+	for n, nonce := range []string{"a", "b", "c", "d"} { // the fifth call has no start, so it is not found
+		plan.Starts = append(plan.Starts, storagetest.Start(storagetest.Key(1, n+1), nonce, 1, turnkeeper.EffectNone))
+	}
+	d.Write(t, plan)
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{
-		storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "a"), storagetest.Result(storagetest.Key(1, 3), "", turnkeeper.CallSkipped, "c"),
-		storagetest.Result(storagetest.Key(1, 4), "", turnkeeper.CallSucceeded, "d"),
+		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "a"), storagetest.Result(storagetest.Key(1, 3), "c", turnkeeper.CallCancelled, "c"),
+		storagetest.Result(storagetest.Key(1, 4), "d", turnkeeper.CallSucceeded, "d"), storagetest.Result(storagetest.Key(1, 5), "", turnkeeper.CallSucceeded, "e"),
 	}})
-	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "", turnkeeper.CallFailed, "b")}})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "b", turnkeeper.CallFailed, "b")}})
 	got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute)
 	if err != nil {
 		t.Fatal(err)
@@ -476,7 +483,14 @@ func TestRecentCalls(t *testing.T) {
 	if len(got) != 2 || got[0].Succeeded || !got[1].Succeeded || got[0].Ago > got[1].Ago || got[1].Ago > time.Minute {
 		t.Errorf("recent calls: %+v", got)
 	}
-	h.Exec("update turnkeeper.calls set ended_at = ended_at - interval '2 minutes'")
+	// A call that was started twice is one call.
+	h.Exec(`insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
+		select turn_id, round, ordinal, 2, effect, 1, token, 'again', worker_id, agent, name, args_hash from turnkeeper.call_starts where nonce = 'b'`)
+	if got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute); err != nil || len(got) != 2 {
+		t.Errorf("after a restart: %+v, error %v", got, err)
+	}
+	h.Exec("update turnkeeper.journal set at = at - interval '2 minutes'")
+	h.Exec("update turnkeeper.call_starts set started_at = started_at - interval '2 minutes'")
 	if got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute); err != nil || len(got) != 0 {
 		t.Errorf("after the window: %+v, error %v", got, err)
 	}

@@ -26,7 +26,7 @@ const countedTurns = 1000
 // can run the turn: the record then lacks rounds and history, but suffices to hand the
 // turn back.
 func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
-	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{})
+	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{}, []string{})
 	if err != nil {
 		return turnlog.Record{}, pg.Translate(err)
 	}
@@ -169,60 +169,6 @@ func (s *Store) loadLastRun(ctx context.Context, record turnlog.Record) (*turnlo
 		return nil, err
 	}
 	return &runs[0], nil
-}
-
-// withJournals reads the journals of earlier turns, which must be sorted by id: what a
-// history shows, and the recipes of the newest turn, which tell how much its model takes.
-func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
-	if len(past) == 0 {
-		return nil, nil
-	}
-	ids := dbrow.Map(past, func(p dbsqlc.PastTurnsRow) int64 { return p.ID })
-	answers, err := s.db.Q.PastRounds(ctx, ids)
-	if err != nil {
-		return nil, pg.Translate(err)
-	}
-	calls, err := s.db.Q.PastCalls(ctx, ids)
-	if err != nil {
-		return nil, pg.Translate(err)
-	}
-	history := make([]turnlog.Past, len(past))
-	for i, p := range past {
-		history[i] = turnlog.Past{
-			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Silent: p.Silent,
-			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass,
-		}
-		foreign := false
-		for ; len(answers) > 0 && answers[0].TurnID == p.ID; answers = answers[1:] {
-			round := pastRound(answers[0])
-			foreign = foreign || answers[0].Version > journalVersion
-			for ; len(calls) > 0 && calls[0].TurnID == p.ID && calls[0].Round == answers[0].Round; calls = calls[1:] {
-				round.Calls = append(round.Calls, pastCall(&calls[0]))
-				foreign = foreign || !knownCall(calls[0].State, calls[0].Effect)
-			}
-			history[i].Rounds = append(history[i].Rounds, round)
-		}
-		if foreign { // only a newer program can read it; message and reply are plain text in any version
-			history[i].Rounds = nil
-		}
-	}
-	return history, nil
-}
-
-func pastRound(r dbsqlc.PastRoundsRow) turnkeeper.Round {
-	round := turnkeeper.Round{Number: int(r.Round), Provider: r.Provider, Text: r.Text, Recipe: dbrow.Recipe([]byte(r.Request))}
-	if r.Raw != nil {
-		round.Raw = []byte(*r.Raw)
-	}
-	return round
-}
-
-func pastCall(c *dbsqlc.PastCallsRow) turnkeeper.ToolCall {
-	return turnkeeper.ToolCall{
-		Key: turnkeeper.CallKey{Round: int(c.Round), Ordinal: int(c.Ordinal)}, WireID: c.WireID, Name: c.Name, Arguments: c.Arguments,
-		Effect: turnkeeper.Effect(c.Effect), State: turnkeeper.CallState(c.State), Shown: c.Shown, Preview: c.Preview,
-		OutputID: turnkeeper.OutputID(dbrow.OrZero(c.OutputID)),
-	}
 }
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx

@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
@@ -21,6 +23,42 @@ func recipeJSON(r turnkeeper.Recipe) string {
 		return "" // a factor is not a number: the round is stored without a recipe
 	}
 	return string(bytes.TrimSpace(b.Bytes()))
+}
+
+// knownParts are request parts that this process has stored a short time ago, by hash: parts are never deleted, so they need
+// not be written again. They are forgotten from time to time, because a database may be restored to an earlier state.
+type knownParts struct {
+	mu    sync.Mutex
+	since time.Time
+	known map[string]bool
+}
+
+const (
+	maxKnownParts = 1000
+	knownFor      = 10 * time.Minute
+)
+
+// unknown returns the parts that are not known to be stored.
+func (k *knownParts) unknown(parts []turnlog.RequestPart) (unknown []turnlog.RequestPart) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.known) > maxKnownParts || time.Since(k.since) > knownFor {
+		k.known, k.since = map[string]bool{}, time.Now()
+	}
+	for _, part := range parts {
+		if !k.known[part.SHA256] {
+			unknown = append(unknown, part)
+		}
+	}
+	return unknown
+}
+
+func (k *knownParts) add(parts []turnlog.RequestPart) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, part := range parts {
+		k.known[part.SHA256] = true
+	}
 }
 
 func byHash(a, b turnlog.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
@@ -56,7 +94,7 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turn
 // round, so that the request can be rebuilt: with its rounds, its definition, its
 // history, and the summary that the round's recipe names.
 func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnlog.Record, error) {
-	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{})
+	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{}, []string{})
 	if err != nil {
 		return turnlog.Record{}, pg.Translate(err)
 	}

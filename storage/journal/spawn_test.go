@@ -427,7 +427,7 @@ func TestALostParentsCalls(t *testing.T) {
 			return tick.SettleCalls(ctx, it.Grant.TurnID, "unknown", "not run", "not run", "ended")
 		})
 	})
-	if want := "awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2"; own != want || others != 3 { // requests to cancel
+	if want := "awaited 1.2, awaited 2.1, awaited 2.2, call 1.2, call 2.1, call 2.2, call 3.1, spawned 1.2, spawned 2.1, spawned 2.2, turn"; own != want || others != 3 { // requests to cancel
 		t.Errorf("changed %s and %d others, want %s", own, others, want)
 	}
 	for k, want := range map[turnkeeper.CallKey]string{storagetest.Key(1, 1): "succeeded ok", storagetest.Key(1, 2): "cancelled ended", storagetest.Key(2, 2): "cancelled ended", storagetest.Key(3, 1): "unknown unknown"} {

@@ -48,9 +48,11 @@ func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 	outputID := turnkeeper.OutputID(fmt.Sprint("out-", d.Grant.TurnID))
 	read.Output = &turnkeeper.Output{ID: outputID, Text: text, MediaType: text, Description: text}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{read}})
+	h.Lose(d)
 	if err := d.Late(t.Context(), storagetest.Result(storagetest.Key(1, 2), fmt.Sprint(d.Grant.TurnID), turnkeeper.CallSucceeded, text)); err != nil {
 		t.Fatal(err)
 	}
+	d = h.Dispatch("worker-2")[0]
 	err = d.Append(t.Context(), turnlog.Entry{Outcome: &turnlog.Outcome{
 		State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopNone, Reply: "re: " + text, InnerDialogue: text, Error: text, ErrorClass: text,
 	}}, storagetest.Answered)

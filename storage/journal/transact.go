@@ -29,8 +29,10 @@ func (w *Writer) Transact(ctx context.Context, start turnlog.CallStart, within t
 ) (result turnlog.CallResult, err error) {
 	const steps = 2 // one for the start, one for the result
 	began := time.Now()
+	before := w.calls
 	err = w.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) error {
 		return pg.Translate(w.inTx(ctx, func(tx pgx.Tx) error {
+			w.calls = before
 			if err := w.sendIn(ctx, tx, step{id: id}, turnlog.Entry{Starts: []turnlog.CallStart{start}}); err != nil {
 				return err
 			}
@@ -54,6 +56,9 @@ func (w *Writer) Transact(ctx context.Context, start turnlog.CallStart, within t
 			return w.sendIn(ctx, tx, step{id: id, after: 1}, turnlog.Entry{Results: []turnlog.CallResult{result}})
 		}))
 	}})
+	if err != nil {
+		w.calls = before
+	}
 	return result, err
 }
 
@@ -83,11 +88,13 @@ func (w *Writer) letWait(ctx context.Context, tx pgx.Tx, within time.Duration) e
 }
 
 func (w *Writer) sendIn(ctx context.Context, tx pgx.Tx, at step, e turnlog.Entry) error {
-	p := &pg.Pipeline{}
-	if err := w.queue(ctx, p.Queries(), at, e, Ending{}); err != nil {
+	c, err := w.change(at, e, Ending{})
+	if err != nil {
 		return err
 	}
-	return p.Send(ctx, tx, func() {})
+	_, err = send(ctx, tx, []*change{c}, true, func() {})
+	w.calls = c.log
+	return err
 }
 
 // runInSavepoint runs a tool in a savepoint, so that a failure undoes its writes and

@@ -19,7 +19,7 @@ type Writer struct {
 	grant   turnkeeper.Grant
 	agent   string
 	journal commit.Writer
-	paging  map[turnkeeper.CallKey]bool
+	calls   callLog
 }
 
 // An Ending is the caller's part of the end of a dispatch, in addition to the turn's
@@ -36,14 +36,10 @@ func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 // Writer returns a writer that continues the journal in record under the grant. If
 // BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
 func (s *Store) Writer(record turnlog.Record, grant turnkeeper.Grant) *Writer {
-	w := &Writer{
-		store: s, grant: grant, agent: record.Turn.Agent, paging: map[turnkeeper.CallKey]bool{},
+	return &Writer{
+		store: s, grant: grant, agent: record.Turn.Agent, calls: logOf(record.Rounds),
 		journal: commit.Writer{Grant: grant, Entries: record.Entries},
 	}
-	for _, round := range record.Rounds {
-		w.remember(&round)
-	}
-	return w
 }
 
 // Append writes the entry in one transaction. It fails with ErrFenced if the turn no
@@ -58,42 +54,33 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 	if e.Outcome != nil {
 		pool = w.store.db.Finish
 	}
-	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) error {
-		sent := func() { w.store.db.At(ctx, pointSent(e)) }
-		return w.store.group.write(ctx, func() (*pg.Pipeline, error) {
-			p := &pg.Pipeline{}
-			return p, w.queue(ctx, p.Queries(), step{id: id}, e, ending)
-		}, func(p *pg.Pipeline) error { return p.Send(ctx, pool, sent) }, sent)
+	var c *change
+	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) (err error) {
+		if c == nil { // each attempt has the same id
+			if c, err = w.change(step{id: id}, e, ending); err != nil {
+				return err
+			}
+		}
+		return w.store.group.write(ctx, pool, c, func() { w.store.db.At(ctx, pointSent(e)) })
 	}})
 	if err == nil {
-		w.remember(e.Round)
+		w.calls = c.log
+		w.store.parts.add(c.parts)
 	}
 	return err
 }
 
-// remember records which calls are paging calls, which never count as executed.
-func (w *Writer) remember(r *turnkeeper.Round) {
-	if r == nil {
-		return
-	}
-	for _, call := range r.Calls {
-		if call.Paging {
-			w.paging[call.Key] = true
-		}
-	}
-}
-
-// Late stores a result that came after the lease was lost: as the call's result if it
-// has none yet, else as its late result. Outputs attached to it are stored in any case.
+// Late stores a result that came after the lease was lost: as the call's result if the call is
+// open and no other worker has the turn, else as its late result. Outputs attached to it are stored in any case.
 func (w *Writer) Late(ctx context.Context, r turnlog.CallResult) error {
-	return w.store.keepLate(ctx, w.grant.TurnID, r)
+	return w.store.keepLate(ctx, w.grant.TurnID, w.grant.GrantID, r)
 }
 
-// keepLate stores a late result of the start with its nonce. It does nothing if there is
-// no such start.
-func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, r turnlog.CallResult) error {
+// keepLate stores a late result of the start with its nonce, which was made under the grant (empty: none). It does nothing if
+// there is no such start.
+func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, r turnlog.CallResult) error {
 	p := dbsqlc.LateResultParams{
-		Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
+		GrantID: string(grant), Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
 		State: string(r.State), Shown: s.db.Clean(r.Shown), Preview: s.db.Clean(r.Preview),
 	}
 	if len(r.Attached) == 0 {

@@ -25,10 +25,40 @@ select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' ||
 from turnkeeper.calls c join turnkeeper.turns t on t.id = c.turn_id
 where t.ended_at is not null and c.state in ('planned', 'started', 'running')
 
--- promise: every start of a call is on record
-select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal from turnkeeper.calls c
-where c.starts <> (select count(*) from turnkeeper.call_starts s
-    where (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal))
+-- promise: wire ids are unique in a turn
+select 'turn ' || turn_id || ' wire id ' || wire_id from turnkeeper.calls group by turn_id, wire_id having count(*) > 1
+
+-- promise: rounds, and the calls of each, are numbered 1 to n
+select 'turn ' || turn_id from turnkeeper.rounds group by turn_id having count(*) <> max(round) or count(distinct round) <> max(round) or min(round) < 1
+union all
+select 'turn ' || turn_id || ' round ' || round from turnkeeper.calls group by turn_id, round
+having count(*) <> max(ordinal) or count(distinct ordinal) <> max(ordinal) or min(ordinal) < 1
+
+-- promise: every result names a planned call
+select 'turn ' || r.turn_id || ' call ' || r.round || '.' || r.ordinal || ' in write ' || r.n
+from turnkeeper.call_results r left join turnkeeper.calls c using (turn_id, round, ordinal) where c.turn_id is null
+
+-- promise: a call moves only from a state to one that may follow
+select 'turn ' || turn_id || ' call ' || round || '.' || ordinal || ' from ' || before || ' to ' || state from (
+    select m.*, lag(state) over (partition by turn_id, round, ordinal order by n, step) as before from (
+        select j.turn_id, j.round, c.ordinal, j.n, 0 as step, c.state
+        from turnkeeper.journal j, lateral json_to_recordset(j.calls) as c (ordinal integer, state text) where j.calls is not null union all
+        select turn_id, round, ordinal, n, 1, 'started' from turnkeeper.call_starts where n > 0 union all
+        select turn_id, round, ordinal, n, 2, state from turnkeeper.call_results
+    ) m
+) moves where case before
+    when 'planned' then state not in ('started', 'succeeded', 'failed', 'skipped', 'denied', 'cancelled')
+    when 'started' then state not in ('started', 'running', 'succeeded', 'failed', 'unknown', 'cancelled')
+    when 'running' then state not in ('started', 'running', 'succeeded', 'failed', 'unknown', 'cancelled')
+    else before is not null end
+
+-- promise: the starts of a call are numbered 1 to n, and all are on record
+select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper.call_starts
+group by turn_id, round, ordinal having count(*) <> max(attempt)
+union all
+select 'turn ' || t.id || ': it has executed ' || t.executed_calls || ' calls' from turnkeeper.turns_now t
+left join turnkeeper.calls c on c.turn_id = t.id and not c.paging and (c.starts > 0 or c.state in ('succeeded', 'failed'))
+group by t.id, t.executed_calls having count(c.turn_id) <> t.executed_calls
 
 -- promise: every effect that happened or may have happened has a start on record
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
@@ -42,7 +72,7 @@ where effect = 'once' group by turn_id, round, ordinal having count(*) > 1
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
-where s.token > 0 and (g.id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
+where s.token > 0 and (g.turn_id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
 
 -- promise: all calls of a grant were started by the worker bound to it
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id || ' under token ' || s.token
@@ -50,10 +80,10 @@ from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
 left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
 where s.token > 0 and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
 
--- promise: the result of a call belongs to a start on record
-select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
-where c.starts > 0 and not exists (select from turnkeeper.call_starts s
-    where (s.turn_id, s.round, s.ordinal, s.attempt, s.nonce) = (c.turn_id, c.round, c.ordinal, c.starts, c.nonce))
+-- promise: the record of a start agrees with its call
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' start ' || s.attempt
+from turnkeeper.call_starts s join turnkeeper.calls c using (turn_id, round, ordinal)
+where (s.agent, s.name, s.args_hash, s.effect) <> (c.agent, c.name, c.args_hash, c.effect)
 
 -- promise: only detached calls were restarted without a grant
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
@@ -106,9 +136,9 @@ from (select * from turnkeeper.turns where state = 'running') t
 full join (select * from turnkeeper.leases where grant_id is not null) l on l.turn_id = t.id and l.grant_id = t.grant_id
 where t.id is null or l.lane is null or l.token <> t.token
 
--- promise: an ended grant has an outcome
-select 'grant ' || g.grant_id || ' of turn ' || g.turn_id from turnkeeper.lease_log g
-where g.outcome is null and not exists (select from turnkeeper.leases l where l.grant_id = g.grant_id)
+-- promise: a held grant has not ended
+select 'grant ' || g.grant_id || ' of turn ' || g.turn_id from turnkeeper.ended_grants g
+where exists (select from turnkeeper.leases l where l.grant_id = g.grant_id)
 
 -- promise: no expired lease stays unnoticed while the scheduler may act
 select 'lane ' || l.lane || ', turn ' || l.turn_id || ', lapsed ' || l.lease_until
@@ -121,17 +151,19 @@ where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '6
 select what from (
     select 'turn ' || t.id || ': its message' from turnkeeper.turns t
     where not exists (select from turnkeeper.messages m where m.id = t.message_id) union all
-    select 'turn ' || r.turn_id || ' round ' || r.round || ': its turn' from turnkeeper.rounds r
-    where not exists (select from turnkeeper.turns t where t.id = r.turn_id) union all
-    select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ': its round' from turnkeeper.calls c
-    where not exists (select from turnkeeper.rounds r where r.turn_id = c.turn_id and r.round = c.round) union all
     select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its call' from turnkeeper.call_starts s
     where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (s.turn_id, s.round, s.ordinal)) union all
+    select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its write' from turnkeeper.call_starts s
+    where s.n > 0 and not exists (select from turnkeeper.journal j where j.turn_id = s.turn_id and j.n = s.n) union all
+    select 'turn ' || a.turn_id || ' awaited ' || a.round || '.' || a.ordinal || ': its start' from turnkeeper.awaited_calls a
+    where not exists (select from turnkeeper.call_starts s where (s.turn_id, s.round, s.ordinal, s.nonce) = (a.turn_id, a.round, a.ordinal, a.nonce)) union all
+    select 'turn ' || l.turn_id || ' late result ' || l.round || '.' || l.ordinal || ': its start' from turnkeeper.late_results l
+    where not exists (select from turnkeeper.call_starts s where (s.turn_id, s.round, s.ordinal) = (l.turn_id, l.round, l.ordinal)) union all
     select 'turn ' || a.turn_id || ' failed attempt ' || a.id || ': its turn' from turnkeeper.failed_attempts a
     where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
     select 'turn ' || j.turn_id || ' write ' || j.n || ': its turn' from turnkeeper.journal j
     where not exists (select from turnkeeper.turns t where t.id = j.turn_id) union all
-    select 'grant ' || g.grant_id || ': its lane' from turnkeeper.lease_log g
+    select 'grant ' || g.grant_id || ': its lane' from turnkeeper.ended_grants g
     where not exists (select from turnkeeper.leases l where l.lane = g.lane) union all
     select 'reply ' || r.id || ': its message or turn' from turnkeeper.replies r
     where not exists (select from turnkeeper.messages m where m.id = r.message_id)
@@ -153,10 +185,13 @@ select what || ' ' || took from (
     select 'turn ' || id, ended_at - greatest(created_at, granted_at) from turnkeeper.turns union all
     select 'message ' || id, closed_at - accepted_at from turnkeeper.messages union all
     select 'reply ' || r.id, r.created_at - m.accepted_at from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id union all
-    select 'grant ' || id, ended_at - granted_at from turnkeeper.lease_log union all
+    select 'grant ' || grant_id, ended_at - granted_at from turnkeeper.ended_grants union all
     select 'turn ' || turn_id || ' call ' || round || '.' || ordinal, ended_at - started_at from turnkeeper.calls union all
-    select 'turn ' || turn_id || ' event ' || seq, at - lag(at) over (partition by turn_id order by seq) from turnkeeper.turn_events
+    select 'turn ' || turn_id || ' write ' || n, at - lag(at) over (partition by turn_id order by n) from turnkeeper.journal
 ) durations (what, took) where took < interval '0'
+
+-- promise: the writes of a turn are numbered 1 to n
+select 'turn ' || turn_id from turnkeeper.journal group by turn_id having count(*) <> max(n) or min(n) <> 1
 
 -- promise: events are numbered 1 to n
 select 'turn ' || t.id from turnkeeper.turns_now t left join turnkeeper.turn_events e on e.turn_id = t.id group by t.id, t.last_seq

@@ -1,8 +1,12 @@
 package operate_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
@@ -68,20 +72,24 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.messages set state = 'answered', closed_at = now() where state = 'running'`,
 		"a running message has an open turn": `
 			update turnkeeper.messages set state = 'running', closed_at = null where state = 'answered'`,
-		"no call is open under a closed turn": `
-			update turnkeeper.calls set state = 'started', ended_at = null`,
-		"every start of a call is on record": `delete from turnkeeper.call_starts`,
-		"every effect that happened or may have happened has a start on record": `
-			update turnkeeper.calls set starts = 0`,
+		"no call is open under a closed turn": `update turnkeeper.journal set results = null`,
+		"wire ids are unique in a turn": `
+			update turnkeeper.journal set calls = (select json_agg(v) from (select json_array_elements(calls) union all select json_array_elements(calls)) c (v)) where calls is not null`,
+		"rounds, and the calls of each, are numbered 1 to n": `update turnkeeper.journal set round = round + 1`,
+		"every result names a planned call":                  `update turnkeeper.journal set results = replace(results::text, '"ordinal":1', '"ordinal":7')::json`,
+		"a call moves only from a state to one that may follow": `
+			update turnkeeper.journal set results = replace(results::text, 'succeeded', 'skipped')::json`,
+		"the starts of a call are numbered 1 to n, and all are on record":       `delete from turnkeeper.call_starts`,
+		"every effect that happened or may have happened has a start on record": `delete from turnkeeper.call_starts`,
+		"the record of a start agrees with its call":                            `update turnkeeper.call_starts set args_hash = 'other'`,
+		"the writes of a turn are numbered 1 to n":                              `update turnkeeper.journal set n = n + 100`,
 		"a call of effect once was started at most once": `
-			insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, token, nonce, worker_id)
-			select turn_id, round, ordinal, 2, 'once', token, 'again' || turn_id, 'w' from turnkeeper.call_starts`,
+			insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
+			select turn_id, round, ordinal, 2, 'once', n, token, 'again' || turn_id, 'w', agent, name, args_hash from turnkeeper.call_starts`,
 		"every call was started under the grant that its turn had at that time": `
 			update turnkeeper.call_starts set started_at = started_at + interval '1 hour'`,
 		"all calls of a grant were started by the worker bound to it": `
 			update turnkeeper.call_starts set worker_id = 'worker-2'`,
-		"the result of a call belongs to a start on record": `
-			update turnkeeper.calls set nonce = 'another worker''s'`,
 		"only detached calls were restarted without a grant": `
 			update turnkeeper.call_starts set token = 0`,
 		"a waiting turn holds no lease and awaits a result that has not arrived": `
@@ -94,29 +102,30 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent": spawnedBy("'running'", "now()", "array['a', 'b']"),
 		"a tree of sub-agents keeps its bounds, and no agent is its own ancestor":                     spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
 		"the grants of a lane do not overlap": `
-			update turnkeeper.lease_log set ended_at = ended_at + interval '1 hour'`,
+			update turnkeeper.ended_grants set ended_at = ended_at + interval '1 hour'`,
 		"a running turn holds its lane, and a held lane runs its turn": `
 			update turnkeeper.leases set token = token + 1 where grant_id is not null`,
-		"an ended grant has an outcome": `
-			update turnkeeper.lease_log set ended_at = null, outcome = null`,
+		"a held grant has not ended": `
+			update turnkeeper.ended_grants set grant_id = (select grant_id from turnkeeper.leases where grant_id is not null limit 1)
+			where grant_id = (select grant_id from turnkeeper.ended_grants limit 1)`,
 		"no expired lease stays unnoticed while the scheduler may act": `
 			update turnkeeper.leases set granted_at = now() - interval '1 hour', lease_until = now() - interval '61 s' where grant_id is not null;
 			update turnkeeper.settings set last_tick_at = now()`,
-		"every row belongs to a row that exists":                      `delete from turnkeeper.rounds`,
+		"every row belongs to a row that exists":                      `update turnkeeper.journal set calls = null`,
 		"every row obeys the rules of its table":                      `update turnkeeper.leases set failures = -1`,
-		"no duration is negative":                                     `update turnkeeper.calls set ended_at = started_at - interval '1 s'`,
+		"no duration is negative":                                     `update turnkeeper.journal set at = at - interval '1 hour' where n = 3`,
 		"events are numbered 1 to n":                                  `delete from turnkeeper.journal where n = 2`,
 		"a closed turn has one terminal event, and it is the last":    `update turnkeeper.journal set types[1] = 'turn_error' where n = 1`,
 		"a turn that does not run has the totals of its newest write": `update turnkeeper.turns set executed_calls = 9`,
 		"a turn's tokens are those of its rounds, of its calls and of its failed attempts": `
-			update turnkeeper.calls set reasoning_tokens = 1`,
+			update turnkeeper.journal set answer = (answer::jsonb || '{"reasoning_tokens": 1}')::json where answer is not null`,
 		"a chunked output has all its chunks": `
 			update turnkeeper.outputs set size_bytes = 7, chunked = true`,
 		"every chunk belongs to an output or a draft": `
 			insert into turnkeeper.output_chunks (output_id, first_char, content) values ('nobody''s', 0, 'x')`,
 		"all parts of a round's request are stored": `delete from turnkeeper.request_parts`,
 		"no turn with a call of unknown outcome is succeeded": `
-			update turnkeeper.calls set state = 'unknown'`,
+			update turnkeeper.journal set results = replace(results::text, 'succeeded', 'unknown')::json`,
 	} {
 		t.Run(promise, func(t *testing.T) {
 			h := busyDatabase(t)
@@ -144,7 +153,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newEnv(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 33 {
+		if err != nil || len(promises) != 38 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
@@ -160,10 +169,13 @@ func spawnedBy(message, told, agents string) string {
 
 func TestRowsThatBreakARuleAreFound(t *testing.T) {
 	h := busyDatabase(t)
+	took := func(ms string) string {
+		return `update turnkeeper.journal set results = regexp_replace(results::text, '"duration_ms":-?\d+', '"duration_ms":` + ms + `')::json`
+	}
 	for sql, undo := range map[string]string{
 		"update turnkeeper.messages set attempts = -1 where id = 1": "update turnkeeper.messages set attempts = 1 where id = 1",
-		"update turnkeeper.calls set duration_ms = -1":              "update turnkeeper.calls set duration_ms = 1",
-		"update turnkeeper.leases set failures = -1":                "update turnkeeper.leases set failures = 0",
+		took("-1"): took("1"),
+		"update turnkeeper.leases set failures = -1": "update turnkeeper.leases set failures = 0",
 	} {
 		h.Exec(sql)
 		if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, "every row obeys the rules of its table") {
@@ -173,5 +185,72 @@ func TestRowsThatBreakARuleAreFound(t *testing.T) {
 	}
 	if broken := h.broken(false); len(broken) != 0 {
 		t.Errorf("broken: %q", broken)
+	}
+}
+
+// TestBrokenReferencesAreFound deletes or changes rows that others refer to.
+func TestBrokenReferencesAreFound(t *testing.T) {
+	testrun.Guard(t)
+	for missing, damage := range map[string]string{
+		"its turn":  "delete from turnkeeper.turns",
+		"its call":  "update turnkeeper.journal set calls = null",
+		"its write": "update turnkeeper.call_starts set n = 9",
+		"its start": "update turnkeeper.awaited_calls set nonce = 'other'",
+		"late result 1.7: its start": `
+			insert into turnkeeper.late_results (turn_id, round, ordinal, result) select turn_id, 1, 7, '' from turnkeeper.awaited_calls`,
+	} {
+		t.Run(missing, func(t *testing.T) {
+			h := busyDatabase(t)
+			h.Exec("set session_replication_role = replica; " + damage)
+			promises, err := h.Check(t.Context(), false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range promises {
+				if p.Text == "every row belongs to a row that exists" && strings.Contains(strings.Join(p.Broken, "; "), missing) {
+					return
+				}
+			}
+			t.Error("not found")
+		})
+	}
+}
+
+// TestThePromiseAboutStates plants a call for each pair of states. The promise must find those that CallState does not allow.
+func TestThePromiseAboutStates(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	states := []turnkeeper.CallState{
+		turnkeeper.CallPlanned, turnkeeper.CallStarted, turnkeeper.CallRunning, turnkeeper.CallSucceeded, turnkeeper.CallFailed,
+		turnkeeper.CallSkipped, turnkeeper.CallDenied, turnkeeper.CallUnknown, turnkeeper.CallCancelled,
+	}
+	for _, from := range states { // one by one, because at most 20 violations are listed
+		r := storagetest.Round(1)
+		var results, want []string
+		for _, to := range states {
+			if from == to && !from.Answered() {
+				continue // the same open state again is not a move
+			}
+			k := storagetest.Key(1, len(r.Calls)+1)
+			r.Calls = append(r.Calls, turnkeeper.ToolCall{Key: k, WireID: k.String(), Effect: turnkeeper.EffectNone, State: from})
+			results = append(results, fmt.Sprintf(`{"round": 1, "ordinal": %d, "state": "%s"}`, k.Ordinal, to))
+			if from.MoveTo(to) != nil {
+				want = append(want, fmt.Sprintf("turn %d call 1.%d from %s to %s", d.Grant.TurnID, k.Ordinal, from, to))
+			}
+		}
+		h.Take(d.Grant.TurnID, d.Grant.GrantID, d.Grant.JobID, "worker-1").Write(t, turnlog.Entry{Round: r})
+		h.Exec("select turnkeeper.add_write($1, '{}', '{}', '{}', '{}', $2)", d.Grant.TurnID, "["+strings.Join(results, ",")+"]")
+		promises, err := h.Check(t.Context(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range promises {
+			if p.Text == "a call moves only from a state to one that may follow" {
+				if diff := cmp.Diff(want, slices.Sorted(slices.Values(p.Broken))); diff != "" {
+					t.Errorf("found (-want +got):\n%s", diff)
+				}
+			}
+		}
+		h.Exec("delete from turnkeeper.journal")
 	}
 }

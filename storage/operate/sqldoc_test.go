@@ -72,7 +72,7 @@ func documented(t *testing.T) *env {
 	})
 	d = h.Again(d, "worker-2")
 	d.Write(t, turnlog.Entry{Verdicts: []turnlog.CallResult{storagetest.Result(second, "n", turnkeeper.CallUnknown, "outcome unknown")}})
-	h.Exec("select turnkeeper.late_result(17, 1, 2, 'n', 'succeeded', 'booked', 'booked')")
+	h.Exec("select turnkeeper.late_result(17, null, 1, 2, 'n', 'succeeded', 'booked', 'booked')")
 	end := func(d *storagetest.Dispatch, e turnlog.Entry, as journal.Ending) {
 		if err := d.Append(t.Context(), e, as); err != nil {
 			t.Fatal(err)

@@ -1,5 +1,5 @@
 -- name: DetachCalls :exec
-select turnkeeper.detach_calls(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
+select turnkeeper.detach_calls(@turn::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[], @names::text[],
     @limits::interval[], @wait::interval);
 
 -- name: Arrivals :many
@@ -125,14 +125,6 @@ where claim is null and ended_at is null
     (select w.ctid from turnkeeper.detached_calls w where w.claim is null and w.ended_at is null
        and w.look_at > statement_timestamp() + interval '11 minutes' order by w.look_at limit @max_rows)
 ) looked_at));
-
--- name: SettleArrivedCalls :exec
--- Writes the results that have arrived for a turn that is closed without its worker.
-update turnkeeper.calls c set state = a.state, preview = a.preview, duration_ms = a.duration_ms,
-    ended_at = greatest(clock_timestamp(), c.started_at)
-from turnkeeper.awaited_calls a
-where c.turn_id = @turn_id and (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
-  and a.arrived_at is not null and a.closed_at is null and c.state = 'running';
 
 -- name: AwaitedOfTurn :many
 select a.round, a.ordinal, c.name, a.opened_at, a.arrived_at, d.deadline, d.attempt, coalesce(d.worker_id, '')::text as worker_id, d.claimed_at

@@ -37,7 +37,7 @@ update turnkeeper.model_health set probe_grant = @grant_id::uuid where model = @
 select turnkeeper.note_models(@answered::text[], @failed::text[], @seen::integer[], @classes::text[], @errors::text[], @asked::interval[]);
 
 -- name: NoteFault :exec
--- Runs after end_dispatch, when a turn failed: counts the fault on the message if @counted, and stores the models
+-- Runs after end_many, when a turn failed: counts the fault on the message if @counted, and stores the models
 -- that the lane waits for.
 with m as (
     update turnkeeper.messages m set faults = m.faults + 1 from turnkeeper.turns t
@@ -66,7 +66,7 @@ update turnkeeper.model_health set until = statement_timestamp() where down_sinc
 -- The models that agents use, and those that were ever down. Whether one has answered is read from the newest 1,000 rounds.
 with answered as (
     select distinct r.request ->> 'provider' || '/' || (r.request ->> 'model') as model
-    from (select request from turnkeeper.rounds order by turn_id desc, round desc limit 1000) r
+    from (select request from turnkeeper.journal where round is not null order by turn_id desc, n desc limit 1000) r
 )
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
     coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,

@@ -24,7 +24,7 @@ select * from turnkeeper.turns_now where message_id = @message_id order by attem
 select sqlc.embed(g), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.lease_log g
 left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
-where g.turn_id = @turn_id order by g.id;
+where g.turn_id = @turn_id order by g.token;
 
 -- name: ListLanes :many
 select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 1000, 0)::bigint as remaining_ms,
@@ -109,14 +109,14 @@ select agent from turnkeeper.turns where id = @id;
 -- The grant of a turn before the given one.
 select b.* from turnkeeper.lease_log b
 join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = @grant_id
-where b.turn_id = @turn_id and b.id < g.id order by b.id desc limit 1;
+where b.turn_id = @turn_id and b.token < g.token order by b.token desc limit 1;
 
 -- name: HandedOnSince :one
 -- When the current series of hand-backs of a turn began, with no other end of a dispatch
 -- in between; 1970: its last dispatch was not handed back.
-select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.lease_log b
-where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.lease_log o
-    where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back');
+select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.ended_grants b
+where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.ended_grants o
+    where o.turn_id = b.turn_id and o.token > b.token and o.outcome <> 'handed_back');
 
 -- name: WaitsOfMessages :many
 -- What each of some open messages may wait for, except what all messages wait for: see GlobalState.

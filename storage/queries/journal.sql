@@ -1,30 +1,30 @@
--- name: Step :exec
-select turnkeeper.step(@turn::bigint, @token::bigint, @grant_id::uuid, @worker::text, @expected::bigint, @write_id::uuid,
-    @rounds::integer, @charged::integer, @calls::integer,
-    @input::bigint, @output::bigint, @cached::bigint, @reasoning::bigint, @estimated::boolean,
-    @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[], @answered::text[]);
+-- name: AppendMany :many
+-- Returns the writes that were refused, or skipped because the turn's row is locked: none if alone. See the function.
+select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
+from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[], @turns::bigint[], @tokens::bigint[], @grants::uuid[], @workers::text[], @expected::bigint[],
+    @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
+    @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[], @requests::text[], @results::text[],
+    @start_writes::integer[], @start_rounds::integer[], @start_ordinals::integer[], @attempts::integer[], @effects::text[], @nonces::text[],
+    @agents::text[], @names::text[], @hashes::text[], @answered::text[]);
 
--- name: InsertRound :exec
--- Inserts an answer and its planned calls.
-with answer as (
-    insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
-    values (@turn_id::bigint, @round::integer, @charged::boolean, @provider::text, @model::text, @attempts::integer,
-        @latency_ms::bigint, @finish_reason::text, @input_tokens::bigint, @output_tokens::bigint, @cached_tokens::bigint,
-        @reasoning_tokens::bigint, @usage_estimated::boolean, @text::text, @reasoning::text, sqlc.narg(raw)::text,
-        @version::smallint, nullif(@request::text, '')::json)
-)
-insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
-    args_hash, effect, paging, state, shown, preview, ended_at)
-select @turn_id, @round, c.ordinal, @agent::text, c.wire_id, c.provider_id, c.name, c.arguments,
-    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
-    case when c.state <> 'planned' then clock_timestamp() end
-from (select unnest(@ordinals::integer[]) as ordinal, unnest(@wire_ids::text[]) as wire_id,
-    unnest(@provider_ids::text[]) as provider_id, unnest(@names::text[]) as name,
-    unnest(@arguments::text[]) as arguments, unnest(@raw_args::text[]) as raw_args,
-    unnest(@args_hashes::text[]) as args_hash, unnest(@effects::text[]) as effect,
-    unnest(@pagings::boolean[]) as paging, unnest(@states::text[]) as state,
-    unnest(@shown::text[]) as shown, unnest(@previews::text[]) as preview) c;
+-- name: EndMany :exec
+-- Ends dispatches, and then notes models that answered: see the function note_models.
+select turnkeeper.end_many(@turns::bigint[], nullif(@writes::uuid[], '{}'), @grants::uuid[], @states::text[], @logs::text[], @stops::text[], @replies::text[],
+    @calls::text[], @inner_dialogues::text[], @error_classes::text[], @errors::text[], @message_states::text[], @lost::boolean[],
+    @backoffs::interval[], @lane_backoffs::interval[], @jobs::bigint[]),
+    turnkeeper.note_models(@answered::text[], '{}', '{}', '{}', '{}', '{}');
+
+-- name: SettleCalls :exec
+-- Gives each open call its final result, of a turn that is closed without its worker.
+select turnkeeper.settle_calls(@turn::bigint, @unknown::text, @perhaps::text, @not_run::text, @spawned::text, '', '');
+
+-- name: LateResult :exec
+select turnkeeper.late_result(@turn::bigint, nullif(@grant_id::text, '')::uuid, @round::integer, @ordinal::integer, @nonce::text, @state::text,
+    @shown::text, @preview::text);
+
+-- name: StopAwaiting :exec
+-- Closes the waits of calls that the same write has answered.
+select turnkeeper.stop_awaiting(@turn::bigint, @rounds::integer[], @ordinals::integer[]);
 
 -- name: InsertRequestParts :exec
 -- Parts of requests that are not in the journal, each stored once.
@@ -36,14 +36,6 @@ on conflict do nothing;
 insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
 select t.agent, t.conversation, @up_to::bigint, t.id, @content::text from turnkeeper.turns t where t.id = @turn_id::bigint
 on conflict do nothing;
-
--- name: StartCalls :exec
-select turnkeeper.start_calls(@turn::bigint, @token::bigint, @worker::text,
-    @rounds::integer[], @ordinals::integer[], @attempts::integer[], @nonces::text[]);
-
--- name: AnswerCalls :exec
-select turnkeeper.answer_calls(@turn_id::bigint, @rounds::integer[], @ordinals::integer[], @nonces::text[],
-    @states::text[], @shown::text[], @previews::text[], @outputs::text[], @durations::bigint[]);
 
 -- name: InsertOutputs :exec
 insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, bytes, chunked, size_bytes, raw_bytes,
@@ -72,23 +64,12 @@ from (select unnest(@rounds::integer[]) as round, unnest(@attempts::integer[]) a
 -- name: AddEvents :exec
 select turnkeeper.add_events(@turn::bigint, @types::text[], @rounds::integer[], @blocks::integer[], @data::text[]);
 
--- name: EndDispatch :exec
--- Ends a dispatch, and then notes models that answered: see the function note_models.
-select turnkeeper.end_dispatch(@turn::bigint, @grant_id::uuid, @state::text, @log::text, @stop::text, @reply::text,
-    @inner_dialogue::text, @error_class::text, @error::text, @message_state::text, @lost::boolean,
-    @backoff::interval, @lane_backoff::interval, @job::bigint),
-    turnkeeper.note_models(@answered::text[], '{}', '{}', '{}', '{}', '{}');
-
 -- name: InsertSilentReply :exec
 -- Inserts the reply of a turn that was ended in this transaction, with an empty body.
 insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
 select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
 from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
 where t.id = @turn;
-
--- name: LateResult :exec
-select turnkeeper.late_result(@turn::bigint, @round::integer, @ordinal::integer, @nonce::text, @state::text,
-    @shown::text, @preview::text);
 
 -- name: HasStart :one
 -- Whether the call has a start with this nonce.
@@ -114,22 +95,3 @@ select t.token, t.grant_id, t.worker_id, t.state,
     coalesce((select j.write_id::text from turnkeeper.journal j where j.turn_id = t.id and j.n = @n::bigint), '')::text as write_id
 from turnkeeper.turns t where t.id = @id::bigint;
 
--- name: SettleOpenCalls :exec
--- Ends the open calls of a turn that is closed without its worker. A started call may or
--- may not have happened, a planned one has not. A call without an effect needs no start,
--- so it may have been running when the turn's worker was lost.
-update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
-    ended_at = greatest(clock_timestamp(), started_at),
-    shown = case when state <> 'planned' then @unknown::text when effect = 'none' then @perhaps::text else @not_run::text end,
-    preview = left(case when state <> 'planned' then @unknown::text when effect = 'none' then @perhaps else @not_run end, 220)
-where turn_id = @turn_id and state in ('planned', 'started', 'running');
-
--- name: AddCallUsage :exec
--- Adds the usage of model calls that were made for tool calls, in the write that answers
--- those; Step adds the sum to the turn's usage.
-update turnkeeper.calls c set input_tokens = u.input, output_tokens = u.output, cached_tokens = u.cached,
-    reasoning_tokens = u.reasoning, usage_estimated = u.estimated
-from (select unnest(@rounds::integer[]) as round, unnest(@ordinals::integer[]) as ordinal, unnest(@inputs::bigint[]) as input,
-    unnest(@outputs::bigint[]) as output, unnest(@cacheds::bigint[]) as cached, unnest(@reasonings::bigint[]) as reasoning,
-    unnest(@estimateds::boolean[]) as estimated) u
-where c.turn_id = @turn_id::bigint and c.round = u.round and c.ordinal = u.ordinal;

@@ -22,9 +22,10 @@ from turnkeeper.retry_message(@message::bigint, @anyway::boolean);
 
 -- name: HasActed :one
 -- Whether a call of the message may have had an effect: see turnkeeper.Turn.MayHaveActed.
-select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
-    where t.message_id = @message and (c.effect <> 'none' and c.starts > 0
-        or t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'));
+select (exists (select from turnkeeper.turns t join turnkeeper.call_starts s on s.turn_id = t.id
+        where t.message_id = @message and s.effect <> 'none')
+    or exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
+        where t.message_id = @message and t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))::boolean;
 
 -- name: RetryOf :many
 -- The retries from and to a message.

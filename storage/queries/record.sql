@@ -1,5 +1,5 @@
 -- name: TurnForWorker :many
--- The turns with these ids, and those of these grants, which may be over. It computes the remaining time so that a clock that was set back since the grant does not
+-- The turns with these ids, and those of these lanes and grants. It computes the remaining time so that a clock that was set back since the grant does not
 -- lengthen the lease.
 select sqlc.embed(t), (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
@@ -19,7 +19,7 @@ from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
-where t.id = any(@turn_ids::bigint[] || array(select g.turn_id from turnkeeper.lease_log g where g.grant_id = any(@grants::uuid[])));
+where t.id = any(@turn_ids::bigint[] || array(select g.turn_id from turnkeeper.leases g where g.lane = any(@lanes::text[]) and g.grant_id = any(@grants::uuid[])));
 
 -- name: DefinitionOfTurn :one
 select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = @turn_id;
@@ -36,16 +36,13 @@ select * from turnkeeper.failed_attempts where turn_id = @turn_id order by id;
 -- name: CallsOfTurns :many
 select * from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
 
--- name: PastRounds :many
--- What the history of a later turn shows of earlier turns, and the recipes of the newest.
-select turn_id, round, version, provider, text, raw, 
-    coalesce(case when turn_id = (select max(n.turn_id) from turnkeeper.rounds n where n.turn_id = any(@turn_ids::bigint[]))
-        then request::text end, '')::text as request
-from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order by turn_id, round;
-
--- name: PastCalls :many
-select turn_id, round, ordinal, wire_id, name, arguments, effect, state, shown, preview, output_id
-from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by turn_id, round, ordinal;
+-- name: PastJournals :many
+-- What the history of a later turn shows of earlier turns, and their recipes.
+select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer, coalesce(j.calls::text, '')::text as calls,
+    coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text, '')::text as results,
+    coalesce(j.request::text, '')::text as request
+from turnkeeper.journal j
+where j.turn_id = any(@turn_ids::bigint[]) and (j.round is not null or j.results is not null) order by j.turn_id, j.n;
 
 -- name: PastTurns :many
 -- The conditions and the order use the index of a conversation's turns, whatever the statistics say.
@@ -82,12 +79,16 @@ select coalesce(max(block), 0)::integer as last_block,
 from turnkeeper.turn_events where turn_id = @turn_id;
 
 -- name: RecentCalls :many
--- If the clock was set back, a call that just ended may be in the future.
-select state, (extract(epoch from greatest(clock_timestamp() - ended_at, interval '0')) * 1000000)::bigint as ago_us
-from turnkeeper.calls
-where agent = @agent and name = @name and args_hash = @args_hash and state in ('succeeded', 'failed')
-  and ended_at between clock_timestamp() - @within::interval and clock_timestamp() + @within::interval
-order by turn_id desc, ended_at desc limit 20;
+-- Among the newest 50 starts. If the clock was set back, a call that just ended may be in the future.
+select c.state::text as state, (extract(epoch from greatest(clock_timestamp() - c.ended_at, interval '0')) * 1000000)::bigint as ago_us
+from (select distinct n.turn_id, n.round, n.ordinal from (
+    select r.turn_id, r.round, r.ordinal from turnkeeper.call_starts r where r.agent = @agent and r.name = @name and r.args_hash = @args_hash
+    order by r.turn_id desc limit 50) n) s
+cross join lateral (select k.turn_id, k.state, k.ended_at from turnkeeper.calls k
+    where k.turn_id = s.turn_id and k.round = s.round and k.ordinal = s.ordinal) c
+where c.state in ('succeeded', 'failed')
+  and c.ended_at between clock_timestamp() - @within::interval and clock_timestamp() + @within::interval
+order by c.turn_id desc, c.ended_at desc limit 20;
 
 -- name: SummaryUpTo :one
 select content from turnkeeper.summaries

@@ -27,14 +27,6 @@ left join turnkeeper.replies r on r.message_id = s.message_id
 where s.turn_id = @turn_id
 order by s.round, s.ordinal;
 
--- name: SettleSpawnCalls :exec
--- Cancels the calls whose sub-agents have not replied, of a turn that is closed without
--- its worker.
-update turnkeeper.calls c set state = 'cancelled', preview = @ended::text, shown = @ended::text,
-    ended_at = greatest(clock_timestamp(), c.started_at)
-from turnkeeper.spawned_calls s
-where c.turn_id = @turn_id and (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running';
-
 -- name: LineageOf :one
 -- Who spawned the turn of a message.
 select s.root, s.turn_id as parent, s.round, s.ordinal, s.agents, t.max_depth, t.max_agents, t.tokens, t.calls

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ func (db *DB) Rows() map[string]string {
 		union all select 'round ' || turn_id || ' ' || round, to_jsonb(t)::text from turnkeeper.rounds t
 		union all select format('call %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.calls t
 		union all select format('start %s %s.%s #%s', turn_id, round, ordinal, attempt), to_jsonb(t)::text from turnkeeper.call_starts t
+		union all select format('late %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.late_results t
 		union all select format('event %s %s', turn_id, seq), to_jsonb(t)::text from turnkeeper.turn_events t
 		union all select format('output %s %s', turn_id, id), to_jsonb(t)::text from turnkeeper.outputs t
 		union all select format('awaited %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.awaited_calls t
@@ -41,6 +43,28 @@ func (db *DB) Rows() map[string]string {
 		db.T.Fatal(err)
 	}
 	return all
+}
+
+// Replan overwrites fields of a planned call in the journal with those of a JSON object.
+func (db *DB) Replan(turn turnkeeper.TurnID, k turnkeeper.CallKey, fields string) {
+	db.T.Helper()
+	n := One[int](db, `with changed as (
+			update turnkeeper.journal j set calls = (select json_agg(case when (c ->> 'ordinal')::integer = $3 then (c::jsonb || $4)::json else c end)
+				from json_array_elements(j.calls) c)
+			where j.turn_id = $1 and j.round = $2 and exists (select from json_array_elements(j.calls) c where (c ->> 'ordinal')::integer = $3) returning 1)
+		select count(*) from changed`, turn, k.Round, k.Ordinal, json.RawMessage(fields))
+	if n != 1 {
+		db.T.Fatalf("%d calls are %s of turn %d", n, k, turn)
+	}
+}
+
+// PlantResult adds a result of a call to the journal without a writer and without any check. Writers of the turn do not know
+// about it.
+func (db *DB) PlantResult(turn turnkeeper.TurnID, k turnkeeper.CallKey, state turnkeeper.CallState, shown string) {
+	db.T.Helper()
+	db.Exec(`select turnkeeper.add_write($1, '{}', '{}', '{}', '{}',
+		json_build_array(json_build_object('round', $2::integer, 'ordinal', $3::integer, 'state', $4::text, 'shown', $5::text, 'preview', $5::text)))`,
+		turn, k.Round, k.Ordinal, state, shown)
 }
 
 // TurnOf enqueues a message for an agent and dispatches it to a worker.

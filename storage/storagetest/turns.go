@@ -106,8 +106,8 @@ func (db *DB) Dispatch(worker turnkeeper.WorkerID) []*Dispatch {
 	})
 	var all []*Dispatch
 	for _, id := range ids {
-		turn := One[turnkeeper.TurnID](db, "select turn_id from turnkeeper.lease_log where grant_id = $1", id)
-		job := One[turnkeeper.JobID](db, "select job_id from turnkeeper.lease_log where grant_id = $1", id)
+		turn := One[turnkeeper.TurnID](db, "select turn_id from turnkeeper.leases where grant_id = $1", id)
+		job := One[turnkeeper.JobID](db, "select t.job_id from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id = $1", id)
 		db.FetchJob(job, worker)
 		all = append(all, db.Take(turn, id, job, worker))
 	}

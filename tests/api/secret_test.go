@@ -123,7 +123,7 @@ providers:
 	if outputs["what a tool gets"] == "" {
 		t.Error("the tool got other arguments than the masked ones")
 	}
-	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.calls"], "the tool says [redacted]") {
+	if seen < 10_000 || !strings.Contains(outputs["table turnkeeper.journal"], "the tool says [redacted]") {
 		t.Errorf("the search covered %d bytes only, or not the calls", seen)
 	}
 }

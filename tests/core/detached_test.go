@@ -360,7 +360,7 @@ func TestAResultComesWithinTheEndThatWaits(t *testing.T) {
 	e.Model.Then(env.DetachedTurn("mark_far_once", "a"))
 	e.Ledger.Hold("a")
 	e.Register("clerk")
-	open := e.Gate("lease_log", "update", "new.outcome = 'waiting'")
+	open := e.Gate("ended_grants", "insert", "new.outcome = 'waiting'")
 	message := e.Send("clerk", "Take your time.")
 	e.StartWorker()
 	e.Ledger.Await("a", 1)

@@ -33,7 +33,7 @@ type recordedTable struct {
 
 // recordedTables lists the tables that outlive workers, in the order of their references.
 var recordedTables = []string{
-	"definitions", "agents", "messages", "leases", "lease_log", "turns", "replies", "request_parts", "summaries", "rounds", "calls", "call_starts",
+	"definitions", "agents", "messages", "leases", "ended_grants", "turns", "replies", "request_parts", "summaries", "call_starts", "late_results",
 	"outputs", "output_chunks", "journal", "notes",
 }
 

@@ -92,10 +92,11 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 		code      int
 		says      string
 	}{
-		{"another result", "update turnkeeper.calls set shown = '[redacted]' where turn_id = $1 and round = 1 and ordinal = 1", []string{"show", id, "--request", "2"}, 1, "this differs from the sent request"},
-		{"no part", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
-		{"a newer release", "update turnkeeper.rounds set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
-		{"no recipe", "update turnkeeper.rounds set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},
+		{"another result", `update turnkeeper.journal set results = (select json_agg(case when r ->> 'round' = '1' and r ->> 'ordinal' = '1'
+			then (r::jsonb || '{"shown": "[redacted]"}')::json else r end) from json_array_elements(results) r) where turn_id = $1 and results is not null`, []string{"show", id, "--request", "2"}, 1, "this differs from the sent request"},
+		{"no part", "update turnkeeper.journal set request = jsonb_set(request::jsonb, '{tools}', to_jsonb(repeat('0', 64)))::json where turn_id = $1 and round = 2", []string{"show", id, "--request", "2"}, 1, "a part of the request is not stored"},
+		{"a newer release", "update turnkeeper.journal set request = jsonb_set(request::jsonb, '{v}', '99')::json where turn_id = $1 and round = 3", []string{"show", id, "--request", "3"}, 1, "written by a newer release"},
+		{"no recipe", "update turnkeeper.journal set request = null where turn_id = $1 and round = 4", []string{"show", id, "--request", "4"}, 1, "the round has no recipe of its request"},
 		{"no such round", "select $1::bigint", []string{"show", id, "--request", "99"}, 3, "has no answered round 99"},
 		{"round 0", "select $1::bigint", []string{"show", id, "--request", "0"}, 3, "has no answered round 0"},
 	} {
@@ -105,7 +106,7 @@ func checkUnavailableRequests(e *env.Env, turn int64) {
 		}
 	}
 	// undo the changes that turns depend on
-	e.Exec("update turnkeeper.rounds set request = null where turn_id = $1 and round in (2, 3)", turn)
+	e.Exec("update turnkeeper.journal set request = null where turn_id = $1 and round in (2, 3)", turn)
 }
 
 // Requests to a provider without HTTP are rebuilt too.

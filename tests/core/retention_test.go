@@ -96,7 +96,7 @@ func TestPurgesUnderLoad(t *testing.T) {
 	if first["messages"] != 1.0 || second["messages"] != 0.0 {
 		t.Errorf("the last purge took %v, and a repeat %v", first, second)
 	}
-	for _, table := range []string{"messages", "turns", "replies", "rounds", "calls", "call_starts", "journal", "outputs", "output_chunks", "lease_log", "webhook_deliveries", "awaited_calls", "detached_calls"} {
+	for _, table := range []string{"messages", "turns", "replies", "call_starts", "late_results", "journal", "outputs", "output_chunks", "ended_grants", "webhook_deliveries", "awaited_calls", "detached_calls"} {
 		if n := env.Query[int](e, "select count(*) from "+table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

@@ -31,7 +31,7 @@ var finishing = []struct{ table, write, when string }{
 	{"messages", "insert or update", "new.closed_at is not null"},
 	{"replies", "insert or update", "true"},
 	{"leases", "insert or update", "new.grant_id is null"},
-	{"lease_log", "insert or update", "new.outcome is not null"},
+	{"ended_grants", "insert", "true"},
 	{"river_job", "delete", "true"},
 }
 

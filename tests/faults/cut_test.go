@@ -50,9 +50,9 @@ func places(steps int) []place {
 		{"grant", nth(1, "Grant")},
 	}
 	for n := range steps - 1 {
-		all = append(all, place{fmt.Sprint("step ", n+1), nth(int64(n+1), "Step")})
+		all = append(all, place{fmt.Sprint("step ", n+1), nth(int64(n+1), "AppendMany")})
 	}
-	return append(all, place{"finish", nth(1, "EndDispatch")})
+	return append(all, place{"finish", nth(1, "EndMany")})
 }
 
 // standardTurn is the model of these tests: three rounds, with a call of each effect.
@@ -71,7 +71,7 @@ func countStandardSteps(e *env.Env, p *storagetest.Proxy) int {
 	e.T.Helper()
 	var steps atomic.Int64
 	p.Plan(func(s storagetest.Sent) storagetest.Cut {
-		if s.Has("name: Step ") {
+		if s.Has("name: AppendMany ") {
 			steps.Add(1)
 		}
 		return storagetest.Pass

@@ -95,7 +95,7 @@ func TestTheDiskIsFull(t *testing.T) {
 	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
 	var tried atomic.Int64
 	p.Plan(func(s storagetest.Sent) storagetest.Cut {
-		if s.Has("name: Step ") {
+		if s.Has("name: AppendMany ") {
 			tried.Add(1)
 		}
 		return storagetest.Pass

@@ -28,7 +28,7 @@ func TestRaisedErrors(t *testing.T) {
 			return new;
 		end $$`)
 	n := 0
-	tables := []string{"messages", "leases", "turns", "river_job", "rounds", "calls", "call_starts", "replies"}
+	tables := []string{"messages", "leases", "turns", "river_job", "journal", "call_starts", "replies"}
 	if env.LongFaults {
 		tables = append(tables, "worker_heartbeat")
 	}
@@ -77,7 +77,7 @@ func TestLockedRows(t *testing.T) {
 		rows["messages"] = "select from messages for update"
 		rows["jobs"] = "select from river_job for update"
 		rows["heartbeats"] = "select from worker_heartbeat for update"
-		rows["all calls"] = "lock table calls"
+		rows["the journal"] = "lock table journal"
 	}
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		lock, ok := rows[env.NewestMessage(r)]

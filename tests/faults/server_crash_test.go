@@ -158,7 +158,7 @@ func TestTwoWorkersAreGivenOneGrant(t *testing.T) {
 	p.Plan(func(sent storagetest.Sent) storagetest.Cut {
 		cut := storagetest.Pass
 		switch {
-		case sent.Has("name: Step "):
+		case sent.Has("name: AppendMany "):
 			once.Do(func() {
 				cut = storagetest.Lose
 				close(lost)

@@ -274,7 +274,7 @@ func TestALoginToAnMCPServer(t *testing.T) {
 			}
 		}
 	}
-	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.calls"], "you come with [redacted]") {
+	if said["table turnkeeper.mcp_logins"] == "" || !strings.Contains(said["table turnkeeper.journal"], "you come with [redacted]") {
 		t.Error("the search did not cover the login, or the calls")
 	}
 }

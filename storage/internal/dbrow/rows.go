@@ -105,6 +105,23 @@ type storedCall struct {
 	Error    string               `json:"error"`
 }
 
+// StoredReplyCalls returns the calls of rounds as the function turnkeeper.reply_calls does.
+func StoredReplyCalls(rounds []turnkeeper.Round) string {
+	rows := Map(turnlog.ReplyCalls(rounds), func(c turnkeeper.ReplyCall) storedCall {
+		r := storedCall{c.Ordinal, c.Key.String(), c.Name, c.Effect, c.State, nil, c.Problem}
+		if c.Duration >= 0 {
+			took := c.Duration.Milliseconds()
+			r.Duration = &took
+		}
+		return r
+	})
+	stored, err := json.Marshal(rows)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return string(stored)
+}
+
 // ReplyCalls decodes the result of the function turnkeeper.reply_calls.
 func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 	var rows []storedCall

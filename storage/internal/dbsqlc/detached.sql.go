@@ -263,8 +263,8 @@ func (q *Queries) ClaimsHeld(ctx context.Context, claims []string) ([]string, er
 }
 
 const DetachCalls = `-- name: DetachCalls :exec
-select turnkeeper.detach_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
-    $5::interval[], $6::interval)
+select turnkeeper.detach_calls($1::bigint, $2::integer[], $3::integer[], $4::text[], $5::text[],
+    $6::interval[], $7::interval)
 `
 
 type DetachCallsParams struct {
@@ -272,6 +272,7 @@ type DetachCallsParams struct {
 	Rounds   []int32
 	Ordinals []int32
 	Nonces   []string
+	Names    []string
 	Limits   []time.Duration
 	Wait     time.Duration
 }
@@ -282,6 +283,7 @@ func (q *Queries) DetachCalls(ctx context.Context, arg DetachCallsParams) error 
 		arg.Rounds,
 		arg.Ordinals,
 		arg.Nonces,
+		arg.Names,
 		arg.Limits,
 		arg.Wait,
 	)
@@ -505,19 +507,5 @@ func (q *Queries) RunDetachedAgain(ctx context.Context, arg RunDetachedAgainPara
 		arg.Lost,
 		arg.Wait,
 	)
-	return err
-}
-
-const SettleArrivedCalls = `-- name: SettleArrivedCalls :exec
-update turnkeeper.calls c set state = a.state, preview = a.preview, duration_ms = a.duration_ms,
-    ended_at = greatest(clock_timestamp(), c.started_at)
-from turnkeeper.awaited_calls a
-where c.turn_id = $1 and (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal)
-  and a.arrived_at is not null and a.closed_at is null and c.state = 'running'
-`
-
-// Writes the results that have arrived for a turn that is closed without its worker.
-func (q *Queries) SettleArrivedCalls(ctx context.Context, turnID int64) error {
-	_, err := q.db.Exec(ctx, SettleArrivedCalls, turnID)
 	return err
 }

@@ -152,7 +152,7 @@ func (q *Queries) FailedMessages(ctx context.Context, arg FailedMessagesParams) 
 const ListModels = `-- name: ListModels :many
 with answered as (
     select distinct r.request ->> 'provider' || '/' || (r.request ->> 'model') as model
-    from (select request from turnkeeper.rounds order by turn_id desc, round desc limit 1000) r
+    from (select request from turnkeeper.journal where round is not null order by turn_id desc, n desc limit 1000) r
 )
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
     coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
@@ -220,7 +220,7 @@ update turnkeeper.leases l set waits_for = nullif($1::text[], '{}') from turnkee
 where t.id = $2::bigint and l.lane = t.lane
 `
 
-// Runs after end_dispatch, when a turn failed: counts the fault on the message if @counted, and stores the models
+// Runs after end_many, when a turn failed: counts the fault on the message if @counted, and stores the models
 // that the lane waits for.
 func (q *Queries) NoteFault(ctx context.Context, waitsFor []string, turn int64, counted bool) error {
 	_, err := q.db.Exec(ctx, NoteFault, waitsFor, turn, counted)

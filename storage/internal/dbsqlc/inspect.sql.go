@@ -141,9 +141,9 @@ func (q *Queries) GlobalState(ctx context.Context) (GlobalStateRow, error) {
 }
 
 const GrantBefore = `-- name: GrantBefore :one
-select b.id, b.lane, b.token, b.grant_id, b.turn_id, b.job_id, b.worker_id, b.granted_at, b.lease_until, b.ended_at, b.outcome from turnkeeper.lease_log b
+select b.lane, b.token, b.grant_id, b.turn_id, b.job_id, b.worker_id, b.granted_at, b.lease_until, b.ended_at, b.outcome from turnkeeper.lease_log b
 join turnkeeper.lease_log g on g.turn_id = b.turn_id and g.grant_id = $1
-where b.turn_id = $2 and b.id < g.id order by b.id desc limit 1
+where b.turn_id = $2 and b.token < g.token order by b.token desc limit 1
 `
 
 // The grant of a turn before the given one.
@@ -151,7 +151,6 @@ func (q *Queries) GrantBefore(ctx context.Context, grantID string, turnID int64)
 	row := q.db.QueryRow(ctx, GrantBefore, grantID, turnID)
 	var i TurnkeeperLeaseLog
 	err := row.Scan(
-		&i.ID,
 		&i.Lane,
 		&i.Token,
 		&i.GrantID,
@@ -167,10 +166,10 @@ func (q *Queries) GrantBefore(ctx context.Context, grantID string, turnID int64)
 }
 
 const GrantsOfTurn = `-- name: GrantsOfTurn :many
-select g.id, g.lane, g.token, g.grant_id, g.turn_id, g.job_id, g.worker_id, g.granted_at, g.lease_until, g.ended_at, g.outcome, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
+select g.lane, g.token, g.grant_id, g.turn_id, g.job_id, g.worker_id, g.granted_at, g.lease_until, g.ended_at, g.outcome, coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
 from turnkeeper.lease_log g
 left join turnkeeper.river_job j on j.id = g.job_id and j.state not in ('available', 'pending', 'retryable', 'scheduled')
-where g.turn_id = $1 order by g.id
+where g.turn_id = $1 order by g.token
 `
 
 type GrantsOfTurnRow struct {
@@ -190,7 +189,6 @@ func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]GrantsOfTur
 	for rows.Next() {
 		var i GrantsOfTurnRow
 		if err := rows.Scan(
-			&i.TurnkeeperLeaseLog.ID,
 			&i.TurnkeeperLeaseLog.Lane,
 			&i.TurnkeeperLeaseLog.Token,
 			&i.TurnkeeperLeaseLog.GrantID,
@@ -214,9 +212,9 @@ func (q *Queries) GrantsOfTurn(ctx context.Context, turnID int64) ([]GrantsOfTur
 }
 
 const HandedOnSince = `-- name: HandedOnSince :one
-select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.lease_log b
-where b.turn_id = $1 and b.outcome = 'handed_back' and not exists (select from turnkeeper.lease_log o
-    where o.turn_id = b.turn_id and o.id > b.id and o.outcome <> 'handed_back')
+select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from turnkeeper.ended_grants b
+where b.turn_id = $1 and b.outcome = 'handed_back' and not exists (select from turnkeeper.ended_grants o
+    where o.turn_id = b.turn_id and o.token > b.token and o.outcome <> 'handed_back')
 `
 
 // When the current series of hand-backs of a turn began, with no other end of a dispatch

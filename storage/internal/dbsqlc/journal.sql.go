@@ -11,42 +11,6 @@ import (
 	"time"
 )
 
-const AddCallUsage = `-- name: AddCallUsage :exec
-update turnkeeper.calls c set input_tokens = u.input, output_tokens = u.output, cached_tokens = u.cached,
-    reasoning_tokens = u.reasoning, usage_estimated = u.estimated
-from (select unnest($2::integer[]) as round, unnest($3::integer[]) as ordinal, unnest($4::bigint[]) as input,
-    unnest($5::bigint[]) as output, unnest($6::bigint[]) as cached, unnest($7::bigint[]) as reasoning,
-    unnest($8::boolean[]) as estimated) u
-where c.turn_id = $1::bigint and c.round = u.round and c.ordinal = u.ordinal
-`
-
-type AddCallUsageParams struct {
-	TurnID     int64
-	Rounds     []int32
-	Ordinals   []int32
-	Inputs     []int64
-	Outputs    []int64
-	Cacheds    []int64
-	Reasonings []int64
-	Estimateds []bool
-}
-
-// Adds the usage of model calls that were made for tool calls, in the write that answers
-// those; Step adds the sum to the turn's usage.
-func (q *Queries) AddCallUsage(ctx context.Context, arg AddCallUsageParams) error {
-	_, err := q.db.Exec(ctx, AddCallUsage,
-		arg.TurnID,
-		arg.Rounds,
-		arg.Ordinals,
-		arg.Inputs,
-		arg.Outputs,
-		arg.Cacheds,
-		arg.Reasonings,
-		arg.Estimateds,
-	)
-	return err
-}
-
 const AddEvents = `-- name: AddEvents :exec
 select turnkeeper.add_events($1::bigint, $2::text[], $3::integer[], $4::integer[], $5::text[])
 `
@@ -70,36 +34,108 @@ func (q *Queries) AddEvents(ctx context.Context, arg AddEventsParams) error {
 	return err
 }
 
-const AnswerCalls = `-- name: AnswerCalls :exec
-select turnkeeper.answer_calls($1::bigint, $2::integer[], $3::integer[], $4::text[],
-    $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
+const AppendMany = `-- name: AppendMany :many
+select coalesce(write, 0)::integer as write, coalesce(code, '')::text as code, coalesce(message, '')::text as message
+from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[], $4::bigint[], $5::bigint[], $6::uuid[], $7::text[], $8::bigint[],
+    $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
+    $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
+    $23::integer[], $24::integer[], $25::integer[], $26::integer[], $27::text[], $28::text[],
+    $29::text[], $30::text[], $31::text[], $32::text[])
 `
 
-type AnswerCallsParams struct {
-	TurnID    int64
-	Rounds    []int32
-	Ordinals  []int32
-	Nonces    []string
-	States    []string
-	Shown     []string
-	Previews  []string
-	Outputs   []string
-	Durations []int64
+type AppendManyParams struct {
+	Alone         bool
+	LockWait      string
+	Strict        []bool
+	Turns         []int64
+	Tokens        []int64
+	Grants        []string
+	Workers       []string
+	Expected      []int64
+	Writes        []string
+	Counts        []int64
+	Types         []string
+	EventRounds   []int32
+	Blocks        []int32
+	Data          []string
+	Rounds        []int32
+	Answers       []string
+	Calls         []string
+	Texts         []string
+	Reasonings    []string
+	Raws          []string
+	Requests      []string
+	Results       []string
+	StartWrites   []int32
+	StartRounds   []int32
+	StartOrdinals []int32
+	Attempts      []int32
+	Effects       []string
+	Nonces        []string
+	Agents        []string
+	Names         []string
+	Hashes        []string
+	Answered      []string
 }
 
-func (q *Queries) AnswerCalls(ctx context.Context, arg AnswerCallsParams) error {
-	_, err := q.db.Exec(ctx, AnswerCalls,
-		arg.TurnID,
+type AppendManyRow struct {
+	Write   int32
+	Code    string
+	Message string
+}
+
+// Returns the writes that were refused, or skipped because the turn's row is locked: none if alone. See the function.
+func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]AppendManyRow, error) {
+	rows, err := q.db.Query(ctx, AppendMany,
+		arg.Alone,
+		arg.LockWait,
+		arg.Strict,
+		arg.Turns,
+		arg.Tokens,
+		arg.Grants,
+		arg.Workers,
+		arg.Expected,
+		arg.Writes,
+		arg.Counts,
+		arg.Types,
+		arg.EventRounds,
+		arg.Blocks,
+		arg.Data,
 		arg.Rounds,
-		arg.Ordinals,
+		arg.Answers,
+		arg.Calls,
+		arg.Texts,
+		arg.Reasonings,
+		arg.Raws,
+		arg.Requests,
+		arg.Results,
+		arg.StartWrites,
+		arg.StartRounds,
+		arg.StartOrdinals,
+		arg.Attempts,
+		arg.Effects,
 		arg.Nonces,
-		arg.States,
-		arg.Shown,
-		arg.Previews,
-		arg.Outputs,
-		arg.Durations,
+		arg.Agents,
+		arg.Names,
+		arg.Hashes,
+		arg.Answered,
 	)
-	return err
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AppendManyRow
+	for rows.Next() {
+		var i AppendManyRow
+		if err := rows.Scan(&i.Write, &i.Code, &i.Message); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const BindGrant = `-- name: BindGrant :one
@@ -123,48 +159,52 @@ func (q *Queries) BindGrant(ctx context.Context, turnID int64, grantID string, w
 	return bound_to, err
 }
 
-const EndDispatch = `-- name: EndDispatch :exec
-select turnkeeper.end_dispatch($1::bigint, $2::uuid, $3::text, $4::text, $5::text, $6::text,
-    $7::text, $8::text, $9::text, $10::text, $11::boolean,
-    $12::interval, $13::interval, $14::bigint),
-    turnkeeper.note_models($15::text[], '{}', '{}', '{}', '{}', '{}')
+const EndMany = `-- name: EndMany :exec
+select turnkeeper.end_many($1::bigint[], nullif($2::uuid[], '{}'), $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
+    $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[],
+    $14::interval[], $15::interval[], $16::bigint[]),
+    turnkeeper.note_models($17::text[], '{}', '{}', '{}', '{}', '{}')
 `
 
-type EndDispatchParams struct {
-	Turn          int64
-	GrantID       string
-	State         string
-	Log           string
-	Stop          string
-	Reply         string
-	InnerDialogue string
-	ErrorClass    string
-	Error         string
-	MessageState  string
-	Lost          bool
-	Backoff       time.Duration
-	LaneBackoff   time.Duration
-	Job           int64
-	Answered      []string
+type EndManyParams struct {
+	Turns          []int64
+	Writes         []string
+	Grants         []string
+	States         []string
+	Logs           []string
+	Stops          []string
+	Replies        []string
+	Calls          []string
+	InnerDialogues []string
+	ErrorClasses   []string
+	Errors         []string
+	MessageStates  []string
+	Lost           []bool
+	Backoffs       []time.Duration
+	LaneBackoffs   []time.Duration
+	Jobs           []int64
+	Answered       []string
 }
 
-// Ends a dispatch, and then notes models that answered: see the function note_models.
-func (q *Queries) EndDispatch(ctx context.Context, arg EndDispatchParams) error {
-	_, err := q.db.Exec(ctx, EndDispatch,
-		arg.Turn,
-		arg.GrantID,
-		arg.State,
-		arg.Log,
-		arg.Stop,
-		arg.Reply,
-		arg.InnerDialogue,
-		arg.ErrorClass,
-		arg.Error,
-		arg.MessageState,
+// Ends dispatches, and then notes models that answered: see the function note_models.
+func (q *Queries) EndMany(ctx context.Context, arg EndManyParams) error {
+	_, err := q.db.Exec(ctx, EndMany,
+		arg.Turns,
+		arg.Writes,
+		arg.Grants,
+		arg.States,
+		arg.Logs,
+		arg.Stops,
+		arg.Replies,
+		arg.Calls,
+		arg.InnerDialogues,
+		arg.ErrorClasses,
+		arg.Errors,
+		arg.MessageStates,
 		arg.Lost,
-		arg.Backoff,
-		arg.LaneBackoff,
-		arg.Job,
+		arg.Backoffs,
+		arg.LaneBackoffs,
+		arg.Jobs,
 		arg.Answered,
 	)
 	return err
@@ -305,100 +345,6 @@ func (q *Queries) InsertRequestParts(ctx context.Context, hashes []string, conte
 	return err
 }
 
-const InsertRound = `-- name: InsertRound :exec
-with answer as (
-    insert into turnkeeper.rounds (turn_id, round, charged, provider, model, attempts, latency_ms, finish_reason,
-        input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, text, reasoning, raw, version, request)
-    values ($1::bigint, $2::integer, $16::boolean, $17::text, $18::text, $19::integer,
-        $20::bigint, $21::text, $22::bigint, $23::bigint, $24::bigint,
-        $25::bigint, $26::boolean, $27::text, $28::text, $29::text,
-        $30::smallint, nullif($31::text, '')::json)
-)
-insert into turnkeeper.calls (turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args,
-    args_hash, effect, paging, state, shown, preview, ended_at)
-select $1, $2, c.ordinal, $3::text, c.wire_id, c.provider_id, c.name, c.arguments,
-    c.raw_args, c.args_hash, c.effect, c.paging, c.state, c.shown, c.preview,
-    case when c.state <> 'planned' then clock_timestamp() end
-from (select unnest($4::integer[]) as ordinal, unnest($5::text[]) as wire_id,
-    unnest($6::text[]) as provider_id, unnest($7::text[]) as name,
-    unnest($8::text[]) as arguments, unnest($9::text[]) as raw_args,
-    unnest($10::text[]) as args_hash, unnest($11::text[]) as effect,
-    unnest($12::boolean[]) as paging, unnest($13::text[]) as state,
-    unnest($14::text[]) as shown, unnest($15::text[]) as preview) c
-`
-
-type InsertRoundParams struct {
-	TurnID          int64
-	Round           int32
-	Agent           string
-	Ordinals        []int32
-	WireIds         []string
-	ProviderIds     []string
-	Names           []string
-	Arguments       []string
-	RawArgs         []string
-	ArgsHashes      []string
-	Effects         []string
-	Pagings         []bool
-	States          []string
-	Shown           []string
-	Previews        []string
-	Charged         bool
-	Provider        string
-	Model           string
-	Attempts        int32
-	LatencyMs       int64
-	FinishReason    string
-	InputTokens     int64
-	OutputTokens    int64
-	CachedTokens    int64
-	ReasoningTokens int64
-	UsageEstimated  bool
-	Text            string
-	Reasoning       string
-	Raw             *string
-	Version         int16
-	Request         string
-}
-
-// Inserts an answer and its planned calls.
-func (q *Queries) InsertRound(ctx context.Context, arg InsertRoundParams) error {
-	_, err := q.db.Exec(ctx, InsertRound,
-		arg.TurnID,
-		arg.Round,
-		arg.Agent,
-		arg.Ordinals,
-		arg.WireIds,
-		arg.ProviderIds,
-		arg.Names,
-		arg.Arguments,
-		arg.RawArgs,
-		arg.ArgsHashes,
-		arg.Effects,
-		arg.Pagings,
-		arg.States,
-		arg.Shown,
-		arg.Previews,
-		arg.Charged,
-		arg.Provider,
-		arg.Model,
-		arg.Attempts,
-		arg.LatencyMs,
-		arg.FinishReason,
-		arg.InputTokens,
-		arg.OutputTokens,
-		arg.CachedTokens,
-		arg.ReasoningTokens,
-		arg.UsageEstimated,
-		arg.Text,
-		arg.Reasoning,
-		arg.Raw,
-		arg.Version,
-		arg.Request,
-	)
-	return err
-}
-
 const InsertSilentReply = `-- name: InsertSilentReply :exec
 insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
 select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
@@ -424,12 +370,13 @@ func (q *Queries) InsertSummary(ctx context.Context, upTo int64, content string,
 }
 
 const LateResult = `-- name: LateResult :exec
-select turnkeeper.late_result($1::bigint, $2::integer, $3::integer, $4::text, $5::text,
-    $6::text, $7::text)
+select turnkeeper.late_result($1::bigint, nullif($2::text, '')::uuid, $3::integer, $4::integer, $5::text, $6::text,
+    $7::text, $8::text)
 `
 
 type LateResultParams struct {
 	Turn    int64
+	GrantID string
 	Round   int32
 	Ordinal int32
 	Nonce   string
@@ -441,6 +388,7 @@ type LateResultParams struct {
 func (q *Queries) LateResult(ctx context.Context, arg LateResultParams) error {
 	_, err := q.db.Exec(ctx, LateResult,
 		arg.Turn,
+		arg.GrantID,
 		arg.Round,
 		arg.Ordinal,
 		arg.Nonce,
@@ -482,105 +430,36 @@ func (q *Queries) ReadBack(ctx context.Context, n int64, iD int64) (ReadBackRow,
 	return i, err
 }
 
-const SettleOpenCalls = `-- name: SettleOpenCalls :exec
-update turnkeeper.calls set state = case when state = 'planned' then 'cancelled' else 'unknown' end,
-    ended_at = greatest(clock_timestamp(), started_at),
-    shown = case when state <> 'planned' then $1::text when effect = 'none' then $2::text else $3::text end,
-    preview = left(case when state <> 'planned' then $1::text when effect = 'none' then $2 else $3 end, 220)
-where turn_id = $4 and state in ('planned', 'started', 'running')
+const SettleCalls = `-- name: SettleCalls :exec
+select turnkeeper.settle_calls($1::bigint, $2::text, $3::text, $4::text, $5::text, '', '')
 `
 
-// Ends the open calls of a turn that is closed without its worker. A started call may or
-// may not have happened, a planned one has not. A call without an effect needs no start,
-// so it may have been running when the turn's worker was lost.
-func (q *Queries) SettleOpenCalls(ctx context.Context, unknown string, perhaps string, notRun string, turnID int64) error {
-	_, err := q.db.Exec(ctx, SettleOpenCalls,
-		unknown,
-		perhaps,
-		notRun,
-		turnID,
+type SettleCallsParams struct {
+	Turn    int64
+	Unknown string
+	Perhaps string
+	NotRun  string
+	Spawned string
+}
+
+// Gives each open call its final result, of a turn that is closed without its worker.
+func (q *Queries) SettleCalls(ctx context.Context, arg SettleCallsParams) error {
+	_, err := q.db.Exec(ctx, SettleCalls,
+		arg.Turn,
+		arg.Unknown,
+		arg.Perhaps,
+		arg.NotRun,
+		arg.Spawned,
 	)
 	return err
 }
 
-const StartCalls = `-- name: StartCalls :exec
-select turnkeeper.start_calls($1::bigint, $2::bigint, $3::text,
-    $4::integer[], $5::integer[], $6::integer[], $7::text[])
+const StopAwaiting = `-- name: StopAwaiting :exec
+select turnkeeper.stop_awaiting($1::bigint, $2::integer[], $3::integer[])
 `
 
-type StartCallsParams struct {
-	Turn     int64
-	Token    int64
-	Worker   string
-	Rounds   []int32
-	Ordinals []int32
-	Attempts []int32
-	Nonces   []string
-}
-
-func (q *Queries) StartCalls(ctx context.Context, arg StartCallsParams) error {
-	_, err := q.db.Exec(ctx, StartCalls,
-		arg.Turn,
-		arg.Token,
-		arg.Worker,
-		arg.Rounds,
-		arg.Ordinals,
-		arg.Attempts,
-		arg.Nonces,
-	)
-	return err
-}
-
-const Step = `-- name: Step :exec
-select turnkeeper.step($1::bigint, $2::bigint, $3::uuid, $4::text, $5::bigint, $6::uuid,
-    $7::integer, $8::integer, $9::integer,
-    $10::bigint, $11::bigint, $12::bigint, $13::bigint, $14::boolean,
-    $15::text[], $16::integer[], $17::integer[], $18::text[], $19::text[])
-`
-
-type StepParams struct {
-	Turn        int64
-	Token       int64
-	GrantID     string
-	Worker      string
-	Expected    int64
-	WriteID     string
-	Rounds      int32
-	Charged     int32
-	Calls       int32
-	Input       int64
-	Output      int64
-	Cached      int64
-	Reasoning   int64
-	Estimated   bool
-	Types       []string
-	EventRounds []int32
-	Blocks      []int32
-	Data        []string
-	Answered    []string
-}
-
-func (q *Queries) Step(ctx context.Context, arg StepParams) error {
-	_, err := q.db.Exec(ctx, Step,
-		arg.Turn,
-		arg.Token,
-		arg.GrantID,
-		arg.Worker,
-		arg.Expected,
-		arg.WriteID,
-		arg.Rounds,
-		arg.Charged,
-		arg.Calls,
-		arg.Input,
-		arg.Output,
-		arg.Cached,
-		arg.Reasoning,
-		arg.Estimated,
-		arg.Types,
-		arg.EventRounds,
-		arg.Blocks,
-		arg.Data,
-		arg.Answered,
-	)
+// Closes the waits of calls that the same write has answered.
+func (q *Queries) StopAwaiting(ctx context.Context, turn int64, rounds []int32, ordinals []int32) error {
+	_, err := q.db.Exec(ctx, StopAwaiting, turn, rounds, ordinals)
 	return err
 }

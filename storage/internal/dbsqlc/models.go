@@ -77,7 +77,6 @@ type TurnkeeperFailedAttempt struct {
 }
 
 type TurnkeeperLeaseLog struct {
-	ID         int64
 	Lane       string
 	Token      int64
 	GrantID    string
@@ -211,6 +210,7 @@ type TurnkeeperRound struct {
 	ReasoningTokens int64
 	UsageEstimated  bool
 	EndedAt         time.Time
+	N               int64
 }
 
 type TurnkeeperSchedule struct {

@@ -95,17 +95,18 @@ func (q *Queries) DefinitionByHash(ctx context.Context, hash string) (string, er
 }
 
 const HasActed = `-- name: HasActed :one
-select exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
-    where t.message_id = $1 and (c.effect <> 'none' and c.starts > 0
-        or t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))
+select (exists (select from turnkeeper.turns t join turnkeeper.call_starts s on s.turn_id = t.id
+        where t.message_id = $1 and s.effect <> 'none')
+    or exists (select from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
+        where t.message_id = $1 and t.losses > 0 and c.effect = 'none' and c.starts = 0 and c.state = 'cancelled'))::boolean
 `
 
 // Whether a call of the message may have had an effect: see turnkeeper.Turn.MayHaveActed.
 func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 	row := q.db.QueryRow(ctx, HasActed, message)
-	var exists bool
-	err := row.Scan(&exists)
-	return exists, err
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const OpenTurns = `-- name: OpenTurns :many

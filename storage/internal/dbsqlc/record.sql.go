@@ -203,91 +203,43 @@ func (q *Queries) LastRun(ctx context.Context, agent string, schedule string, co
 	return items, nil
 }
 
-const PastCalls = `-- name: PastCalls :many
-select turn_id, round, ordinal, wire_id, name, arguments, effect, state, shown, preview, output_id
-from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
+const PastJournals = `-- name: PastJournals :many
+select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer, coalesce(j.calls::text, '')::text as calls,
+    coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text, '')::text as results,
+    coalesce(j.request::text, '')::text as request
+from turnkeeper.journal j
+where j.turn_id = any($1::bigint[]) and (j.round is not null or j.results is not null) order by j.turn_id, j.n
 `
 
-type PastCallsRow struct {
-	TurnID    int64
-	Round     int32
-	Ordinal   int32
-	WireID    string
-	Name      string
-	Arguments string
-	Effect    string
-	State     string
-	Shown     string
-	Preview   string
-	OutputID  *string
+type PastJournalsRow struct {
+	TurnID  int64
+	Round   int32
+	Answer  string
+	Calls   string
+	Text    string
+	Raw     string
+	Results string
+	Request string
 }
 
-func (q *Queries) PastCalls(ctx context.Context, turnIds []int64) ([]PastCallsRow, error) {
-	rows, err := q.db.Query(ctx, PastCalls, turnIds)
+// What the history of a later turn shows of earlier turns, and their recipes.
+func (q *Queries) PastJournals(ctx context.Context, turnIds []int64) ([]PastJournalsRow, error) {
+	rows, err := q.db.Query(ctx, PastJournals, turnIds)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PastCallsRow
+	var items []PastJournalsRow
 	for rows.Next() {
-		var i PastCallsRow
+		var i PastJournalsRow
 		if err := rows.Scan(
 			&i.TurnID,
 			&i.Round,
-			&i.Ordinal,
-			&i.WireID,
-			&i.Name,
-			&i.Arguments,
-			&i.Effect,
-			&i.State,
-			&i.Shown,
-			&i.Preview,
-			&i.OutputID,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const PastRounds = `-- name: PastRounds :many
-select turn_id, round, version, provider, text, raw, 
-    coalesce(case when turn_id = (select max(n.turn_id) from turnkeeper.rounds n where n.turn_id = any($1::bigint[]))
-        then request::text end, '')::text as request
-from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
-`
-
-type PastRoundsRow struct {
-	TurnID   int64
-	Round    int32
-	Version  int16
-	Provider string
-	Text     string
-	Raw      *string
-	Request  string
-}
-
-// What the history of a later turn shows of earlier turns, and the recipes of the newest.
-func (q *Queries) PastRounds(ctx context.Context, turnIds []int64) ([]PastRoundsRow, error) {
-	rows, err := q.db.Query(ctx, PastRounds, turnIds)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []PastRoundsRow
-	for rows.Next() {
-		var i PastRoundsRow
-		if err := rows.Scan(
-			&i.TurnID,
-			&i.Round,
-			&i.Version,
-			&i.Provider,
+			&i.Answer,
+			&i.Calls,
 			&i.Text,
 			&i.Raw,
+			&i.Results,
 			&i.Request,
 		); err != nil {
 			return nil, err
@@ -353,11 +305,15 @@ func (q *Queries) PastTurns(ctx context.Context, agent string, conversation stri
 }
 
 const RecentCalls = `-- name: RecentCalls :many
-select state, (extract(epoch from greatest(clock_timestamp() - ended_at, interval '0')) * 1000000)::bigint as ago_us
-from turnkeeper.calls
-where agent = $1 and name = $2 and args_hash = $3 and state in ('succeeded', 'failed')
-  and ended_at between clock_timestamp() - $4::interval and clock_timestamp() + $4::interval
-order by turn_id desc, ended_at desc limit 20
+select c.state::text as state, (extract(epoch from greatest(clock_timestamp() - c.ended_at, interval '0')) * 1000000)::bigint as ago_us
+from (select distinct n.turn_id, n.round, n.ordinal from (
+    select r.turn_id, r.round, r.ordinal from turnkeeper.call_starts r where r.agent = $1 and r.name = $2 and r.args_hash = $3
+    order by r.turn_id desc limit 50) n) s
+cross join lateral (select k.turn_id, k.state, k.ended_at from turnkeeper.calls k
+    where k.turn_id = s.turn_id and k.round = s.round and k.ordinal = s.ordinal) c
+where c.state in ('succeeded', 'failed')
+  and c.ended_at between clock_timestamp() - $4::interval and clock_timestamp() + $4::interval
+order by c.turn_id desc, c.ended_at desc limit 20
 `
 
 type RecentCallsRow struct {
@@ -365,7 +321,7 @@ type RecentCallsRow struct {
 	AgoUs int64
 }
 
-// If the clock was set back, a call that just ended may be in the future.
+// Among the newest 50 starts. If the clock was set back, a call that just ended may be in the future.
 func (q *Queries) RecentCalls(ctx context.Context, agent string, name string, argsHash string, within time.Duration) ([]RecentCallsRow, error) {
 	rows, err := q.db.Query(ctx, RecentCalls,
 		agent,
@@ -416,7 +372,7 @@ func (q *Queries) RequestParts(ctx context.Context, hashes []string) ([]Turnkeep
 }
 
 const RoundsOfTurns = `-- name: RoundsOfTurns :many
-select turn_id, round, version, request, charged, provider, model, attempts, latency_ms, finish_reason, text, reasoning, raw, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
+select turn_id, round, version, request, charged, provider, model, attempts, latency_ms, finish_reason, text, reasoning, raw, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, ended_at, n from turnkeeper.rounds where turn_id = any($1::bigint[]) order by turn_id, round
 `
 
 func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperRound, error) {
@@ -448,6 +404,7 @@ func (q *Queries) RoundsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkee
 			&i.ReasoningTokens,
 			&i.UsageEstimated,
 			&i.EndedAt,
+			&i.N,
 		); err != nil {
 			return nil, err
 		}
@@ -518,7 +475,7 @@ from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
-where t.id = any($1::bigint[] || array(select g.turn_id from turnkeeper.lease_log g where g.grant_id = any($2::uuid[])))
+where t.id = any($1::bigint[] || array(select g.turn_id from turnkeeper.leases g where g.lane = any($2::text[]) and g.grant_id = any($3::uuid[])))
 `
 
 type TurnForWorkerRow struct {
@@ -547,10 +504,10 @@ type TurnForWorkerRow struct {
 	Spawned            bool
 }
 
-// The turns with these ids, and those of these grants, which may be over. It computes the remaining time so that a clock that was set back since the grant does not
+// The turns with these ids, and those of these lanes and grants. It computes the remaining time so that a clock that was set back since the grant does not
 // lengthen the lease.
-func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, grants []string) ([]TurnForWorkerRow, error) {
-	rows, err := q.db.Query(ctx, TurnForWorker, turnIds, grants)
+func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []string, grants []string) ([]TurnForWorkerRow, error) {
+	rows, err := q.db.Query(ctx, TurnForWorker, turnIds, lanes, grants)
 	if err != nil {
 		return nil, err
 	}

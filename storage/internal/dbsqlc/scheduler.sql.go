@@ -202,10 +202,10 @@ with given_up as (
            and j.attempted_by[array_upper(j.attempted_by, 1)] = $2::text)
       and j.attempted_at <= statement_timestamp() - $3::interval
       and l.grant_id <> all($4::uuid[])
-    returning l.grant_id, l.lease_until
+    returning l.grant_id, l.turn_id, l.lease_until
 )
-update turnkeeper.lease_log g set lease_until = case when u.grant_id = any($1::uuid[]) then g.lease_until else u.lease_until end
-from given_up u where g.grant_id = u.grant_id
+update turnkeeper.turns t set lease_until = case when u.grant_id = any($1::uuid[]) then t.lease_until else u.lease_until end
+from given_up u where t.id = u.turn_id and t.grant_id = u.grant_id
 `
 
 // Ends the leases of grants that this worker left because it could not write their end,
@@ -262,10 +262,6 @@ with input as (
     update turnkeeper.messages m set state = 'running', attempts = m.attempts + 1, turn_id = i.turn_id
     from input i join granted g on g.lane = i.lane
     where m.id = i.message_id and i.is_new
-), log as (
-    insert into turnkeeper.lease_log (lane, token, grant_id, turn_id, job_id, granted_at, lease_until)
-    select g.lane, g.token, i.grant_id, i.turn_id, i.job_id, g.granted_at, g.lease_until
-    from input i join granted g on g.lane = i.lane
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
@@ -435,14 +431,13 @@ select l.lane, l.turn_id::bigint as turn_id, l.grant_id::uuid as grant_id, l.gra
     coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     turnkeeper.lease_over(l.granted_at, l.lease_until)::boolean as lapsed,
     coalesce(not turnkeeper.loss_counts(coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]),
-        g.granted_at, g.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
-    (select count(*) from turnkeeper.turns p join turnkeeper.lease_log e on e.turn_id = p.id
+        t.granted_at, t.lease_until, statement_timestamp(), h.stopped_at, h.beat_at), false)::boolean as alive,
+    (select count(*) from turnkeeper.turns p join turnkeeper.ended_grants e on e.turn_id = p.id
      left join turnkeeper.worker_heartbeat w on w.worker_id = e.worker_id
      where p.message_id = t.message_id and e.outcome = 'lost'
        and turnkeeper.loss_counts(e.worker_id, e.granted_at, e.lease_until, e.ended_at, w.stopped_at, w.beat_at))::integer as losses
 from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
-left join turnkeeper.lease_log g on g.grant_id = l.grant_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
 where l.grant_id is not null
@@ -704,7 +699,7 @@ left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
     where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
-      and not exists (select from turnkeeper.lease_log g where g.turn_id = t.id and g.worker_id = h.worker_id and g.outcome = 'handed_back')
+      and not exists (select from turnkeeper.ended_grants g where g.turn_id = t.id and g.worker_id = h.worker_id and g.outcome = 'handed_back')
     order by h.started_at desc limit 1
 ) other on t.error_class = $1::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
@@ -900,7 +895,7 @@ func (q *Queries) ShortQueue(ctx context.Context, maxRows int32, waitingFrom tim
 }
 
 const TakenGrants = `-- name: TakenGrants :many
-select grant_id from turnkeeper.lease_log where grant_id = any($1::uuid[]) and outcome = 'lost'
+select grant_id from turnkeeper.ended_grants where grant_id = any($1::uuid[]) and outcome = 'lost'
 `
 
 // Those of the grants that were taken away from their worker, because it counted as lost.
@@ -917,6 +912,31 @@ func (q *Queries) TakenGrants(ctx context.Context, grants []string) ([]string, e
 			return nil, err
 		}
 		items = append(items, grant_id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const TurnsOfGrants = `-- name: TurnsOfGrants :many
+select l.turn_id::bigint from turnkeeper.leases l where l.grant_id is not null and l.grant_id = any($1::uuid[])
+`
+
+// The turns of those of the grants that are held.
+func (q *Queries) TurnsOfGrants(ctx context.Context, grants []string) ([]int64, error) {
+	rows, err := q.db.Query(ctx, TurnsOfGrants, grants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var l_turn_id int64
+		if err := rows.Scan(&l_turn_id); err != nil {
+			return nil, err
+		}
+		items = append(items, l_turn_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

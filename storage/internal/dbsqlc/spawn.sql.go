@@ -171,20 +171,6 @@ func (q *Queries) ReserveTreeSpend(ctx context.Context, arg ReserveTreeSpendPara
 	return i, err
 }
 
-const SettleSpawnCalls = `-- name: SettleSpawnCalls :exec
-update turnkeeper.calls c set state = 'cancelled', preview = $1::text, shown = $1::text,
-    ended_at = greatest(clock_timestamp(), c.started_at)
-from turnkeeper.spawned_calls s
-where c.turn_id = $2 and (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running'
-`
-
-// Cancels the calls whose sub-agents have not replied, of a turn that is closed without
-// its worker.
-func (q *Queries) SettleSpawnCalls(ctx context.Context, ended string, turnID int64) error {
-	_, err := q.db.Exec(ctx, SettleSpawnCalls, ended, turnID)
-	return err
-}
-
 const SettleSpawned = `-- name: SettleSpawned :one
 select turnkeeper.settle_spawned($1::boolean, $2::integer)::integer as settled
 `

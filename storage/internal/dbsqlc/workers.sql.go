@@ -42,7 +42,7 @@ func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
 const ForgetWorkers = `-- name: ForgetWorkers :exec
 delete from turnkeeper.worker_heartbeat h
 where coalesce(stopped_at, beat_at) < clock_timestamp() - interval '1 day'
-  and not exists (select from turnkeeper.lease_log g where g.worker_id = h.worker_id and g.ended_at is null)
+  and not exists (select from turnkeeper.leases l join turnkeeper.turns t on t.id = l.turn_id where l.grant_id is not null and t.worker_id = h.worker_id)
 `
 
 func (q *Queries) ForgetWorkers(ctx context.Context) error {

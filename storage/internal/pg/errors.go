@@ -64,6 +64,9 @@ func Translate(err error) error {
 	return &serverError{code: pg.Code, message: pg.Message, constraint: pg.ConstraintName}
 }
 
+// Refusal returns the error that a function of the schema reported by one of its codes.
+func Refusal(code, message string) error { return &conditionError{conditions[code], message} }
+
 // Refuse returns an error with its own message that matches the condition.
 func Refuse(condition error, format string, args ...any) error {
 	return &conditionError{condition, fmt.Sprintf(format, args...)}

@@ -3,8 +3,6 @@ package pg
 import (
 	"context"
 	"errors"
-	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,7 +18,8 @@ type Pipeline struct {
 	batch pgx.Batch
 }
 
-type batchSender interface {
+// A Sender is a pool, a connection or a transaction.
+type Sender interface {
 	SendBatch(context.Context, *pgx.Batch) pgx.BatchResults
 }
 
@@ -50,23 +49,50 @@ func (noRow) Scan(...any) error { return errPipelineRows }
 // Queue queues a generated statement with rows. read receives the generated statements: the first one
 // that it calls, whichever it is, reads these rows.
 func (p *Pipeline) Queue(read func(*dbsqlc.Queries) error, sql string, args ...any) {
-	p.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error { return read(dbsqlc.New(answered{rows})) })
+	p.batch.Queue(sql, args...).Query(func(rows pgx.Rows) error { return read(dbsqlc.New(answered{rows: rows})) })
 }
 
-// answered is a connection that has the answer to a query already.
-type answered struct{ rows pgx.Rows }
+// Rows queues a generated statement with rows. query calls it: now, to queue it, when it fails, and again to read the answer.
+func (p *Pipeline) Rows(query func(*dbsqlc.Queries) error) error {
+	var r recorder
+	if err := query(dbsqlc.New(&r)); !errors.Is(err, errPipelineRows) {
+		return err
+	}
+	p.Queue(query, r.sql, r.args...)
+	return nil
+}
 
-func (a answered) Query(context.Context, string, ...any) (pgx.Rows, error) { return a.rows, nil }
+// A recorder is a connection that records a query instead of sending it.
+type recorder struct {
+	noConnection
+	sql  string
+	args []any
+}
 
-func (a answered) QueryRow(context.Context, string, ...any) pgx.Row { return noRow{} }
+func (r *recorder) Query(_ context.Context, sql string, args ...any) (pgx.Rows, error) {
+	r.sql, r.args = sql, args
+	return nil, errPipelineRows
+}
 
-func (a answered) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
+type noConnection struct{}
+
+func (noConnection) QueryRow(context.Context, string, ...any) pgx.Row { return noRow{} }
+
+func (noConnection) Exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
 	return pgconn.CommandTag{}, errPipelineRows
 }
 
+// answered is a connection that has the answer to a query already.
+type answered struct {
+	noConnection
+	rows pgx.Rows
+}
+
+func (a answered) Query(context.Context, string, ...any) (pgx.Rows, error) { return a.rows, nil }
+
 // Send runs the queued statements, all or none. It calls sent after it has sent them and
 // before it reads the answer.
-func (p *Pipeline) Send(ctx context.Context, to batchSender, sent func()) error {
+func (p *Pipeline) Send(ctx context.Context, to Sender, sent func()) error {
 	results := to.SendBatch(ctx, &p.batch)
 	sent()
 	return Translate(results.Close()) // the first error of any statement
@@ -111,18 +137,6 @@ func RollBack(ctx context.Context, conn *pgxpool.Conn) {
 	if conn.Conn().PgConn().TxStatus() != idle {
 		_, _ = conn.Exec(ctx, "rollback")
 	}
-}
-
-// SendTogether runs the statements of several pipelines as one transaction, all or none. A statement
-// that waits for a lock for longer than lockWait fails. sent is as for Send.
-func SendTogether(ctx context.Context, to batchSender, pipelines []*Pipeline, lockWait time.Duration, sent func()) error {
-	var all Pipeline
-	// Not SET LOCAL, which Postgres ignores outside a transaction that began with BEGIN.
-	all.batch.Queue("select set_config('lock_timeout', $1, true)", strconv.FormatInt(lockWait.Milliseconds(), 10))
-	for _, p := range pipelines {
-		all.batch.QueuedQueries = append(all.batch.QueuedQueries, p.batch.QueuedQueries...)
-	}
-	return all.Send(ctx, to, sent)
 }
 
 // Undone reports whether a server's error shows that its transaction was undone because of one of its

@@ -1,9 +1,15 @@
 -- What a migration of the next release may do while this release's workers run:
 -- add, and replace functions by ones that answer the old callers the same.
--- Locks: turns, rounds and messages for a moment.
+-- Locks: turns, journal and messages for a moment.
 
 alter table turnkeeper.turns add column mood text not null default 'calm';
-alter table turnkeeper.rounds add column mood text;
+alter table turnkeeper.journal add column mood text;
+create or replace function turnkeeper.newest_write(p_turn bigint) returns setof turnkeeper.journal stable language sql as $$
+    (select * from turnkeeper.journal where turn_id = p_turn order by n desc limit 1)
+    union all select p_turn, 0, null, 1, 0, '-infinity', 0, 0, 0, 0, 0, 0, 0, false, '{}', '{}', '{}', '{}',
+        null, null, null, null, null, null, null, null, null
+    limit 1
+$$;
 alter table turnkeeper.messages add column mood text not null default 'calm';
 
 create table turnkeeper.moods (turn_id bigint primary key, mood text not null);

@@ -1,0 +1,67 @@
+-- What the rows of the journal and of grants contain, for SQL users and for turns that are loaded. Package dbsqlc reads these views as the
+-- tables in storage/internal/riverschema/journal_views.sql, because sqlc does not know the columns of json_to_record.
+
+-- The answers of models.
+create view turnkeeper.rounds as
+select j.turn_id, j.round,
+    a.version, -- of the round and its calls: see storage/journal/version.go
+    j.request,
+    coalesce(a.charged, false) as charged, -- counts against max_rounds
+    a.provider, a.model, a.attempts, a.latency_ms, a.finish_reason, j.text, j.reasoning, j.raw,
+    coalesce(a.input_tokens, 0) as input_tokens, coalesce(a.output_tokens, 0) as output_tokens, coalesce(a.cached_tokens, 0) as cached_tokens,
+    coalesce(a.reasoning_tokens, 0) as reasoning_tokens, coalesce(a.usage_estimated, false) as usage_estimated,
+    j.at as ended_at, j.n
+from turnkeeper.journal j, lateral json_to_record(j.answer) as a (version smallint, charged boolean, provider text, model text,
+    attempts integer, latency_ms bigint, finish_reason text, input_tokens bigint, output_tokens bigint, cached_tokens bigint,
+    reasoning_tokens bigint, usage_estimated boolean)
+where j.round is not null;
+
+-- The results in the journal, one by one. A call has several if it went to the background: the newest counts.
+create view turnkeeper.call_results as
+select j.turn_id, r.round, r.ordinal, j.n, j.at, r.state, r.shown, r.preview, r.output_id, r.duration_ms,
+    coalesce(r.input_tokens, 0) as input_tokens, coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.cached_tokens, 0) as cached_tokens,
+    coalesce(r.reasoning_tokens, 0) as reasoning_tokens, coalesce(r.usage_estimated, false) as usage_estimated
+from turnkeeper.journal j, lateral json_to_recordset(j.results) as r (round integer, ordinal integer, state text, shown text,
+    preview text, output_id text, duration_ms bigint, input_tokens bigint, output_tokens bigint, cached_tokens bigint,
+    reasoning_tokens bigint, usage_estimated boolean)
+where j.results is not null;
+
+-- The calls of turns, each with its newest start and result.
+create view turnkeeper.calls as
+select j.turn_id, j.round, c.ordinal, (select t.agent from turnkeeper.turns t where t.id = j.turn_id) as agent,
+    c.wire_id, coalesce(c.provider_id, c.wire_id) as provider_id, c.name, c.arguments, coalesce(c.raw_args, '') as raw_args,
+    coalesce(c.args_hash, encode(sha256(convert_to(c.name, 'UTF8') || '\x00'::bytea || convert_to(c.arguments, 'UTF8')), 'hex')) as args_hash,
+    c.effect, coalesce(c.paging, false) as paging,
+    -- not exists(), for which Postgres may read all awaited calls into a hash table
+    coalesce((select true from turnkeeper.awaited_calls a where (a.turn_id, a.round, a.ordinal) = (j.turn_id, j.round, c.ordinal)), false)
+        as awaited, -- detached, or a sub-agent: the result arrives in awaited_calls
+    case when s.n > coalesce(r.n, 0) then 'started' else coalesce(r.state, case when s.n is not null then 'started' end, c.state) end as state,
+    -- the newest start
+    coalesce(s.attempt, 0) as starts, coalesce(s.nonce, '') as nonce, s.started_at,
+    -- the result
+    case when s.n > coalesce(r.n, 0) then null when r.n is null then case when c.state <> 'planned' then j.at end
+        when r.state <> 'running' then greatest(r.at, s.started_at) end as ended_at, -- a restart without a grant may be newer, if the clock was set back
+    case when r.state <> 'running' then r.duration_ms end as duration_ms,
+    coalesce(r.shown, c.shown, '') as shown,       -- to the model
+    coalesce(r.preview, r.shown, c.preview, c.shown, '') as preview, -- for people
+    r.output_id,
+    (select l.result from turnkeeper.late_results l where (l.turn_id, l.round, l.ordinal) = (j.turn_id, j.round, c.ordinal)) as late_result,
+    -- usage of model calls that were made for it, included in the turn's figures
+    coalesce(r.input_tokens, 0) as input_tokens, coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.cached_tokens, 0) as cached_tokens,
+    coalesce(r.reasoning_tokens, 0) as reasoning_tokens, coalesce(r.usage_estimated, false) as usage_estimated
+from turnkeeper.journal j
+cross join lateral json_to_recordset(j.calls) as c (ordinal integer, wire_id text, provider_id text, name text, arguments text,
+    raw_args text, args_hash text, effect text, paging boolean, state text, shown text, preview text)
+left join lateral (select * from turnkeeper.call_starts s
+    where (s.turn_id, s.round, s.ordinal) = (j.turn_id, j.round, c.ordinal) order by s.attempt desc limit 1) s on true
+left join lateral (select * from turnkeeper.call_results r
+    where (r.turn_id, r.round, r.ordinal) = (j.turn_id, j.round, c.ordinal) order by r.n desc limit 1) r on true
+where j.calls is not null;
+
+-- Every grant, and how it ended. ended_at and outcome are null while it is held.
+create view turnkeeper.lease_log as
+select lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome from turnkeeper.ended_grants
+union all
+select l.lane, l.token, l.grant_id, t.id, t.job_id, t.worker_id, t.granted_at, t.lease_until, null, null
+from turnkeeper.turns t, lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l
+where t.state = 'running' and l.turn_id = t.id and l.grant_id is not null;

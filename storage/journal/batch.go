@@ -1,0 +1,116 @@
+package journal
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// send sends changes of different turns in one transaction, with one statement for all rows of the journal, and one for all
+// ends. sent is called when it is sent and not answered. It returns the error of each change whose write was refused; with
+// alone, there is one change, and its refusal is the error. If another error is returned, nothing was done, or it is not known.
+func send(ctx context.Context, to pg.Sender, changes []*change, alone bool, sent func()) (refused map[*change]error, err error) {
+	slices.SortFunc(changes, func(a, b *change) int { return cmp.Compare(a.grant.TurnID, b.grant.TurnID) })
+	p := &pg.Pipeline{}
+	refused = map[*change]error{}
+	rows := appendParams(changes, alone)
+	queue := func(q *dbsqlc.Queries) error {
+		found, err := q.AppendMany(ctx, rows)
+		for _, r := range found {
+			c := changes[r.Write-1]
+			refused[c] = pg.Refusal(r.Code, r.Message)
+			if r.Code == "" {
+				refused[c] = errAlone
+			}
+		}
+		return err
+	}
+	errs := []error{p.Rows(queue)}
+	for _, c := range changes {
+		if c.before != nil {
+			errs = append(errs, c.before(ctx, p.Queries()))
+		}
+	}
+	if ends := endParams(changes); len(ends.Turns) > 0 {
+		errs = append(errs, p.Queries().EndMany(ctx, ends))
+	}
+	for _, c := range changes {
+		if c.after != nil {
+			errs = append(errs, c.after(ctx, p.Queries()))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return refused, p.Send(ctx, to, sent)
+}
+
+// appendParams returns the arguments of append_many. A change that needs other statements too must not be refused alone.
+func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
+	p := dbsqlc.AppendManyParams{
+		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{}, Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
+		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{}, Names: []string{}, Hashes: []string{},
+		Answered: []string{},
+	}
+	for i, c := range changes {
+		p.Strict = append(p.Strict, c.before != nil || c.after != nil)
+		p.Turns, p.Tokens = append(p.Turns, int64(c.grant.TurnID)), append(p.Tokens, c.grant.Token)
+		p.Grants, p.Workers = append(p.Grants, string(c.grant.GrantID)), append(p.Workers, string(c.grant.WorkerID))
+		p.Expected, p.Writes = append(p.Expected, c.expected), append(p.Writes, c.write)
+		first := int64(len(p.Types) + 1)
+		p.Counts = append(append(p.Counts, c.counts[:]...), first, first+int64(len(c.events.types))-1)
+		p.Types, p.EventRounds = append(p.Types, c.events.types...), append(p.EventRounds, c.events.rounds...)
+		p.Blocks, p.Data = append(p.Blocks, c.events.blocks...), append(p.Data, c.events.data...)
+		p.Rounds, p.Answers, p.Calls = append(p.Rounds, c.round), append(p.Answers, c.answer), append(p.Calls, c.calls)
+		p.Texts, p.Reasonings = append(p.Texts, c.text), append(p.Reasonings, c.reason)
+		p.Raws, p.Requests, p.Results = append(p.Raws, c.raw), append(p.Requests, c.request), append(p.Results, c.results)
+		for _, s := range c.starts {
+			p.StartWrites = append(p.StartWrites, int32(i+1))               //nolint:gosec // at most maxBatch
+			p.StartRounds = append(p.StartRounds, int32(s.Key.Round))       //nolint:gosec // few
+			p.StartOrdinals = append(p.StartOrdinals, int32(s.Key.Ordinal)) //nolint:gosec // few
+			p.Attempts = append(p.Attempts, int32(s.Attempt))               //nolint:gosec // few
+			p.Effects, p.Nonces = append(p.Effects, string(orOnce(s.Effect))), append(p.Nonces, s.Nonce)
+			p.Agents, p.Names, p.Hashes = append(p.Agents, s.agent), append(p.Names, s.name), append(p.Hashes, s.hash)
+		}
+		p.Answered = append(p.Answered, c.answered...)
+	}
+	return p
+}
+
+// endParams returns the arguments of end_many.
+func endParams(changes []*change) (p dbsqlc.EndManyParams) {
+	p.Answered = []string{}
+	for _, c := range changes {
+		e := c.end
+		if e == nil {
+			continue
+		}
+		p.Turns, p.Writes, p.Grants = append(p.Turns, int64(c.grant.TurnID)), append(p.Writes, c.write), append(p.Grants, string(c.grant.GrantID))
+		p.States, p.Logs, p.Stops = append(p.States, string(e.State)), append(p.Logs, e.Log), append(p.Stops, string(e.StopReason))
+		p.Replies, p.Calls, p.InnerDialogues = append(p.Replies, e.Reply), append(p.Calls, e.calls), append(p.InnerDialogues, e.InnerDialogue)
+		p.ErrorClasses, p.Errors = append(p.ErrorClasses, e.ErrorClass), append(p.Errors, e.Error)
+		p.MessageStates, p.Lost = append(p.MessageStates, string(e.Message)), append(p.Lost, false)
+		p.Backoffs, p.LaneBackoffs = append(p.Backoffs, e.Backoff), append(p.LaneBackoffs, e.LaneBackoff)
+		p.Jobs, p.Answered = append(p.Jobs, int64(c.grant.JobID)), append(p.Answered, e.answered...)
+	}
+	return p
+}
+
+// EndOne ends the dispatch of a turn without a worker. lost counts a loss. The caller has locked the turn's row.
+func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID, o turnlog.Outcome, e Ending, lost bool) error {
+	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant}, end: &end{Outcome: s.cleaned(o), Ending: e}}})
+	p.Writes, p.Lost = nil, []bool{lost}
+	return errors.Join(q.EndMany(ctx, p), AddSilentReply(ctx, q, turn, o))
+}
+
+// cleaned returns an outcome with its texts as stored.
+func (s *Store) cleaned(o turnlog.Outcome) turnlog.Outcome {
+	o.Reply, o.InnerDialogue, o.ErrorClass, o.Error = s.db.Clean(o.Reply), s.db.Clean(o.InnerDialogue), s.db.Clean(o.ErrorClass), s.db.Clean(o.Error)
+	return o
+}
