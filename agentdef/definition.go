@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 )
 
 // A Definition is one agent. It is immutable once parsed.
@@ -58,6 +59,12 @@ type Definition struct {
 	SubAgentTimeout     *time.Duration `yaml:"sub_agent_timeout" in:"1s to 24h"`
 	GiveUpAfter         *time.Duration `yaml:"give_up_after" in:"0 to 720h"`
 
+	Approve     map[string]string `yaml:"approve" names:"rule tool" check:"rule"`   // rules by tool; policy.AllTools: of all tools
+	WhileAsking string            `yaml:"while_asking" of:"hold, go_on"`            // empty: hold
+	AskTimeout  time.Duration     `yaml:"ask_timeout" in:"1s to 8760h"`             // 0: asks.DefaultTimeout
+	Audience    []string          `yaml:"ask_audience" once:"yes" check:"audience"` // who may answer; nil: anybody who may answer asks
+	OnUnknown   string            `yaml:"on_unknown" of:"degrade, ask"`             // empty: degrade
+
 	MaxOutputTokens int      `yaml:"max_output_tokens" in:"0 to 1000000"`         // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      `yaml:"context_window" in:"0, or 1024 to 100000000"` // tokens the model takes; 0: by the model's name, else 32768
 	Temperature     *float64 `yaml:"temperature" in:"0 to 2"`                     // nil: the provider's default
@@ -78,6 +85,19 @@ type Budget struct {
 	DayCalls   int64 `yaml:"day_calls" in:"0 to 1000000000000"`
 	TreeTokens int64 `yaml:"tree_tokens" in:"0 to 1000000000000"` // of a turn and all sub-agents below it
 	TreeCalls  int64 `yaml:"tree_calls" in:"0 to 1000000000000"`
+
+	OnLimit string `yaml:"on_limit" of:"end, ask"` // empty: end
+}
+
+// AsksOnLimit reports whether a person is asked before a turn ends because of the budget.
+func (b Budget) AsksOnLimit() bool { return b.OnLimit == "ask" }
+
+// Settles reports whether a person is asked about calls of unknown outcome.
+func (d *Definition) Settles() bool { return d.OnUnknown == "ask" }
+
+// Terms returns the settings of the agent's asks.
+func (d *Definition) Terms() asks.Terms {
+	return asks.Terms{Audience: d.Audience, Hold: d.WhileAsking != "go_on", Timeout: cmp.Or(d.AskTimeout, asks.DefaultTimeout)}
 }
 
 // DefaultOutputTokens is the default of Definition.MaxOutputTokens.

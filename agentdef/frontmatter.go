@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/policy"
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
@@ -39,6 +40,9 @@ func (r *reader) read(front *strictyaml.Node) {
 		"model":       form(modelForm.MatchString, " is %q: it must be PROVIDER/MODEL, such as openai/gpt-5-mini"),
 		"tool":        form(toolForm.MatchString, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -"),
 		"sub-agent":   r.checkSubAgent,
+		"rule tool":   form(isRuleTool, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -, or * for all tools"),
+		"rule":        form(func(rule string) bool { return strings.TrimSpace(rule) != "" }, " is %q: it must be always, never or a rule"),
+		"audience":    form(func(name string) bool { return strings.TrimSpace(name) != "" && len(name) <= 200 }, " holds %q: a name has 1 to 200 bytes"),
 		"mcp server":  func(name string) string { return holds(mcpdef.CheckServerName(name)) },
 		"mcp tool":    func(name string) string { return holds(mcpdef.CheckToolName(name)) },
 		"quiet reply": checkQuietReply, "on_degraded": checkOnDegraded, "on_failed": checkOnFailed,
@@ -93,6 +97,8 @@ func checkQuietReply(text string) string {
 	}
 	return ""
 }
+
+func isRuleTool(name string) bool { return name == policy.AllTools || toolForm.MatchString(name) }
 
 func isTimeZone(name string) bool {
 	_, err := time.LoadLocation(name)

@@ -49,6 +49,11 @@ var keys = [][4]string{
 	{"output_handles", "", "the setting `output_handles`", "Whether a string argument of a tool may be `output:ID` or `output:ID[START:END]`, which is replaced by the text of that result of the turn."},
 	{"summarise", "", "the setting `summarise`", "Whether earlier turns that do not fit the context window are summarised, by a model call."},
 	{"freshness_window", "", "the setting `freshness_window`", "In turns of a schedule, a call of a tool with an effect is skipped if an equal call succeeded within this time. 0: off."},
+	{"approve", "names of tools, or \"*\" for all, each with always, never or a rule in CEL", "the tools' own", "The calls that a person must approve before they run. The entry of a tool replaces the tool's own rule; \"*\" applies in addition. See docs/asks.md."},
+	{"while_asking", "", "hold", "What a conversation does while its turn waits for a person. hold: its later messages wait. go_on: they are answered meanwhile. Other conversations always go on."},
+	{"ask_timeout", "", "72h", "How long a person may take to answer. Then the ask expires, which denies the call."},
+	{"ask_audience", "names, none twice", "anybody who may answer asks", "Who may answer the agent's asks."},
+	{"on_unknown", "", "degrade", "What happens to a call of effect once of unknown outcome. degrade: the model is told, and the turn ends degraded. ask: a person says whether it happened; if it did not, it runs again."},
 	{"max_output_tokens", " tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
 	{"context_window", " tokens", "that of `models`, else as the server reports it or the table of known models has it, else 32768; 4096 with the profile ollama", "The model's context window: request and answer together. 0: the default."},
 	{"temperature", "", "the provider's", "The sampling temperature."},
@@ -58,5 +63,6 @@ var keys = [][4]string{
 	{"budget.day_tokens", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of one day (UTC). If they are used up, a turn waits for the next day; if one call needs more than a whole day's, the turn ends degraded. 0: no bound."},
 	{"budget.day_calls", " calls", "0", "Model calls of one day (UTC), retries included. 0: no bound."},
 	{"budget.tree_tokens", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of the tree that begins with a turn of this agent, sub-agents included. 0: no bound."},
+	{"budget.on_limit", "", "end", "What happens to a turn whose budget is used up. end: it waits for the next day, or ends. ask: a person may let it go on, each time for as much again, before it does so."},
 	{"budget.tree_calls", " calls", "0", "Model calls of the tree that begins with a turn of this agent, sub-agents included. 0: no bound."},
 }

@@ -28,7 +28,7 @@ func (t *task) overOrSlow(r *toolrun.Run) <-chan struct{} {
 // records its start if it has none.
 func (e *execution) toBackground(call *turnkeeper.ToolCall, run *toolrun.Run) {
 	if call.Starts == 0 {
-		start := newStart(call)
+		start := approvals{e.ledger}.newStart(call)
 		e.pending.Starts = append(e.pending.Starts, start)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, run.Since
 	}
@@ -53,7 +53,7 @@ func (e *execution) rerun(ctx context.Context, call *turnkeeper.ToolCall, spec t
 		return err
 	}
 	e.events.Mark()
-	start := newStart(call)
+	start := approvals{e.ledger}.newStart(call)
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: call.Shown, Preview: call.Preview, OutputID: call.OutputID,

@@ -29,7 +29,7 @@ func (t *task) reserveCall(ctx context.Context, estimate turnkeeper.Usage) (Rese
 			TurnTokens: limits.TurnTokens, TurnCalls: limits.TurnCalls,
 			DayTokens: limits.DayTokens, DayCalls: limits.DayCalls,
 			TreeTokens: tree.Tokens, TreeCalls: tree.Calls,
-		},
+		}.times(1 + extensions(t.record.Asks)),
 	}
 	if tree.Tokens > 0 || tree.Calls > 0 {
 		who.Root = cmp.Or(t.record.Lineage.Root, t.record.Turn.ID)

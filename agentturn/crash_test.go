@@ -332,6 +332,11 @@ func TestFaultPoints(t *testing.T) {
 		if _, err := detached.runner().RunDetached(t.Context(), claimed, &callBox{}); err != nil {
 			t.Error(err)
 		}
+		asking := newBench(t, asks("pay"), says("Paid.")).with(once("pay").needsApproval())
+		asking.fault = hook
+		asking.waits()
+		asking.answer(yes)
+		asking.run(t.Context())
 		for _, label := range hook.seen {
 			seen[label] = true
 		}

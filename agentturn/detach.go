@@ -29,12 +29,13 @@ func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 		}
 	}
 	e.events.Mark()
-	start := newStart(call)
+	start := approvals{e.ledger}.newStart(call)
 	start.Detached = spec.Timeout
 	id := cmp.Or(call.OutputID, outputs.NewID())
 	handle := turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
 	}
+	handle = e.told(call, handle)
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)
 	e.startEvent(call)
@@ -87,11 +88,15 @@ func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall
 	return result
 }
 
-// waiting returns the end of an execution whose turn waits for detached calls.
+// waiting returns the end of an execution whose turn waits for detached calls or
+// for people.
 func (l *ledger) waiting() *ending {
-	var data transcript.TurnWaitingData
+	data := transcript.TurnWaitingData{Calls: []string{}}
 	for _, call := range l.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
+	}
+	for _, ask := range l.people.open() {
+		data.Asks = append(data.Asks, string(ask.Kind)+" "+ask.Call.String())
 	}
 	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}

@@ -15,7 +15,7 @@ import (
 // pending entry, checks that enough time is left, and runs the tool. The result goes into the next write.
 func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	e.events.Mark()
-	e.pending.Starts = append(e.pending.Starts, newStart(call))
+	e.pending.Starts = append(e.pending.Starts, approvals{e.ledger}.newStart(call))
 	e.startEvent(call)
 	if err := e.commit(ctx); err != nil {
 		return err
@@ -43,7 +43,8 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	return err
 }
 
-func newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
+// startOf returns the start of a call that needs no approval.
+func startOf(call *turnkeeper.ToolCall) turnlog.CallStart {
 	return turnlog.CallStart{Key: call.Key, Nonce: rand.Text(), Attempt: call.Starts + 1, Effect: call.Effect}
 }
 
@@ -61,12 +62,13 @@ func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 		}
 	}
 	e.at(ctx, pointTransactEnter)
-	start := newStart(call)
+	start := approvals{e.ledger}.newStart(call)
 	result, err := e.journal.Transact(ctx, start, e.timeout(spec)+tools.DefaultGrace, func(ctx context.Context) turnlog.CallResult {
 		execute, id := e.prepare(call)
 		done := execute(ctx)
 		result := e.callResult(call, done.Result, id)
 		result.Nonce, result.Duration, result.Ran, result.Usage = start.Nonce, done.Took, !call.Paging, done.Used
+		result = e.told(call, result)
 		// The store rolls back a call that did not succeed, so its outcome is never in doubt.
 		result.State = turnkeeper.CallFailed
 		if done.Outcome == tools.Succeeded {

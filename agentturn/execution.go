@@ -73,6 +73,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 			interrupted: map[turnkeeper.CallKey]turnlog.CallResult{},
 			subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
 			dirty:       dirtyIn(a.Record.Rounds),
+			people:      newPeople(a.Record),
 		},
 		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)}, background: toolrun.Set{},
 	}
@@ -98,6 +99,7 @@ func (e *execution) runStates(ctx context.Context) (err error) {
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
 	e.openStream()
+	e.pending.Seen = e.people.unseen()
 	for _, call := range e.rounds.all() {
 		e.measure(ctx, call, e.sizes)
 	}
@@ -108,13 +110,16 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
 			continue
 		}
+		if ask := e.people.settlement(call); ask != nil && ask.Closed() {
+			continue
+		}
 		result, known := e.reconcile(ctx, call)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
 		if known {
 			e.answer(call, result)
-		} else {
+		} else if call.State != turnkeeper.CallStarted || !e.def.Settles() {
 			e.markUnknown(call)
 		}
 	}
@@ -139,6 +144,11 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 	ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, len(e.rounds)+1, false)
 	a, err := e.generate(ctx)
 	e.at(ctx, PointModelAfter)
+	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() {
+		if asked, wrong := (gate{e}).askToGoOn(ctx, blocked); asked || wrong != nil {
+			return nil, wrong
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -167,6 +177,7 @@ func (e *execution) plan(ctx context.Context, a answer) (state, error) {
 		p.add(ctx, turnkeeper.CallKey{Round: a.number, Ordinal: i + 1}, wire)
 	}
 	round.Calls = p.all[p.first:]
+	e.pending.Gates = rulings{e.ledger}.gatesOf(ctx, round.Calls)
 	round.Recipe, e.pending.Parts = &a.sent.Recipe, e.prompt.Unwritten(a.sent.Parts)
 	e.pending.Summary, e.models.sideUsage = e.prompt.TakeSummary(), turnkeeper.Usage{}
 	// Always charge the last round: if only paging calls made it free, another would follow.
@@ -198,14 +209,15 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 			e.end = e.waiting()
 			return nil, nil
 		}
-		if err := e.executeFirst(ctx, open); err != nil {
+		if err := e.executeFirst(ctx, open); err != nil || e.end != nil {
 			return nil, err
 		}
 	}
 	return e.decide, nil
 }
 
-// executeFirst gets the first of the open calls answered, and possibly more of them.
+// executeFirst gets the first of the open calls answered, and possibly more of them, or
+// ends the loop to wait for a person.
 func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCall) error {
 	call := open[0]
 	spec, ok := e.offered.Spec(call.Name)
@@ -229,6 +241,12 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return e.refuse(call, refused, err)
 	}
+	if call.Name == turnkeeper.ToolAskPerson {
+		return gate{e}.askPerson(ctx, call)
+	}
+	if cleared, err := (gate{e}).pass(ctx, call); err != nil || !cleared {
+		return err
+	}
 	if call.Name == turnkeeper.ToolSpawnAgent {
 		return e.spawn(ctx, call)
 	}
@@ -238,8 +256,8 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	if call.State == turnkeeper.CallRunning {
 		return e.rerun(ctx, call, spec)
 	}
-	if isRead(call) {
-		return e.runReads(ctx, e.leadingReads(open))
+	if isRead(call) && e.people.approval(call.Key) == nil {
+		return e.runReads(ctx, e.leadingReads(ctx, open))
 	}
 	if !e.timeFor(spec) {
 		e.denyRest(open)

@@ -17,6 +17,10 @@ const (
 	pointModelMore     = "model.more"    // a later delta
 	PointModelAfter    = "model.after"   // answer or error received
 	PointPlanned       = "model.planned" // round planned, not written
+	pointAskBefore     = "ask.open.before"
+	pointAskAfter      = "ask.open.after"
+	pointSeenBefore    = "ask.seen.before"
+	pointSeenAfter     = "ask.seen.after"
 	PointStartBefore   = "call.start.before"
 	PointStartAfter    = "call.start.after"
 	PointChecked       = "call.checked"     // the time check after the start passed
@@ -52,6 +56,8 @@ func writesOf(e turnlog.Entry) []string {
 	}{
 		{"recover.verdict", len(e.Verdicts) > 0},
 		{"plan", e.Round != nil},
+		{"ask.open", len(e.Asks) > 0},
+		{"ask.seen", len(e.Seen) > 0},
 		{"call.start", len(e.Starts) > 0},
 		{"call.results", len(e.Results) > 0},
 		{"finish", e.Outcome != nil},
@@ -71,7 +77,7 @@ func FaultPoints() []string {
 	return []string{
 		PointStart, PointReconcile, pointVerdictBefore, pointVerdictAfter,
 		PointModelBefore, pointModelFirst, pointModelMore, pointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
-		pointPlanBefore, PointPlanAfter, PointStartBefore, PointStartAfter, PointChecked,
+		pointPlanBefore, PointPlanAfter, pointAskBefore, pointAskAfter, pointSeenBefore, pointSeenAfter, PointStartBefore, PointStartAfter, PointChecked,
 		PointEffectDone, pointReadsDone, pointTransactEnter, pointTransactRan, pointTransactLeave,
 		PointResultsBefore, pointResultsAfter, pointFinishBefore, pointFinishAfter, PointLate,
 		pointDetachedClaimed, pointDetachedRan, pointDetachedArrived,

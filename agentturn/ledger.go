@@ -30,12 +30,17 @@ type ledger struct {
 	// interrupted holds calls that were stopped while they ran, with the results to
 	// record if the turn ends.
 	interrupted map[turnkeeper.CallKey]turnlog.CallResult
-	dirty       bool                                            // a call has ended that no request has reported
+	dirty       bool // a call has ended that no request has reported
+	people      people
 	subAgents   map[turnkeeper.CallKey]*transcript.SubAgentData // sub-agents that have ended, for events
 }
 
 // answer records a call's result in memory and in the next write.
 func (l *ledger) answer(call *turnkeeper.ToolCall, result turnlog.CallResult) {
+	result = l.told(call, result)
+	if result.State != turnkeeper.CallRunning {
+		l.withdraw(call.Key)
+	}
 	l.apply(call, result)
 	l.pending.answer(result)
 }
@@ -141,6 +146,7 @@ func (l *ledger) markUnknown(call *turnkeeper.ToolCall) {
 	})
 	l.apply(call, verdict)
 	l.pending.Verdicts = append(l.pending.Verdicts, verdict)
+	l.withdraw(call.Key)
 	l.log.Warn("outcome of tool call unknown", zap.Stringer("call", call.Key), zap.String("tool", call.Name))
 }
 
@@ -231,6 +237,9 @@ func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) t
 	if !l.offered.Retrieves() {
 		return l.callResult(call, raw, call.OutputID)
 	}
+	if note := (approvals{l}).approvalNote(call); note != "" && raw.Bytes == nil && raw.Kept == nil { // also where the model reads it by its handle
+		raw.Text = note + "\n\n" + raw.Text
+	}
 	raw, attached := l.attach(call, raw)
 	taken, _ := l.prepareOutput(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, l.record.Turn.ID, call.Key
@@ -244,6 +253,10 @@ func (l *ledger) recordRun(call *turnkeeper.ToolCall, done *toolrun.Run, nonce s
 	result := l.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
+	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !prompt.WentOn(*call) { // a person is asked: see settle
+		l.people.doubts[call.Key] = result.Preview
+		return
+	}
 	if result.State == turnkeeper.CallCancelled {
 		l.interrupted[call.Key] = result
 		return

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
 	"turnkeeper/outputs"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -159,6 +160,12 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	}
 	if over := p.ledger.overCap(call, p.executed, p.paged); over != "" && !p.ledger.mayRepeat(append(p.all[p.first:], call)) {
 		return turnkeeper.CallDenied, over
+	}
+	if p.ledger.offered.HasHandles(&call) {
+		return turnkeeper.CallPlanned, "" // decided when they are resolved
+	}
+	if d := (rulings{p.ledger}).ruling(ctx, &call); d.Verdict == policy.Deny {
+		return turnkeeper.CallDenied, shownRefused(d)
 	}
 	return turnkeeper.CallPlanned, ""
 }

@@ -85,6 +85,14 @@ type SpendLimits struct {
 	TreeTokens, TreeCalls                      int64 // of the turn's tree of agents
 }
 
+// times returns n times the limits.
+func (l SpendLimits) times(n int64) SpendLimits {
+	for _, limit := range []*int64{&l.TurnTokens, &l.TurnCalls, &l.DayTokens, &l.DayCalls, &l.TreeTokens, &l.TreeCalls} {
+		*limit *= n
+	}
+	return l
+}
+
 // A Reservation is the result of Reserve.
 type Reservation struct {
 	ID      int64         // 0: nothing was reserved, Settle does nothing

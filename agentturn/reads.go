@@ -18,8 +18,8 @@ func isRead(call *turnkeeper.ToolCall) bool {
 
 // leadingReads returns the leading open calls that may run in parallel. It stops before a
 // call that may be answered with the result of the one before it, and before a call with
-// handles, which may name results of earlier calls.
-func (l *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
+// handles, which may name results of earlier calls, and before one that may need a person.
+func (l *ledger) leadingReads(ctx context.Context, open []*turnkeeper.ToolCall) []*turnkeeper.ToolCall {
 	room := l.bounds.MaxToolCalls - l.rounds.executed()
 	for i, call := range open {
 		if !call.Paging {
@@ -29,6 +29,9 @@ func (l *ledger) leadingReads(open []*turnkeeper.ToolCall) []*turnkeeper.ToolCal
 		}
 		spec, known := l.offered.Spec(call.Name)
 		if !known || spec.Detached || !isRead(call) || i > 0 && l.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+			return open[:i]
+		}
+		if i > 0 && (rulings{l}).mayAsk(ctx, call) {
 			return open[:i]
 		}
 		if call.Name == turnkeeper.ToolWaitForToolOutput { // later calls may read the results it waits for
@@ -54,7 +57,7 @@ func (e *execution) remember(call *turnkeeper.ToolCall) string {
 	if _, checks := spec.ChecksEarlier(0); !checks {
 		return ""
 	}
-	start := newStart(call)
+	start := approvals{e.ledger}.newStart(call)
 	e.pending.Starts = append(e.pending.Starts, start)
 	call.Nonce, call.Starts = start.Nonce, start.Attempt
 	return start.Nonce

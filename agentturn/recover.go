@@ -40,6 +40,7 @@ func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (t
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return turnlog.CallResult{}, false
 	}
+	approvals{e.ledger}.useEdited(call)
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
 	found, happened, err := lookUp(ctx, reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec))

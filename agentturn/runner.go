@@ -16,6 +16,7 @@ import (
 	"turnkeeper/inference"
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -41,6 +42,8 @@ type Config struct {
 	More            ToolSource                             // tools in addition to Tools; nil: none
 	Bounds          turnkeeper.Bounds                      // for agents that set none; start from turnkeeper.DefaultBounds
 	Agents          Agents                                 // nil: sub-agents are offered without a description
+	Rules           *policy.Cache                          // compiles the rules about calls; nil: only always and never
+	Approve         string                                 // a rule for all calls of all agents; empty: none
 	Freshness       Freshness                              // nil: scheduled turns run every call
 	Budget          Budget                                 // nil: unlimited
 	Outputs         toolrun.Outputs                        // nil: stored results cannot be read
@@ -68,6 +71,9 @@ func New(cfg Config) *Runner {
 	}
 	if cfg.More == nil {
 		cfg.More = noSource{}
+	}
+	if cfg.Rules == nil {
+		cfg.Rules = &policy.Cache{}
 	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()

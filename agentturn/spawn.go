@@ -178,7 +178,7 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 		return &journalError{err}
 	}
 	turn := e.record.Turn
-	start := newStart(call)
+	start := approvals{e.ledger}.newStart(call)
 	start.Spawn = &turnlog.Spawn{
 		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
 		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
@@ -189,6 +189,7 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 	if args.Async && e.offered.Retrieves() {
 		handle.OutputID = outputs.NewID()
 		handle.Shown = outputs.Placeholder{ID: handle.OutputID, Tool: call.Name}.Background()
+		handle = e.told(call, handle)
 	}
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)

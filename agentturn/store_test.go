@@ -234,8 +234,18 @@ func (s *store) spawned() (all []turnlog.Spawn) {
 
 // arrive ends a detached call as another worker that ran it would.
 func (s *store) arrive(key turnkeeper.CallKey, state turnkeeper.CallState, text string) {
-	ctx, call := context.Background(), s.call(key)
-	claimed := must(s.conn.Claim(ctx, turnlog.CallRef{TurnID: s.turn().ID, Key: key, Attempt: 1}, "another", []string{call.Name}))
+	s.deliver(s.claim(key), state, text)
+}
+
+// claim claims a detached call as another worker.
+func (s *store) claim(key turnkeeper.CallKey) turnlog.ClaimedCall {
+	ref := turnlog.CallRef{TurnID: s.turn().ID, Key: key, Attempt: 1}
+	return must(s.conn.Claim(context.Background(), ref, "another", []string{s.call(key).Name}))
+}
+
+// deliver ends a claimed call.
+func (s *store) deliver(claimed turnlog.ClaimedCall, state turnkeeper.CallState, text string) {
+	ctx, call, key := context.Background(), claimed.Call, claimed.Call.Key
 	out := turnkeeper.Output{ID: call.OutputID, TurnID: s.turn().ID, Call: key, Text: text, Chars: int64(len(text))}
 	if err := s.conn.Arrive(ctx, claimed, turnlog.CallResult{Key: key, State: state, Preview: text, Output: &out}); err != nil {
 		panic(err)

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 )
 
 // A DB runs statements: a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
@@ -122,6 +123,9 @@ var conditions = map[string]error{
 	"TK005": turnkeeper.ErrUnknownAgent,
 	"TK006": turnkeeper.ErrKeyConflict,
 	"TK010": turnkeeper.ErrAgentRetired,
+	"TK012": asks.ErrClosed,
+	"TK013": turnkeeper.ErrNotFound,
+	"TK014": asks.ErrInvalid,
 }
 
 // A conditionError has the message of the database's error and matches the condition.

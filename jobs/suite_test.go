@@ -12,6 +12,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/asks"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
@@ -197,6 +198,7 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.ended_grants set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, ended_at = ended_at - $1::interval",
 		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval, claimed_at = claimed_at - $1::interval",
 		"update turnkeeper.spawned_calls set deadline = deadline - $1::interval",
+		"update turnkeeper.asks set opened_at = opened_at - $1::interval, expires_at = expires_at - $1::interval",
 		"update turnkeeper.river_job set attempted_at = attempted_at - $1::interval",
 		"update turnkeeper.model_health set until = until - $1::interval, down_since = down_since - $1::interval, changed_at = changed_at - $1::interval",
 		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
@@ -246,3 +248,19 @@ func (d *door) Events(id turnkeeper.TurnID) []turnkeeper.Event {
 }
 
 func (d *door) Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch { return d.turnView(id).Dispatches }
+
+func (d *door) Asks(turn turnkeeper.TurnID) []asks.Ask {
+	listed, err := d.Store.ListAsks(d.t.Context(), operate.AskFilter{Turn: turn})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var all []asks.Ask
+	for _, a := range listed {
+		all = append([]asks.Ask{a.Ask}, all...)
+	}
+	return all
+}
+
+func (d *door) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
+	return d.Store.AnswerAsk(ctx, id, a)
+}

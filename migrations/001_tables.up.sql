@@ -114,6 +114,7 @@ create table turnkeeper.messages (
     agent           text not null,
     conversation    text not null default 'main',
     lane            text not null, -- turns of one lane run one at a time
+    held            boolean not null default false, -- a turn outside its lane holds it: it waits in that turn's lane
     body            text not null,
     idempotency_key text,
     priority        integer not null default 0, -- higher goes first
@@ -132,9 +133,9 @@ create table turnkeeper.messages (
 );
 create unique index messages_key on turnkeeper.messages (agent, idempotency_key) where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
--- For the next message of each lane, and the oldest of all.
+-- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days.
 create index messages_waiting on turnkeeper.messages (lane, due_at, priority desc, id) where state = 'waiting';
-create index messages_oldest on turnkeeper.messages (due_at, priority desc, id) where state = 'waiting';
+create index messages_oldest on turnkeeper.messages (due_at, priority desc, id) where state = 'waiting' and not held;
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, conversation, id);
@@ -256,6 +257,8 @@ create table turnkeeper.turns (
     agent             text not null,
     conversation      text not null,
     lane              text not null,
+    home_lane         text, -- while the turn waits for a person outside its lane: the lane that it goes back to
+    held              boolean not null default false, -- likewise: later messages of its conversation wait
     trigger           text not null,
     definition_hash   text not null,
     state             text not null,
@@ -359,7 +362,7 @@ $$;
 
 -- The turns, with the current totals of those that run: a write to a journal leaves the table turns as it is.
 create view turnkeeper.turns_now as
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state,
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, coalesce(t.home_lane, t.lane) as lane, t.trigger, t.definition_hash, t.state,
     t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses,
     coalesce(j.last_seq, t.last_seq) as last_seq,
     coalesce(j.inference_rounds, t.inference_rounds) as inference_rounds, coalesce(j.charged_rounds, t.charged_rounds) as charged_rounds,
@@ -476,9 +479,11 @@ create table turnkeeper.call_starts (
     started_at timestamptz not null default clock_timestamp(),
     agent      text not null,
     name       text not null, -- of the tool
-    args_hash  text not null,
+    args_hash  text not null, -- of the planned call
+    ask_id     bigint unique, -- the approval that the start uses up; null: it needs none
+    run_hash   text,          -- of the arguments that run, if they needed an approval
     primary key (turn_id, round, ordinal, attempt),
-    check (effect <> 'once' or attempt = 1)
+    check (effect <> 'once' or attempt = 1 or ask_id is not null)
 );
 create index call_starts_recent on turnkeeper.call_starts (agent, name, args_hash, turn_id);
 

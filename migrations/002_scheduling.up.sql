@@ -125,13 +125,14 @@ begin
     return message;
 end $$;
 
--- The oldest waiting messages of those that are due at p_from or later. The settings keep the planner from sorting the whole
+-- The oldest waiting messages of those that are due at p_from or later, without held ones. The settings keep the planner from sorting the whole
 -- inbox, which it would do while a new table has no statistics.
 create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity')
 returns table (lane text, id bigint, due_at timestamptz, priority integer)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-    return query select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m where m.state = 'waiting' and m.due_at >= p_from
+    return query select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
+        where m.state = 'waiting' and not m.held and m.due_at >= p_from
         order by m.due_at, m.priority desc, m.id limit max_rows;
 end $$;
 
@@ -151,7 +152,7 @@ create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_conversa
 returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
     and (p_lane <> case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end
          or exists (select from turnkeeper.turns t
-                    where t.agent = p_agent and t.ended_at is null and t.lane <> p_lane
+                    where t.agent = p_agent and t.ended_at is null and t.home_lane is null and t.lane <> p_lane
                       and (t.conversation = p_conversation or not p_by_conversation
                            and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))));
 

@@ -34,7 +34,9 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- The i-th elements of the arrays are of one write. p_counts has ten numbers for each: rounds, charged rounds, executed calls,
 -- tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and last event in the
 -- arrays of events. The events and starts of all writes are in one array each; p_start_writes has the number of each start's
--- write. p_answered are models that answered: see note_models. Two writes may be of one turn, which one of the writers has lost.
+-- write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the arguments that will run (empty: no
+-- approval is needed): see check_approvals. p_answered are models that answered: see note_models. Two writes may be of one turn,
+-- which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are locked, lets
 -- no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the numbers of the writes that
@@ -45,7 +47,7 @@ create function turnkeeper.append_many(
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
     p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[], p_requests text[], p_results text[],
     p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[],
-    p_agents text[], p_names text[], p_hashes text[], p_answered text[]
+    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_answered text[]
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -84,10 +86,16 @@ begin
     )
     select array_agg(w.write_id) into done from written w;
     if cardinality(p_nonces) > 0 then
-        insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, started_at, agent, name, args_hash)
-        select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce, p_workers[s.write], j.at, s.agent, s.name, s.hash
-        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents, p_names, p_hashes)
-            as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash)
+        perform turnkeeper.check_approvals(array_agg(p_turns[s.write]), array_agg(s.round), array_agg(s.ordinal), array_agg(s.attempt),
+            array_agg(s.ask), array_agg(s.hash))
+        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_asks, p_run_hashes) as s(write, round, ordinal, attempt, ask, hash)
+        where p_writes[s.write] = any(done);
+        insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, started_at, agent, name, args_hash,
+            ask_id, run_hash)
+        select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce, p_workers[s.write], j.at, s.agent, s.name, s.hash,
+            nullif(s.ask, 0), nullif(s.run_hash, '')
+        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents, p_names, p_hashes, p_asks, p_run_hashes)
+            as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash, ask, run_hash)
         join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
         where j.write_id = p_writes[s.write] and j.write_id = any(done);
     end if;
@@ -334,7 +342,7 @@ declare
     d record;
 begin
     perform from turnkeeper.turns where id = p_turn for update;
-    select r.*, s.name as tool, s.effect, s.agent, s.args_hash into d
+    select r.*, s.name as tool, s.effect, s.agent, s.args_hash, s.run_hash into d
     from turnkeeper.detached_calls r join turnkeeper.call_starts s using (turn_id, round, ordinal, attempt)
     where r.turn_id = p_turn and r.round = p_round and r.ordinal = p_ordinal for update of r;
     if d.ended_at is not null or d.attempt <> p_attempt or p_claim <> '' and d.claim is distinct from p_claim then
@@ -349,8 +357,8 @@ begin
         return;
     end if;
     -- Write 0 and token 0: without a grant. The key refuses a second start.
-    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
-    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool, d.args_hash);
+    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash, run_hash)
+    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool, d.args_hash, d.run_hash);
     update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     update turnkeeper.detached_calls set attempt = p_attempt + 1, claim = null, worker_id = null, claimed_at = null, lost_at = null,
         losses = losses + p_lost::integer, deadline = clock_timestamp() + p_wait, look_at = clock_timestamp() + interval '1 minute',
@@ -681,10 +689,7 @@ declare
 begin
     with ending as (
         update turnkeeper.turns t set
-            -- The turn waits only if it awaits results and none has arrived.
-            state = case when p_states[e.i] = 'waiting' and (
-                select count(*) = 0 or count(a.arrived_at) > 0 from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null)
-                then 'queued' else p_states[e.i] end,
+            state = case when p_states[e.i] = 'waiting' and not turnkeeper.may_wait(t.id) then 'queued' else p_states[e.i] end,
             stop_reason    = case when e.final then p_stops[e.i] end,
             ended_at       = case when e.final then greatest(clock_timestamp(), t.created_at, t.granted_at) end,
             due_at         = case when p_states[e.i] = 'queued' and p_backoffs[e.i] > interval '0' then clock_timestamp() + p_backoffs[e.i] end,
@@ -736,6 +741,15 @@ begin
     -- Deleting a job changes none of the table's seven indexes. River, which completes it later, ignores missing jobs.
     delete from turnkeeper.river_job j using unnest(ok) e(i) where j.id = p_jobs[e.i] and j.id = any(p_jobs);
 
+    if exists (select from turnkeeper.asks where turn_id = any(p_turns)) then
+        for r in select x.id, x.state, x.ended_at from unnest(ok) e(i), lateral (select * from turnkeeper.turns y where y.id = p_turns[e.i] offset 0) x loop
+            if r.ended_at is not null then
+                perform turnkeeper.withdraw_asks(r.id);
+            elsif r.state = 'waiting' then
+                perform turnkeeper.park_turn(r.id);
+            end if;
+        end loop;
+    end if;
     if exists (select from turnkeeper.cancellations where turn_id = any(p_turns)) then
         for r in select x.id, x.message_id, x.ended_at, c.reason
             from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i] join turnkeeper.cancellations c on c.turn_id = x.id

@@ -110,6 +110,7 @@ begin
             (select string_agg(text, E'\n\n' order by round) from turnkeeper.rounds where turn_id = p_turn and btrim(text, E' \t\r\n') <> '') end,
         last_seq = (select last_seq from turnkeeper.newest_write(p_turn))
     where id = p_turn;
+    perform turnkeeper.withdraw_asks(p_turn);
     update turnkeeper.messages set state = 'cancelled', closed_at = greatest(at, accepted_at), last_error = null
     where id = t.message_id returning accepted_at into accepted;
     if reply <> '' then
@@ -209,7 +210,7 @@ begin
             message = format('schedule %s/%s has ended: the file of agent %1$s no longer has it', p_agent, p_name);
     end if;
     select w.id into message from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane = s.lane and w.agent = p_agent and w.schedule = p_name
+    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, s.conversation)) and w.agent = p_agent and w.schedule = p_name
     order by w.id limit 1;
     if found then
         waiting := true;
@@ -272,6 +273,8 @@ begin
     delete from turnkeeper.detached_calls where turn_id = any(t_ids);
     delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
     delete from turnkeeper.call_starts where turn_id = any(t_ids);
+    delete from turnkeeper.asks where turn_id = any(t_ids);
+    delete from turnkeeper.call_gates where turn_id = any(t_ids);
     delete from turnkeeper.late_results where turn_id = any(t_ids);
     delete from turnkeeper.failed_attempts where turn_id = any(t_ids);
     delete from turnkeeper.output_chunks where output_id = any(o_ids);

@@ -165,6 +165,10 @@ func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 	return nil
 }
 
+func (t *tick) ExpireAsks(context.Context, int) (int, error) { return 0, nil }
+
+func (t *tick) MoveHeld(context.Context) (int, error) { return 0, nil }
+
 func (t *tick) MoveLanes(context.Context) error { return nil }
 
 func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {

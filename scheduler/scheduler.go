@@ -66,6 +66,13 @@ type Tick interface {
 	// returns the number of sub-agents it handled.
 	SettleSpawned(ctx context.Context, timely bool, limit int) (int, error)
 
+	// ExpireAsks closes asks that nobody has answered in time, at most limit, and queues
+	// their turns. It returns how many it closed.
+	ExpireAsks(ctx context.Context, limit int) (int, error)
+	// MoveHeld moves messages that a parked turn holds out of the lanes that they would
+	// block. It looks at the oldest waiting messages, and returns how many it moved.
+	MoveHeld(ctx context.Context) (int, error)
+
 	// MoveLanes moves waiting messages to their lanes after an agent's lane setting has
 	// changed.
 	MoveLanes(ctx context.Context) error
@@ -127,6 +134,7 @@ const (
 	PointLost     = "tick.lost"      // before a lost turn is reclaimed
 	PointLostCall = "tick.lost_call" // before a lost detached call is handled
 	PointSpawned  = "tick.spawned"   // before sub-agents are settled
+	PointExpired  = "tick.expired"   // before asks are closed
 	PointFired    = "tick.fired"     // a slot has become a message
 	PointPicked   = "tick.picked"    // before the grants
 	PointGranted  = "tick.granted"   // nothing is committed yet
@@ -136,7 +144,7 @@ const (
 
 // FaultPoints returns all labels that a fault.Hook may be called with.
 func FaultPoints() []string {
-	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointFired, PointPicked, PointGranted, PointHanded, PointDone}
+	return []string{PointBegin, PointLocked, PointLost, PointLostCall, PointSpawned, PointExpired, PointFired, PointPicked, PointGranted, PointHanded, PointDone}
 }
 
 // An Observer records metrics of a scheduler. It must not block.

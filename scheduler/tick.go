@@ -17,6 +17,7 @@ type Report struct {
 	Requeued     int  // reclaimed turns of lost workers
 	Closed       int  // turns of lost workers that were answered without running
 	Calls        int  // lost detached calls that run again or were ended
+	Asks         int  // asks that expired
 	Spawns       int  // sub-agents that were reported to their parents, given up or cancelled
 	Slots        int  // schedule slots that became messages
 	Granted      int
@@ -26,9 +27,10 @@ type Report struct {
 	Looked       time.Time // when the tick began, by the store's clock
 }
 
-// lostBatch, slotBatch and spawnBatch limit what one transaction does.
+// lostBatch, askBatch, slotBatch and spawnBatch limit what one transaction does.
 const (
 	lostBatch  = 100
+	askBatch   = 100
 	slotBatch  = 100
 	spawnBatch = 100
 )
@@ -183,6 +185,9 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		if err := s.slots(ctx, t, sit, report); err != nil {
 			return err
 		}
+		if err := s.expired(ctx, t, sit, report); err != nil {
+			return err
+		}
 	}
 	if trust.state {
 		if err := s.spawned(ctx, t, sit, trust.time, report); err != nil {
@@ -194,13 +199,18 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
+	if sit.Held && sit.Waiting > 0 {
+		if _, err := t.MoveHeld(ctx); err != nil {
+			return err
+		}
+	}
 	if trust.state && !sit.Paused {
 		if err := s.grant(ctx, t, sit, report); err != nil {
 			return err
 		}
 	}
 	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= granting.MaxWaiting ||
-		report.Slots+report.Calls+report.Requeued+report.Closed > 0
+		report.Slots+report.Asks+report.Calls+report.Requeued+report.Closed > 0
 	return s.record(ctx, t, sit, *report)
 }
 
@@ -264,6 +274,17 @@ func (s *Scheduler) spawned(ctx context.Context, t Tick, sit granting.Snapshot, 
 	return err
 }
 
+// expired closes asks whose time is over.
+func (s *Scheduler) expired(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) (err error) {
+	if !sit.Asks {
+		return nil
+	}
+	s.at(ctx, PointExpired)
+	report.Asks, err = t.ExpireAsks(ctx, askBatch)
+	report.More = report.More || report.Asks >= askBatch
+	return err
+}
+
 // slots turns due slots into messages. Several missed slots of a schedule become one message.
 func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 	if !sit.Slots || sit.Paused {
@@ -312,7 +333,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 			return err
 		}
 	}
-	if sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 {
+	if sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 || report.Asks > 0 {
 		turns, err := t.ReadyTurns(ctx, limit, held)
 		if err != nil {
 			return err
@@ -351,7 +372,7 @@ const recordInterval = time.Minute
 
 // record records the tick if the last record is old enough.
 func (s *Scheduler) record(ctx context.Context, t Tick, sit granting.Snapshot, r Report) error {
-	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
+	idle := r.Granted == 0 && r.Calls == 0 && r.Spawns == 0 && r.Asks == 0 && r.Slots == 0 && r.Requeued == 0 && r.Closed == 0
 	since := sit.Now.Sub(sit.LastTickAt)
 	if idle && sit.Timeline == sit.SeenTimeline && since >= 0 && since < recordInterval {
 		return nil
@@ -363,9 +384,9 @@ func (s *Scheduler) record(ctx context.Context, t Tick, sit granting.Snapshot, r
 }
 
 func (s *Scheduler) logReport(r Report) {
-	if r.Granted+r.Slots+r.Requeued+r.Closed+r.Calls+r.Spawns == 0 {
+	if r.Granted+r.Slots+r.Requeued+r.Closed+r.Calls+r.Spawns+r.Asks == 0 {
 		return
 	}
 	s.Log.Debug("scheduler tick", zap.Int("granted", r.Granted), zap.Int("slots", r.Slots),
-		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("sub_agents", r.Spawns), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
+		zap.Int("requeued", r.Requeued), zap.Int("calls", r.Calls), zap.Int("sub_agents", r.Spawns), zap.Int("asks", r.Asks), zap.Int("closed", r.Closed), zap.Bool("more", r.More))
 }

@@ -23,7 +23,7 @@ import (
 )
 
 // firstRelease is the newest migration of the first release. No older program exists.
-const firstRelease = 6
+const firstRelease = 7
 
 func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
 	names, err := fs.Glob(migrations.Files, "*.up.sql")

@@ -53,6 +53,7 @@ type Switches struct {
 	Repeat         Repeat
 	MaxResultChars int
 	Background     *bool
+	Approve        string
 }
 
 // Configure changes the spec of a registered tool. It refuses an unknown name, and an
@@ -67,6 +68,7 @@ func (r *Registry) Configure(name string, s Switches) error {
 	e.spec.Repeat = cmp.Or(s.Repeat, e.spec.Repeat)
 	e.spec.MaxResultChars = cmp.Or(s.MaxResultChars, e.spec.MaxResultChars)
 	e.spec.Background = cmp.Or(s.Background, e.spec.Background)
+	e.spec.Approve = cmp.Or(s.Approve, e.spec.Approve)
 	if _, err := checkSpec(&e.spec); err != nil {
 		return err
 	}

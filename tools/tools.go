@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 )
 
 // A Spec describes a tool and how to run it.
@@ -57,6 +58,11 @@ type Spec struct {
 	// counted as executed, a round with only such calls is not charged, and equal
 	// calls in a row all run.
 	Paging bool
+
+	// Approve is the rule that says which calls a person must approve: policy.Always,
+	// policy.Never, or a rule of package policy/cel. Empty: none, unless the agent or the
+	// settings have one.
+	Approve string
 
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
 	// outputs by handle (output_handles), these get the handle and not the text.
@@ -210,6 +216,16 @@ type Tool interface {
 type Checker interface {
 	Tool
 	Check() error
+}
+
+// An Approver is a Tool that decides itself which of its calls a person must approve, or
+// which are denied. The rules of its Spec, of the agent and of the settings apply too, and
+// the strictest decision counts.
+type Approver interface {
+	Tool
+	// Approve decides about a call that is about to be planned or started, without running
+	// it. It may be called several times for a call. An error asks, with its text as the reason.
+	Approve(ctx context.Context, call Call) (policy.Decision, error)
 }
 
 // A Reconciler is a Tool that can look up whether a call of unknown outcome

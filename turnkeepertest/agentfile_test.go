@@ -46,7 +46,7 @@ You close issues.
 	scenario.Tools = builtin.All(builtin.Deps{})
 	_, failures := try(t, func() turnkeepertest.Scenario { return scenario })
 	want := []string{`turnkeepertest: the agent lists the tool "tracker__search", which is not among the scenario's Tools ` +
-		`(there are: clock, read_file, list_files, write_file, http_get, patch_output, get_continuation, get_tool_output, wait_for_tool_output)`}
+		`(there are: clock, read_file, list_files, write_file, http_get, patch_output, ask_person, get_continuation, get_tool_output, wait_for_tool_output)`}
 	if diff := cmp.Diff(want, failures); diff != "" {
 		t.Errorf("without a fake (-want +got):\n%s", diff)
 	}

@@ -66,6 +66,10 @@
 //	model.planned          the answer's calls are checked, nothing is written
 //	plan.before            the answer and its calls are to be written
 //	plan.after
+//	ask.open.before        a question to a person is to be written
+//	ask.open.after
+//	ask.seen.before        that the turn has seen an answer is to be written
+//	ask.seen.after
 //	call.start.before      the start of a call with an effect is to be written
 //	call.start.after
 //	call.checked           enough time is left; the tool runs next

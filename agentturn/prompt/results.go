@@ -26,7 +26,7 @@ const (
 // WentOn reports whether a call runs or ran in the background, or detached: the model was
 // given a handle before there was a result.
 func WentOn(call turnkeeper.ToolCall) bool {
-	return call.OutputID != "" && call.Shown == outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background()
+	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Background())
 }
 
 // Handled reports whether the model knows the call's output by its handle.

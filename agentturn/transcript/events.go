@@ -28,9 +28,10 @@ type (
 	}
 
 	// TurnWaitingData is the data of turn_waiting: the turn waits until one of these
-	// detached calls has ended.
+	// detached calls has ended, or a person has answered one of these asks.
 	TurnWaitingData struct {
-		Calls []string `json:"calls"` // round-R-tool-I
+		Calls []string `json:"calls"`          // round-R-tool-I
+		Asks  []string `json:"asks,omitempty"` // KIND round-R-tool-I
 	}
 
 	// RoundStartData is the data of round_start.

@@ -87,7 +87,7 @@ var enums = map[string]enum{
 	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
 	"WaitReason": values("why a message waits; values may be added",
-		waiting.UnknownAgent, waiting.AgentRetired, waiting.NotDue, waiting.EarlierMessage, waiting.LaneHeld, waiting.LaneBackoff, waiting.DetachedCalls, waiting.BudgetSpent, waiting.Deferred,
+		waiting.UnknownAgent, waiting.AgentRetired, waiting.NotDue, waiting.EarlierMessage, waiting.LaneHeld, waiting.LaneBackoff, waiting.DetachedCalls, waiting.Person, waiting.BudgetSpent, waiting.Deferred,
 		waiting.NotTakenUp, waiting.WorkerSilent, waiting.SchedulerPaused, waiting.SchedulerHoldsOff, waiting.SchedulerSilent, waiting.NoWorker, waiting.NoFreeSlot, waiting.ModelDown, waiting.NextTick),
 	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),

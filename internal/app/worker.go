@@ -30,6 +30,8 @@ import (
 	"turnkeeper/internal/version"
 	"turnkeeper/jobs"
 	"turnkeeper/lease"
+	"turnkeeper/policy"
+	"turnkeeper/policy/cel"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
@@ -65,7 +67,7 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // when the worker takes work. If agent files have faults, the error matches ErrAgents; then, and if it
 // cannot listen on a configured address, the database is not opened.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
-	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &setup.Agents{}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
+	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &setup.Agents{Rules: cel.Compile}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
 		option(w)
 	}
@@ -178,6 +180,9 @@ type worker struct {
 // readAgents loads the agents' files. It needs the names of tools, but no database.
 func (w *worker) readAgents() error {
 	known, err := setup.KnownTools(w.cfg, w.moreTools...)
+	if err == nil {
+		err = setup.CheckRules(w.cfg, cel.Compile)
+	}
 	if err != nil {
 		return err
 	}
@@ -236,6 +241,7 @@ func (w *worker) prepare(ctx context.Context) error {
 func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, More: w.mcp, Bounds: w.cfg.Bounds,
+		Rules: &policy.Cache{Compiler: cel.Compile}, Approve: w.cfg.Approve,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
 		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Grants: w.store.leases}, Log: w.log, Observer: w.telling, Fault: w.fault,
 		Tokens: func(model string) prompt.TokenCounter { return tokens.For(model) },

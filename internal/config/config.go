@@ -42,6 +42,7 @@ type Config struct {
 
 	AgentsDir    string
 	DefaultModel string // "provider/model" for agents that set none
+	Approve      string // a rule for all calls of all agents, in addition to others; empty: none
 	// ExtractionModel searches stored tool results for agents that set none.
 	// Empty: the agent's models.
 	ExtractionModel string

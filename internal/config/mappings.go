@@ -47,6 +47,7 @@ var ToolKeys = strictyaml.Reference(Tool{}, [][4]string{
 	{"dir", "a path", "the working directory", "Working directory of the program."},
 	{"env", "variable names mapped to text, or to env: VARIABLE or file: PATH", "none", "Environment of the program. It gets no other variables except those of the call."},
 	{"max_output", " bytes", "10000000", "Maximum size of the stored output. The rest is discarded, and the model is told so."},
+	{"approve", "always, never or a rule in CEL", "none", "The calls that a person must approve before they run. An agent's entry for the tool replaces it. See docs/asks.md."},
 	{"media_type", "not empty", "text/plain", "Media type of the output. Output that is not text is stored as binary."},
 })
 
@@ -84,6 +85,7 @@ var MCPServerKeys = strictyaml.Reference(MCPServer{}, [][4]string{
 	{"trust_hints", "", "false", "Whether to use the server's hints where neither `effect` nor `tools` sets the effect: readOnlyHint means none, idempotentHint means keyed."},
 	{"timeout", "", "0", "Timeout of one call. 0: the turn's `tool_timeout`."},
 	{"background", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` continues in the background. Later calls with an effect in the same answer still wait for it."},
+	{"approve", "always, never or a rule in CEL", "none", "As `tools.NAME.approve`, for tools without an own `approve` in `tools`."},
 	{"tools", "the server's tool names, each with keys `tools.NAME.*`", "none", "Settings of single tools."},
 	{"on_change", "", "report", "If a tool's description or schema differs from the pinned one: report it and use the tool, or refuse the tool until `turnctl mcp pin`."},
 	{"elicitation", "", "decline", "The answer to a server that asks for input during a call: decline, or the default values it gave."},
@@ -101,6 +103,7 @@ var MCPToolKeys = strictyaml.Reference(MCPToolSettings{}, [][4]string{
 	{"repeat", "", "allow for a tool of effect none, else guard", "As `tools.NAME.repeat`."},
 	{"max_result_chars", " characters", "the agent's `max_tool_result_chars`", "As `tools.NAME.max_result_chars`."},
 	{"background", "", "the server's", "Whether a call may continue in the background."},
+	{"approve", "always, never or a rule in CEL", "the server's", "As `tools.NAME.approve`."},
 })
 
 // MCPOAuthKeys are the keys of mcp_servers.NAME.oauth.

@@ -54,6 +54,9 @@ func Settings() []Setting {
 		text(func(c *Config) *string { return &c.ExtractionModel }, checkModelOrNone, Setting{
 			Name: "extraction_model", Group: "Models", Bounds: "PROVIDER/MODEL", Zero: "the agent's model and fallbacks", Doc: "The model that searches stored tool results, for agents that set none."}),
 
+		text(func(c *Config) *string { return &c.Approve }, func(string) error { return nil }, Setting{
+			Name: "approve", Group: "Process", Bounds: "always, never or a rule in CEL", Zero: "no rule", Doc: "The calls of all agents that a person must approve before they run, in addition to those of the agents' and the tools' own rules. See docs/asks.md."}),
+
 		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker}, Setting{
 			Name: "roles", Group: "Process", Doc: "Roles of the process: worker runs turns, scheduler dispatches them, api serves HTTP requests, webhooks delivers replies to endpoints."}),
 		number(func(c *Config) *int { return &c.WorkerSlots }, 1, 1000, Setting{

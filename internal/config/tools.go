@@ -32,10 +32,11 @@ type ToolSwitches struct {
 	Repeat         string         `yaml:"repeat" of:"allow, guard"`           // empty: unset
 	MaxResultChars int            `yaml:"max_result_chars" in:"1 to 1000000"` // 0: unset
 	Background     *bool          `yaml:"background"`                         // nil: unset
+	Approve        string         `yaml:"approve" check:"not empty"`          // always, never or a rule; empty: unset
 }
 
 // switchKeys are the keys of tools.NAME for a tool that is not a program.
-var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background"}
+var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background", "approve"}
 
 // tool reads one tool of the config file.
 func (r *fileReader) tool(where, name string, v *strictyaml.Node) Tool {

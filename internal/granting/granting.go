@@ -32,6 +32,8 @@ type Snapshot struct {
 	Calls  bool // some detached calls may be lost
 	Spawns bool // some calls of sub-agents need an update
 	Queued bool // some open turns wait for a lease
+	Asks   bool // some asks have expired
+	Held   bool // parked turns hold the messages of their conversations
 	Lanes  bool // the lane setting of an agent changed, so messages may wait in old lanes
 	Room   int  // free slots of live workers
 

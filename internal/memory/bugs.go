@@ -34,6 +34,10 @@ const (
 	BugNumbersLost                      // the numbers of events that were not written are not reused
 	BugReadBackByCount                  // a write without an answer counts as done if the journal has one entry more
 	BugGrantUnbound                     // every worker that fetched the job of a grant may write
+	BugAskUsedTwice                     // an approval may be used by several starts
+	BugApprovesOther                    // an approval is used for other arguments
+	BugExpiredRuns                      // a call starts although its ask has expired
+	BugNeverWoken                       // an answer does not queue its turn
 	BugHandedQueued                     // the job of a turn that is handed over is available in the queue too
 )
 

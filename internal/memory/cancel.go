@@ -140,6 +140,9 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	if err := t.State.MoveTo(turnkeeper.TurnCancelled); err != nil {
 		s.state.moved = append(s.state.moved, err.Error())
 	}
+	parking{&s.state}.returnHeld(t)
+	t.goHome()
+	t.withdrawAsks(now)
 	t.settleArrived(now)
 	t.endElsewhere(now)
 	t.settleCalls(now, agentturn.ShownNotRun)

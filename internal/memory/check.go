@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 )
 
 // A Violation is an invariant that does not hold.
@@ -36,6 +37,7 @@ const (
 	OneMessage      = "a call gives work to one agent, once"
 	RepliesTold     = "a sub-agent's reply is its call's result"
 	NobodyWaits     = "a sub-agent that nobody waits for is cancelled"
+	Approved        = "a call that needs an approval runs once, with what was approved"
 	WaitsForResult  = "a turn that waits holds nothing and waits for what has not come"
 )
 
@@ -119,8 +121,8 @@ func (c *checker) message(m *turnkeeper.Message) {
 
 func (c *checker) turn(t *turnRow) {
 	if t.State == turnkeeper.TurnWaiting {
-		if l := c.s.leases[t.Lane]; l.Held() || t.GrantID != "" || !t.mayWait() {
-			c.found(WaitsForResult, "turn %d waits, its lane is held: %v, its grant is %q, it may wait: %v", t.ID, l.Held(), t.GrantID, t.mayWait())
+		if l := c.s.leases[t.Lane]; l != nil && l.Held() || t.GrantID != "" || !t.mayWait() {
+			c.found(WaitsForResult, "turn %d waits, its lane is held: %v, its grant is %q, it may wait: %v", t.ID, l != nil && l.Held(), t.GrantID, t.mayWait())
 		}
 	}
 	for _, round := range t.rounds {
@@ -155,7 +157,8 @@ func (c *checker) call(t *turnRow, call turnkeeper.ToolCall) {
 			starts++
 		}
 	}
-	if call.Effect == turnkeeper.EffectOnce && starts > 1 {
+	c.approved(t, call)
+	if call.Effect == turnkeeper.EffectOnce && starts > 1 && !t.settledTo(call.Key, starts) {
 		c.found(OnceStartedOnce, "call %s of turn %d has %d starts", call.Key, t.ID, starts)
 	}
 	if call.State == turnkeeper.CallSucceeded && call.Effect != turnkeeper.EffectNone && starts == 0 {
@@ -167,6 +170,42 @@ func (c *checker) call(t *turnRow, call turnkeeper.ToolCall) {
 	if t.State == turnkeeper.TurnSucceeded && call.State == turnkeeper.CallUnknown {
 		c.found(NoFalseSuccess, "turn %d succeeded and its call %s is unknown", t.ID, call.Key)
 	}
+}
+
+// approved checks the starts of a call that needs an approval.
+func (c *checker) approved(t *turnRow, call turnkeeper.ToolCall) {
+	approval := t.askOf(call.Key, asks.KindApprove, 1)
+	used, first := map[asks.ID]bool{}, true
+	for i, start := range t.starts {
+		if start.key != call.Key {
+			continue
+		}
+		if start.ask != 0 && used[start.ask] {
+			c.found(Approved, "ask %d is used by two starts of call %s of turn %d", start.ask, call.Key, t.ID)
+		}
+		used[start.ask] = true
+		if approval == nil && !slices.Contains(t.gates, call.Key) {
+			continue
+		}
+		hash := start.hash
+		if !first && hash == "" && approval != nil { // a lost detached call runs again as it was started
+			hash = approval.RunHash()
+		}
+		first = false
+		if approval == nil || approval.State != asks.Approved || hash != approval.RunHash() {
+			c.found(Approved, "start %d of turn %d, of call %s, has no approval of its arguments", i+1, t.ID, call.Key)
+		}
+	}
+}
+
+// settledTo reports whether a person has allowed each start after the first.
+func (t *turnRow) settledTo(key turnkeeper.CallKey, starts int) bool {
+	for n := 1; n < starts; n++ {
+		if a := t.askOf(key, asks.KindSettle, n); a == nil || a.Answer != asks.DidNotHappen {
+			return false
+		}
+	}
+	return true
 }
 
 // spawned checks the calls that gave work to sub-agents.

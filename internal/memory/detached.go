@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
 )
@@ -55,10 +56,11 @@ func (t *turnRow) await(key turnkeeper.CallKey) *awaitedRow {
 	return nil
 }
 
-// mayWait reports whether results are awaited and none has arrived.
+// mayWait reports whether results or answers are awaited, and none has come that the turn has not seen.
 func (t *turnRow) mayWait() bool {
+	asks, unseen := t.asksPerson()
 	open := slices.DeleteFunc(slices.Clone(t.awaited), func(a awaitedRow) bool { return a.closed })
-	return len(open) > 0 && !slices.ContainsFunc(open, func(a awaitedRow) bool { return a.arrived != nil })
+	return !unseen && (asks || len(open) > 0) && !slices.ContainsFunc(open, func(a awaitedRow) bool { return a.arrived != nil })
 }
 
 func (t *turnRow) closeAwaited(key turnkeeper.CallKey) {
@@ -167,7 +169,10 @@ func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper
 	err = patiently(ctx, func() error {
 		return c.ask(ctx, "claim", func() error {
 			return c.store.onCall(ctx, ref, func(t *turnRow, a *awaitedRow, _ *[]Bell) error {
-				call := t.call(ref.Key)
+				call := *t.call(ref.Key)
+				if approved := t.askOf(ref.Key, asks.KindApprove, 1); approved != nil {
+					call.Arguments = approved.RunArguments()
+				}
 				taken := a.claim != "" && a.claim != claim && !c.store.bugs.has(BugClaimTwice)
 				if a.ended || a.attempt != ref.Attempt || taken || !slices.Contains(tools, call.Name) {
 					return turnkeeper.ErrNotFound
@@ -176,7 +181,7 @@ func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper
 					a.claim, a.worker, a.claimedAt, a.deadline = claim, worker, c.store.now(), c.store.now().Add(a.limit)
 				}
 				claimed = turnlog.ClaimedCall{
-					Ref: ref, Claim: claim, Call: *call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
+					Ref: ref, Claim: claim, Call: call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
 					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
 				}
 				return nil
@@ -257,6 +262,7 @@ func (s *Store) arrive(t *turnRow, a *awaitedRow, r turnlog.CallResult, by strin
 	a.arrived, a.ended = &r, true
 	if t.State == turnkeeper.TurnWaiting {
 		t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
+		parking{&s.state}.returnHeld(t)
 		*rings = append(*rings, Bell{Topic: TopicInbox})
 	}
 }

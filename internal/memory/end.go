@@ -59,6 +59,11 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if job := s.state.job(t.JobID); e.job && job != nil {
 		job.state = "deleted"
 	}
+	if open && o.State == turnkeeper.TurnWaiting {
+		s.park(t)
+	} else if !open {
+		t.withdrawAsks(now)
+	}
 	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil

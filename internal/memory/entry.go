@@ -30,6 +30,9 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 		key := conversationKey{t.Agent, t.Conversation}
 		j.s.state.summaries[key] = append(j.s.state.summaries[key], *e.Summary)
 	}
+	if err := j.writeAsks(t, e); err != nil {
+		return err
+	}
 	for _, start := range e.Starts {
 		if err := j.start(t, start); err != nil {
 			return err
@@ -131,15 +134,18 @@ func (j *Journal) start(t *turnRow, start turnlog.CallStart) error {
 	switch {
 	case call == nil, !free && call.Starts != start.Attempt-1, call.State.Answered():
 		return fmt.Errorf("%w: call %s was started before", turnkeeper.ErrJournalMoved, start.Key)
-	case !free && !call.Effect.Repeatable() && start.Attempt != 1:
+	case !free && !call.Effect.Repeatable() && start.Attempt != 1 && start.Ask == 0:
 		return errOnceAgain
+	}
+	if err := j.checkApproval(t, start); err != nil {
+		return err
 	}
 	for _, known := range t.starts {
 		if known.nonce == start.Nonce && !free {
 			return fmt.Errorf("%w: nonce of %s", errKeyTaken, start.Key)
 		}
 	}
-	t.starts = append(t.starts, startRow{key: start.Key, nonce: start.Nonce})
+	t.starts = append(t.starts, startRow{start.Key, start.Nonce, start.Ask, start.Hash})
 	call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, j.s.now()
 	if start.Spawn != nil {
 		t.awaitReply(call)

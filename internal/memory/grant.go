@@ -24,6 +24,9 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
+			if lane = turn.homeLane(); turn.home != "" && s.open[lane] != nil && (!t.freed[lane] || t.again[s.open[lane].ID]) {
+				continue // it goes back once its lane has no open turn
+			}
 			again := t.again[turn.ID]
 			if t.gone[turn.MessageID] || !again && (turn.State != turnkeeper.TurnQueued || turn.DueAt.After(now)) || !t.free(lane, now) {
 				continue
@@ -47,7 +50,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
-			if head := heads[m.Lane]; isDue(m, now) && !t.gone[m.ID] && (head == nil || before(m, head)) {
+			if head := heads[m.Lane]; isDue(m, now) && !t.gone[m.ID] && !(parking{s}).laneAsks(m, t.again) && (head == nil || before(m, head)) {
 				heads[m.Lane] = m
 			}
 		}
@@ -138,8 +141,8 @@ func (t *tick) wasClosed(r granting.Candidate) bool {
 		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with its parent, after this tick has queued it again
 			return true
 		}
-		turn := t.s.state.open[r.Lane]
-		return !t.again[r.TurnID] && (turn == nil || turn.ID != r.TurnID || turn.State != turnkeeper.TurnQueued)
+		turn := t.s.state.turn(r.TurnID)
+		return !t.again[r.TurnID] && (turn == nil || turn.State != turnkeeper.TurnQueued)
 	}
 	accepted := slices.ContainsFunc(t.slots, func(m *turnkeeper.Message) bool { return m.ID == r.MessageID })
 	return !accepted && t.s.state.message(r.MessageID).State != turnkeeper.MessageWaiting
@@ -202,7 +205,9 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 		if err := turn.State.MoveTo(turnkeeper.TurnRunning); err != nil {
 			st.moved = append(st.moved, fmt.Sprintf("turn %d was granted: %v", r.TurnID, err))
 		}
-		return turn.draft()
+		draft := turn.draft()
+		draft.goHome()
+		return draft
 	}
 	m := st.message(r.MessageID)
 	turn := &turnRow{Turn: turnkeeper.Turn{

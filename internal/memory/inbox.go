@@ -122,7 +122,7 @@ func (s *state) laneWaits(m *turnkeeper.Message) bool {
 		return false
 	}
 	for lane, turn := range s.open {
-		if turn.Agent == m.Agent && lane != m.Lane &&
+		if turn.Agent == m.Agent && turn.home == "" && lane != m.Lane &&
 			(turn.Conversation == m.Conversation || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
 			return true
 		}

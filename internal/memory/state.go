@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -73,7 +74,11 @@ type turnRow struct {
 	verdicts []turnkeeper.CallKey // calls with the verdict unknown
 	outputs  []turnkeeper.Output
 	awaited  []awaitedRow
-	held     *tx // holds the row's lock; nil: it is free
+	asks     []asks.Ask
+	gates    []turnkeeper.CallKey // calls that may start only with an approval
+	home     turnkeeper.Lane      // while the turn is parked: the lane that it goes back to
+	holds    bool                 // likewise: later messages of its conversation wait
+	held     *tx                  // holds the row's lock; nil: it is free
 }
 
 // entries returns the number of writes.
@@ -82,6 +87,8 @@ func (t *turnRow) entries() int64 { return int64(len(t.writes)) }
 type startRow struct {
 	key   turnkeeper.CallKey
 	nonce string
+	ask   asks.ID // that it used up; 0: none
+	hash  string  // of the arguments, if they needed an approval
 }
 
 type leaseRow struct {
@@ -157,6 +164,7 @@ func (t *turnRow) draft() *turnRow {
 	d.outputs = slices.Clone(t.outputs)
 	d.starts, d.events, d.writes = slices.Clip(t.starts), slices.Clip(t.events), slices.Clip(t.writes)
 	d.verdicts, d.awaited = slices.Clip(t.verdicts), slices.Clone(t.awaited)
+	d.asks, d.gates = slices.Clone(t.asks), slices.Clip(t.gates)
 	return &d
 }
 
@@ -181,6 +189,11 @@ func (t *turnRow) call(key turnkeeper.CallKey) *turnkeeper.ToolCall {
 
 // setTurn replaces a turn with its written draft.
 func (s *state) setTurn(d *turnRow) {
+	if was := s.turns[d.ID-1]; was != nil && was.Lane != d.Lane { // it was parked, or goes back
+		if open := s.open[was.Lane]; open != nil && open.ID == d.ID {
+			delete(s.open, was.Lane)
+		}
+	}
 	s.turns[d.ID-1] = d
 	s.dropSpawned(d)
 	if d.State.Terminal() {

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/asks"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
@@ -218,4 +219,16 @@ func (d *door) Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch {
 
 func (d *door) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
 	return d.conn.RequestParts(ctx, hashes...)
+}
+
+func (d *door) Asks(turn turnkeeper.TurnID) []asks.Ask {
+	all, err := d.conn.Asks(d.t.Context(), turn)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return all
+}
+
+func (d *door) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
+	return d.conn.AnswerAsk(ctx, id, a)
 }

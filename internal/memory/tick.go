@@ -164,6 +164,10 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	}
 	for _, turn := range s.open {
 		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
+		sit.Held = sit.Held || turn.holds
+		for _, a := range turn.asks {
+			sit.Asks = sit.Asks || !a.Closed() && !a.ExpiresAt.After(now)
+		}
 		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 	}
 	sit.Spawns = s.spawnsToSettle(now)
@@ -436,9 +440,20 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSc
 // the run for the next slot.
 func (t *tick) waits(lane turnkeeper.Lane, sched granting.DueSchedule) bool {
 	ofSchedule := func(m *turnkeeper.Message) bool {
-		return m.Lane == lane && m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
+		return m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
 	}
-	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule)
+	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule) ||
+		slices.ContainsFunc(t.heldIn(sched.Agent, sched.Conversation), ofSchedule)
+}
+
+// heldIn returns the messages that a parked turn of the conversation holds.
+func (t *tick) heldIn(agent, conversation string) []*turnkeeper.Message {
+	for _, turn := range t.s.state.open {
+		if turn.home != "" && turn.holds && turn.Agent == agent && turn.Conversation == conversation {
+			return t.s.state.waiting[turn.Lane]
+		}
+	}
+	return nil
 }
 
 func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
@@ -508,6 +523,11 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 	for _, turn := range s.open {
 		if turn.State == turnkeeper.TurnQueued {
 			consider(turn.DueAt)
+		}
+		for _, a := range turn.asks {
+			if !a.Closed() {
+				consider(a.ExpiresAt)
+			}
 		}
 	}
 	for _, h := range s.health {

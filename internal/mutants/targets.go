@@ -53,6 +53,13 @@ var targets = []Target{
 		Tests: stores, Skip: plans,
 	},
 	{
+		Name: "asks",
+		Functions: []string{"check_approvals", "answer_ask", "expire_asks", "withdraw_asks", "may_wait", "park_turn", "unpark_turn",
+			"lane_asks", "move_held", "held_lane"},
+		First: "^(TestSuite|TestManyAsks)",
+		Tests: stores, Skip: plans,
+	},
+	{
 		Name:      "cancel",
 		Queries:   []string{"CancelledGrants", "CancellationOf"},
 		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},

@@ -30,6 +30,7 @@ const (
 	kindTool
 	kindCall
 	kindServer
+	kindPeople
 )
 
 func (e *env) actor(p *process, kind uint64, ids ...uint64) *actor {

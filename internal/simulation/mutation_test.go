@@ -27,6 +27,7 @@ type mutation struct {
 	lateClock      bool         // counts lease and time from the start of the work, not from the grant
 	forgetsRuns    bool         // a process runs a job whose grant it already runs
 	wrongEffects   bool         // declares effects as reads, so nothing waits for them
+	misreads       misreads     // what a dispatch misreads of asks
 	// adjust, if not nil, changes the profile to make the bug likely to show.
 	adjust func(*profile)
 }
@@ -57,6 +58,11 @@ var mutations = []mutation{
 	{name: "grant not bound", want: oneWorker, bugs: []memory.Bug{memory.BugGrantUnbound}, adjust: lostFetches},
 	{name: "handed over and queued, not bound", seed: 61, want: oneWorker, bugs: []memory.Bug{memory.BugHandedQueued, memory.BugGrantUnbound}, adjust: handsOver},
 	{name: "handed over and fetched by the same process", want: twiceInAProcess, bugs: []memory.Bug{memory.BugHandedQueued}, forgetsRuns: true, adjust: handsOver},
+	{name: "approval used twice", want: "is used by two starts", bugs: []memory.Bug{memory.BugJournalByAttempt, memory.BugAskUsedTwice}, adjust: peopleAnswer},
+	{name: "approval used for other arguments", want: memory.Approved, bugs: []memory.Bug{memory.BugApprovesOther}, misreads: misreads{edits: true}, adjust: peopleAnswer},
+	{name: "other arguments than approved run", want: notApproved, bugs: []memory.Bug{memory.BugApprovesOther}, misreads: misreads{edits: true}, adjust: peopleAnswer},
+	{name: "expired and run anyway", want: memory.Approved, bugs: []memory.Bug{memory.BugExpiredRuns}, misreads: misreads{expired: true}, adjust: peopleAnswer},
+	{name: "answered and never woken", want: memory.WaitsForResult, bugs: []memory.Bug{memory.BugNeverWoken}, adjust: peopleAnswer},
 	{name: "start after the effect", want: "with 0 starts on record", lateStart: true},
 	{name: "no starts", want: memory.StartedBefore, noStarts: true},
 	{name: "lost turn reported as succeeded", seed: 2, want: memory.NoFalseSuccess, reportsSuccess: true},

@@ -409,6 +409,7 @@ func (p *process) dispatch(ctx context.Context, job memory.Job, handed *granting
 		return err
 	}
 	own := definition.Bounds(bounds())
+	p.env.mutation.misreads.apply(&record)
 	journal := p.conn.Journal(record, turnkeeper.Grant{
 		TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: job.ID, WorkerID: p.id,
 	})

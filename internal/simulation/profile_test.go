@@ -28,6 +28,7 @@ type profile struct {
 	powerCuts                      int // how often no process runs for hours
 	crashes                        int // crashes of the server that lose the newest fetches of jobs
 	outages                        []outage
+	asks                           bool // people must approve some calls
 	handOver                       bool // schedulers hand turns over to their own processes
 }
 
@@ -87,6 +88,7 @@ func (e *env) newProfile() profile {
 	}
 	p.outages = e.newOutages(p.length)
 	p.handOver = e.actor(nil, kindFaults, 3).chance(0.6)
+	p.asks = e.actor(nil, kindFaults, 4).chance(0.4)
 	return p
 }
 
@@ -95,9 +97,9 @@ const giveUpAfter = 365 * 24 * time.Hour
 
 // sources are the agents' definitions.
 var sources = map[string]string{
-	"clerk": "---\ndescription: d\nsub_agents: [desk, watch]\ntools: [look, put, fire, ask, book, send, shoot]\n---\nYou are the clerk.\n",
-	"desk":  "---\ndescription: d\nlane: conversation\nsub_agents: [clerk, watch]\nmax_tree_sub_agents: 3\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\n---\nYou are the desk.\n",
-	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\nschedule: {cron: \"@every 17m\"}\n---\nYou are the watch.\n",
+	"clerk": "---\ndescription: d\nsub_agents: [desk, watch]\ntools: [look, put, fire, ask, book, send, shoot]\nask_timeout: 10m\n---\nYou are the clerk.\n",
+	"desk":  "---\ndescription: d\nlane: conversation\nsub_agents: [clerk, watch]\nmax_tree_sub_agents: 3\ntools: [look, put, fire, ask, book, send, shoot]\nmax_rounds: 5\nask_timeout: 10m\n---\nYou are the desk.\n",
+	"watch": "---\ndescription: d\ntools: [look, put, fire, ask, book, send, shoot]\nschedule: {cron: \"@every 17m\"}\nask_timeout: 10m\nwhile_asking: go_on\n---\nYou are the watch.\n",
 }
 
 var agentNames = []string{"clerk", "desk", "watch"}

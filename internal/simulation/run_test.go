@@ -26,6 +26,9 @@ func (e *env) run() []string {
 	if e.profile.crashes > 0 {
 		go e.crashServer(ctx, e.actor(nil, kindServer))
 	}
+	if e.profile.asks {
+		go e.answerAsks(ctx, e.actor(nil, kindPeople))
+	}
 	e.injectFaults(faults)
 	e.endFaults()
 	took := e.drain(faults)

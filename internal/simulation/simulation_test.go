@@ -77,7 +77,7 @@ func TestNothingLostNothingTwice(t *testing.T) {
 			t.Fatalf("seed %d:\n%s\n%s", *first+i, strings.Join(r.found, "\n"), &r.trace)
 		}
 	}
-	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.picked", "tick.granted", "tick.handed") {
+	for _, label := range append(agentturn.FaultPoints(), "tick.locked", "tick.lost", "tick.spawned", "tick.expired", "tick.picked", "tick.granted", "tick.handed") {
 		if !visited[label] && *seeds >= enough {
 			t.Errorf("no seed visited the fault point %s", label)
 		}

@@ -78,6 +78,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	e.checkOrder(k, t.spec.Name)
 	if t.spec.Transactional {
 		memory.OnCommit(ctx, func() { e.ledger.book(k) })
+		e.checkArguments(k, t.spec.Name, string(call.Arguments))
 	} else {
 		e.begin(k, t.spec.Effect)
 		e.checkArguments(k, t.spec.Name, string(call.Arguments))
@@ -139,16 +140,17 @@ type callID struct {
 
 // A ledger records what tools really did, outside of the system.
 type ledger struct {
-	mu      *sync.Mutex
-	asked   map[callID]int // runs, including transactional ones that may be rolled back
-	runs    map[callID]int // runs of tools that are not transactional
-	booked  map[callID]int // committed transactional effects
-	workers map[turnkeeper.GrantID]turnkeeper.WorkerID
-	working map[turnkeeper.GrantID]bool // grants that are worked under now
+	mu       *sync.Mutex
+	asked    map[callID]int    // runs, including transactional ones that may be rolled back
+	runs     map[callID]int    // runs of tools that are not transactional
+	booked   map[callID]int    // committed transactional effects
+	approved map[callID]string // arguments that a person has approved; empty: none
+	workers  map[turnkeeper.GrantID]turnkeeper.WorkerID
+	working  map[turnkeeper.GrantID]bool // grants that are worked under now
 }
 
 func newLedger() ledger {
-	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}, map[turnkeeper.GrantID]bool{}}
+	return ledger{&sync.Mutex{}, map[callID]int{}, map[callID]int{}, map[callID]int{}, map[callID]string{}, map[turnkeeper.GrantID]turnkeeper.WorkerID{}, map[turnkeeper.GrantID]bool{}}
 }
 
 // checkWorker checks that nobody else works or has worked under the grant of the turn. done ends the work.
@@ -242,7 +244,8 @@ func (e *env) checkArguments(k callID, name, arguments string) {
 		e.report("call %s of turn %d runs, but %s", k.key, k.turn, notPlanned)
 		return
 	}
-	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name || planned.Arguments != arguments {
+	e.checkApproved(k, rounds[k.key.Round-1].Calls[k.key.Ordinal-1].Arguments, arguments)
+	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name || planned.Arguments != arguments && arguments != changed {
 		e.report("call %s of turn %d runs as %s %s, but %s: %s %s", k.key, k.turn, name, arguments, notPlanned, planned.Name, planned.Arguments)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/asks"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
@@ -45,6 +46,9 @@ type Store interface {
 	// CancelTurn and CancelMessage report whether they closed the turn; otherwise its holder ends it.
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)
+	// Asks lists the asks of a turn in order.
+	Asks(turn turnkeeper.TurnID) []asks.Ask
+	AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error)
 	// Extractions returns the cache of extractions.
 	Extractions() extract.Cache
 	// Outputs reads stored results. Sweep removes abandoned drafts.
@@ -87,7 +91,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/modelhealth"
 )
 
@@ -27,6 +28,18 @@ type Entry struct {
 	// Summary summarises the beginning of the conversation. nil: none. It needs a
 	// Round.
 	Summary *Summary
+
+	// Gates are planned calls that may start only with an approval.
+	Gates []turnkeeper.CallKey
+
+	// Asks are questions to a person.
+	Asks []asks.Question
+
+	// Seen are closed asks whose answer the turn has taken note of.
+	Seen []asks.ID
+
+	// Withdrawn are calls whose open asks are closed, because they were answered otherwise.
+	Withdrawn []turnkeeper.CallKey
 
 	// Starts are calls that run once this write is durable. Each needs a new
 	// nonce. If the journal's unique key refuses a start, the whole entry fails
@@ -56,8 +69,15 @@ type Entry struct {
 type CallStart struct {
 	Key     turnkeeper.CallKey
 	Nonce   string            // random id of this start
-	Attempt int               // 1 for the first start; more only for repeatable effects
+	Attempt int               // 1 for the first start; more only for repeatable effects, and with Ask
 	Effect  turnkeeper.Effect // as planned; the journal compares it with the call's
+
+	// Ask is the approval that the start uses up. Of a later start of a call of effect once, it is
+	// the ask by which a person has said that the last start did not happen. 0: none.
+	Ask asks.ID
+	// Hash is the hash of the arguments that will run, if the call needs an approval: see
+	// tools.Hash. The journal compares it with what was approved.
+	Hash string
 
 	// Detached is the maximum duration of one run of a detached call, which runs
 	// in its own job on any worker. 0: the call runs in the turn.
@@ -98,8 +118,9 @@ type CallResult struct {
 //   - succeeded, degraded, cancelled: the message is closed with Reply.
 //   - failed: Retry decides whether the message stays for another attempt
 //     (after Backoff) or is closed with Reply.
-//   - waiting: the turn waits, without lease and slot, for detached calls. If
-//     one of them has a result already, or none is open, it is queued instead.
+//   - waiting: the turn waits, without lease and slot, for detached calls and for
+//     people. If a result or an answer has come that it has not taken note of, or
+//     nothing is open, it is queued instead.
 //   - queued: the turn is granted again after Backoff. It was handed back at
 //     shutdown or deferred by a budget.
 type Outcome struct {
@@ -133,6 +154,8 @@ type Record struct {
 	Failures   int                  // failed turns of the lane in a row
 	NextBlock  int                  // first unused block number
 	OpenRound  int                  // the round with streamed events but no answer; 0: none
+	Asks       []asks.Ask           // of the turn, by id
+	Gates      []turnkeeper.CallKey // calls that may start only with an approval
 	Lineage    Lineage              // of a sub-agent's turn
 	Cancelled  bool                 // the turn's cancellation was requested
 	ReadySince time.Time            // when the turn became ready for a grant

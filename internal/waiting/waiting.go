@@ -19,6 +19,7 @@ const (
 	LaneHeld          Reason = "lane_held"           // another turn is open in its lane
 	LaneBackoff       Reason = "lane_backoff"        // its lane pauses after a failed turn
 	DetachedCalls     Reason = "detached_calls"      // its turn waits for detached calls
+	Person            Reason = "person"              // its turn waits for a person to answer its asks
 	BudgetSpent       Reason = "budget_spent"        // its turn is deferred until the budget is available again
 	Deferred          Reason = "deferred"            // its turn is deferred for another reason
 	NotTakenUp        Reason = "not_taken_up"        // its turn is granted, and no worker has started it
@@ -46,7 +47,8 @@ type Wait struct {
 	Stopped bool                 // WorkerSilent: the worker reported its stop
 	Silent  time.Duration        // WorkerSilent: since the worker's last heartbeat
 	Model   string               // ModelDown
-	Count   int                  // EarlierMessage: messages, up to 100; LaneBackoff: failures in a row; DetachedCalls: calls; NoFreeSlot: slots
+	Count   int                  // EarlierMessage: messages, up to 100; LaneBackoff: failures in a row; DetachedCalls: calls; Person: asks; NoFreeSlot: slots
+	Asks    int                  // LaneHeld: open asks of the turn
 	Why     string               // an error, or the reason an operator gave
 }
 

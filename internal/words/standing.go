@@ -27,6 +27,8 @@ func Standing(m waiting.Message, ago func(time.Time) string) (state, note string
 			return "deferred", "due " + ago(w.Until)
 		case waiting.DetachedCalls:
 			return state, "for " + detachedCalls(w.Count)
+		case waiting.Person:
+			return state, "for a person"
 		case waiting.WorkerSilent:
 			if m.State == turnkeeper.MessageRunning {
 				return state, SilentFor(turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped})

@@ -31,6 +31,8 @@ func Wait(w waiting.Wait, moment func(time.Time) string) string {
 		return fmt.Sprintf("lane %s pauses after %s in a row%s", line(string(w.Lane)), Plural(w.Count, "failed turn"), until(" until ")) + because(w.Why)
 	case waiting.DetachedCalls:
 		return fmt.Sprintf("turn %d waits for %s", w.Turn, detachedCalls(w.Count))
+	case waiting.Person:
+		return fmt.Sprintf("turn %d waits for a person to answer %s", w.Turn, Plural(w.Count, "ask"))
 	case waiting.BudgetSpent:
 		return fmt.Sprintf("the budget is spent: turn %d is deferred%s", w.Turn, until(" until ")) + because(w.Why)
 	case waiting.Deferred:
@@ -109,6 +111,9 @@ func laneHeld(w waiting.Wait, until func(string) string) string {
 	lane := line(string(w.Lane))
 	switch w.State {
 	case turnkeeper.TurnWaiting:
+		if w.Asks > 0 {
+			return fmt.Sprintf("turn %d, of the same conversation, waits for a person", w.Turn)
+		}
 		return fmt.Sprintf("turn %d holds lane %s and waits for detached calls", w.Turn, lane)
 	case turnkeeper.TurnQueued:
 		return fmt.Sprintf("turn %d holds lane %s and is deferred%s", w.Turn, lane, until(" until ")) + because(w.Why)

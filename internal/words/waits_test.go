@@ -33,6 +33,8 @@ func TestWait(t *testing.T) {
 		{open, "turn 7 holds lane clerk and waits for detached calls"},
 		{queued, "turn 7 holds lane clerk and is deferred until 09:30:00: the day's budget is used up"},
 		{waiting.Wait{Reason: waiting.LaneBackoff, Lane: "clerk", Count: 2, Until: until, Why: "503\x1b"}, `lane clerk pauses after 2 failed turns in a row until 09:30:00: 503\x1b`},
+		{waiting.Wait{Reason: waiting.Person, Turn: 7, Count: 1}, "turn 7 waits for a person to answer 1 ask"},
+		{waiting.Wait{Reason: waiting.LaneHeld, Turn: 7, State: turnkeeper.TurnWaiting, Asks: 1}, "turn 7, of the same conversation, waits for a person"},
 		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 1}, "turn 7 waits for a detached call"},
 		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 detached calls"},
 		{waiting.Wait{Reason: waiting.BudgetSpent, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is deferred until 09:30:00: spent"},

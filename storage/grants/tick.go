@@ -211,7 +211,7 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
 }
@@ -350,5 +350,21 @@ func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, err
 func (t *Tick) SettleSpawned(ctx context.Context, timely bool, limit int) (int, error) {
 	t.ahead = nil                                          // what waits may be closed now
 	n, err := t.q.SettleSpawned(ctx, timely, int32(limit)) //nolint:gosec // small
+	return int(n), pg.Translate(err)
+}
+
+// ExpireAsks closes asks whose time is over, at most limit, and queues their turns. It returns how many it closed.
+func (t *Tick) ExpireAsks(ctx context.Context, limit int) (int, error) {
+	n, err := t.q.ExpireAsks(ctx, int32(limit)) //nolint:gosec // small
+	return int(n), pg.Translate(err)
+}
+
+// MoveHeld moves messages that a parked turn holds out of the lanes that they would block, and returns how many. It looks
+// at the oldest waiting messages: those behind them block nothing yet.
+func (t *Tick) MoveHeld(ctx context.Context) (int, error) {
+	n, err := t.q.MoveHeld(ctx, granting.MaxWaiting)
+	if n > 0 {
+		t.ahead = nil
+	}
 	return int(n), pg.Translate(err)
 }

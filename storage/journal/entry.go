@@ -104,10 +104,11 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 		}
 	}
 	parts := w.store.parts.unknown(e.Parts)
-	if len(e.Failed) > 0 || len(parts) > 0 || e.Summary != nil || len(calls.released) > 0 || hasOutputs(e.Results) || anyElsewhere(e.Starts) {
+	if len(e.Failed) > 0 || len(parts) > 0 || e.Summary != nil || len(calls.released) > 0 || hasOutputs(e.Results) || anyElsewhere(e.Starts) || hasAsks(e) {
 		c.parts = parts
 		c.before = func(ctx context.Context, q *dbsqlc.Queries) error {
 			return errors.Join(
+				w.queueAsks(ctx, q, e),
 				w.queueFailed(ctx, q, e.Failed),
 				w.queueParts(ctx, q, parts),
 				w.queueSummary(ctx, q, e.Summary),

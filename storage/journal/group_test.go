@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
@@ -31,26 +32,33 @@ func batchOf(h *env, store *journal.Store, n int) *batch {
 		h.Submit("desk", fmt.Sprint(i), "x") // a lane for each conversation
 	}
 	b.turns = h.Dispatch("worker-1")
+	for _, d := range b.turns {
+		d.Writer = store.Writer(d.Record, d.Grant)
+	}
+	b.write(store, func(int) turnlog.Entry {
+		return turnlog.Entry{Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)}
+	})
+	return b
+}
+
+// write lets each turn write an entry, and returns once all of them wait.
+func (b *batch) write(store *journal.Store, entry func(i int) turnlog.Entry) {
+	b.T.Helper()
+	b.results = nil
 	waiting, release := store.HoldGroup()
 	b.release = release
 	for i, d := range b.turns {
-		d.Writer = store.Writer(d.Record, d.Grant)
 		result := make(chan error, 1)
 		b.results = append(b.results, result)
-		go func() {
-			result <- d.Append(h.T.Context(), turnlog.Entry{
-				Round: storagetest.Round(1), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
-			}, journal.Ending{})
-		}()
-		ctx, cancel := context.WithTimeout(h.T.Context(), storagetest.Patience)
+		go func() { result <- d.Append(b.T.Context(), entry(i), journal.Ending{}) }()
+		ctx, cancel := context.WithTimeout(b.T.Context(), storagetest.Patience)
 		defer cancel()
 		for waiting() <= i {
 			if err := pause.For(ctx, time.Millisecond); err != nil {
-				h.T.Fatalf("%d of %d writes wait", waiting(), i+1)
+				b.T.Fatalf("%d of %d writes wait", waiting(), i+1)
 			}
 		}
 	}
-	return b
 }
 
 // result returns the error of a write. It fails the test if the write does not end.
@@ -330,5 +338,40 @@ func TestAWriteThatIsGivenUp(t *testing.T) {
 	}
 	if got := b.entries(); got != "1/1/2 1/1/2 0/0/0" {
 		t.Errorf("entries/rounds/events are %s", got)
+	}
+}
+
+func TestAStartWithoutItsApprovalFailsAlone(t *testing.T) {
+	h := newEnv(t)
+	for i := range 3 {
+		h.Submit("desk", fmt.Sprint(i), "x")
+	}
+	b := &batch{env: h, turns: h.Dispatch("worker-1")}
+	key := storagetest.Key(1, 1)
+	for i, d := range b.turns {
+		e := turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectKeyed), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart)}
+		if i == 1 {
+			e.Gates = []turnkeeper.CallKey{key}
+		}
+		d.Write(t, e)
+	}
+	b.write(h.Journals, func(i int) turnlog.Entry {
+		return turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(key, fmt.Sprint("n", i), 1, turnkeeper.EffectKeyed)}}
+	})
+	b.release()
+	for i := range b.turns {
+		want := error(nil)
+		if i == 1 {
+			want = asks.ErrNotApproved
+		}
+		if err := b.result(i); !errors.Is(err, want) {
+			t.Errorf("turn %d: error %v, want %v", i, err, want)
+		}
+	}
+	if got := storagetest.One[string](h, "select string_agg(state, ' ' order by turn_id) from turnkeeper.calls"); got != "started planned started" {
+		t.Errorf("calls are %s", got)
+	}
+	if got := storagetest.One[int](h, "select count(*) from turnkeeper.journal where n = 2"); got != 2 {
+		t.Errorf("%d turns have a second write", got)
 	}
 }

@@ -53,6 +53,9 @@ func (s *Store) Complete(ctx context.Context, row dbsqlc.TurnForWorkerRow) (reco
 		if err := s.loadJournal(ctx, &record); err != nil {
 			return record, err
 		}
+		if err := s.loadAsks(ctx, &record); err != nil {
+			return record, err
+		}
 	}
 	if row.Spawned {
 		if record.Lineage, err = dbrow.Lineage(ctx, s.db.Q, record.Message.ID); err != nil {

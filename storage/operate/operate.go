@@ -20,6 +20,7 @@ type Store struct {
 	*TokenStore
 	*WebhookStore
 	*MCPStore
+	*AskStore
 }
 
 // Open connects as storage.Open does.
@@ -36,7 +37,7 @@ func New(db *storage.DB) *Store {
 	core := db.Core()
 	views := &Views{core, maxSearched}
 	return &Store{
-		db, views, &Reports{core, views}, &Control{core, views}, &Responses{db, core}, &TokenStore{core}, &WebhookStore{core}, &MCPStore{core},
+		db, views, &Reports{core, views}, &Control{core, views}, &Responses{db, core}, &TokenStore{core}, &WebhookStore{core}, &MCPStore{core}, &AskStore{core},
 	}
 }
 

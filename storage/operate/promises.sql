@@ -64,20 +64,58 @@ group by t.id, t.executed_calls having count(c.turn_id) <> t.executed_calls
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
 where c.effect <> 'none' and c.starts = 0 and c.state in ('started', 'running', 'succeeded', 'unknown')
 
--- promise: a call of effect once was started at most once
-select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper.call_starts
-where effect = 'once' group by turn_id, round, ordinal having count(*) > 1
+-- promise: a call of effect once was started at most once, or again after a person said that it had not happened
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
+where s.effect = 'once' and s.attempt > 1 and not exists (select from turnkeeper.asks a
+    where a.id = s.ask_id and (a.turn_id, a.round, a.ordinal) = (s.turn_id, s.round, s.ordinal) and a.kind = 'settle' and a.n = s.attempt - 1
+      and a.answer = '"did_not_happen"' and a.args_hash = s.run_hash)
+
+-- promise: a call that needs an approval was started with the arguments that a person approved
+select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turnkeeper.call_starts s
+left join turnkeeper.asks a on (a.turn_id, a.round, a.ordinal) = (s.turn_id, s.round, s.ordinal) and a.kind = 'approve'
+where (a.id is not null or exists (select from turnkeeper.call_gates g where (g.turn_id, g.round, g.ordinal) = (s.turn_id, s.round, s.ordinal)))
+  and (a.state is distinct from 'approved' or s.attempt = 1 and (s.ask_id is distinct from a.id or s.run_hash is null)
+       or s.run_hash <> coalesce(a.edited_hash, a.args_hash))
+
+-- promise: an approval is used by one start, of its own call
+select 'ask ' || s.ask_id from turnkeeper.call_starts s left join turnkeeper.asks a on a.id = s.ask_id
+where s.ask_id is not null group by s.ask_id
+having count(*) > 1 or bool_or((a.turn_id, a.round, a.ordinal) is distinct from (s.turn_id, s.round, s.ordinal))
+
+-- promise: a call that needs an approval has not run without a start
+select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state from turnkeeper.calls c
+where c.starts = 0 and c.state not in ('planned', 'denied', 'cancelled', 'skipped')
+  and (exists (select from turnkeeper.call_gates g where (g.turn_id, g.round, g.ordinal) = (c.turn_id, c.round, c.ordinal))
+       or exists (select from turnkeeper.asks a where (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal) and a.kind = 'approve'))
+
+-- promise: no ask of an ended turn is open
+select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
+where a.state = 'open' and t.ended_at is not null
+
+-- promise: no expired ask stays open while the scheduler may act
+select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a, turnkeeper.settings s
+where a.state = 'open' and a.expires_at < clock_timestamp() - interval '60 s'
+  and coalesce(s.hold_until, '-infinity') < clock_timestamp() and s.last_tick_at > clock_timestamp() - interval '5 min'
+
+-- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation
+select 'turn ' || t.id || ' ' || t.state from turnkeeper.turns t
+where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null and t.state not in ('waiting', 'queued')
+union all
+select 'message ' || m.id || ' in lane ' || m.lane from turnkeeper.messages m
+where m.state = 'waiting' and m.held <> (split_part(m.lane, '/', 1) like '%#%')
+   or m.state = 'waiting' and m.held and not exists (select from turnkeeper.turns t
+    where t.lane = m.lane and t.home_lane is not null and t.held and t.state = 'waiting' and t.agent = m.agent and t.conversation = m.conversation)
 
 -- promise: every call was started under the grant that its turn had at that time
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
-left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
+left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token and g.turn_id = s.turn_id
 where s.token > 0 and (g.turn_id is null or s.started_at < g.granted_at or s.started_at > g.ended_at)
 
 -- promise: all calls of a grant were started by the worker bound to it
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' by worker ' || s.worker_id || ' under token ' || s.token
 from turnkeeper.call_starts s join turnkeeper.turns t on t.id = s.turn_id
-left join turnkeeper.lease_log g on g.lane = t.lane and g.token = s.token and g.turn_id = s.turn_id
+left join turnkeeper.lease_log g on g.lane = coalesce(t.home_lane, t.lane) and g.token = s.token and g.turn_id = s.turn_id
 where s.token > 0 and s.worker_id is distinct from coalesce(g.worker_id, case when t.token = s.token then t.worker_id end)
 
 -- promise: the record of a start agrees with its call
@@ -90,13 +128,15 @@ select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal from turn
 where s.token = 0 and (s.attempt = 1 or not exists (select from turnkeeper.detached_calls d
     where (d.turn_id, d.round, d.ordinal) = (s.turn_id, s.round, s.ordinal) and d.attempt >= s.attempt))
 
--- promise: a waiting turn holds no lease and awaits a result that has not arrived
+-- promise: a waiting turn holds no lease, and awaits a result or an answer that has not come
 select 'turn ' || t.id from turnkeeper.turns t
 where t.state = 'waiting' and (t.grant_id is not null or t.lease_until > clock_timestamp() and exists (
         select from turnkeeper.leases l where l.turn_id = t.id)
     or exists (select from turnkeeper.river_job j where j.id = t.job_id and j.finalized_at is null)
     or exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null and a.arrived_at is not null)
-    or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null))
+    or exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state <> 'open' and a.seen_at is null)
+    or not exists (select from turnkeeper.awaited_calls a where a.turn_id = t.id and a.closed_at is null)
+       and not exists (select from turnkeeper.asks a where a.turn_id = t.id and a.state = 'open'))
 
 -- promise: awaited calls are open, and open detached calls are awaited
 select 'turn ' || c.turn_id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.state
@@ -153,6 +193,10 @@ select what from (
     where not exists (select from turnkeeper.messages m where m.id = t.message_id) union all
     select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its call' from turnkeeper.call_starts s
     where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (s.turn_id, s.round, s.ordinal)) union all
+    select 'ask ' || a.id || ': its turn' from turnkeeper.asks a
+    where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
+    select 'turn ' || g.turn_id || ' gate ' || g.round || '.' || g.ordinal || ': its call' from turnkeeper.call_gates g
+    where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (g.turn_id, g.round, g.ordinal)) union all
     select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its write' from turnkeeper.call_starts s
     where s.n > 0 and not exists (select from turnkeeper.journal j where j.turn_id = s.turn_id and j.n = s.n) union all
     select 'turn ' || a.turn_id || ' awaited ' || a.round || '.' || a.ordinal || ': its start' from turnkeeper.awaited_calls a

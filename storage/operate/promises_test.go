@@ -5,12 +5,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -36,6 +40,37 @@ func busyDatabase(t *testing.T) *env {
 	h.Turn("running")
 	h.Waiting("a")
 	return h
+}
+
+// TestPromisesHoldWhileTurnsAsk checks a turn that waits for a person, one whose approved call has run, and held messages.
+func TestPromisesHoldWhileTurnsAsk(t *testing.T) {
+	h := newEnv(t)
+	key := storagetest.Key(1, 1)
+	asking := turnlog.Entry{
+		Round: storagetest.Round(1, turnkeeper.EffectOnce), Gates: []turnkeeper.CallKey{key}, Asks: []asks.Question{{
+			Call: key, Kind: asks.KindApprove, N: 1, Tool: "tool", Arguments: "{}", Terms: asks.Terms{Hold: true, Timeout: time.Hour},
+		}},
+		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+	}
+	waits := turnlog.Entry{Outcome: &turnlog.Outcome{State: turnkeeper.TurnWaiting}}
+	d := h.Turn("a")
+	d.Write(t, asking)
+	if err := d.Append(t.Context(), waits, journal.Ending{Log: "waiting"}); err != nil {
+		t.Fatal(err)
+	}
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken while a turn asks: %q", broken)
+	}
+	open, err := h.ListAsks(t.Context(), operate.AskFilter{State: asks.Open})
+	if err != nil || len(open) != 1 || len(open[0].Path) != 1 || open[0].Agent == "" {
+		t.Fatalf("open asks %+v, error %v", open, err)
+	}
+	if _, err := h.AnswerAsk(t.Context(), open[0].ID, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken after the answer: %q", broken)
+	}
 }
 
 func (h *env) broken(atRest bool) (broken []string) {
@@ -83,7 +118,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"every effect that happened or may have happened has a start on record": `delete from turnkeeper.call_starts`,
 		"the record of a start agrees with its call":                            `update turnkeeper.call_starts set args_hash = 'other'`,
 		"the writes of a turn are numbered 1 to n":                              `update turnkeeper.journal set n = n + 100`,
-		"a call of effect once was started at most once": `
+		"a call of effect once was started at most once, or again after a person said that it had not happened": `
 			insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash)
 			select turn_id, round, ordinal, 2, 'once', n, token, 'again' || turn_id, 'w', agent, name, args_hash from turnkeeper.call_starts`,
 		"every call was started under the grant that its turn had at that time": `
@@ -92,8 +127,21 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.call_starts set worker_id = 'worker-2'`,
 		"only detached calls were restarted without a grant": `
 			update turnkeeper.call_starts set token = 0`,
-		"a waiting turn holds no lease and awaits a result that has not arrived": `
+		"a waiting turn holds no lease, and awaits a result or an answer that has not come": `
 			update turnkeeper.awaited_calls set arrived_at = now(), state = 'succeeded'`,
+		"a call that needs an approval was started with the arguments that a person approved": asked(`'approve'`, `'open'`),
+		"an approval is used by one start, of its own call": asked(`'approve'`, `'open'`) + `
+			update turnkeeper.asks set ordinal = 7;
+			update turnkeeper.call_starts set ask_id = (select max(id) from turnkeeper.asks)`,
+		"a call that needs an approval has not run without a start": `
+			insert into turnkeeper.call_gates (turn_id, round, ordinal) select turn_id, round, ordinal from turnkeeper.calls;
+			delete from turnkeeper.call_starts`,
+		"no ask of an ended turn is open": asked(`'question'`, `'open'`),
+		"no expired ask stays open while the scheduler may act": asked(`'question'`, `'open'`) + `
+			update turnkeeper.asks set expires_at = now() - interval '61 s';
+			update turnkeeper.settings set last_tick_at = now()`,
+		"a turn outside its lane waits, or goes back, and holds only messages of its conversation": `
+			update turnkeeper.messages set state = 'waiting', lane = 'a#1' where id = 1`,
 		"awaited calls are open, and open detached calls are awaited": `
 			update turnkeeper.awaited_calls set closed_at = now()`,
 		"the run of a detached call has ended once its result has arrived or is no longer awaited": `
@@ -130,7 +178,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		t.Run(promise, func(t *testing.T) {
 			h := busyDatabase(t)
 			h.Exec(`set session_replication_role = replica; -- no triggers
-				alter table turnkeeper.call_starts drop constraint call_starts_check;
+				alter table turnkeeper.call_starts drop constraint call_starts_check, drop constraint call_starts_ask_id_key;
 				` + damage)
 			if broken := strings.Join(h.broken(false), "; "); !strings.Contains(broken, promise) {
 				t.Errorf("broken: %q", broken)
@@ -153,10 +201,16 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newEnv(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 38 {
+		if err != nil || len(promises) != 44 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
+}
+
+// asked returns SQL that adds an ask of this kind and state about each started call.
+func asked(kind, state string) string {
+	return `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+		select turn_id, round, ordinal, ` + kind + `, 1, ` + state + `, 't', '{}', 'h', '', '', '{}', true, now() + interval '1 hour' from turnkeeper.call_starts;`
 }
 
 // spawnedBy returns SQL that records a message of this state as spawned by the awaited call.

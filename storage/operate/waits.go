@@ -127,6 +127,9 @@ func (w waiter) suspended() []waiting.Wait {
 	switch {
 	case turn.State == turnkeeper.TurnWaiting:
 		turn.Reason, turn.Count = waiting.DetachedCalls, int(w.Calls)
+		if w.Asks > 0 {
+			turn.Reason, turn.Count = waiting.Person, int(w.Asks)
+		}
 	case w.TurnDueAt == nil:
 		return nil
 	default:
@@ -165,7 +168,7 @@ func (w waiter) inLane() (all []waiting.Wait) {
 	}
 	if w.TurnID != 0 {
 		turn := w.turn()
-		turn.Reason = waiting.LaneHeld
+		turn.Reason, turn.Asks = waiting.LaneHeld, int(w.Asks)
 		switch turn.State {
 		case turnkeeper.TurnRunning:
 			turn.Until = dbrow.OrZero(w.LeaseUntil)

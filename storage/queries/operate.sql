@@ -36,11 +36,11 @@ select content from turnkeeper.definitions where hash = @hash;
 
 -- name: Totals :one
 -- An overview for operators. Waiting messages are counted up to 100,000; the figures of
--- ended turns are of the newest 5,000 in the window.
+-- ended turns are of the newest 5,000 in the window. The oldest waiting message is one that waits for no person.
 select
     (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
     coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+        where m.state = 'waiting' and not m.held order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,
@@ -73,11 +73,11 @@ delete from turnkeeper.notes where agent = @agent;
 select count(*) from turnkeeper.notes where agent = @agent;
 
 -- name: Queue :one
--- Due messages and open turns only, because it runs every few seconds.
+-- Due messages and open turns only, because it runs every few seconds. Messages that wait for a person do not count.
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
+    (select count(*) from (select from turnkeeper.messages where state = 'waiting' and not held and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
     coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+        where m.state = 'waiting' and not m.held order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns;

@@ -20,6 +20,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
+    exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())::boolean as asks,
+    exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
     (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
@@ -91,14 +93,14 @@ for update;
 
 -- name: Fire :exec
 -- Inserts the message of a slot, unless a message of the schedule still waits, because
--- its lane is held or no slot is free: that message is the run for both.
+-- its lane or its conversation is held or no slot is free: that message is the run for both.
 insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
     date_trunc('second', @slot::timestamptz)
 from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end as lane) l
 where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane = l.lane and w.agent = a.name and w.schedule = @schedule)
+    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, @conversation)) and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) where slot is not null do nothing;
 
 -- name: AdvanceSchedule :exec
@@ -116,10 +118,12 @@ with a as (
     from a where m.agent = a.name and m.state = 'waiting'
       and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
       and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
+      and not exists (select from turnkeeper.turns p where p.agent = m.agent and p.conversation = m.conversation and p.home_lane is not null
+          and p.ended_at is null and p.held)
 )
 update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
     lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
-        select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null
+        select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null and t.home_lane is null
           and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
 from a where u.name = a.name;
@@ -128,17 +132,17 @@ from a where u.name = a.name;
 -- Queued turns that may be granted: handed back, reclaimed, deferred. A turn that was
 -- handed back for a newer worker is offered at once, by name, to each live worker that
 -- has not handed it back yet, the newest first. If there is none, it waits until due_at,
--- like a deferred one.
+-- like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn.
 with t as materialized (
-    select id, message_id, agent, conversation, lane, trigger, attempt, definition_hash, due_at, error_class
+    select id, message_id, agent, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
     from turnkeeper.turns where state = 'queued'
 )
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
     coalesce(other.worker_id, '')::text as worker_id,
     (a.give_up_after is not null and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
-join turnkeeper.leases l on l.lane = t.lane
-join turnkeeper.messages m on m.id = t.message_id
+left join lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
+cross join lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
@@ -148,6 +152,7 @@ left join lateral (
 ) other on t.error_class = @left_to_newer::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
+  and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null))
   and (t.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
@@ -167,6 +172,7 @@ from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@m
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
+  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id;
 
@@ -219,8 +225,7 @@ with recursive oldest as materialized (
         or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = heads.id) is not null)
       and not exists (select from turnkeeper.leases l where l.lane = heads.lane
                       and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
-      and not exists (select from turnkeeper.turns t where t.lane = heads.lane
-                      and t.ended_at is null)
+      and (select t.id from turnkeeper.turns t where t.lane = heads.lane and t.ended_at is null) is null -- one by one: many turns may wait
     order by heads.due_at, heads.priority desc, heads.id
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
@@ -229,6 +234,7 @@ from free,
     lateral (select * from turnkeeper.messages q where q.id = free.id offset 0) m,
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- a message that was due once stays due even if the clock is set back
+  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by free.due_at, free.priority desc, free.id
 limit @max_rows::integer;
@@ -238,9 +244,10 @@ limit @max_rows::integer;
 -- has become due since, which the tick may not have seen.
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
-    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and m.due_at > @since::timestamptz),
+    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.due_at > @since::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
+    (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > @since::timestamptz),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
@@ -286,7 +293,7 @@ with input as (
 ), messages as (
     update turnkeeper.messages m set state = 'running', attempts = m.attempts + 1, turn_id = i.turn_id
     from input i join granted g on g.lane = i.lane
-    where m.id = i.message_id and i.is_new
+    where m.id = i.message_id and m.id = any(@message_ids::bigint[]) and i.is_new -- any() only repeats the join, so that the plan looks up keys
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
@@ -380,3 +387,9 @@ update turnkeeper.turns set worker_id = coalesce(worker_id, nullif(@worker::text
 
 -- name: SetMaxMessageBytes :exec
 update turnkeeper.settings set max_message_bytes = @bytes::integer where max_message_bytes <> @bytes::integer;
+
+-- name: ExpireAsks :one
+select turnkeeper.expire_asks(@max_rows::integer)::integer;
+
+-- name: MoveHeld :one
+select turnkeeper.move_held(@max_rows::integer)::integer;

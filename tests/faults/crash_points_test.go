@@ -28,6 +28,8 @@ func crashTestOf(point string) crashTest {
 		return crashDuringSpawn
 	case point == "tick.fired":
 		return crashDuringSlot
+	case strings.HasPrefix(point, "ask."), point == "tick.expired":
+		return crashDuringAsk
 	case strings.HasPrefix(point, "webhook."):
 		return crashDuringWebhook
 	default:
@@ -84,6 +86,29 @@ func wantAliveOrReason(e *env.CrashEnv, p *env.Process) {
 	code := p.Terminate()
 	if starting := code == 130 && !strings.Contains(p.Output.String(), "worker ready"); code != 0 && !starting {
 		e.T.Errorf("the faulty worker ended with %d:\n%s", code, p.Output.Tail())
+	}
+}
+
+// crashDuringAsk applies the fault to a worker whose turn asks a person about each call. Somebody approves all calls or, at
+// tick.expired, nobody answers.
+func crashDuringAsk(t *testing.T, c env.Crash) {
+	e := env.NewCrash(t, c)
+	settings := []string{`approve: {"*": always}`}
+	if c.Point == "tick.expired" {
+		settings = append(settings, "ask_timeout: 1s")
+	} else {
+		defer e.ApproveAll()()
+	}
+	e.Register("clerk", settings...)
+	first := e.Send("clerk", "first")
+	faulty := e.StartFaulty("markerworker", crashFlags...)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
+	e.StartWorker(crashFlags...)
+	finish(e, c, faulty, end, first)
+	if c.Point == "tick.expired" {
+		if n := len(e.Ledger.Marks()); n != 0 {
+			t.Errorf("%d calls ran that nobody approved", n)
+		}
 	}
 }
 

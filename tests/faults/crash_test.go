@@ -58,7 +58,7 @@ func toolsAt(point string) []string {
 		return []string{"mark_none"}
 	case strings.HasPrefix(point, "call.transact"):
 		return []string{"note_write"}
-	case strings.HasPrefix(point, "call.start"), point == "call.checked", point == "call.effect_done":
+	case strings.HasPrefix(point, "ask."), strings.HasPrefix(point, "call.start"), point == "call.checked", point == "call.effect_done":
 		return []string{"mark_keyed", "mark_once"}
 	case strings.HasPrefix(point, "call.results"), point == "tick.lost":
 		return []string{"mark_none", "mark_keyed", "mark_once"}

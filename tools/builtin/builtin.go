@@ -31,13 +31,13 @@ type Deps struct {
 }
 
 // All returns the built-in tools: clock, read_file, list_files, write_file,
-// http_get, patch_output, get_continuation, get_tool_output and
+// http_get, patch_output, ask_person, get_continuation, get_tool_output and
 // wait_for_tool_output, and with a NoteStore note_write and note_read.
 func All(deps Deps) []tools.Tool {
 	all := []tools.Tool{Clock(deps.Now)}
 	all = append(all, NewFiles(deps.Root)...)
 	all = append(all, NewHTTPGet(HTTPOptions{AllowPrivateHosts: deps.AllowPrivateHosts, Own: deps.Own}))
-	all = append(all, NewPatchOutput())
+	all = append(all, NewPatchOutput(), NewAskPerson())
 	all = append(all, NewReaders()...)
 	if deps.Notes != nil {
 		all = append(all, NewNotes(deps.Notes)...)

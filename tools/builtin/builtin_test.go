@@ -61,6 +61,7 @@ func TestAll(t *testing.T) {
 		{"write_file", turnkeeper.EffectKeyed, false},
 		{"http_get", turnkeeper.EffectNone, false},
 		{"patch_output", turnkeeper.EffectNone, false},
+		{"ask_person", turnkeeper.EffectNone, false},
 		{"get_continuation", turnkeeper.EffectNone, false},
 		{"get_tool_output", turnkeeper.EffectNone, false},
 		{"wait_for_tool_output", turnkeeper.EffectNone, false},
@@ -73,7 +74,7 @@ func TestAll(t *testing.T) {
 		want []row
 	}{
 		{"all", builtin.Deps{Notes: &memory{}}, want},
-		{"without a store", builtin.Deps{}, want[:9]},
+		{"without a store", builtin.Deps{}, want[:10]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := tools.NewRegistry(builtin.All(tt.deps)...)

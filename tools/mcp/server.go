@@ -37,6 +37,7 @@ type Server struct {
 	TrustHints bool                    // readOnlyHint means none, idempotentHint means keyed
 	Timeout    time.Duration           // of a call; 0: the turn's tool_timeout
 	Background *bool                   // whether a call may continue in the background; nil: by the effect
+	Approve    string                  // as in tools.Spec, of tools without one in Tools
 	Tools      map[string]ToolSettings // by the server's tool names
 
 	// RefuseChange refuses calls of a tool whose definition differs from the pinned
@@ -66,6 +67,7 @@ type ToolSettings struct {
 
 	Freshness      time.Duration // as in tools.Spec
 	Repeat         tools.Repeat  // as in tools.Spec
+	Approve        string        // as in tools.Spec; empty: the server's
 	MaxResultChars int           // as in tools.Spec
 }
 

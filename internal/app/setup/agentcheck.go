@@ -14,6 +14,7 @@ import (
 	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 	"turnkeeper/tools/program"
@@ -28,6 +29,8 @@ type Toolbox struct {
 	// Running says that these are the tools of a running worker, which do not include tools added to the
 	// settings since it was started.
 	Running bool
+	// Rules compiles the agents' rules about calls. nil: they are not checked.
+	Rules policy.Compiler
 }
 
 // An AgentsReport is the result of checking a folder of agents. Each fault and warning names the agent's
@@ -139,6 +142,7 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 		}
 	}
 	checkNames(file, cfg)
+	r.checkRules(file, toolbox.Rules)
 	for _, model := range modelsOf(d, cfg) {
 		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
 			file.Add(file.Line(model.key, model.name), err.Error())

@@ -1,6 +1,8 @@
 package setup_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +10,7 @@ import (
 
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -80,5 +83,38 @@ func TestDemoScriptsAreChecked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRulesAreChecked checks the rules about calls in agents' files and in the settings.
+func TestRulesAreChecked(t *testing.T) {
+	compiler := func(source string) (policy.Rule, error) {
+		if source == "good" {
+			return policy.Compile(policy.Always, nil)
+		}
+		return nil, errors.New("it is bad")
+	}
+	dir := t.TempDir()
+	front := "---\napprove:\n  pay: bad\n  \"*\": good\n  look: never\n---\nHi.\n"
+	if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte(front), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func(compiler policy.Compiler) (faults, warnings string) {
+		report := setup.CheckAgents(dir, config.Default(), setup.Toolbox{Registry: &tools.Registry{}, Whole: true, Rules: compiler})
+		return fmt.Sprint(report.Faults), strings.Join(report.Warnings, "; ")
+	}
+	if faults, _ := check(compiler); faults != "["+filepath.Join(dir, "a.md")+":3: approve.pay: it is bad]" {
+		t.Errorf("faults: %s", faults)
+	}
+	if faults, warnings := check(nil); faults != "[]" || strings.Count(warnings, "is not checked here") != 2 {
+		t.Errorf("without a compiler: %s, warnings: %s", faults, warnings)
+	}
+	cfg := config.Default()
+	cfg.Approve = "bad"
+	cfg.Tools = map[string]config.Tool{"pay": {ToolSwitches: config.ToolSwitches{Approve: "bad"}}, "look": {ToolSwitches: config.ToolSwitches{Approve: "good"}}}
+	cfg.MCPServers = map[string]config.MCPServer{"bank": {Approve: "bad", Tools: map[string]config.MCPToolSettings{"send": {ToolSwitches: config.ToolSwitches{Approve: "bad"}}}}}
+	want := "approve: it is bad\ntools.pay.approve: it is bad\nmcp_servers.bank.approve: it is bad\nmcp_servers.bank.tools.send.approve: it is bad"
+	if err := setup.CheckRules(cfg, compiler); err == nil || err.Error() != want {
+		t.Errorf("faults of the settings: %v", err)
 	}
 }

@@ -13,12 +13,14 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/inference/demo"
 	"turnkeeper/internal/config"
+	"turnkeeper/policy"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
 )
 
 // Agents holds the agents and demo scripts of a folder, as last loaded. It is safe for concurrent use.
 type Agents struct {
+	Rules   policy.Compiler // of the agents' rules about calls; nil: they are not checked
 	Current atomic.Pointer[agentdef.Set]
 	scripts atomic.Pointer[demo.Scripts]
 }
@@ -26,7 +28,7 @@ type Agents struct {
 // Load reads and checks the folder. If there are faults, it changes nothing and the error matches
 // ErrAgents.
 func (a *Agents) Load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
-	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil})
+	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil, Rules: a.Rules})
 	if len(report.Faults) > 0 {
 		return &agentsError{errors.Join(report.Faults...)}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/internal/redact"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -100,6 +101,17 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 		result, err = tools.Collect(ctx, result)
 	}
 	return t.mask(result), t.masker.Error(err)
+}
+
+// Approve decides about a call. Tools that decide nothing themselves allow it.
+func (t maskedTool) Approve(ctx context.Context, call tools.Call) (policy.Decision, error) {
+	approver, ok := t.Tool.(tools.Approver)
+	if !ok {
+		return policy.Decision{}, nil
+	}
+	d, err := approver.Approve(ctx, call)
+	d.Reason, d.Rule = t.masker.String(d.Reason), t.masker.String(d.Rule)
+	return d, t.masker.Error(err)
 }
 
 // maskSample masks the requests of a tool to a model.

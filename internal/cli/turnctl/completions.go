@@ -20,7 +20,9 @@ import (
 func completeCommands(s *shell.Session, root *cobra.Command) {
 	turns, messages := s.FromDatabase(completeTurns), s.FromDatabase(completeMessages)
 	schedules, webhooks, servers := s.FromDatabase(completeSchedules), s.FromDatabase(completeWebhooks), s.FromDatabase(completeMCPServers)
+	asked := s.FromDatabase(completeAsks)
 	s.CompleteAll(root, shell.Arguments{
+		"turnctl asks show": {asked}, "turnctl asks approve": {asked}, "turnctl asks deny": {asked}, "turnctl asks answer": {asked},
 		"turnctl show": {turns}, "turnctl explain": {turns}, "turnctl events": {turns}, "turnctl cancel": {turns},
 		"turnctl retry": {messages}, "turnctl output": {s.FromDatabase(completeOutputs)},
 		"turnctl schedules pause": {schedules}, "turnctl schedules resume": {schedules}, "turnctl schedules set": {schedules}, "turnctl schedules reset": {schedules},

@@ -177,7 +177,7 @@ func (x *messageExplainer) next() (said []string) {
 			advise("Fix the cause; the message is retried by itself, or at once: turnctl retry %d.", x.ID)
 		case waiting.BudgetSpent:
 			advise("Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message %d.", x.ID)
-		case waiting.LaneHeld, waiting.WorkerSilent, waiting.DetachedCalls, waiting.Deferred, waiting.NotTakenUp:
+		case waiting.LaneHeld, waiting.WorkerSilent, waiting.DetachedCalls, waiting.Person, waiting.Deferred, waiting.NotTakenUp:
 			advise("See the turn: turnctl explain %d.", w.Turn)
 		case waiting.EarlierMessage:
 			advise("See the message ahead: turnctl explain --message %d.", w.Message)

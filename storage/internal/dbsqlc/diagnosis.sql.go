@@ -63,7 +63,7 @@ func (q *Queries) DaySpend(ctx context.Context) ([]DaySpendRow, error) {
 const LongWaits = `-- name: LongWaits :many
 with waiting as (
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
-     where m.state = 'waiting' and m.due_at < statement_timestamp() - $1::interval
+     where m.state = 'waiting' and not m.held and m.due_at < statement_timestamp() - $1::interval
      order by m.due_at, m.priority desc, m.id limit 10000)
     union all
     select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
@@ -83,7 +83,7 @@ type LongWaitsRow struct {
 }
 
 // For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long.
-// A queued turn counts as a waiting message.
+// A queued turn counts as a waiting message; a message that waits for a person does not.
 func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWaitsRow, error) {
 	rows, err := q.db.Query(ctx, LongWaits, dueFor)
 	if err != nil {
@@ -114,7 +114,7 @@ select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.er
     coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = t.id
         and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'
              and c.round = (select max(r.round) from turnkeeper.rounds r where r.turn_id = t.id))), '{}')::text[] as tools
-from (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns order by turns.id desc limit 5000) t
+from (select id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns order by turns.id desc limit 5000) t
 where (t.ended_at is null and t.losses > 0
     or t.ended_at > statement_timestamp() - $1::interval and (t.losses > 1 or t.losses = 1 and t.stop_reason = 'worker_lost'))
 order by t.id desc limit 10

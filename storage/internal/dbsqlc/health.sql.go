@@ -272,6 +272,7 @@ where a.name = any($2::text[]) and greatest(m.accepted_at, m.due_at) + a.give_up
   and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and not exists (select from turnkeeper.leases l where l.lane = head.lane and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
   and not exists (select from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null)
+  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
 order by m.due_at, m.priority desc, m.id
 limit $1::integer

@@ -41,7 +41,7 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const ListMessages = `-- name: ListMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
 where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.state = $2)
   and ($3::bigint = 0 or m.id < $3)
@@ -72,6 +72,7 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 			&i.TurnkeeperMessage.Agent,
 			&i.TurnkeeperMessage.Conversation,
 			&i.TurnkeeperMessage.Lane,
+			&i.TurnkeeperMessage.Held,
 			&i.TurnkeeperMessage.Body,
 			&i.TurnkeeperMessage.IdempotencyKey,
 			&i.TurnkeeperMessage.Priority,
@@ -205,7 +206,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 }
 
 const MessageByID = `-- name: MessageByID :one
-select m.id, m.agent, m.conversation, m.lane, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = $1
 `
 
@@ -222,6 +223,7 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 		&i.TurnkeeperMessage.Agent,
 		&i.TurnkeeperMessage.Conversation,
 		&i.TurnkeeperMessage.Lane,
+		&i.TurnkeeperMessage.Held,
 		&i.TurnkeeperMessage.Body,
 		&i.TurnkeeperMessage.IdempotencyKey,
 		&i.TurnkeeperMessage.Priority,

@@ -885,13 +885,18 @@ select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::tex
     coalesce(o.error_class, '')::text as error_class, coalesce(o.error, '')::text as error, o.lease_until, o.granted_at,
     coalesce(nullif(o.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     (select count(*) from turnkeeper.awaited_calls w where w.turn_id = o.id and w.closed_at is null)::bigint as calls,
+    (select count(*) from turnkeeper.asks a where a.turn_id = o.id and a.state = 'open')::bigint as asks,
     coalesce(first.id, 0)::bigint as first_before,
     (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
         and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id) limit 100) before)::bigint as before
 from turnkeeper.messages m
 left join turnkeeper.agents a on a.name = m.agent
 left join turnkeeper.leases l on l.lane = m.lane
-left join turnkeeper.turns o on o.lane = m.lane and o.ended_at is null
+left join lateral ( -- its own turn, which may be outside the message's lane, or the one that is in its way
+    select id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns t where m.state = 'running' and t.id = m.turn_id and t.ended_at is null
+    union all
+    select id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns t where m.state = 'waiting' and t.lane = m.lane and t.ended_at is null
+) o on true
 left join turnkeeper.river_job j on j.id = o.job_id
 left join lateral (
     select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
@@ -926,6 +931,7 @@ type WaitsOfMessagesRow struct {
 	GrantedAt   *time.Time
 	WorkerID    string
 	Calls       int64
+	Asks        int64
 	FirstBefore int64
 	Before      int64
 }
@@ -965,6 +971,7 @@ func (q *Queries) WaitsOfMessages(ctx context.Context, ids []int64) ([]WaitsOfMe
 			&i.GrantedAt,
 			&i.WorkerID,
 			&i.Calls,
+			&i.Asks,
 			&i.FirstBefore,
 			&i.Before,
 		); err != nil {

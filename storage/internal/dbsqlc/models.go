@@ -19,6 +19,34 @@ type TurnkeeperApiToken struct {
 	LastUsedAt *time.Time
 }
 
+type TurnkeeperAsk struct {
+	ID         int64
+	TurnID     int64
+	Round      int32
+	Ordinal    int32
+	Kind       string
+	N          int32
+	State      string
+	Tool       string
+	Arguments  string
+	ArgsHash   string
+	Rule       string
+	Reason     string
+	Schema     *string
+	Audience   []string
+	Hold       bool
+	OpenedAt   time.Time
+	ExpiresAt  time.Time
+	SeenAt     *time.Time
+	ClosedAt   *time.Time
+	AnsweredBy *string
+	Channel    *string
+	Comment    *string
+	Answer     *string
+	Edited     *string
+	EditedHash *string
+}
+
 type TurnkeeperCall struct {
 	TurnID          int64
 	Round           int32
@@ -127,6 +155,7 @@ type TurnkeeperMessage struct {
 	Agent          string
 	Conversation   string
 	Lane           string
+	Held           bool
 	Body           string
 	IdempotencyKey *string
 	Priority       int32

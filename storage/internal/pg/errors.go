@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/commit"
 )
 
@@ -26,6 +27,10 @@ var conditions = map[string]error{
 	"TK007": turnkeeper.ErrBadMove,
 	"TK008": turnkeeper.ErrWrongState,
 	"TK010": turnkeeper.ErrAgentRetired,
+	"TK011": asks.ErrNotApproved,
+	"TK012": asks.ErrClosed,
+	"TK013": turnkeeper.ErrNotFound,
+	"TK014": asks.ErrInvalid,
 }
 
 const (

@@ -1,17 +1,20 @@
 package env
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/pause"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -122,5 +125,22 @@ func (e *CrashEnv) Gate(table, write, condition string) (open func()) {
 		if err := holder.Close(e.T.Context()); err != nil {
 			e.T.Error(err)
 		}
+	}
+}
+
+// ApproveAll approves every ask until stop is called.
+func (e *CrashEnv) ApproveAll() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for pause.For(ctx, 20*time.Millisecond) == nil {
+			// An error means that the ask is closed, or that the server is away: it is tried again.
+			_, _ = e.DB.Exec(ctx, "select turnkeeper.answer_ask(id, 'approved', 'bob') from turnkeeper.asks where state = 'open'")
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
 	}
 }

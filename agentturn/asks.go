@@ -1,0 +1,440 @@
+package agentturn
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
+	"turnkeeper/tools"
+)
+
+// people is what a turn knows of its asks: those of its record, and those that it has opened since. Answers come with the
+// record of the next dispatch.
+type people struct {
+	asks      []asks.Ask
+	gates     map[turnkeeper.CallKey]bool // calls that may start only with an approval
+	decisions map[turnkeeper.CallKey]policy.Decision
+	doubts    map[turnkeeper.CallKey]string // why the outcome of a call is unknown
+}
+
+func newPeople(r turnlog.Record) people {
+	p := people{
+		asks: slices.Clone(r.Asks), gates: map[turnkeeper.CallKey]bool{}, decisions: map[turnkeeper.CallKey]policy.Decision{},
+		doubts: map[turnkeeper.CallKey]string{},
+	}
+	for _, key := range r.Gates {
+		p.gates[key] = true
+	}
+	return p
+}
+
+// of returns the n-th ask of a kind about a call, or nil.
+func (p *people) of(key turnkeeper.CallKey, kind asks.Kind, n int) *asks.Ask {
+	i := slices.IndexFunc(p.asks, func(a asks.Ask) bool { return a.Call == key && a.Kind == kind && a.N == n })
+	if i < 0 {
+		return nil
+	}
+	return &p.asks[i]
+}
+
+// approval returns the ask for the approval of a call, or nil.
+func (p *people) approval(key turnkeeper.CallKey) *asks.Ask { return p.of(key, asks.KindApprove, 1) }
+
+// settlement returns the ask about the newest start of a call, or nil.
+func (p *people) settlement(call *turnkeeper.ToolCall) *asks.Ask {
+	return p.of(call.Key, asks.KindSettle, call.Starts)
+}
+
+// open returns the open asks.
+func (p *people) open() []asks.Ask {
+	return slices.DeleteFunc(slices.Clone(p.asks), asks.Ask.Closed)
+}
+
+// unseen returns the answers that the turn has not taken note of.
+func (p *people) unseen() (ids []asks.ID) {
+	for _, a := range p.asks {
+		if a.Closed() && !a.Seen {
+			ids = append(ids, a.ID)
+		}
+	}
+	return ids
+}
+
+// extensions returns how often a person has let the turn go on after its budget was used up.
+func extensions(all []asks.Ask) (n int64) {
+	for _, a := range all {
+		if a.Kind == asks.KindBudget && a.State == asks.Approved {
+			n++
+		}
+	}
+	return n
+}
+
+// rulings are the decisions of rules about the calls of a turn.
+type rulings struct{ *ledger }
+
+// approvals connect the calls of a turn with their asks.
+type approvals struct{ *ledger }
+
+// A gate stops an execution before calls that need a person.
+type gate struct{ *execution }
+
+// put opens an ask with the next write.
+func (l *ledger) put(q asks.Question) {
+	q.Terms = l.def.Terms()
+	l.people.asks = append(l.people.asks, asks.Ask{Question: q, Turn: l.record.Turn.ID, State: asks.Open})
+	l.pending.Asks = append(l.pending.Asks, q)
+	l.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)), zap.String("tool", q.Tool), zap.String("reason", q.Reason))
+}
+
+// withdraw closes the open asks about a call that was answered without them.
+func (l *ledger) withdraw(key turnkeeper.CallKey) {
+	open := func(a asks.Ask) bool { return a.Call == key && !a.Closed() }
+	if !slices.ContainsFunc(l.people.asks, open) {
+		return
+	}
+	l.people.asks = slices.DeleteFunc(l.people.asks, open)
+	l.pending.Asks = slices.DeleteFunc(l.pending.Asks, func(q asks.Question) bool { return q.Call == key })
+	l.pending.Withdrawn = append(l.pending.Withdrawn, key)
+}
+
+// ruling returns the decision of the rules about a call. Its handles must be resolved.
+func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.Decision {
+	if d, known := l.people.decisions[call.Key]; known {
+		return d
+	}
+	spec, _ := l.offered.Spec(call.Name)
+	if spec.Paging || call.Name == turnkeeper.ToolAskPerson { // they change nothing
+		return policy.Decision{Verdict: policy.Allow}
+	}
+	about := policy.Call{
+		Tool: call.Name, Arguments: l.argumentsOf(call), Effect: call.Effect, Agent: l.record.Turn.Agent,
+		Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
+	}
+	d := policy.Strictest(l.decideByRules(spec, about), l.decideByTool(ctx, call))
+	if l.people.gates[call.Key] && d.Verdict == policy.Allow {
+		d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
+	}
+	l.people.decisions[call.Key] = d
+	return d
+}
+
+// decideByRules decides by the rule of the agent for the tool, else by the tool's own and the agent's rule for all tools;
+// and by the rule of the settings.
+func (l rulings) decideByRules(spec tools.Spec, call policy.Call) policy.Decision {
+	general := l.cfg.Rules.Decide(l.cfg.Approve, call)
+	if rule := l.def.Approve[call.Tool]; rule != "" {
+		return policy.Strictest(l.cfg.Rules.Decide(rule, call), general)
+	}
+	d := policy.Strictest(l.cfg.Rules.Decide(spec.Approve, call), l.cfg.Rules.Decide(l.def.Approve[policy.AllTools], call))
+	return policy.Strictest(d, general)
+}
+
+// decideByTool returns the decision of a tool that decides itself.
+func (l rulings) decideByTool(ctx context.Context, call *turnkeeper.ToolCall) (d policy.Decision) {
+	tool, _ := l.offered.Get(call.Name)
+	approver, ok := tool.(tools.Approver)
+	if !ok {
+		return d
+	}
+	err := l.guard(func() (err error) {
+		d, err = approver.Approve(ctx, l.toolCall(call, nil, &toolrun.Meter{}))
+		return err
+	})
+	if err != nil {
+		return policy.Decision{Verdict: policy.Ask, Rule: d.Rule, Reason: "the tool could not decide: " + err.Error()}
+	}
+	return d
+}
+
+// gatesOf returns the planned calls that need an approval for sure. Those with handles are decided about when their
+// handles are resolved.
+func (l rulings) gatesOf(ctx context.Context, calls []turnkeeper.ToolCall) (keys []turnkeeper.CallKey) {
+	for i := range calls {
+		call := &calls[i]
+		if call.State != turnkeeper.CallPlanned {
+			continue
+		}
+		spec, _ := l.offered.Spec(call.Name)
+		always := cmp.Or(l.def.Approve[call.Name], spec.Approve) == policy.Always
+		if always || !l.offered.HasHandles(call) && l.ruling(ctx, call).Verdict == policy.Ask {
+			l.people.gates[call.Key] = true
+			keys = append(keys, call.Key)
+		}
+	}
+	return keys
+}
+
+// mayAsk reports whether a call does not run without a person, or not at all.
+func (l rulings) mayAsk(ctx context.Context, call *turnkeeper.ToolCall) bool {
+	return call.Name == turnkeeper.ToolAskPerson || l.people.gates[call.Key] || l.people.approval(call.Key) != nil ||
+		l.ruling(ctx, call).Verdict != policy.Allow
+}
+
+// newStart returns the start of a call, with the approval that it uses up.
+func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
+	start := startOf(call)
+	ask := l.people.approval(call.Key)
+	if ask != nil || l.people.gates[call.Key] {
+		start.Hash = l.runHash(call)
+	}
+	if ask != nil && start.Attempt == 1 {
+		start.Ask = ask.ID
+	}
+	if start.Attempt > 1 && !call.Effect.Repeatable() {
+		if ask := l.people.settlement(call); ask != nil {
+			start.Ask, start.Hash = ask.ID, l.runHash(call)
+		}
+	}
+	return start
+}
+
+// runHash returns the hash of the arguments that a call would run with now.
+func (l approvals) runHash(call *turnkeeper.ToolCall) string {
+	return tools.Hash(call.Name, string(l.argumentsOf(call)))
+}
+
+// pass decides whether a call may start, after its handles are resolved. If not, it answers the call, or waits for a person.
+func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
+	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
+		return e.settle(ctx, call)
+	}
+	ask := e.people.approval(call.Key)
+	if ask == nil {
+		if call.State != turnkeeper.CallPlanned {
+			return true, nil
+		}
+		switch d := (rulings{e.ledger}).ruling(ctx, call); d.Verdict {
+		case policy.Deny:
+			e.answer(call, textResult(call, turnkeeper.CallDenied, shownRefused(d)))
+			return false, nil
+		case policy.Ask:
+			approvals{e.ledger}.askAbout(ctx, call, d)
+			return false, e.waitForPerson(ctx)
+		default:
+			return true, nil
+		}
+	}
+	switch ask.State {
+	case asks.Open:
+		return false, e.waitForPerson(ctx)
+	case asks.Approved:
+		return approvals{e.ledger}.useApproval(call, ask), nil
+	default:
+		e.answer(call, textResult(call, turnkeeper.CallDenied, shownNotApproved(ask)))
+		return false, nil
+	}
+}
+
+// useApproval makes the call run with what was approved. ok is false if it cannot: the call is answered.
+func (l approvals) useApproval(call *turnkeeper.ToolCall, ask *asks.Ask) (ok bool) {
+	if ask.Edited != "" {
+		if _, fault := l.offered.Check(call.Name, ask.Edited); fault != "" {
+			l.answer(call, textResult(call, turnkeeper.CallDenied, "denied: a person changed the arguments of this call, but they are invalid: "+fault))
+			return false
+		}
+		l.resolved = resolvedCall{call.Key, json.RawMessage(ask.Edited)}
+	}
+	if l.runHash(call) == ask.RunHash() {
+		return true
+	}
+	if call.State == turnkeeper.CallPlanned {
+		l.answer(call, textResult(call, turnkeeper.CallDenied, "denied: the arguments of this call are no longer those that were approved. Nothing was run."))
+	} else {
+		l.markUnknown(call)
+	}
+	return false
+}
+
+// askAbout asks for the approval of a call, and of the later ones of its answer that will need one, so that a person sees
+// them together.
+func (l approvals) askAbout(ctx context.Context, call *turnkeeper.ToolCall, d policy.Decision) {
+	l.put(l.question(call, asks.KindApprove, 1, d))
+	hashes := []string{call.ArgsHash}
+	for _, next := range l.rounds.open() {
+		switch {
+		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || l.people.approval(next.Key) != nil:
+		case next.Paging || next.Name == turnkeeper.ToolAskPerson || l.offered.HasHandles(next) || slices.Contains(hashes, next.ArgsHash):
+			// it may have another argument, or be answered with the result of an equal call
+		default:
+			if d := (rulings{l.ledger}).ruling(ctx, next); d.Verdict == policy.Ask {
+				l.put(l.question(next, asks.KindApprove, 1, d))
+			}
+		}
+		hashes = append(hashes, next.ArgsHash)
+	}
+}
+
+func (l approvals) question(call *turnkeeper.ToolCall, kind asks.Kind, n int, d policy.Decision) asks.Question {
+	q := asks.Question{Call: call.Key, Kind: kind, N: n, Tool: call.Name, Arguments: string(l.argumentsOf(call)), Rule: d.Rule, Reason: d.Reason}
+	if spec, ok := l.offered.Spec(call.Name); ok && kind == asks.KindApprove {
+		q.Schema = string(spec.Parameters)
+	}
+	return q
+}
+
+// waitForPerson suspends the turn, once nothing runs in the background.
+func (e *execution) waitForPerson(ctx context.Context) error {
+	if len(e.background) == 0 {
+		e.end = e.waiting()
+		return nil
+	}
+	if err := e.commit(ctx); err != nil { // shows the ask
+		return err
+	}
+	return e.awaitRun(ctx)
+}
+
+// useEdited makes a started call have the arguments with which it ran, if a person has changed them.
+func (l approvals) useEdited(call *turnkeeper.ToolCall) {
+	if ask := l.people.approval(call.Key); ask != nil && ask.Edited != "" {
+		l.resolved = resolvedCall{call.Key, json.RawMessage(ask.Edited)}
+	}
+}
+
+const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"description":"Whether the call happened. After did_not_happen it runs again."}`
+
+// settle decides about a call of effect once that has started and has no result: by what a person says, if the agent asks
+// one. cleared is true if it did not happen and may start again.
+func (e gate) settle(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
+	ask := e.people.settlement(call)
+	approvals{e.ledger}.useEdited(call)
+	switch {
+	case ask == nil && e.def.Settles():
+		q := approvals{e.ledger}.question(call, asks.KindSettle, call.Starts, policy.Decision{
+			Reason: cmp.Or(e.people.doubts[call.Key], "the worker that ran this call was lost, and its outcome is unknown"),
+		})
+		q.Schema = settleSchema
+		e.put(q)
+		return false, e.waitForPerson(ctx)
+	case ask == nil:
+		e.markUnknown(call)
+	case !ask.Closed():
+		return false, e.waitForPerson(ctx)
+	case ask.Answer == asks.Happened:
+		result := textResult(call, turnkeeper.CallSucceeded, withComment("A person says that this call happened. Its result was lost.", ask))
+		result.Ran = true
+		e.answer(call, result)
+	case ask.Answer == asks.DidNotHappen && approvals{e.ledger}.runHash(call) == ask.Hash:
+		return true, nil
+	default:
+		e.markUnknown(call)
+	}
+	return false, nil
+}
+
+// personArguments are the arguments of ToolAskPerson.
+type personArguments struct {
+	Question string   `json:"question"`
+	Options  []string `json:"options"`
+}
+
+// askPerson puts a question of the model to a person, or answers the call with the answer.
+func (e gate) askPerson(ctx context.Context, call *turnkeeper.ToolCall) error {
+	ask := e.people.of(call.Key, asks.KindQuestion, 1)
+	switch {
+	case ask == nil:
+		var args personArguments
+		if err := json.Unmarshal(e.argumentsOf(call), &args); err != nil { // cannot happen: they are checked
+			return err
+		}
+		q := approvals{e.ledger}.question(call, asks.KindQuestion, 1, policy.Decision{Reason: args.Question})
+		schema := map[string]any{"type": "string"}
+		if len(args.Options) > 0 {
+			schema["enum"] = args.Options
+		}
+		q.Schema = string(prompt.Canonical(schema))
+		e.put(q)
+		return e.waitForPerson(ctx)
+	case ask.State == asks.Open:
+		return e.waitForPerson(ctx)
+	case ask.State == asks.Answered:
+		text := ask.Answer
+		var plain string
+		if json.Unmarshal([]byte(text), &plain) == nil {
+			text = plain
+		}
+		result := e.callResult(call, tools.Result{Text: withComment(text, ask)}, call.OutputID)
+		result.State, result.Ran = turnkeeper.CallSucceeded, true
+		e.answer(call, result)
+	case ask.State == asks.Denied:
+		e.answer(call, textResult(call, turnkeeper.CallDenied, withComment("no answer: a person declined to answer this question.", ask)))
+	default:
+		e.answer(call, textResult(call, turnkeeper.CallDenied, "no answer: nobody answered this question in time."))
+	}
+	return nil
+}
+
+// askToGoOn asks whether the turn may go on although its budget is used up. asked is false if a person has said no, or did
+// not answer.
+func (e gate) askToGoOn(ctx context.Context, blocked *blockedError) (asked bool, err error) {
+	key := turnkeeper.CallKey{Round: len(e.rounds) + 1}
+	n := 1
+	for ask := e.people.of(key, asks.KindBudget, n); ask != nil; ask = e.people.of(key, asks.KindBudget, n) {
+		if ask.State == asks.Denied || ask.State == asks.Expired {
+			return false, nil
+		}
+		n++
+	}
+	if err := e.awaitRuns(ctx, true); err != nil {
+		return false, err
+	}
+	e.put(asks.Question{Call: key, Kind: asks.KindBudget, N: n, Arguments: "{}", Reason: blocked.Error()})
+	e.end = e.waiting()
+	return true, nil
+}
+
+// told adds to a result what the model must know about its approval.
+func (l *ledger) told(call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
+	note := approvals{l}.approvalNote(call)
+	switch {
+	case note == "" || result.State == turnkeeper.CallDenied:
+	case result.State == turnkeeper.CallRunning:
+		result.Shown += "\n\n" + note
+	case result.Ran && !prompt.WentOn(*call):
+		result.Shown = note + "\n\n" + result.Shown
+	}
+	return result
+}
+
+func (l approvals) approvalNote(call *turnkeeper.ToolCall) string {
+	ask := l.people.approval(call.Key)
+	switch {
+	case ask == nil || ask.State != asks.Approved:
+		return ""
+	case ask.Edited != "":
+		return withComment("[A person changed the arguments of this call before it ran. It ran with: "+ask.Edited+"]", ask)
+	case ask.Comment != "":
+		return "[Comment of the person who approved this call: " + ask.Comment + "]"
+	default:
+		return ""
+	}
+}
+
+func shownRefused(d policy.Decision) string {
+	return "denied by a rule: " + cmp.Or(d.Reason, "this call is not allowed") + ". Nothing was run."
+}
+
+func shownNotApproved(ask *asks.Ask) string {
+	if ask.State != asks.Denied {
+		return "denied: nobody approved this call in time. Nothing was run."
+	}
+	return withComment("denied: a person did not approve this call. Nothing was run.", ask)
+}
+
+func withComment(text string, ask *asks.Ask) string {
+	if ask.Comment == "" {
+		return text
+	}
+	return fmt.Sprintf("%s\nComment: %s", text, ask.Comment)
+}

@@ -1,0 +1,420 @@
+package turnctl
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+	"turnkeeper/tools"
+)
+
+var askStates = []string{"open", "approved", "denied", "answered", "expired", "withdrawn", "all"}
+
+func asksCommand(s *shell.Session) *cobra.Command {
+	var flags pageFlags
+	var turn int64
+	cmd := &cobra.Command{
+		Use: "asks", Short: "List what turns ask people, and answer it", Args: cobra.NoArgs,
+		Long: `List the open asks, newest first: calls that wait for an approval, questions of
+agents, calls of unknown outcome, and budgets that are used up. A turn that asks
+holds no lease and no slot while it waits.`,
+		Example: `  turnctl asks show 7
+  turnctl asks approve 7 --comment "the invoice is right"
+  turnctl asks approve 7 --arguments '{"amount": 90}'
+  turnctl asks deny 7 --comment "ask Bob first"
+  turnctl asks answer 8 blue`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			page, err := flags.page(askStates...)
+			if err != nil {
+				return err
+			}
+			filter := operate.AskFilter{Agent: page.Agent, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit}
+			if page.State != "all" {
+				filter.State = cmp.Or(asks.State(page.State), asks.Open)
+			}
+			return list(s, cmd, func(ctx context.Context, store *operate.Store) ([]operate.Ask, error) {
+				if err := flags.known(ctx, store); err != nil {
+					return nil, err
+				}
+				return store.ListAsks(ctx, filter)
+			}, views.OfAsk, showAsks, "no asks")
+		},
+	}
+	flags.add(cmd, strings.Join(askStates, ", "))
+	flags.addBefore(cmd)
+	cmd.Flags().Int64Var(&turn, "turn", 0, "only of this turn")
+	cmd.AddCommand(showAskCommand(s), approveAskCommand(s), denyAskCommand(s), answerAskCommand(s))
+	return cmd
+}
+
+func showAsks(s *term.Screen, c term.Clock, all []operate.Ask) {
+	t := term.NewTable(">ASK", "STATE", "KIND", "AGENT", ">TURN", "TOOL", "ARGUMENTS", "OPENED", "EXPIRES", "REASON")
+	for _, a := range all {
+		expires := "-"
+		if !a.Closed() {
+			expires = c.At(a.ExpiresAt)
+		}
+		t.Add(strconv.FormatInt(int64(a.ID), 10), askState(a), string(a.Kind), pathOf(a), strconv.FormatInt(int64(a.Turn), 10), term.OrDash(a.Tool),
+			term.OneLine(a.Arguments, 40), c.Ago(a.OpenedAt), expires, term.OneLine(term.OrDash(a.Reason), 60))
+	}
+	t.Print(s)
+}
+
+func askState(a operate.Ask) term.Cell {
+	tones := map[asks.State]term.Tone{asks.Open: term.Warned, asks.Approved: term.Good, asks.Answered: term.Good, asks.Denied: term.Bad}
+	tone, ok := tones[a.State]
+	if !ok {
+		tone = term.Dim
+	}
+	return term.Cell{Text: string(a.State), Tone: tone}
+}
+
+// pathOf names the agents from the root of the tree to the one that asks.
+func pathOf(a operate.Ask) string {
+	var names []string
+	for _, step := range a.Path {
+		names = append(names, step.Agent)
+	}
+	return cmp.Or(strings.Join(names, " > "), a.Agent)
+}
+
+func showAskCommand(s *shell.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "show ASK", Short: "Show an ask with its arguments", Args: shell.ExactArgs(1), Example: "  turnctl asks show 7",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+				ask, err := findAsk(cmd.Context(), db.Store, args[0])
+				if err != nil {
+					return err
+				}
+				return s.Print(views.OfAsk(ask), func() { showAsk(s.Out, s.Clock(), ask) })
+			})
+		},
+	}
+}
+
+func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
+	line := func(name, text string) {
+		if text != "" {
+			s.Line("%-14s %s", name, term.Plain(text))
+		}
+	}
+	s.Line("ask %d of turn %d: %s, %s", a.ID, a.Turn, a.Kind, a.State)
+	line("agent", pathOf(a)+", conversation "+a.Conversation)
+	for i, step := range a.Path[:max(len(a.Path)-1, 0)] {
+		line(strings.Repeat("  ", i)+"called by", fmt.Sprintf("%s, turn %d, %s", step.Agent, step.Turn, step.Call))
+	}
+	line("reason", a.Reason)
+	line("rule", a.Rule)
+	line("opened", c.At(a.OpenedAt))
+	if a.Closed() {
+		line("closed", c.At(a.ClosedAt)+byWhom(a))
+	} else {
+		line("expires", c.At(a.ExpiresAt))
+	}
+	line("for", strings.Join(a.Audience, ", "))
+	line("comment", a.Comment)
+	line("answer", a.Answer)
+	if a.Tool == "" {
+		return
+	}
+	line("hash", a.Hash)
+	s.Line("%s", term.Plain(a.Tool))
+	if a.Edited != "" {
+		printDiff(s, a.Arguments, a.Edited)
+		return
+	}
+	for line := range strings.SplitSeq(pretty(a.Arguments), "\n") {
+		s.Line("  %s", term.Plain(line))
+	}
+}
+
+func byWhom(a operate.Ask) string {
+	if a.AnsweredBy == "" {
+		return ""
+	}
+	return " by " + a.AnsweredBy + " (" + a.Channel + ")"
+}
+
+// pretty returns JSON with a line for each value.
+func pretty(text string) string {
+	var b bytes.Buffer
+	if json.Indent(&b, []byte(text), "", "  ") != nil {
+		return text
+	}
+	return b.String()
+}
+
+// printDiff prints what changed from one JSON text to another, line by line.
+func printDiff(s *term.Screen, from, to string) {
+	for _, line := range diffLines(strings.Split(pretty(sortedJSON(from)), "\n"), strings.Split(pretty(sortedJSON(to)), "\n")) {
+		tone := term.Dim
+		switch line[0] {
+		case '-':
+			tone = term.Bad
+		case '+':
+			tone = term.Good
+		}
+		s.Line("%s", s.Paint(tone, term.Plain(line)))
+	}
+}
+
+// sortedJSON returns JSON with sorted keys, so that a diff shows changed values only.
+func sortedJSON(text string) string {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber()
+	var value any
+	if decoder.Decode(&value) != nil {
+		return text
+	}
+	sorted, err := json.Marshal(value)
+	if err != nil {
+		return text
+	}
+	return string(sorted)
+}
+
+// diffLines returns the lines of both texts in order, each after "- " (only in the first), "+ " (only in the second) or two
+// spaces, by a longest common subsequence.
+func diffLines(from, to []string) (diff []string) {
+	const tooLong = 2000 // lines; then everything counts as changed
+	common := make([][]int, len(from)+1)
+	if len(from) > tooLong || len(to) > tooLong {
+		for _, line := range from {
+			diff = append(diff, "- "+line)
+		}
+		for _, line := range to {
+			diff = append(diff, "+ "+line)
+		}
+		return diff
+	}
+	for i := range common {
+		common[i] = make([]int, len(to)+1)
+	}
+	for i := len(from) - 1; i >= 0; i-- {
+		for j := len(to) - 1; j >= 0; j-- {
+			if from[i] == to[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	for i, j := 0, 0; i < len(from) || j < len(to); {
+		switch {
+		case i < len(from) && j < len(to) && from[i] == to[j]:
+			diff = append(diff, "  "+from[i])
+			i, j = i+1, j+1
+		case i < len(from) && (j == len(to) || common[i+1][j] >= common[i][j+1]):
+			diff = append(diff, "- "+from[i])
+			i++
+		default:
+			diff = append(diff, "+ "+to[j])
+			j++
+		}
+	}
+	return diff
+}
+
+// answerFlags are the flags of the commands that answer an ask.
+type answerFlags struct{ by, comment, hash string }
+
+func (f *answerFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.by, "as", "", "who answers (default: the user of this terminal)")
+	cmd.Flags().StringVar(&f.comment, "comment", "", "a comment for the model")
+	cmd.Flags().StringVar(&f.hash, "hash", "", "answer only if the arguments still have this hash")
+}
+
+func approveAskCommand(s *shell.Session) *cobra.Command {
+	var flags answerFlags
+	var arguments string
+	cmd := &cobra.Command{
+		Use: "approve ASK", Short: "Approve a call, or let a turn go on after its budget", Args: shell.ExactArgs(1),
+		Long: `Approve a call. It runs once, with exactly the arguments that "turnctl asks show"
+prints, or with those of --arguments. The model is told of changed arguments and of
+the comment. Repeating the command does nothing.
+
+` + shell.RefusedHelp,
+		Example: `  turnctl asks approve 7
+  turnctl asks approve 7 --arguments '{"amount": 90, "to": "acme"}'
+  turnctl asks approve 7 --arguments - < arguments.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return answerAsk(cmd.Context(), s, args[0], flags, func(ask operate.Ask) (asks.Answer, error) {
+				a := asks.Answer{Decision: asks.Approved}
+				if !cmd.Flags().Changed("arguments") {
+					return a, nil
+				}
+				text := arguments
+				if text == "-" {
+					all, err := io.ReadAll(s.Stdin)
+					if err != nil {
+						return a, err
+					}
+					text = string(all)
+				}
+				edited, err := checkedBy(ask.Schema, text)
+				if err != nil {
+					return a, shell.Misused("--arguments: %v", err)
+				}
+				a.Edited = edited
+				if edited == ask.Arguments {
+					a.Edited = ""
+				}
+				return a, nil
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().StringVar(&arguments, "arguments", "", "run the call with these arguments instead, as a JSON object; -: from standard input")
+	return cmd
+}
+
+func denyAskCommand(s *shell.Session) *cobra.Command {
+	var flags answerFlags
+	cmd := &cobra.Command{
+		Use: "deny ASK", Short: "Deny a call, decline to answer, or end a turn at its budget", Args: shell.ExactArgs(1),
+		Long: `Deny a call. The model is told so, with the comment, and goes on. Repeating the
+command does nothing.
+
+` + shell.RefusedHelp,
+		Example: `  turnctl asks deny 7 --comment "ask Bob first"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return answerAsk(cmd.Context(), s, args[0], flags, func(operate.Ask) (asks.Answer, error) { return asks.Answer{Decision: asks.Denied}, nil })
+		},
+	}
+	flags.add(cmd)
+	return cmd
+}
+
+func answerAskCommand(s *shell.Session) *cobra.Command {
+	var flags answerFlags
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "answer ASK ANSWER", Short: "Answer a question, or say whether a call happened", Args: shell.ExactArgs(2),
+		Long: `Answer a question of an agent, or say whether a call of unknown outcome happened:
+happened, did_not_happen (it runs again) or unknown. Repeating the command does
+nothing.
+
+` + shell.RefusedHelp,
+		Example: `  turnctl asks answer 8 blue
+  turnctl asks answer 8 '{"colour": "blue"}' --json
+  turnctl asks answer 9 did_not_happen --comment "the bank has no such transfer"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return answerAsk(cmd.Context(), s, args[0], flags, func(ask operate.Ask) (asks.Answer, error) {
+				text := args[1]
+				if !asJSON {
+					quoted, err := json.Marshal(strings.ToValidUTF8(text, "\uFFFD"))
+					if err != nil {
+						return asks.Answer{}, err
+					}
+					text = string(quoted)
+				}
+				answer, err := checkedAnswer(ask.Schema, text)
+				if err != nil {
+					return asks.Answer{}, shell.Misused("ANSWER: %v", err)
+				}
+				return asks.Answer{Decision: asks.Answered, Answer: answer}, nil
+			})
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "ANSWER is JSON, not text")
+	return cmd
+}
+
+// answerAsk answers an ask and prints it. make makes the answer.
+func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFlags, make func(operate.Ask) (asks.Answer, error)) error {
+	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
+		ask, err := findAsk(ctx, db.Store, arg)
+		if err != nil {
+			return err
+		}
+		a, err := make(ask)
+		if err != nil {
+			return err
+		}
+		a.By, a.Channel, a.Comment, a.Hash = flags.by, "turnctl", flags.comment, cmp.Or(flags.hash, ask.Hash)
+		if a.By == "" {
+			user, _ := s.Getenv("USER")
+			a.By = cmp.Or(user, "operator")
+		}
+		if _, err := db.Store.AnswerAsk(ctx, ask.ID, a); errors.Is(err, asks.ErrClosed) || errors.Is(err, asks.ErrInvalid) {
+			return shell.Refused(err)
+		} else if err != nil {
+			return err
+		}
+		if ask, err = db.Store.Ask(ctx, ask.ID); err != nil {
+			return err
+		}
+		return s.Print(views.OfAsk(ask), func() {
+			s.Out.Line("ask %d is %s; turn %d goes on", ask.ID, ask.State, ask.Turn)
+			if ask.Edited != "" {
+				printDiff(s.Out, ask.Arguments, ask.Edited)
+			}
+		})
+	})
+}
+
+// checkedBy returns the canonical form of arguments that are valid by a schema.
+func checkedBy(schema, text string) (string, error) {
+	compiled, err := tools.CompileSchema(json.RawMessage(cmp.Or(schema, `{"type":"object"}`)))
+	if err != nil {
+		return "", err
+	}
+	args, fault := tools.CheckArguments(compiled, text)
+	if fault != "" {
+		return "", errors.New(fault)
+	}
+	return args.Canonical, nil
+}
+
+// checkedAnswer returns an answer that is valid by a schema.
+func checkedAnswer(schema, text string) (string, error) {
+	if !json.Valid([]byte(text)) {
+		return "", errors.New("it is not JSON")
+	}
+	wrapped := fmt.Sprintf(`{"type":"object","properties":{"answer":%s}}`, cmp.Or(schema, "true"))
+	if _, err := checkedBy(wrapped, `{"answer":`+text+`}`); err != nil {
+		return "", err
+	}
+	return text, nil
+}
+
+func findAsk(ctx context.Context, store *operate.Store, arg string) (operate.Ask, error) {
+	id, err := strconv.ParseInt(arg, 10, 64)
+	if err != nil || id < 1 {
+		return operate.Ask{}, shell.Misused("%q is not an ask: give its id", arg)
+	}
+	ask, err := store.Ask(ctx, asks.ID(id))
+	if errors.Is(err, turnkeeper.ErrNotFound) {
+		return ask, shell.NotFound(`there is no ask %d: "turnctl asks --state all" lists them`, id)
+	}
+	return ask, err
+}
+
+// completeAsks lists the open asks.
+func completeAsks(ctx context.Context, store *operate.Store, _ *cobra.Command, _ []string) (names []string, err error) {
+	open, err := store.ListAsks(ctx, operate.AskFilter{State: asks.Open, Limit: maxLimit})
+	for _, a := range open {
+		names = append(names, fmt.Sprintf("%d\t%s %s of %s", a.ID, a.Kind, a.Tool, a.Agent))
+	}
+	slices.Sort(names)
+	return names, err
+}

@@ -1,0 +1,75 @@
+package turnctl
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/internal/cli/clitest"
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+func exampleAsks() []operate.Ask {
+	key := turnkeeper.CallKey{Round: 1, Ordinal: 2}
+	open := operate.Ask{
+		Ask: asks.Ask{
+			Question: asks.Question{
+				Call: key, Kind: asks.KindApprove, N: 1, Tool: "pay_invoice", Arguments: `{"to":"acme","amount":900,"note":"\u001b[31m"}`,
+				Rule: `args.amount > 500 ? ask("the amount is above 500") : allow`, Reason: "the amount is above 500", Schema: `{"type":"object"}`,
+				Terms: asks.Terms{Audience: []string{"ann", "bob"}, Hold: true},
+			},
+			ID: 7, Turn: 41, State: asks.Open, Hash: strings.Repeat("ab", 32), OpenedAt: began, ExpiresAt: after(48 * time.Hour),
+		},
+		Agent: "clerk", Conversation: "anna\x1b[2J", Message: 12, TurnState: turnkeeper.TurnWaiting,
+		Path: []operate.AskStep{{Turn: 40, Agent: "boss", Call: turnkeeper.CallKey{Round: 2, Ordinal: 1}}, {Turn: 41, Agent: "clerk"}},
+	}
+	edited, answered, budget := open, open, open
+	edited.ID, edited.State, edited.ClosedAt, edited.AnsweredBy, edited.Channel = 6, asks.Approved, after(time.Minute), "ann", "turnctl"
+	edited.Edited, edited.Comment = `{"amount":90,"to":"acme"}`, "less"
+	answered.ID, answered.Kind, answered.State, answered.Tool, answered.Arguments = 5, asks.KindQuestion, asks.Answered, "ask_person", `{"question":"Which colour?"}`
+	answered.Reason, answered.Answer, answered.AnsweredBy, answered.ClosedAt, answered.Channel = "Which colour?", `"blue"`, "bob", after(time.Hour), "sql"
+	budget.ID, budget.Kind, budget.State, budget.Tool, budget.Call = 4, asks.KindBudget, asks.Expired, "", turnkeeper.CallKey{Round: 3}
+	budget.Arguments, budget.Reason, budget.Rule, budget.ClosedAt, budget.Path = "{}", "the budget is used up", "", after(49*time.Hour), budget.Path[1:]
+	return []operate.Ask{open, edited, answered, budget}
+}
+
+func TestAsks(t *testing.T) {
+	var out bytes.Buffer
+	screen := &term.Screen{W: &out}
+	showAsks(screen, utcNow, exampleAsks())
+	for _, a := range exampleAsks() {
+		out.WriteString("\n")
+		showAsk(screen, utcNow, a)
+	}
+	checkHarmless(t, out.String(), false)
+	clitest.Golden(t, "asks.txt", out.String())
+	out.Reset()
+	if err := shell.WriteJSON(&out, views.All(exampleAsks(), views.OfAsk)); err != nil {
+		t.Fatal(err)
+	}
+	clitest.Golden(t, "asks.json", out.String())
+}
+
+func TestDiffLines(t *testing.T) {
+	for _, c := range []struct{ from, to, want string }{
+		{"a b c", "a b c", "  a|  b|  c"},
+		{"a b c", "a x c", "  a|- b|+ x|  c"},
+		{"a b", "b c", "- a|  b|+ c"},
+		{"", "a", "- |+ a"},
+	} {
+		if got := diffLines(strings.Split(c.from, " "), strings.Split(c.to, " ")); strings.Join(got, "|") != c.want {
+			t.Errorf("%q to %q: %q", c.from, c.to, got)
+		}
+	}
+	long := slices.Repeat([]string{"x"}, 2001)
+	if got := diffLines(long, []string{"x"}); len(got) != 2002 {
+		t.Errorf("%d lines", len(got))
+	}
+}

@@ -1,0 +1,433 @@
+package storesuite
+
+import (
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/tools"
+)
+
+var askProperties = []property{
+	{"a turn that asks a person waits without a lease", askWaits},
+	{"an answer queues its turn, and its start uses the approval up", askApproved},
+	{"a start needs the approval of its arguments", askRefuses},
+	{"a gated call does not start without an ask", askGated},
+	{"a gate keeps its call from starting in the same write", askGatedNow},
+	{"edited arguments have a hash of their own", askEdited},
+	{"a repeat of an answer changes nothing, and another answer is refused", askTwice},
+	{"an answer that does not fit is refused", askInvalid},
+	{"an answer that comes before the turn waits is not missed", askBeforeWait},
+	{"an ask expires, and its turn goes on", askExpires},
+	{"a cancelled turn's asks are withdrawn", askCancelled},
+	{"an ask of an answered call is withdrawn", askWithdrawn},
+	{"a call that did not happen starts again once", askSettled},
+	{"a parked turn blocks no other conversation, and goes back to the head of its lane", askParks},
+	{"a parked turn holds its conversation", askHolds},
+	{"a turn that goes on while asking holds nothing", askGoesOn},
+	{"a parked turn waits for the end of the turn in its lane", askParkedWaits},
+	{"a message accepted while a turn is parked is held", askHoldsLater},
+	{"a schedule whose conversation is held has one message that waits", askHoldsSchedule},
+	{"a parked turn is cancelled", askParkedCancelled},
+}
+
+const askArguments = `{"amount":1}`
+
+func question(k turnkeeper.CallKey, kind asks.Kind) asks.Question {
+	return asks.Question{
+		Call: k, Kind: kind, N: 1, Tool: "tool", Arguments: askArguments, Rule: "always", Reason: "because",
+		Terms: asks.Terms{Hold: true, Timeout: time.Hour},
+	}
+}
+
+// asksFor returns a dispatch whose turn has asked for the approval of call 1.1, of effect once.
+func (e *env) asksFor(questions ...asks.Question) *dispatch {
+	e.Helper()
+	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectKeyed)
+	if len(questions) == 0 {
+		questions = []asks.Question{question(key(1, 1), asks.KindApprove)}
+	}
+	d.append(turnlog.Entry{Asks: questions})
+	return d
+}
+
+func (e *env) onlyAsk(id turnkeeper.TurnID) asks.Ask {
+	e.Helper()
+	all := e.Asks(id)
+	if len(all) != 1 {
+		e.Fatalf("%d asks, want 1", len(all))
+	}
+	return all[0]
+}
+
+func approved(by string) asks.Answer {
+	return asks.Answer{Decision: asks.Approved, By: by, Channel: "test"}
+}
+
+func (e *env) answerAsk(id asks.ID, a asks.Answer) {
+	e.Helper()
+	state, err := e.AnswerAsk(e.Context(), id, a)
+	if err != nil || state != a.Decision {
+		e.Fatalf("answering gave %q, %v", state, err)
+	}
+}
+
+func (d *dispatch) startWith(ask asks.ID, arguments string, attempt int) error {
+	return d.startCall(key(1, 1), ask, arguments, attempt)
+}
+
+func (d *dispatch) startCall(k turnkeeper.CallKey, ask asks.ID, arguments string, attempt int) error {
+	return d.Append(d.env.Context(), turnlog.Entry{Starts: []turnlog.CallStart{{
+		Key: k, Nonce: nonce(), Attempt: attempt, Effect: d.call(k).Effect, Ask: ask, Hash: tools.Hash("tool", arguments),
+	}}})
+}
+
+// conclude answers the open calls of a dispatch, and ends its turn.
+func (e *env) conclude(d *dispatch) {
+	e.Helper()
+	var results []turnlog.CallResult
+	_, rounds := e.Turn(d.grant.TurnID)
+	for _, round := range rounds {
+		for _, call := range round.Calls {
+			if !call.State.Answered() {
+				results = append(results, result(call.Key, call.Nonce, turnkeeper.CallCancelled, "ended"))
+			}
+		}
+	}
+	d.append(turnlog.Entry{Results: results})
+	e.finish(d, succeeded("done"))
+}
+
+func askWaits(e *env) {
+	d := e.asksFor()
+	d.wait()
+	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
+	ask := e.onlyAsk(d.grant.TurnID)
+	equal(e, "state", ask.State, asks.Open)
+	equal(e, "hash", ask.Hash, tools.Hash("tool", askArguments))
+	equal(e, "reason", ask.Reason, "because")
+	equal(e, "hold", ask.Hold, true)
+	equal(e, "expires", ask.ExpiresAt.Sub(ask.OpenedAt).Round(time.Minute), time.Hour)
+	equal(e, "granted", e.tick().Granted, 0)
+	for _, g := range e.Grants(d.grant.TurnID) {
+		equal(e, "outcome of the grant", g.Outcome, "waiting")
+	}
+}
+
+func askApproved(e *env) {
+	d := e.asksFor()
+	d.wait()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test", Comment: "fine", Hash: ask.Hash})
+	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
+	d = e.next(second)
+	equal(e, "asks on record", len(d.record.Asks), 1)
+	got := d.record.Asks[0]
+	equal(e, "state", got.State, asks.Approved)
+	equal(e, "by", got.AnsweredBy, "ann")
+	equal(e, "comment", got.Comment, "fine")
+	equal(e, "seen", got.Seen, false)
+	d.append(turnlog.Entry{Seen: []asks.ID{ask.ID}})
+	equal(e, "seen", e.onlyAsk(d.grant.TurnID).Seen, true)
+	wantErr(e, "start", d.startWith(ask.ID, askArguments, 1), nil)
+	wantErr(e, "second use", d.startCall(key(1, 2), ask.ID, askArguments, 1), asks.ErrNotApproved)
+}
+
+func askRefuses(e *env) {
+	for name, start := range map[string]func(d *dispatch, id asks.ID) error{
+		"without the ask":       func(d *dispatch, _ asks.ID) error { return d.startWith(0, askArguments, 1) },
+		"with other arguments":  func(d *dispatch, id asks.ID) error { return d.startWith(id, `{"amount":2}`, 1) },
+		"another call":          func(d *dispatch, id asks.ID) error { return d.startCall(key(1, 2), id, askArguments, 1) },
+		"with an unknown ask":   func(d *dispatch, id asks.ID) error { return d.startWith(id+1, askArguments, 1) },
+		"a second attempt":      func(d *dispatch, id asks.ID) error { return d.startWith(id, askArguments, 2) },
+		"without its arguments": func(d *dispatch, id asks.ID) error { return d.startWith(id, "", 1) },
+	} {
+		d := e.asksFor()
+		ask := e.onlyAsk(d.grant.TurnID)
+		equal(e, name+": while it is open", d.startWith(ask.ID, askArguments, 1) != nil, true)
+		e.answerAsk(ask.ID, approved("ann"))
+		equal(e, name, start(d, ask.ID) != nil, true)
+		wantErr(e, name+": afterwards", d.startWith(ask.ID, askArguments, 1), nil)
+		e.conclude(d)
+	}
+	d := e.asksFor()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Denied, By: "ann"})
+	wantErr(e, "a denied call", d.startWith(ask.ID, askArguments, 1), asks.ErrNotApproved)
+}
+
+func askGated(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	d.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 1)}})
+	wantErr(e, "start", d.start(key(1, 1), nonce(), 1), asks.ErrNotApproved)
+	d.append(turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	d.wait()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, approved("ann"))
+	d = e.next(first)
+	equal(e, "gates on record", len(d.record.Gates), 1)
+	wantErr(e, "approved start", d.startWith(ask.ID, askArguments, 1), nil)
+}
+
+func askGatedNow(e *env) {
+	d := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+	start := func(n int) []turnlog.CallStart {
+		return []turnlog.CallStart{{Key: key(1, n), Nonce: nonce(), Attempt: 1, Effect: turnkeeper.EffectOnce}}
+	}
+	ask := question(key(1, 1), asks.KindApprove)
+	for name, entry := range map[string]turnlog.Entry{
+		"of a gated call":                {Gates: []turnkeeper.CallKey{key(1, 1)}, Starts: start(1)},
+		"of a call that asks":            {Asks: []asks.Question{ask}, Starts: start(1)},
+		"of another call beside a start": {Gates: []turnkeeper.CallKey{key(1, 1)}, Starts: append(start(2), start(1)...)},
+	} {
+		wantErr(e, "start "+name, d.Append(e.Context(), entry), asks.ErrNotApproved)
+	}
+	equal(e, "asks", len(e.Asks(d.grant.TurnID)), 0) // all or nothing
+	d.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 1)}, Asks: []asks.Question{ask}, Starts: start(2)})
+	equal(e, "asks", len(e.Asks(d.grant.TurnID)), 1)
+	equal(e, "state of the other call", d.call(key(1, 2)).State, turnkeeper.CallStarted)
+}
+
+func askEdited(e *env) {
+	const edited = `{"amount":0}`
+	d := e.asksFor()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Approved, By: "ann", Edited: edited})
+	ask = e.onlyAsk(d.grant.TurnID)
+	equal(e, "hash of the edited arguments", ask.RunHash(), tools.Hash("tool", edited))
+	wantErr(e, "start with the first arguments", d.startWith(ask.ID, askArguments, 1), asks.ErrNotApproved)
+	wantErr(e, "start with the edited arguments", d.startWith(ask.ID, edited, 1), nil)
+}
+
+func askTwice(e *env) {
+	d := e.asksFor()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, approved("ann"))
+	e.answerAsk(ask.ID, approved("bob"))
+	equal(e, "answered by", e.onlyAsk(d.grant.TurnID).AnsweredBy, "ann")
+	_, err := e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Denied, By: "bob"})
+	wantErr(e, "another answer", err, asks.ErrClosed)
+	_, err = e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Approved, By: "bob", Edited: `{"amount":9}`})
+	wantErr(e, "other arguments", err, asks.ErrClosed)
+	_, err = e.AnswerAsk(e.Context(), ask.ID+100, approved("ann"))
+	wantErr(e, "no such ask", err, turnkeeper.ErrNotFound)
+}
+
+func askInvalid(e *env) {
+	about := question(key(1, 1), asks.KindQuestion)
+	about.Audience = []string{"ann", "bob"}
+	d := e.asksFor(about)
+	ask := e.onlyAsk(d.grant.TurnID)
+	equal(e, "audience", len(ask.Audience), 2)
+	for name, a := range map[string]asks.Answer{
+		"an approval":         approved("ann"),
+		"no answer":           {Decision: asks.Answered, By: "ann"},
+		"nobody":              {Decision: asks.Answered, Answer: `"x"`},
+		"not of the audience": {Decision: asks.Answered, Answer: `"x"`, By: "eve"},
+		"not JSON":            {Decision: asks.Answered, Answer: `x`, By: "ann"},
+		"edited arguments":    {Decision: asks.Answered, Answer: `"x"`, Edited: "{}", By: "ann"},
+		"another hash":        {Decision: asks.Answered, Answer: `"x"`, Hash: "00", By: "ann"},
+		"no decision":         {By: "ann"},
+		"expired":             {Decision: asks.Expired, By: "ann"},
+	} {
+		_, err := e.AnswerAsk(e.Context(), ask.ID, a)
+		wantErr(e, name, err, asks.ErrInvalid)
+	}
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Answered, Answer: `"x"`, By: "bob"})
+}
+
+func askBeforeWait(e *env) {
+	d := e.asksFor()
+	e.answerAsk(e.onlyAsk(d.grant.TurnID).ID, approved("ann"))
+	d.wait()
+	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
+	// It has seen this answer, and waits for another.
+	d = e.next(first)
+	d.append(turnlog.Entry{Seen: []asks.ID{d.record.Asks[0].ID}, Asks: []asks.Question{question(key(1, 2), asks.KindApprove)}})
+	d.wait()
+	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
+}
+
+func askExpires(e *env) {
+	d := e.asksFor()
+	d.wait()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.Pass(59 * time.Minute)
+	equal(e, "expired early", e.tick().Asks, 0)
+	e.Pass(2 * time.Minute)
+	_, err := e.AnswerAsk(e.Context(), ask.ID, approved("ann"))
+	wantErr(e, "an answer after the time", err, asks.ErrClosed)
+	d = e.next(first)
+	equal(e, "state", d.record.Asks[0].State, asks.Expired)
+	wantErr(e, "start", d.startWith(ask.ID, askArguments, 1), asks.ErrNotApproved)
+	_, err = e.AnswerAsk(e.Context(), ask.ID, approved("ann"))
+	wantErr(e, "an answer to an expired ask", err, asks.ErrClosed)
+}
+
+func askCancelled(e *env) {
+	d := e.asksFor()
+	d.wait()
+	e.cancel(d.grant.TurnID, true)
+	ask := e.onlyAsk(d.grant.TurnID)
+	equal(e, "state", ask.State, asks.Withdrawn)
+	_, err := e.AnswerAsk(e.Context(), ask.ID, approved("ann"))
+	wantErr(e, "answer", err, asks.ErrClosed)
+	d = e.asksFor()
+	e.conclude(d)
+	equal(e, "state at the end of the turn", e.onlyAsk(d.grant.TurnID).State, asks.Withdrawn)
+}
+
+func askWithdrawn(e *env) {
+	d := e.asksFor(question(key(1, 1), asks.KindApprove), question(key(1, 2), asks.KindApprove))
+	d.append(turnlog.Entry{
+		Withdrawn: []turnkeeper.CallKey{key(1, 1)},
+		Results:   []turnlog.CallResult{result(key(1, 1), "", turnkeeper.CallDenied, "no time")},
+	})
+	all := e.Asks(d.grant.TurnID)
+	equal(e, "first", all[0].State, asks.Withdrawn)
+	equal(e, "second", all[1].State, asks.Open)
+	d.wait()
+	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
+}
+
+func askSettled(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	wantErr(e, "start", d.startWith(0, askArguments, 1), nil)
+	settle := question(key(1, 1), asks.KindSettle)
+	d.append(turnlog.Entry{Asks: []asks.Question{settle}})
+	d.wait()
+	ask := e.onlyAsk(d.grant.TurnID)
+	_, err := e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Answered, By: "ann", Answer: `"perhaps"`})
+	wantErr(e, "another word", err, asks.ErrInvalid)
+	_, err = e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Denied, By: "ann"})
+	wantErr(e, "a denial", err, asks.ErrInvalid)
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Answered, By: "ann", Answer: asks.DidNotHappen})
+	d = e.next(first)
+	equal(e, "second start without the ask", d.startWith(0, askArguments, 2) != nil, true)
+	wantErr(e, "second start with other arguments", d.startWith(ask.ID, `{}`, 2), asks.ErrNotApproved)
+	wantErr(e, "second start", d.startWith(ask.ID, askArguments, 2), nil)
+	equal(e, "third start", d.startWith(ask.ID, askArguments, 3) != nil, true)
+}
+
+func askParks(e *env) {
+	asking := e.asksFor()
+	b := e.enqueue("clerk", "b", "hello")
+	equal(e, "granted while it runs", e.tick().Granted, 0)
+	asking.wait()
+	d := e.next(first)
+	equal(e, "message of the other conversation", d.record.Message.ID, b)
+	equal(e, "lane", d.record.Turn.Lane, "clerk")
+	c := e.enqueue("clerk", "b", "and again")
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	equal(e, "granted while another turn runs", e.tick().Granted, 0)
+	e.finish(d, succeeded("hi"))
+	d = e.next(first)
+	equal(e, "head of the lane", d.grant.TurnID, asking.grant.TurnID)
+	equal(e, "its lane", d.grant.Lane, "clerk")
+	e.conclude(d)
+	equal(e, "next", e.next(first).record.Message.ID, c)
+}
+
+func askHolds(e *env) {
+	asking := e.turn()
+	mine, other := e.enqueue("clerk", "", "later"), e.enqueue("clerk", "other", "hello")
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	asking.wait()
+	d := e.next(first)
+	equal(e, "granted", d.record.Message.ID, other)
+	e.finish(d, succeeded("hi"))
+	equal(e, "granted while it asks", e.tick().Granted, 0)
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	d = e.next(first)
+	equal(e, "granted after the answer", d.grant.TurnID, asking.grant.TurnID)
+	equal(e, "granted while it runs", e.tick().Granted, 0)
+	e.conclude(d)
+	equal(e, "granted after its end", e.next(first).record.Message.ID, mine)
+}
+
+func askGoesOn(e *env) {
+	for _, agent := range []string{"clerk", "desk"} {
+		e.enqueue(agent, "", "do it")
+		asking := e.next(first)
+		goesOn := question(key(1, 1), asks.KindApprove)
+		goesOn.Hold = false
+		asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{goesOn}})
+		next := e.enqueue(agent, "", "meanwhile")
+		asking.wait()
+		d := e.next(first)
+		equal(e, agent+": granted", d.record.Message.ID, next)
+		e.finish(d, succeeded("done"))
+		e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, asks.Answer{Decision: asks.Denied, By: "ann"})
+		d = e.next(first)
+		equal(e, agent+": granted after the answer", d.grant.TurnID, asking.grant.TurnID)
+		e.conclude(d)
+	}
+}
+
+func askParkedWaits(e *env) {
+	one := e.asksFor()
+	one.wait()
+	e.enqueue("clerk", "two", "do it too")
+	two := e.next(first)
+	two.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	two.wait()
+	e.enqueue("clerk", "three", "hello")
+	three := e.next(first)
+	e.answerAsk(e.onlyAsk(two.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(one.grant.TurnID).ID, approved("ann"))
+	equal(e, "granted while the lane is busy", e.tick().Granted, 0)
+	e.finish(three, succeeded("hi"))
+	d := e.next(first)
+	equal(e, "the older one is first", d.grant.TurnID, one.grant.TurnID)
+	e.conclude(d)
+	equal(e, "then the other", e.next(first).grant.TurnID, two.grant.TurnID)
+}
+
+func askHoldsLater(e *env) {
+	asking := e.asksFor()
+	asking.wait()
+	later := e.enqueue("clerk", "", "later")
+	other := e.enqueue("clerk", "other", "hello")
+	d := e.next(first)
+	equal(e, "granted", d.record.Message.ID, other)
+	e.finish(d, succeeded("hi"))
+	equal(e, "granted while it asks", e.tick().Granted, 0)
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	d = e.next(first)
+	equal(e, "granted after the answer", d.grant.TurnID, asking.grant.TurnID)
+	e.conclude(d)
+	equal(e, "granted after its end", e.next(first).record.Message.ID, later)
+}
+
+func askHoldsSchedule(e *env) {
+	e.Register(registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC", Conversation: "main", Message: "look"}))
+	e.tick()
+	q := question(key(1, 1), asks.KindApprove)
+	q.Terms.Timeout = 24 * time.Hour
+	asking := e.asksFor(q)
+	asking.wait()
+	for range 3 {
+		e.Pass(time.Hour + time.Minute)
+		equal(e, "granted while it asks", e.tick().Granted, 0)
+		e.tick()
+	}
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	e.conclude(e.next(first))
+	d := e.next(first)
+	equal(e, "schedule", d.record.Message.Schedule, "s")
+	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone})
+	equal(e, "granted after its run", e.tick().Granted, 0)
+}
+
+func askParkedCancelled(e *env) {
+	asking := e.turn()
+	later := e.enqueue("clerk", "", "later")
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	asking.wait()
+	equal(e, "granted while it asks", e.tick().Granted, 0)
+	e.cancel(asking.grant.TurnID, true)
+	turn, _ := e.Turn(asking.grant.TurnID)
+	equal(e, "lane", turn.Lane, "clerk")
+	equal(e, "granted", e.next(first).record.Message.ID, later)
+}

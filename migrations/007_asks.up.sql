@@ -1,0 +1,378 @@
+-- Asks: questions that a turn puts to a person. A turn that waits for the answer holds no lease and no slot. If it would
+-- block other work of its agent, it is parked outside its lane.
+--
+-- Error codes:
+--   TK011 the call is not approved        TK012 the ask is closed
+--   TK013 no such ask                     TK014 invalid answer
+
+create table turnkeeper.asks (
+    id          bigint generated always as identity primary key,
+    turn_id     bigint not null,
+    round       integer not null, -- of the call
+    ordinal     integer not null, -- 0: not about a call, but about the round
+    kind        text not null check (kind in ('approve', 'question', 'input', 'settle', 'budget')),
+    n           integer not null check (n > 0), -- settle: the start that it is about; else which of several of its kind
+    state       text not null default 'open' check (state in ('open', 'approved', 'denied', 'answered', 'expired', 'withdrawn')),
+    tool        text not null,
+    arguments   text not null, -- those that will run, as JSON, with secrets masked
+    args_hash   text not null, -- of those that will run: see turnkeeper.args_hash
+    rule        text not null,
+    reason      text not null,
+    schema      text,          -- JSON Schema of the answer or, of kind approve, of edited arguments; null: none
+    audience    text[] not null, -- who may answer; empty: anybody who may answer asks
+    hold        boolean not null, -- later messages of the conversation wait
+    opened_at   timestamptz not null default clock_timestamp(),
+    expires_at  timestamptz not null,
+    seen_at     timestamptz,   -- when the turn took note of the answer
+    closed_at   timestamptz,
+    answered_by text,
+    channel     text,
+    comment     text,
+    answer      text,          -- JSON
+    edited      text,          -- JSON: arguments that the call runs with instead
+    edited_hash text,
+    unique (turn_id, round, ordinal, kind, n),
+    check ((state = 'open') = (closed_at is null)),
+    check ((edited is null) = (edited_hash is null)),
+    check (edited is null or state = 'approved' and kind = 'approve'),
+    check ((answer is not null) = (state = 'answered')),
+    check (state not in ('approved', 'denied', 'answered') or answered_by is not null),
+    check (seen_at is null or closed_at is not null)
+) with (fillfactor = 70);
+create index asks_open on turnkeeper.asks (expires_at) where state = 'open';
+
+-- Planned calls that may start only with an approval. A worker that forgets to ask cannot start them.
+create table turnkeeper.call_gates (
+    turn_id bigint not null,
+    round   integer not null,
+    ordinal integer not null,
+    primary key (turn_id, round, ordinal)
+);
+
+-- Turns outside their lane: all, and those that may go back to it.
+create index turns_parked on turnkeeper.turns (agent, conversation) where home_lane is not null and ended_at is null;
+create index turns_woken on turnkeeper.turns (home_lane) where home_lane is not null and state = 'queued';
+
+-- The hash of a call, as in package tools: a hash of the tool's name and of the arguments as they are written.
+create function turnkeeper.args_hash(p_tool text, p_arguments text) returns text immutable strict language sql
+return encode(sha256(convert_to(p_tool, 'UTF8') || '\x00'::bytea || convert_to(p_arguments, 'UTF8')), 'hex');
+
+-- An answer never changes.
+create function turnkeeper.refuse_new_answer() returns trigger language plpgsql as $$
+begin
+    raise exception using errcode = 'TK012', message = format('the ask is closed: it was %s', old.state);
+end $$;
+create trigger answer_stays before update of turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, closed_at, answered_by, channel,
+    comment, answer, edited, edited_hash on turnkeeper.asks
+    for each row when (old.state <> 'open') execute function turnkeeper.refuse_new_answer();
+
+----------------------------------------------------------------------------------------------------
+-- Writes of a turn, whose row the caller has locked
+----------------------------------------------------------------------------------------------------
+
+-- Record that planned calls may start only with an approval.
+create function turnkeeper.gate_calls(p_turn bigint, p_rounds integer[], p_ordinals integer[]) returns void language sql as $$
+    insert into turnkeeper.call_gates (turn_id, round, ordinal)
+    select p_turn, g.round, g.ordinal from unnest(p_rounds, p_ordinals) as g(round, ordinal) on conflict do nothing
+$$;
+
+-- Open asks. The parents of a sub-agent wait for its reply at least as long as it waits for a person.
+create function turnkeeper.open_asks(
+    p_turn bigint, p_rounds integer[], p_ordinals integer[], p_kinds text[], p_ns integer[], p_tools text[], p_arguments text[],
+    p_rules text[], p_reasons text[], p_schemas text[], p_audience text[], p_hold boolean, p_timeout interval
+) returns void language plpgsql as $$
+declare
+    s record;
+begin
+    insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, schema, audience, hold, expires_at)
+    select p_turn, a.round, a.ordinal, a.kind, a.n, a.tool, a.arguments, turnkeeper.args_hash(a.tool, a.arguments), a.rule, a.reason, nullif(a.schema, ''), p_audience, p_hold,
+        clock_timestamp() + p_timeout
+    from unnest(p_rounds, p_ordinals, p_kinds, p_ns, p_tools, p_arguments, p_rules, p_reasons, p_schemas)
+        as a(round, ordinal, kind, n, tool, arguments, rule, reason, schema);
+    for s in with recursive up (turn_id, round, ordinal, depth) as (
+            select c.turn_id, c.round, c.ordinal, 1 from turnkeeper.turns t join turnkeeper.spawned_calls c on c.message_id = t.message_id
+            where t.id = p_turn
+            union all
+            select c.turn_id, c.round, c.ordinal, up.depth + 1 from up join turnkeeper.turns t on t.id = up.turn_id
+            join turnkeeper.spawned_calls c on c.message_id = t.message_id
+        ) select * from up order by depth
+    loop
+        update turnkeeper.spawned_calls set deadline = greatest(deadline, clock_timestamp() + p_timeout + interval '1 hour')
+        where turn_id = s.turn_id and round = s.round and ordinal = s.ordinal;
+    end loop;
+    perform pg_notify('turnkeeper_asks', '');
+end $$;
+
+-- Record that the turn has taken note of answers.
+create function turnkeeper.see_asks(p_turn bigint, p_asks bigint[]) returns void language sql as $$
+    update turnkeeper.asks set seen_at = greatest(clock_timestamp(), closed_at)
+    where turn_id = p_turn and id = any(p_asks) and state <> 'open' and seen_at is null
+$$;
+
+-- Refuse to start calls without the approval that they need; the i-th elements of the arrays are of one start. A call that has
+-- a gate, or an ask for its approval, starts only if that is approved for the arguments that will run (p_hashes). Its first
+-- start names the ask, which the unique key of call_starts uses up; later starts of a repeatable call run the same arguments.
+-- A call of effect once starts again only with an ask by which a person has said that its last start had no effect.
+create function turnkeeper.check_approvals(
+    p_turns bigint[], p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_asks bigint[], p_hashes text[]
+) returns void language plpgsql as $$
+begin
+    if 0 = all(p_asks)
+        and not exists (select from turnkeeper.asks where turn_id = any(p_turns))
+        and not exists (select from turnkeeper.call_gates where turn_id = any(p_turns)) then
+        return;
+    end if;
+    if exists (
+        select from unnest(p_turns, p_rounds, p_ordinals, p_attempts, p_asks, p_hashes) as s(turn, round, ordinal, attempt, ask, hash)
+        left join turnkeeper.call_gates g on g.turn_id = s.turn and g.round = s.round and g.ordinal = s.ordinal
+        left join turnkeeper.asks a on a.turn_id = s.turn and a.round = s.round and a.ordinal = s.ordinal and a.kind = 'approve'
+        left join turnkeeper.asks r on r.turn_id = s.turn and r.round = s.round and r.ordinal = s.ordinal and r.kind = 'settle'
+            and r.n = s.attempt - 1
+        where (g.turn_id is not null or a.id is not null)
+              and (a.state is distinct from 'approved' or coalesce(a.edited_hash, a.args_hash) is distinct from s.hash
+                   or s.attempt = 1 and s.ask <> a.id)
+           or s.attempt = 1 and s.ask <> 0 and s.ask is distinct from a.id
+           or s.attempt > 1 and s.ask <> 0 and (s.ask is distinct from r.id or r.state <> 'answered' or r.answer <> '"did_not_happen"'
+                   or r.args_hash is distinct from s.hash)
+    ) then
+        raise exception using errcode = 'TK011', message = 'the call is not approved, or not with the arguments that would run';
+    end if;
+end $$;
+
+-- The arguments of a call that may have been approved: those of the person, else those of the model.
+create function turnkeeper.run_arguments(p_turn bigint, p_round integer, p_ordinal integer, p_arguments text) returns text stable language sql
+return coalesce((select a.edited from turnkeeper.asks a
+    where a.turn_id = p_turn and a.round = p_round and a.ordinal = p_ordinal and a.kind = 'approve' and a.state = 'approved'), p_arguments);
+
+-- Whether a turn may wait: for a result or an answer, and having taken note of all that have come.
+create function turnkeeper.may_wait(p_turn bigint) returns boolean stable language plpgsql as $$
+begin
+    return not exists (select from turnkeeper.awaited_calls where turn_id = p_turn and closed_at is null and arrived_at is not null)
+        and not exists (select from turnkeeper.asks where turn_id = p_turn and state <> 'open' and seen_at is null)
+        and (exists (select from turnkeeper.awaited_calls where turn_id = p_turn and closed_at is null)
+             or exists (select from turnkeeper.asks where turn_id = p_turn and state = 'open'));
+end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Answers
+----------------------------------------------------------------------------------------------------
+
+-- Queue a turn that waits for a person. The caller has locked its row.
+create function turnkeeper.wake_turn(p_turn bigint) returns void language plpgsql as $$
+begin
+    update turnkeeper.turns set state = 'queued', due_at = null where id = p_turn and state = 'waiting';
+    if found then
+        perform pg_notify('turnkeeper_inbox', '');
+    end if;
+end $$;
+
+-- Answer an ask, and queue its turn, in the caller's transaction. decision is approved, denied or answered. A repeat of the
+-- same answer changes nothing; another answer fails. hash, unless null, is that of the arguments that the person saw.
+-- edited, unless null, are the arguments that the call runs with instead. Returns the state of the ask.
+create function turnkeeper.answer_ask(
+    ask         bigint,
+    decision    text,
+    answered_by text,
+    channel     text default 'sql',
+    comment     text default null,
+    answer      text default null,
+    edited      text default null,
+    hash        text default null
+) returns text language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_turn  bigint;
+    v_takes text;
+    a       turnkeeper.asks;
+begin
+    select k.turn_id into v_turn from turnkeeper.asks k where k.id = answer_ask.ask;
+    if not found then
+        raise exception using errcode = 'TK013', message = format('no such ask: %s', coalesce(answer_ask.ask::text, 'null'));
+    end if;
+    perform from turnkeeper.turns t where t.id = v_turn for update; -- before the ask, as everybody does
+    select * into a from turnkeeper.asks k where k.id = answer_ask.ask for update;
+    if not found then -- purged meanwhile
+        raise exception using errcode = 'TK013', message = format('no such ask: %s', answer_ask.ask);
+    end if;
+    v_takes := case a.kind when 'approve' then 'approved' when 'budget' then 'approved' else 'answered' end;
+    if answer_ask.decision is null or answer_ask.decision <> v_takes and (answer_ask.decision <> 'denied' or a.kind = 'settle') then
+        raise exception using errcode = 'TK014', message = format('invalid answer: an ask of kind %s can be %s%s, not %s',
+            a.kind, v_takes, case when a.kind <> 'settle' then ' or denied' end, coalesce(answer_ask.decision, 'null'));
+    end if;
+    if coalesce(btrim(answer_ask.answered_by), '') = '' or octet_length(answer_ask.answered_by) > 200
+        or octet_length(answer_ask.channel) > 200 or octet_length(answer_ask.comment) > 4000
+        or octet_length(answer_ask.answer) > 65536 or octet_length(answer_ask.edited) > 262144 then
+        raise exception using errcode = 'TK014', message =
+            'invalid answer: it needs who answers, in at most 200 bytes; a comment has at most 4,000 bytes, an answer 65,536, edited arguments 262,144';
+    end if;
+    if cardinality(a.audience) > 0 and answer_ask.answered_by <> all(a.audience) then
+        raise exception using errcode = 'TK014', message = format('invalid answer: the ask is for %s, not for %s',
+            array_to_string(a.audience, ', '), answer_ask.answered_by);
+    end if;
+    if (answer_ask.decision = 'answered') <> (answer_ask.answer is not null)
+        or answer_ask.edited is not null and (answer_ask.decision <> 'approved' or a.kind <> 'approve') then
+        raise exception using errcode = 'TK014', message =
+            'invalid answer: "answered" needs an answer, which other decisions do not take; only the approval of a call takes edited arguments';
+    end if;
+    if a.kind = 'settle' and answer_ask.answer not in ('"happened"', '"did_not_happen"', '"unknown"') then
+        raise exception using errcode = 'TK014', message = 'invalid answer: it must be "happened", "did_not_happen" or "unknown", in quotes';
+    end if;
+    if answer_ask.hash <> a.args_hash then
+        raise exception using errcode = 'TK014', message = 'invalid answer: the hash is not that of the ask''s arguments';
+    end if;
+    if a.state <> 'open' then
+        if a.state = answer_ask.decision and a.answer is not distinct from answer_ask.answer and a.edited is not distinct from answer_ask.edited then
+            return a.state;
+        end if;
+        raise exception using errcode = 'TK012', message = format('the ask is closed: it was %s%s', a.state, coalesce(' by ' || a.answered_by, ''));
+    end if;
+    if a.expires_at <= clock_timestamp() then
+        raise exception using errcode = 'TK012', message = format('the ask is closed: it expired at %s', a.expires_at);
+    end if;
+    begin
+        if jsonb_typeof(answer_ask.edited::jsonb) <> 'object' then
+            raise exception using errcode = 'TK014', message = 'invalid answer: the edited arguments are not a JSON object';
+        end if;
+        perform answer_ask.answer::jsonb;
+    exception when invalid_text_representation or untranslatable_character then
+        raise exception using errcode = 'TK014', message = 'invalid answer: the answer, or the edited arguments, are not JSON';
+    end;
+    update turnkeeper.asks k set state = answer_ask.decision, closed_at = greatest(clock_timestamp(), k.opened_at),
+        answered_by = answer_ask.answered_by, channel = coalesce(answer_ask.channel, 'sql'), comment = nullif(btrim(answer_ask.comment), ''),
+        answer = answer_ask.answer, edited = answer_ask.edited, edited_hash = turnkeeper.args_hash(a.tool, answer_ask.edited)
+    where k.id = a.id;
+    perform turnkeeper.wake_turn(a.turn_id);
+    return answer_ask.decision;
+end $$;
+
+comment on function turnkeeper.answer_ask(bigint, text, text, text, text, text, text, text) is
+    'Answers an ask in the caller''s transaction, and queues its turn. decision: approved, denied or answered. answered_by: a '
+    'person, in the words of the caller. comment: for the model. answer: JSON, with answered. edited: JSON, with approved: '
+    'arguments to run instead. hash: of the arguments that the person saw; null: not compared. A repeat of the same answer '
+    'does nothing; another answer fails.';
+
+-- Close asks that have expired, at most p_limit, and queue their turns. The caller has the scheduler's lock. Turns whose row
+-- is locked are left to a later tick.
+create function turnkeeper.expire_asks(p_limit integer) returns integer language plpgsql as $$
+declare
+    a record;
+    n integer := 0;
+begin
+    for a in select k.id, k.turn_id from turnkeeper.asks k where k.state = 'open' and k.expires_at <= statement_timestamp()
+        order by k.expires_at limit p_limit
+    loop
+        perform from turnkeeper.turns where id = a.turn_id for update skip locked;
+        if found then
+            update turnkeeper.asks set state = 'expired', closed_at = greatest(clock_timestamp(), opened_at) where id = a.id and state = 'open';
+            perform turnkeeper.wake_turn(a.turn_id);
+            n := n + 1;
+        end if;
+    end loop;
+    return n;
+end $$;
+
+-- Close open asks of a turn whose row the caller has locked: those of calls that were answered without them, or all of a turn
+-- that has ended.
+create function turnkeeper.withdraw_asks(p_turn bigint, p_rounds integer[] default null, p_ordinals integer[] default null) returns void language sql as $$
+    update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at), seen_at = greatest(clock_timestamp(), opened_at)
+    where turn_id = p_turn and state = 'open'
+      and (p_rounds is null or (round, ordinal) in (select * from unnest(p_rounds, p_ordinals)))
+$$;
+
+----------------------------------------------------------------------------------------------------
+-- Parking
+----------------------------------------------------------------------------------------------------
+
+-- Move a turn that waits for a person out of its lane, if it would block others there: other conversations or, unless its
+-- asks hold them, later messages of its own. Later messages that are held go with it. No message's lane has a '#' before its
+-- first '/', so the new lane has no other turn. A sub-agent has a lane of its own.
+create function turnkeeper.park_turn(p_turn bigint) returns void language plpgsql as $$
+declare
+    t      record;
+    v_hold boolean;
+begin
+    select bool_or(a.hold) into v_hold from turnkeeper.asks a where a.turn_id = p_turn and a.state = 'open';
+    if v_hold is null then -- it asks nobody
+        return;
+    end if;
+    select * into t from turnkeeper.turns where id = p_turn;
+    if v_hold and t.lane = t.agent || '/' || t.conversation or exists (select from turnkeeper.spawned_calls where message_id = t.message_id) then
+        return;
+    end if;
+    update turnkeeper.turns set lane = t.agent || '#' || p_turn, home_lane = t.lane, held = v_hold where id = p_turn;
+    if v_hold then
+        update turnkeeper.messages set lane = t.agent || '#' || p_turn, held = true
+        where state = 'waiting' and lane = t.lane and agent = t.agent and conversation = t.conversation;
+    end if;
+    perform pg_notify('turnkeeper_inbox', '');
+end $$;
+
+-- A parked turn that waits no longer goes back to its lane: at once the messages that were held with it, and the turn itself
+-- when it is granted or closed. Until then its lane may run another turn.
+create function turnkeeper.unpark_turn() returns trigger language plpgsql as $$
+begin
+    if old.state = 'waiting' then
+        update turnkeeper.messages set lane = old.home_lane, held = false where state = 'waiting' and lane = old.lane;
+    end if;
+    if new.state <> 'queued' then
+        new.lane := old.home_lane;
+        new.home_lane := null;
+        new.held := false;
+    end if;
+    return new;
+end $$;
+create trigger turn_unparks before update of state on turnkeeper.turns
+    for each row when (old.home_lane is not null and old.state is distinct from new.state)
+    execute function turnkeeper.unpark_turn();
+
+-- Whether a waiting message must not run yet because of a parked turn: one that goes back to the message's lane first, or
+-- one that holds the message's conversation.
+create function turnkeeper.lane_asks(p_agent text, p_conversation text, p_lane text) returns boolean stable language sql
+return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued')
+    or exists (select from turnkeeper.turns t where t.agent = p_agent and t.conversation = p_conversation
+        and t.home_lane is not null and t.ended_at is null and t.held);
+
+-- The lane with the held messages of a conversation; null: none are held.
+create function turnkeeper.held_lane(p_agent text, p_conversation text) returns text stable language sql as $$
+    select t.lane from turnkeeper.turns t
+    where t.agent = p_agent and t.conversation = p_conversation and t.home_lane is not null and t.ended_at is null and t.held limit 1
+$$;
+
+-- Take held messages that were accepted later out of the lanes that they would block. The caller has the scheduler's lock.
+-- Only the oldest p_limit waiting messages that are not held yet are looked at: those behind them block nothing yet.
+create function turnkeeper.move_held(p_limit integer) returns integer language plpgsql as $$
+declare
+    v_turn bigint;
+    v      record;
+    moved  integer;
+    n      integer := 0;
+begin
+    for v_turn in select distinct t.id from turnkeeper.oldest_waiting(p_limit) w join turnkeeper.messages m on m.id = w.id
+        join turnkeeper.turns t on t.agent = m.agent and t.conversation = m.conversation
+        where t.home_lane is not null and t.ended_at is null and t.held and t.state = 'waiting' and m.lane <> t.lane
+        order by t.id
+    loop
+        select * into v from turnkeeper.turns where id = v_turn and state = 'waiting' and held for no key update skip locked;
+        if found then
+            update turnkeeper.messages set lane = v.lane, held = true
+            where state = 'waiting' and agent = v.agent and conversation = v.conversation and lane <> v.lane;
+            get diagnostics moved = row_count;
+            n := n + moved;
+        end if;
+    end loop;
+    return n;
+end $$;
+
+-- The turns above a turn and itself, as a JSON array from the root: turn, agent and, except for the last, the call that gave
+-- the work to the next one.
+create function turnkeeper.tree_path(p_turn bigint) returns jsonb stable language sql as $$
+    with recursive up (turn_id, agent, round, ordinal, depth) as (
+        select t.id, t.agent, null::integer, null::integer, 0 from turnkeeper.turns t where t.id = p_turn
+        union all
+        select c.turn_id, t.agent, c.round, c.ordinal, up.depth + 1
+        from up join turnkeeper.turns b on b.id = up.turn_id
+        join turnkeeper.spawned_calls c on c.message_id = b.message_id join turnkeeper.turns t on t.id = c.turn_id
+    )
+    select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('turn', turn_id, 'agent', agent, 'round', round, 'ordinal', ordinal))
+        order by depth desc), '[]') from up
+$$;

@@ -1,0 +1,109 @@
+package cel_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/policy"
+	"turnkeeper/policy/cel"
+)
+
+func decide(t *testing.T, source, args string) policy.Decision {
+	t.Helper()
+	rule, err := cel.Compile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule.Decide(policy.Call{
+		Tool: "pay_invoice", Arguments: json.RawMessage(args), Effect: turnkeeper.EffectOnce,
+		Agent: "clerk", Conversation: "main", Trigger: turnkeeper.TriggerMessage,
+	})
+}
+
+func TestARuleDecides(t *testing.T) {
+	const limit = `args.amount > 500 ? ask("the amount is above 500") : allow`
+	for _, c := range []struct {
+		rule, args string
+		want       policy.Verdict
+		reason     string
+	}{
+		{limit, `{"amount":501}`, policy.Ask, "the amount is above 500"},
+		{limit, `{"amount":500.5}`, policy.Ask, "the amount is above 500"},
+		{limit, `{"amount":500}`, policy.Allow, ""},
+		{`args.to.endsWith("@example.com") ? allow : deny("only example.com")`, `{"to":"a@b.c"}`, policy.Deny, "only example.com"},
+		{`tool == "pay_invoice" && agent == "clerk" && effect == "once" && trigger == "message" && conversation == "main" ? ask : allow`, `{}`, policy.Ask, ""},
+		{`has(args.note) ? deny : allow`, `{}`, policy.Allow, ""},
+		{`args.text.lowerAscii().contains("secret") ? ask("a: b") : allow`, `{"text":"SECRET"}`, policy.Ask, "a: b"},
+	} {
+		want := policy.Decision{Verdict: c.want, Rule: c.rule, Reason: c.reason}
+		if got := decide(t, c.rule, c.args); got != want {
+			t.Errorf("%s with %s: %+v, want %+v", c.rule, c.args, got, want)
+		}
+	}
+}
+
+func TestARuleThatCannotBeEvaluatedAsks(t *testing.T) {
+	for rule, args := range map[string]string{
+		`args.amount > 500 ? ask : allow`:                    `{}`,               // no such argument
+		`args.amount > 500 ? deny : allow `:                  `{"amount":"501"}`, // another type
+		`string(args.verdict)`:                               `{"verdict":"yes"}`,
+		`args.a.all(x, args.a.all(y, x == y)) ? ask : allow`: `{"a":[` + strings.TrimSuffix(strings.Repeat("1,", 1000), ",") + `]}`,
+	} {
+		got := decide(t, rule, args)
+		if got.Verdict != policy.Ask || !strings.HasPrefix(got.Reason, "the rule could not be evaluated: ") {
+			t.Errorf("%s: %+v", rule, got)
+		}
+	}
+}
+
+func TestAnInvalidRuleIsRefused(t *testing.T) {
+	for rule, want := range map[string]string{
+		`args.amount >`:           "the rule is not valid CEL: ",
+		`args.amount > 500`:       "the rule returns bool: it must return allow, ask or deny",
+		`nobody ? ask : allow`:    "undeclared reference to 'nobody'",
+		strings.Repeat("a", 5000): "the rule has 5000 bytes: at most 4000 are allowed",
+	} {
+		if _, err := cel.Compile(rule); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: %v, want an error with %q", rule, err, want)
+		}
+	}
+}
+
+func TestFixedRulesNeedNoCompiler(t *testing.T) {
+	for source, want := range map[string]policy.Verdict{policy.Always: policy.Ask, policy.Never: policy.Allow} {
+		rule, err := policy.Compile(source, nil)
+		if err != nil || rule.Decide(policy.Call{}) != (policy.Decision{Verdict: want, Rule: source}) {
+			t.Errorf("%s: %v, %v", source, rule, err)
+		}
+	}
+	if _, err := policy.Compile("ask", nil); err == nil || !strings.Contains(err.Error(), "neither always nor never") {
+		t.Errorf("a rule without a compiler: %v", err)
+	}
+	if rule, err := policy.Compile("ask", cel.Compile); err != nil || rule.Decide(policy.Call{}).Verdict != policy.Ask {
+		t.Errorf("a rule with a compiler: %v, %v", rule, err)
+	}
+}
+
+func TestTheStrictestDecisionWins(t *testing.T) {
+	allow, ask, deny := policy.Decision{}, policy.Decision{Verdict: policy.Ask}, policy.Decision{Verdict: policy.Deny}
+	for _, c := range []struct{ a, b, want policy.Decision }{
+		{ask, deny, deny}, {deny, ask, deny}, {allow, ask, ask}, {ask, allow, ask}, {allow, policy.Decision{Verdict: policy.Allow}, allow},
+	} {
+		if got := policy.Strictest(c.a, c.b); got != c.want {
+			t.Errorf("the stricter of %+v and %+v is %+v", c.a, c.b, got)
+		}
+	}
+}
+
+func BenchmarkDecide(b *testing.B) {
+	rule, err := cel.Compile(`args.amount > 500 ? ask("the amount is above 500") : allow`)
+	if err != nil {
+		b.Fatal(err)
+	}
+	call := policy.Call{Arguments: json.RawMessage(`{"amount":501}`)}
+	for b.Loop() {
+		rule.Decide(call)
+	}
+}

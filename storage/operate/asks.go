@@ -1,0 +1,86 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/storage/internal/dbrow"
+	"turnkeeper/storage/internal/dbsqlc"
+	"turnkeeper/storage/internal/pg"
+)
+
+// An AskStore reads and answers asks.
+type AskStore struct{ db *pg.DB }
+
+// An Ask is an ask with its turn.
+type Ask struct {
+	asks.Ask
+	Agent        string
+	Conversation string
+	Message      turnkeeper.MessageID
+	TurnState    turnkeeper.TurnState
+	Path         []AskStep // the turns of its tree above its own turn, from the root, and itself
+}
+
+// An AskStep is a turn on the path from the root of a tree of agents to the turn that asks.
+type AskStep struct {
+	Turn  turnkeeper.TurnID
+	Agent string
+	Call  turnkeeper.CallKey // that gave the work to the next one; zero: it is the turn that asks
+}
+
+// An AskFilter selects asks. Zero fields select all.
+type AskFilter struct {
+	State  asks.State
+	Agent  string
+	Turn   turnkeeper.TurnID
+	Before asks.ID // only lower ids
+	Limit  int     // 0: 25
+}
+
+// ListAsks lists asks, newest first.
+func (s *AskStore) ListAsks(ctx context.Context, f AskFilter) ([]Ask, error) {
+	if f.Limit == 0 {
+		f.Limit = 25
+	}
+	rows, err := s.db.Q.ListAsks(ctx, dbsqlc.ListAsksParams{
+		State: string(f.State), Agent: f.Agent, Turn: int64(f.Turn), Before: int64(f.Before), MaxRows: int32(f.Limit), //nolint:gosec // at most 100
+	})
+	return dbrow.Map(rows, func(r dbsqlc.ListAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
+}
+
+// Ask returns an ask. It fails with turnkeeper.ErrNotFound if there is none.
+func (s *AskStore) Ask(ctx context.Context, id asks.ID) (Ask, error) {
+	row, err := s.db.Q.AskByID(ctx, int64(id))
+	return askOf(row), pg.Translate(err)
+}
+
+// AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer does nothing. It fails with asks.ErrClosed if
+// the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if it does not take the answer, and with
+// turnkeeper.ErrNotFound. It returns the state of the ask.
+func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
+	state, err := s.db.Q.AnswerAsk(ctx, dbsqlc.AnswerAskParams{
+		ID: int64(id), Decision: string(a.Decision), AnsweredBy: s.db.Clean(a.By), Channel: a.Channel, Comment: dbrow.OrNull(s.db.Clean(a.Comment)),
+		Answer: dbrow.OrNull(s.db.Clean(a.Answer)), Edited: dbrow.OrNull(s.db.Clean(a.Edited)), Hash: dbrow.OrNull(a.Hash),
+	})
+	return asks.State(state), pg.Translate(err)
+}
+
+func askOf(r dbsqlc.AskByIDRow) Ask {
+	var steps []struct {
+		Turn           turnkeeper.TurnID
+		Agent          string
+		Round, Ordinal int
+	}
+	_ = json.Unmarshal(r.Path, &steps) // the database makes it
+	ask := Ask{
+		Ask: dbrow.Ask(r.TurnkeeperAsk), Agent: r.Agent, Conversation: r.Conversation, Message: turnkeeper.MessageID(r.MessageID),
+		TurnState: turnkeeper.TurnState(r.TurnState),
+	}
+	for _, step := range steps {
+		ask.Path = append(ask.Path, AskStep{step.Turn, step.Agent, turnkeeper.CallKey{Round: step.Round, Ordinal: step.Ordinal}})
+	}
+	return ask
+}
