@@ -4,6 +4,7 @@ package asks
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"turnkeeper"
@@ -11,6 +12,9 @@ import (
 
 // An ID is the number of an ask.
 type ID int64
+
+// WebhookID returns the id of the deliveries of the ask to webhooks.
+func (id ID) WebhookID() string { return fmt.Sprintf("ask_%d", id) }
 
 // A Kind is what an ask is about.
 type Kind string
@@ -89,7 +93,7 @@ type Ask struct {
 	// The answer. ClosedAt is zero and the rest empty while the ask is open.
 	ClosedAt   time.Time
 	AnsweredBy string
-	Channel    string // turnctl, sql
+	Channel    string // http, page, turnctl, sql
 	Comment    string
 	Answer     string // JSON
 	Edited     string // JSON: arguments that the person put in place of Arguments; empty: none

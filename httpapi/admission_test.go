@@ -23,7 +23,7 @@ func TestTokens(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.turn("clerk", "a").finish("a")
 	h.turn("desk", "b").finish("b")
-	all := h.token(operate.Token{Name: "all", Scopes: httpapi.Scopes()})
+	all := h.token(operate.Token{Name: "all", Scopes: everything})
 	send := h.token(operate.Token{Name: "send", Scopes: []string{"send"}, Agents: []string{"clerk"}})
 	read := h.token(operate.Token{Name: "read", Scopes: []string{"read"}, Agents: []string{"clerk"}})
 	ghost := h.token(operate.Token{Name: "ghost", Scopes: []string{"send"}, Agents: []string{"ghost"}})

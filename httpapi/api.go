@@ -38,6 +38,7 @@ type Config struct {
 	Log   *zap.Logger         // nil: none
 	Mask  func(string) string // masks secrets in errors; nil: no masking
 
+	FourEyes        bool     // the token that sent a message must not answer what its turn asks
 	NeedToken       bool     // require a token from everybody; false: not on loopback
 	Hosts           []string // allowed host names beside localhost
 	MaxMessageBytes int      // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
@@ -71,6 +72,7 @@ type API struct {
 	lanes     *lanes
 	schedules *schedules
 	webhooks  webhooks
+	asking    asking
 	openai    *openai
 	service   *service
 
@@ -95,7 +97,7 @@ func New(cfg Config) *API {
 	setDefault(&cfg.KeepAlive, 15*time.Second)
 	setDefault(&cfg.QueryTimeout, 20*time.Second)
 	draining := make(chan struct{})
-	access := access.New(cfg.Store)
+	access := access.New(cfg.Store, cfg.FourEyes)
 	a := &API{
 		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests), draining: draining,
 		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
@@ -105,6 +107,7 @@ func New(cfg Config) *API {
 		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
 		webhooks:  webhooks{cfg.Store},
+		asking:    asking{access},
 		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},
 	}
 	a.openai = &openai{responses.New(responses.Config{

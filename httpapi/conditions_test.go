@@ -109,8 +109,8 @@ func TestTheStoreFails(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { store.Store, c.Store = c.Store, store })
 	d, output := h.work("clerk", "text")
 	h.turn("desk", "open")
-	clerk := h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
-	both := h.token(operate.Token{Name: "both", Scopes: httpapi.Scopes()})
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})
+	both := h.token(operate.Token{Name: "both", Scopes: everything})
 	for _, c := range []struct {
 		method string
 		calls  int
@@ -304,7 +304,7 @@ func TestPagesOfLists(t *testing.T) {
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.replies set parent_turn_id = 1 where id = 2"); err != nil {
 		t.Fatal(err)
 	}
-	clerk := []string{"Authorization", h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})}
+	clerk := []string{"Authorization", h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})}
 	for _, c := range []struct {
 		path    string
 		headers []string

@@ -243,6 +243,9 @@ func (d *dispatch) finish(reply string) {
 	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 }
 
+// everything lists all scopes but answer, which no token has together with send.
+var everything = []string{"send", "read", "operate"}
+
 // token creates a token and returns the Authorization header for it.
 func (h *env) token(token operate.Token) string {
 	h.t.Helper()

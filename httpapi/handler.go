@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/page"
 	"turnkeeper/httpapi/responses"
@@ -228,6 +229,8 @@ var conditions = []struct {
 	{turnkeeper.ErrAgentRetired, http.StatusConflict},
 	{turnkeeper.ErrKeyConflict, http.StatusConflict},
 	{turnkeeper.ErrWrongState, http.StatusConflict},
+	{asks.ErrClosed, http.StatusConflict},
+	{asks.ErrInvalid, http.StatusBadRequest},
 	{operate.ErrHeldUp, http.StatusServiceUnavailable},
 }
 

@@ -268,7 +268,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -280,6 +280,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	running.want(t, 200, `"correction_factor":1.5`)
 	running.want(t, 200, `"cancellation":{"reason":"a look"`)
 	ask("GET", "/v1/lanes", "", "", 200)
+	h.opens(turn, approval("acme"))
+	ask("GET", "/v1/asks", "?state=open", "", 200).want(t, 200, `"amount":900`)
+	opened := decode[askView](t, ask("GET", "/v1/asks/{id}", "", "", 200))
+	ask("POST", "/v1/asks/{id}/answer", "", `{"decision":"approved","answered_by":"ann"}`, 400)
+	ask("POST", "/v1/asks/{id}/answer", "", `{"decision":"approved","answered_by":"ann","hash":"x"}`, 409)
+	ask("POST", "/v1/asks/{id}/answer", "", `{"decision":"approved","answered_by":"ann","hash":"`+opened.Hash+`"}`, 200)
 	webhook := outbox.Webhook{Name: "shop", Origin: "https://shop.example", Agents: []string{"clerk"}}
 	if err := h.RegisterWebhook(t.Context(), webhook); err != nil {
 		t.Fatal(err)

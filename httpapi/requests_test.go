@@ -63,7 +63,7 @@ func (modelsAway) Models(context.Context) ([]modelhealth.Health, error) { return
 func TestModelsThatCannotBeRead(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken, c.Store = true, modelsAway{c.Store} })
 	for name, agents := range map[string][]string{"clerk": {"clerk"}, "all": nil} {
-		token := h.token(operate.Token{Name: name, Scopes: httpapi.Scopes(), Agents: agents})
+		token := h.token(operate.Token{Name: name, Scopes: everything, Agents: agents})
 		h.ask("GET", "/v1/model-health", "", "Authorization", token).want(t, 503, "")
 	}
 }
@@ -114,9 +114,9 @@ func TestATokenRetriesOnlyMessagesOfItsAgents(t *testing.T) {
 	for _, agent := range []string{"clerk", "desk"} {
 		h.turn(agent, "work").failForGood()
 	}
-	clerk := h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
-	both := h.token(operate.Token{Name: "both", Scopes: httpapi.Scopes(), Agents: []string{"clerk", "desk"}})
-	all := h.token(operate.Token{Name: "all", Scopes: httpapi.Scopes()})
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})
+	both := h.token(operate.Token{Name: "both", Scopes: everything, Agents: []string{"clerk", "desk"}})
+	all := h.token(operate.Token{Name: "all", Scopes: everything})
 	const path = "/v1/messages/retry"
 	h.ask("POST", path, `{"state":"failed","agent":"desk"}`, "Authorization", clerk).want(t, 404, "")
 	if a := h.ask("POST", path, `{"state":"failed","agent":"clerk"}`, "Authorization", both); strings.Contains(string(a.body), "desk") || !strings.Contains(string(a.body), "clerk") {
@@ -153,7 +153,7 @@ func TestATokenSeesOnlyModelsOfItsAgents(t *testing.T) {
 		{"maker", []string{"maker"}, "[{p/both [maker]} {p/maker [maker]}]"},
 		{"all", nil, "[{p/both [maker other]} {p/maker [maker]} {p/other [other]}]"},
 	} {
-		token := h.token(operate.Token{Name: c.token, Scopes: httpapi.Scopes(), Agents: c.agents})
+		token := h.token(operate.Token{Name: c.token, Scopes: everything, Agents: c.agents})
 		if got := fmt.Sprint(decode[list](t, h.ask("GET", "/v1/model-health", "", "Authorization", token)).Items); got != c.want {
 			t.Errorf("a token for %v sees %s, want %s", c.agents, got, c.want)
 		}

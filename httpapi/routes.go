@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/httpapi/responses"
 	"turnkeeper/internal/outbox"
@@ -80,6 +81,7 @@ const (
 	forSend    = request.ScopeSend
 	forRead    = request.ScopeRead
 	forOperate = request.ScopeOperate
+	forAnswer  = request.ScopeAnswer
 
 	allAgents = "Requires a token that covers all agents."
 	foundPage = "a page; it may have fewer entries than the limit, or none, while next is not null: each request searches 10,000 entries"
@@ -126,7 +128,7 @@ func searched(state any, message, turn, when string) []Parameter {
 
 // Routes lists the routes of the API, without those of the page.
 func (a *API) Routes() []Route {
-	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.lanes.routes(), a.schedules.routes(), a.webhooks.routes())
+	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.lanes.routes(), a.schedules.routes(), a.webhooks.routes(), a.asking.routes())
 	for i := range strict {
 		strict[i].strictQuery = true
 	}
@@ -310,11 +312,11 @@ func (h webhooks) routes() []Route {
 	const tag = "webhooks"
 	return []Route{
 		{
-			Route: get("/v1/webhooks", forRead, h.list), ID: "listWebhooks", Tag: tag, Summary: "Endpoints that replies are pushed to",
+			Route: get("/v1/webhooks", forRead, h.list), ID: "listWebhooks", Tag: tag, Summary: "Endpoints that replies and asks are pushed to",
 			Note: allAgents, Answers: []Answer{answer(200, "all webhooks", list[views.Webhook]{})},
 		},
 		{
-			Route: get("/v1/webhooks/{name}/deliveries", forRead, h.deliveries), ID: "listDeliveries", Tag: tag, Summary: "Deliveries to a webhook, newest reply first",
+			Route: get("/v1/webhooks/{name}/deliveries", forRead, h.deliveries), ID: "listDeliveries", Tag: tag, Summary: "Deliveries to a webhook, newest first",
 			Parameters: []Parameter{
 				{Name: "name", In: "path", Type: "", Doc: "name of the webhook"},
 				ofAgent,
@@ -322,6 +324,34 @@ func (h webhooks) routes() []Route {
 				limit, cursor,
 			},
 			Answers: []Answer{answer(200, "a page", list[views.Delivery]{})},
+		},
+	}
+}
+
+func (a asking) routes() []Route {
+	const tag = "asks"
+	return []Route{
+		{
+			Route: get("/v1/asks", forAnswer, a.list), ID: "listAsks", Tag: tag, Summary: "Questions of turns to people, newest first",
+			Parameters: []Parameter{
+				{Name: "state", In: "query", Type: asks.State(""), Doc: "only in this state"},
+				ofAgent,
+				{Name: "turn", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "only of this turn"},
+				limit, cursor,
+			},
+			Answers: []Answer{answer(200, "a page", list[views.Ask]{})},
+		},
+		{
+			Route: get("/v1/asks/{id}", forAnswer, a.get), ID: "getAsk", Tag: tag, Summary: "An ask",
+			Parameters: []Parameter{number},
+			Answers:    []Answer{answer(200, "the ask", views.Ask{})},
+		},
+		{
+			Route: post("/v1/asks/{id}/answer", forAnswer, a.answer), ID: "answerAsk", Tag: tag, Summary: "Answer an ask, and resume its turn",
+			Note: "400: the ask does not take this answer. 403: the ask is for other people or, with four_eyes, the token sent the message that led to it. " +
+				"409: the hash is not that of the ask, or the ask is closed.",
+			Parameters: []Parameter{number}, Body: askAnswer{}, BodyRequired: true,
+			Answers: []Answer{answer(200, "the ask with its answer; a repeat of the same answer changes nothing", views.Ask{})},
 		},
 	}
 }

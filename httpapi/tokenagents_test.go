@@ -43,14 +43,15 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.work("clerk", "for-all-to-see")
 	desk, output := h.work("desk", word)
+	ask := h.opens(h.turn("desk", "message "+word), approval(word))
 	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.schedules set message = $1 where agent = 'desk'", word); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
 		t.Fatal(err)
 	}
-	both := h.token(operate.Token{Name: "both", Scopes: httpapi.Scopes()})
-	clerk := h.token(operate.Token{Name: "clerk", Scopes: httpapi.Scopes(), Agents: []string{"clerk"}})
+	both := h.token(operate.Token{Name: "both", Scopes: everything})
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})
 	answer := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"desk","input":"`+word+`","background":true}`, "Authorization", both))
 	message := one[int64](h, "select message_id from turnkeeper.turns where id = $1", desk.id)
 	ids := func(path string) (real, unknown string) {
@@ -61,6 +62,8 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			return fmt.Sprint(desk.id), "987654321"
 		case strings.Contains(path, "/outputs/"):
 			return string(output), "output-987654321"
+		case strings.Contains(path, "/asks/"):
+			return fmt.Sprint(ask), "987654321"
 		case strings.Contains(path, "/responses/"):
 			return answer.ID, "resp_987654321"
 		case strings.Contains(path, "/models/"):
@@ -71,7 +74,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	}
 	pages := []string{
 		"GET /", "GET /turns", "GET /turns/{id}", "GET /inbox", "GET /inbox/{id}", "GET /replies", "GET /agents", "GET /lanes", "GET /schedules", "GET /outputs/{id}",
-		"GET /conversation",
+		"GET /conversation", "GET /asks", "GET /asks/{id}",
 	}
 	cookie := h.signIn(clerk)
 	forAll := []string{"/v1/webhooks", "/v1/workers"} // 403 for a token limited to some agents
@@ -123,7 +126,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	if n := one[int](h, "select count(*) from turnkeeper.cancellations") + one[int](h, "select count(*) from turnkeeper.retries"); n != 0 {
 		t.Error("something was done to the desk's")
 	}
-	if state := one[string](h, "select state from turnkeeper.messages where id > $1", message); state != "waiting" {
+	if state := one[string](h, "select state from turnkeeper.messages where id > $1 order by id desc limit 1", message); state != "waiting" {
 		t.Errorf("the desk's response is %s", state)
 	}
 }

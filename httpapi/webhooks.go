@@ -53,7 +53,7 @@ func (h webhooks) deliveries(c *request.Call) error {
 	}
 	next := int64(0)
 	if len(deliveries) == page.Limit {
-		next = int64(deliveries[len(deliveries)-1].ReplyID)
+		next = deliveries[len(deliveries)-1].ID
 	}
 	return c.Answer(http.StatusOK, listOf(deliveries, views.OfDelivery, next))
 }

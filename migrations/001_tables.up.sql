@@ -687,12 +687,13 @@ create table turnkeeper.replies (
 );
 create index replies_agent on turnkeeper.replies (agent, id);
 
--- Endpoints to which replies are pushed. Only the workers' settings have their addresses and secrets.
+-- Endpoints to which replies, and asks, are pushed. Only the workers' settings have their addresses and secrets.
 create table turnkeeper.webhooks (
     name          text primary key check (name ~ '^[a-z0-9][a-z0-9_-]{0,62}$'),
     origin        text not null, -- scheme, host and port of the address
     agents        text[] check (cardinality(agents) > 0), -- push only their replies; null: all
     sub_agents    boolean not null default false, -- push the replies of sub-agents too
+    asks          boolean not null default false, -- push opened asks too
     added_at      timestamptz not null default clock_timestamp(),
     seen_at       timestamptz not null default clock_timestamp(), -- when a worker last had it in its settings
     not_before    timestamptz, -- until then, the endpoint asked for a pause
@@ -704,10 +705,12 @@ create table turnkeeper.webhooks (
     check ((paused_at is null) = (paused_reason is null))
 );
 
--- One row for each reply and webhook, inserted with the reply. While it is pending, due_at is the time of the next attempt;
--- while it is claimed, the time when the claim expires.
+-- One row for each reply and webhook, inserted with the reply, and for each ask and webhook that gets asks. While it is
+-- pending, due_at is the time of the next attempt; while it is claimed, the time when the claim expires.
 create table turnkeeper.webhook_deliveries (
-    reply_id     bigint not null references turnkeeper.replies,
+    id           bigint generated always as identity primary key,
+    reply_id     bigint references turnkeeper.replies,
+    ask_id       bigint, -- references turnkeeper.asks
     webhook      text not null,
     state        text not null default 'pending' check (state in ('pending', 'delivered', 'dead')),
     attempts     integer not null default 0 check (attempts >= 0),
@@ -721,14 +724,17 @@ create table turnkeeper.webhook_deliveries (
     duration_ms  bigint check (duration_ms >= 0),
     redelivered  integer not null default 0, -- how often an operator redelivered it
     created_at   timestamptz not null default clock_timestamp(),
-    primary key (reply_id, webhook),
+    unique (reply_id, webhook),
+    check (num_nonnulls(reply_id, ask_id) = 1),
     check ((state = 'pending') = (due_at is not null)),
     check (claim is null or state = 'pending')
 ) with (fillfactor = 70);
 create index webhook_deliveries_due on turnkeeper.webhook_deliveries (webhook, due_at) where state = 'pending';
 create index webhook_deliveries_claimed on turnkeeper.webhook_deliveries (webhook) where claim is not null;
-create index webhook_deliveries_dead on turnkeeper.webhook_deliveries (webhook, reply_id) where state = 'dead';
-create index webhook_deliveries_newest on turnkeeper.webhook_deliveries (webhook, reply_id);
+create index webhook_deliveries_dead on turnkeeper.webhook_deliveries (webhook, id) where state = 'dead';
+create index webhook_deliveries_newest on turnkeeper.webhook_deliveries (webhook, id);
+create unique index webhook_deliveries_ask on turnkeeper.webhook_deliveries (ask_id, webhook) where ask_id is not null;
+create index webhook_deliveries_open_asks on turnkeeper.webhook_deliveries (webhook) where state = 'pending' and ask_id is not null;
 
 ----------------------------------------------------------------------------------------------------
 -- API tokens and sessions
@@ -739,11 +745,13 @@ create table turnkeeper.api_tokens (
     id           bigint generated always as identity primary key,
     name         text not null unique check (name ~ '^[a-z0-9][a-z0-9_-]{0,63}$'),
     sha256       text not null unique check (sha256 ~ '^[0-9a-f]{64}$'),
-    scopes       text[] not null check (cardinality(scopes) > 0 and scopes <@ array['send', 'read', 'operate']),
+    scopes       text[] not null check (cardinality(scopes) > 0 and scopes <@ array['send', 'read', 'operate', 'answer']),
     agents       text[] check (cardinality(agents) > 0), -- null: all
     created_at   timestamptz not null default clock_timestamp(),
     expires_at   timestamptz, -- null: never
-    last_used_at timestamptz  -- to the minute
+    last_used_at timestamptz, -- to the minute
+    -- Who sends messages must not answer what their turns ask.
+    constraint no_token_may_both_send_and_answer check (not scopes @> array['send', 'answer'])
 );
 
 -- Sessions of browsers that are signed in to the page. A session has the scopes and agents of its token, and ends with it.

@@ -108,11 +108,11 @@ end $$;
 create trigger push_reply after insert on turnkeeper.replies for each row execute function turnkeeper.push_reply();
 
 -- Claim due deliveries, oldest first, for p_hold. All workers together claim at most p_slots at a time. Each claim counts
--- as an attempt; claims of dead workers are void. The lock on the webhook's row serialises the counting. The replies are
--- read here, because the snapshot of the caller's statement may be older.
+-- as an attempt; claims of dead workers are void. The lock on the webhook's row serialises the counting. Deliveries of asks
+-- that were closed meanwhile are deleted: nobody needs to answer them.
 create function turnkeeper.claim_deliveries(p_webhook text, p_worker text, p_slots integer, p_limit integer, p_hold interval)
-returns table (claim text, attempts integer, tried_ms bigint, reply_id bigint, message_id bigint, turn_id bigint, agent text,
-    conversation text, outcome text, body text, replied_at timestamptz) language plpgsql as $$
+returns table (id bigint, claim text, attempts integer, tried_ms bigint, reply_id bigint, ask_id bigint) language plpgsql as $$
+#variable_conflict use_column
 declare
     free integer;
 begin
@@ -126,18 +126,17 @@ begin
     from turnkeeper.worker_heartbeat h
     where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp()
       and h.worker_id = d.worker_id and turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after);
+    perform turnkeeper.drop_closed_asks(p_webhook);
     select p_slots - count(*) into free from turnkeeper.webhook_deliveries d
     where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp();
     return query
     with picked as (
-        select d.reply_id from turnkeeper.webhook_deliveries d
+        select d.id from turnkeeper.webhook_deliveries d
         where d.webhook = p_webhook and d.state = 'pending' and d.due_at <= clock_timestamp()
-        order by d.due_at, d.reply_id limit greatest(least(free, p_limit), 0) for update skip locked
+        order by d.due_at, d.id limit greatest(least(free, p_limit), 0) for update skip locked
     )
     update turnkeeper.webhook_deliveries d set attempts = d.attempts + 1, claim = gen_random_uuid()::text, worker_id = p_worker,
         due_at = clock_timestamp() + p_hold, first_at = coalesce(d.first_at, clock_timestamp())
-    from picked join turnkeeper.replies r on r.id = picked.reply_id
-    where d.reply_id = picked.reply_id and d.webhook = p_webhook
-    returning d.claim, d.attempts, (extract(epoch from clock_timestamp() - d.first_at) * 1000)::bigint, r.id, r.message_id, r.turn_id,
-        r.agent, r.conversation, r.outcome, r.body, r.created_at;
+    from picked where d.id = picked.id
+    returning d.id, d.claim, d.attempts, (extract(epoch from clock_timestamp() - d.first_at) * 1000)::bigint, d.reply_id, d.ask_id;
 end $$;

@@ -273,6 +273,7 @@ begin
     delete from turnkeeper.detached_calls where turn_id = any(t_ids);
     delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
     delete from turnkeeper.call_starts where turn_id = any(t_ids);
+    delete from turnkeeper.webhook_deliveries where ask_id in (select a.id from turnkeeper.asks a where a.turn_id = any(t_ids));
     delete from turnkeeper.asks where turn_id = any(t_ids);
     delete from turnkeeper.call_gates where turn_id = any(t_ids);
     delete from turnkeeper.late_results where turn_id = any(t_ids);
@@ -290,6 +291,7 @@ begin
     delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
         and (args ->> 'turn_id')::bigint = any(t_ids);
     delete from turnkeeper.turns where id = any(t_ids);
+    delete from turnkeeper.message_senders where message_id = any(m_ids);
     delete from turnkeeper.retries where message_id = any(m_ids) or retried_as = any(m_ids);
     -- A summary is deleted with the turn that made it, unless a stored request uses it or an
     -- open turn may.

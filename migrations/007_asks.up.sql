@@ -376,3 +376,69 @@ create function turnkeeper.tree_path(p_turn bigint) returns jsonb stable languag
     select coalesce(jsonb_agg(jsonb_strip_nulls(jsonb_build_object('turn', turn_id, 'agent', agent, 'round', round, 'ordinal', ordinal))
         order by depth desc), '[]') from up
 $$;
+
+----------------------------------------------------------------------------------------------------
+-- Deliveries to webhooks
+----------------------------------------------------------------------------------------------------
+
+alter table turnkeeper.webhook_deliveries add constraint webhook_deliveries_ask_id_fkey foreign key (ask_id) references turnkeeper.asks;
+
+-- Insert the deliveries of an ask with the ask, for the webhooks that get asks. It locks nothing, like push_reply.
+create function turnkeeper.push_ask() returns trigger language plpgsql as $$
+begin
+    insert into turnkeeper.webhook_deliveries (ask_id, webhook)
+    select new.id, w.name from turnkeeper.webhooks w
+    where w.asks and (w.agents is null or exists (select from turnkeeper.turns t where t.id = new.turn_id and t.agent = any(w.agents)));
+    return null;
+end $$;
+create trigger push_ask after insert on turnkeeper.asks for each row execute function turnkeeper.push_ask();
+
+-- Delete the deliveries of asks that were closed before they were delivered. Attempts in progress end as they do.
+create function turnkeeper.drop_closed_asks(p_webhook text) returns void language sql as $$
+    delete from turnkeeper.webhook_deliveries d using turnkeeper.asks a
+    where d.webhook = p_webhook and d.state = 'pending' and d.ask_id is not null and d.due_at <= clock_timestamp() and a.id = d.ask_id and a.state <> 'open'
+$$;
+
+----------------------------------------------------------------------------------------------------
+-- Who sent the message that a turn works on
+----------------------------------------------------------------------------------------------------
+
+-- The tokens that sent messages by the HTTP API. Of responses, turnkeeper.responses has them.
+create table turnkeeper.message_senders (
+    message_id bigint primary key references turnkeeper.messages on delete cascade,
+    token_id   bigint not null
+);
+
+-- Record the token that sent a message. A repeat of the message leaves the sender as it is.
+create function turnkeeper.enqueue_by(
+    p_token bigint, p_agent text, p_body text, p_conversation text, p_key text, p_priority integer, p_trace_parent text, p_due_at timestamptz
+) returns bigint language plpgsql as $$
+declare
+    message bigint := turnkeeper.enqueue(p_agent, p_body, p_conversation, p_key, p_priority, p_trace_parent, p_due_at);
+begin
+    if exists (select from turnkeeper.messages m where m.id = message and m.xmin = pg_current_xact_id()::xid) then
+        insert into turnkeeper.message_senders values (message, p_token);
+    end if;
+    return message;
+end $$;
+
+-- The token that sent a message; null: none, as with SQL or a schedule.
+create function turnkeeper.message_sender(p_message bigint) returns bigint stable language sql
+return coalesce((select s.token_id from turnkeeper.message_senders s where s.message_id = p_message),
+    (select r.token_id from turnkeeper.responses r where r.message_id = p_message));
+
+-- A message that is retried as a new one keeps its sender.
+create function turnkeeper.keep_sender() returns trigger language plpgsql as $$
+begin
+    insert into turnkeeper.message_senders (message_id, token_id)
+    select new.retried_as, s.token from (select turnkeeper.message_sender(new.message_id) as token) s where s.token is not null
+    on conflict do nothing;
+    return null;
+end $$;
+create trigger retry_keeps_sender after insert on turnkeeper.retries for each row execute function turnkeeper.keep_sender();
+
+-- The token that sent the message of the root of an ask's tree; null: none.
+create function turnkeeper.ask_sender(p_ask bigint) returns bigint stable language sql as $$
+    select turnkeeper.message_sender(r.message_id)
+    from turnkeeper.asks a join turnkeeper.turns r on r.id = (turnkeeper.tree_path(a.turn_id) -> 0 ->> 'turn')::bigint where a.id = p_ask
+$$;

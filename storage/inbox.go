@@ -27,13 +27,24 @@ func (s *DB) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.M
 // Accept is like Enqueue, and reports whether a message with this key was accepted
 // before.
 func (s *DB) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
+	return s.AcceptFrom(ctx, 0, m)
+}
+
+// AcceptFrom is Accept for a message that the token with this id sends, and records the token; 0: none.
+func (s *DB) AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
 	if err := s.CheckSubmission(m); err != nil {
 		return 0, false, err
 	}
 	var id int64
 	written := true
 	batch := &pgx.Batch{}
-	batch.Queue(dbsqlc.Enqueue, m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority, dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt)).
+	statement, args := dbsqlc.Enqueue, []any{
+		m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority, dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt),
+	}
+	if token != 0 {
+		statement, args = dbsqlc.EnqueueBy, append([]any{token}, args...)
+	}
+	batch.Queue(statement, args...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 	if m.Key != "" {
 		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })

@@ -22,6 +22,7 @@ type Topic string
 const (
 	TopicInbox Topic = "turnkeeper_inbox" // there may be something to schedule
 	TopicTurns Topic = "turnkeeper_turns" // a turn ended
+	TopicAsks  Topic = "turnkeeper_asks"  // an ask was opened
 	TopicCalls Topic = "turnkeeper_calls" // detached calls must stop
 
 	TopicCancels Topic = "turnkeeper_cancels" // turns must be cancelled
@@ -104,7 +105,7 @@ func (n *Notifier) listen(ctx context.Context) error {
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	for _, topic := range []Topic{TopicInbox, TopicTurns, TopicCalls, TopicCancels} {
+	for _, topic := range []Topic{TopicInbox, TopicTurns, TopicAsks, TopicCalls, TopicCancels} {
 		if _, err := conn.Exec(ctx, "listen "+string(topic)); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/storage/operate"
 )
 
 func (h *Handler) showTurn(c *request.Call) (err error) {
@@ -16,6 +17,9 @@ func (h *Handler) showTurn(c *request.Call) (err error) {
 		return err
 	}
 	if v.As, v.Of, err = h.cfg.Store.RetriesOf(c.Context(), v.Message.ID); err != nil {
+		return err
+	}
+	if v.Asks, err = h.access.ListAsks(c, operate.AskFilter{Turn: v.Turn.ID}); err != nil {
 		return err
 	}
 	return h.show(c, http.StatusOK, v)

@@ -200,7 +200,7 @@ func (h *Handler) send(c *request.Call) error {
 		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.Conversation, m.Body}, "\x00")))
 		m.Key = "page-" + hex.EncodeToString(sum[:16])
 	}
-	id, _, err := h.cfg.Store.Accept(c.Context(), m)
+	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), c.Caller.TokenID(), m)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 
 // A Store reads and writes for the page what access does not.
 type Store interface {
-	Accept(ctx context.Context, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
 	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
@@ -73,7 +74,7 @@ func New(cfg Config) *Handler { return &Handler{cfg, cfg.Access} }
 // Routes lists the routes of the page.
 func (h *Handler) Routes() []request.Route {
 	const get, post = http.MethodGet, http.MethodPost
-	const read, send, operate = request.ScopeRead, request.ScopeSend, request.ScopeOperate
+	const read, send, operate, answer = request.ScopeRead, request.ScopeSend, request.ScopeOperate, request.ScopeAnswer
 	rows := []struct {
 		method, path, scope string
 		handle              func(*request.Call) error
@@ -89,6 +90,9 @@ func (h *Handler) Routes() []request.Route {
 		{get, "/schedules", read, h.showSchedules},
 		{get, "/conversation", read, h.showTranscript},
 		{get, "/outputs/{id}", read, h.showOutput},
+		{get, "/asks", read, h.showAsks},
+		{get, "/asks/{id}", read, h.showAsk},
+		{post, "/asks/{id}/answer", answer, h.answerAsk},
 		{post, "/inbox", send, h.send},
 		{post, "/inbox/retry-failed", operate, h.retryFailed},
 		{post, "/inbox/{id}/cancel", operate, h.cancelMessage},
@@ -169,11 +173,35 @@ func upper(sentence string) string {
 	return words.Sentence(strings.ToUpper(sentence[:1]) + sentence[1:])
 }
 
+// maxOpenAsks is the number of open asks up to which the navigation counts them.
+const maxOpenAsks = 100
+
+// badge returns the number of open asks; empty: none.
+func badge(n int) string {
+	switch {
+	case n == 0:
+		return ""
+	case n >= maxOpenAsks:
+		return strconv.Itoa(maxOpenAsks-1) + "+"
+	}
+	return strconv.Itoa(n)
+}
+
 // show writes a page.
 func (h *Handler) show(c *request.Call, status int, view Page) error {
-	frame := Frame{Now: time.Now(), Path: c.URL.RequestURI(), Done: c.URL.Query().Get("done"), Viewer: Viewer{MayOperate: c.Caller.May(request.ScopeOperate), MaySend: c.Caller.May(request.ScopeSend), SignedIn: c.Session != ""}}
+	frame := Frame{Now: time.Now(), Path: c.URL.RequestURI(), Done: c.URL.Query().Get("done"), Viewer: Viewer{
+		MayOperate: c.Caller.May(request.ScopeOperate), MaySend: c.Caller.May(request.ScopeSend), MayAnswer: c.Caller.May(request.ScopeAnswer),
+		SignedIn: c.Session != "",
+	}}
 	if token := c.Caller.Token; token != nil {
 		frame.Viewer.Token, frame.Viewer.Agents = token.Name, token.Agents
+	}
+	if view.section() != "" {
+		n, err := h.access.OpenAsks(c, maxOpenAsks)
+		if err != nil {
+			return err
+		}
+		frame.OpenAsks = badge(n)
 	}
 	var b bytes.Buffer
 	if err := Write(&b, frame, view); err != nil {

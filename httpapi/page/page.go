@@ -30,11 +30,15 @@ type Viewer struct {
 	SignedIn   bool     // has a session, and may sign out
 	MayOperate bool     // has the scope operate
 	MaySend    bool     // has the scope send
+	MayAnswer  bool     // has the scope answer
 	Agents     []string // visible agents; nil: all
 }
 
 // All reports whether the viewer sees all agents.
 func (v Viewer) All() bool { return v.Agents == nil }
+
+// ReadOnly reports whether the viewer can change nothing.
+func (v Viewer) ReadOnly() bool { return !v.MayOperate && !v.MaySend && !v.MayAnswer }
 
 // A Frame is the data around the content of every page.
 type Frame struct {
@@ -42,6 +46,8 @@ type Frame struct {
 	Now    time.Time
 	Path   string // path of the page, with its query
 	Done   string // key of a notice about the last action; unknown keys show none
+
+	OpenAsks string // number of open asks; empty: none
 }
 
 // A Page is one of the pages of this package.
@@ -106,9 +112,9 @@ func sign(state any) string {
 	switch text := fmt.Sprint(state); text {
 	case "running", "started", "held":
 		return "▸"
-	case "waiting", "queued", "planned", "deferred":
+	case "waiting", "queued", "planned", "deferred", "open":
 		return "…"
-	case "answered", "finished":
+	case "answered", "finished", "approved":
 		return words.Sign("succeeded")
 	case "alive", "serving", "on":
 		return "●"
@@ -124,11 +130,11 @@ func sign(state any) string {
 // tone returns the colour of a state. It adds nothing to the symbol and the word.
 func tone(state any) string {
 	switch fmt.Sprint(state) {
-	case "succeeded", "answered", "alive", "serving", "finished", "on":
+	case "succeeded", "answered", "approved", "alive", "serving", "finished", "on":
 		return "good"
 	case "failed", "silent", "lost":
 		return "bad"
-	case "degraded", "denied", "unknown", "cancelled", "draining", "paused", "handed_back", "deferred", "unclaimed":
+	case "degraded", "denied", "unknown", "cancelled", "draining", "paused", "handed_back", "deferred", "unclaimed", "open", "expired":
 		return "warn"
 	case "running", "started", "held":
 		return "active"
@@ -183,6 +189,9 @@ func (d data) At(t time.Time) moment {
 // Title returns the title of the window.
 func (d data) Title() string { return words.Plain(d.Page.title()) }
 
+// asksSection is the path of the asks in the navigation.
+const asksSection = "/asks"
+
 // A link of the navigation.
 type link struct {
 	Href, Name string
@@ -192,11 +201,12 @@ type link struct {
 // Nav returns the navigation.
 func (d data) Nav() []link {
 	links := []link{
-		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {"/replies", "Replies", false},
+		{"/", "Overview", false}, {"/turns", "Turns", false}, {"/inbox", "Inbox", false}, {asksSection + "?state=open", "Asks", false}, {"/replies", "Replies", false},
 		{"/agents", "Agents", false}, {"/lanes", "Lanes", false}, {"/schedules", "Schedules", false},
 	}
 	for i := range links {
-		links[i].Here = links[i].Href == d.Page.section()
+		path, _, _ := strings.Cut(links[i].Href, "?")
+		links[i].Here = path == d.Page.section()
 	}
 	return links
 }
@@ -213,6 +223,9 @@ var notices = map[string]string{
 	"schedule":  "The schedule was changed.",
 	"sent":      "The message is in the inbox.",
 	"ran":       "The schedule runs now, with this message.",
+	"approved":  "The ask is approved: its turn goes on.",
+	"denied":    "The ask is denied: its turn goes on without it.",
+	"answered":  "The ask is answered: its turn goes on.",
 	"waits":     "This message of the schedule was already waiting; no other was added.",
 }
 

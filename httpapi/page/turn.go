@@ -17,6 +17,7 @@ type Turn struct {
 	operate.TurnView
 	Attempts []turnkeeper.Turn    // all turns of the message
 	As, Of   turnkeeper.MessageID // the message's retry, and the message it is a retry of; 0: none
+	Asks     []operate.Ask        // of the turn, newest first
 	Now      time.Time
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	tk "turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/waiting"
@@ -11,7 +12,7 @@ const (
 	about = "Durable turns of AI agents. Times are RFC 3339; names of durations end in _ms; a missing value is null. " +
 		"New fields may be added. On loopback no token is required; the scopes of a token that is sent apply."
 	server   = "the worker that serves this document; the setting listen is http://127.0.0.1:8722 by default"
-	security = "created by \"turnctl tokens create\"; scopes: send, read (includes reading messages), operate"
+	security = "created by \"turnctl tokens create\"; scopes: send, read (includes reading messages and asks), operate, answer"
 )
 
 // tags are the groups of routes with their descriptions.
@@ -19,7 +20,8 @@ var tags = object{
 	{"messages", "the inbox and the outbox"},
 	{"turns", "the handling of messages"},
 	{"operate", "agents, lanes, workers and schedules"},
-	{"webhooks", "delivery of replies to HTTP endpoints"},
+	{"webhooks", "delivery of replies and asks to HTTP endpoints"},
+	{"asks", "questions of turns to people"},
 	{"openai", "OpenAI's Responses API"},
 	{"service", "probes, metrics and this document"},
 }
@@ -84,6 +86,8 @@ var enums = map[string]enum{
 		tk.CallPlanned, tk.CallStarted, tk.CallRunning, tk.CallSucceeded, tk.CallFailed, tk.CallSkipped, tk.CallDenied, tk.CallUnknown, tk.CallCancelled),
 	"Trigger":       values("source of the message", tk.TriggerMessage, tk.TriggerSchedule),
 	"DeliveryState": values("dead: given up", outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
+	"Kind":          values("what an ask is about", asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle, asks.KindBudget),
+	"State":         values("of an ask; expired denies; withdrawn: its turn ended first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
 	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
 	"WaitReason": values("why a message waits; values may be added",

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/webhooks"
 	"turnkeeper/storage"
@@ -42,9 +43,11 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 	}
 	c := webhooks.Config{
 		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace), Mask: mask, Log: w.log,
-		View:    func(r turnkeeper.Reply) any { return views.OfReply(r) },
-		Observe: w.telling.Delivery,
-		Rings:   func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },
+		View:     func(r turnkeeper.Reply) any { return views.OfReply(r) },
+		ViewAsk:  func(a outbox.OpenedAsk) any { return views.OfOpenedAsk(a) },
+		Observe:  w.telling.Delivery,
+		Rings:    func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },
+		AskRings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicAsks) },
 	}
 	if w.fault != nil {
 		c.Fault = w.fault
@@ -63,7 +66,7 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 
 func endpointOf(w config.Webhook) webhooks.Endpoint {
 	return webhooks.Endpoint{
-		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, SubAgents: w.SubAgents, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
+		Name: w.Name, URL: w.URL.Reveal(), Origin: w.Origin(), Keys: w.Keys, Agents: w.Agents, SubAgents: w.SubAgents, Asks: w.Asks, AllowPrivate: w.AllowPrivate, Timeout: w.Timeout,
 		Concurrency: w.Concurrency, MaxAttempts: w.MaxAttempts, MaxAge: w.MaxAge,
 	}
 }

@@ -412,6 +412,7 @@ func TestTokens(t *testing.T) {
 		"a second of the name": {turnctl("create", "shop", "--scopes", "send"), 2, `token "shop" already exists`},
 		"no scope":             {turnctl("create", "other"), 2, "--scopes is required"},
 		"another scope":        {turnctl("create", "other", "--scopes", "all"), 2, `--scopes has "all"`},
+		"send and answer":      {turnctl("create", "other", "--scopes", "answer,send"), 2, "one token cannot have both send and answer"},
 		"an impossible name":   {turnctl("create", "Other", "--scopes", "send"), 2, "the token's name"},
 		"unknown":              {turnctl("revoke", "other"), 3, `there is no token "other"`},
 	} {

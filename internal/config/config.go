@@ -71,6 +71,7 @@ type Config struct {
 	Listen          string   // host:port of the HTTP API; empty: off
 	AllowedHosts    []string // allowed host names beside its address and localhost
 	HTTPConnections int      // maximum number of connections to the API
+	FourEyes        bool     // the token that sent a message must not answer what its turn asks
 	HTTPRate        int      // requests per second and token, or of all requests without a token
 
 	OTLPEndpoint     string // base URL of an OTLP receiver; empty: off

@@ -62,6 +62,7 @@ var WebhookKeys = strictyaml.Reference(webhookEntry{}, [][4]string{
 	{"old_secret_file", "one line, at most 16 KiB", "none", "The file that holds the previous secret."},
 	{"agents", "names of agents", "all agents", "The agents whose replies are delivered."},
 	{"sub_agents", "", "false", "Whether replies of sub-agents to other agents are delivered too."},
+	{"asks", "", "false", "Whether asks are delivered when they are opened, sub-agents' too."},
 	{"allow_private", "", "false", "Whether the address may be on this machine or in a private network. Otherwise connections to addresses that are not public are refused."},
 	{"timeout", "", "15s", "Timeout of one attempt, from the DNS lookup to the response status."},
 	{"concurrency", "", "4", "Maximum number of concurrent attempts of all workers together."},

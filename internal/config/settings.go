@@ -84,6 +84,8 @@ func Settings() []Setting {
 			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Address of the HTTP API. If it is not a loopback address, or allowed_hosts is set, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
 			Name: "allowed_hosts", Group: "HTTP API", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
+		boolean(func(c *Config) *bool { return &c.FourEyes }, Setting{
+			Name: "four_eyes", Group: "HTTP API", Doc: "Whether an answer to an ask over HTTP, or on the page, needs a token other than the one that sent the message that led to it."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
 			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Maximum number of connections to the API, and of requests in progress. At the limit a new connection replaces the one idle longest, and a new request is answered 503, except for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{

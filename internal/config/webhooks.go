@@ -12,13 +12,14 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 )
 
-// A Webhook is an endpoint that replies are pushed to.
+// A Webhook is an endpoint that replies, and asks, are pushed to.
 type Webhook struct {
 	Name         string
 	URL          Secret        `yaml:"url,url_env,url_file" needs:"" as:"endpoint" type:"text"`
 	Keys         [][]byte      // signing keys: of the secret, and of the old secret if it is set
 	Agents       []string      `yaml:"agents" check:"agent"` // nil: all; sorted, each once
 	SubAgents    bool          `yaml:"sub_agents"`           // also replies of sub-agents to other agents
+	Asks         bool          `yaml:"asks"`                 // also opened asks
 	AllowPrivate bool          `yaml:"allow_private"`        // allow addresses that are not public
 	Timeout      time.Duration `yaml:"timeout" in:"1s to 5m"`
 	Concurrency  int           `yaml:"concurrency" in:"1 to 100"`

@@ -145,6 +145,13 @@ var targets = []Target{
 		Tests:     append([]string{"./httpapi", "./httpapi/internal/request"}, storages...), Skip: plans,
 	},
 	{
+		Name:      "answering",
+		Go:        []Code{{File: "httpapi/internal/access/asks.go"}, {File: "httpapi/asks.go"}},
+		Functions: []string{"push_ask", "drop_closed_asks", "enqueue_by", "message_sender", "keep_sender"},
+		First:     "^(TestAsksAre|TestQuestionsAre|TestWhoMayAnswer|TestFourEyes|TestSenders|TestAsksOnThePage|TestFormsOfQuestions|TestDeliveriesOfAsks)",
+		Tests:     []string{"./httpapi", "./storage/operate"},
+	},
+	{
 		Name:  "netguard",
 		Go:    []Code{{File: "internal/netguard/addresses.go"}, {File: "internal/netguard/dial.go"}, {File: "internal/netguard/listeners.go"}},
 		Tests: []string{"./internal/netguard", "./tools/builtin"},

@@ -1,10 +1,11 @@
-// Package outbox holds webhooks and the deliveries of replies to them. It does no I/O.
+// Package outbox holds webhooks and the deliveries of replies and asks to them. It does no I/O.
 package outbox
 
 import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 )
 
 // A Webhook is an endpoint that receives replies. Its address and secrets are only in the settings
@@ -14,6 +15,7 @@ type Webhook struct {
 	Origin       string   // scheme, host and port of its address
 	Agents       []string // whose replies it receives; nil: all
 	SubAgents    bool     // also their replies as sub-agents
+	Asks         bool     // also what they ask
 	AddedAt      time.Time
 	SeenAt       time.Time // when a worker last reported it in its settings
 	NotBefore    time.Time // the endpoint asked for a pause until then; zero: no pause
@@ -34,16 +36,18 @@ const (
 	DeliveryDead      DeliveryState = "dead"      // given up; an operator can redeliver it
 )
 
-// A Delivery is the delivery of a reply to a webhook.
+// A Delivery is the delivery of a reply, or of an ask, to a webhook.
 type Delivery struct {
+	ID           int64
 	Webhook      string
-	ReplyID      turnkeeper.ReplyID
+	ReplyID      turnkeeper.ReplyID // 0: it is of an ask
+	AskID        asks.ID            // 0: it is of a reply
 	MessageID    turnkeeper.MessageID
 	TurnID       turnkeeper.TurnID
 	Agent        string
 	Conversation string
-	Outcome      turnkeeper.TurnState
-	RepliedAt    time.Time
+	Outcome      turnkeeper.TurnState // empty: it is of an ask
+	WrittenAt    time.Time            // when the reply was written, or the ask opened
 
 	State       DeliveryState
 	Attempts    int                 // since it was created or redelivered
@@ -59,14 +63,37 @@ type Delivery struct {
 	CreatedAt   time.Time
 }
 
-// A DeliveryClaim is the right to make one attempt at a delivery.
+// WebhookID returns the header webhook-id, by which a receiver recognises a repeat.
+func (d Delivery) WebhookID() string { return webhookID(d.ReplyID, d.AskID) }
+
+func webhookID(reply turnkeeper.ReplyID, ask asks.ID) string {
+	if ask != 0 {
+		return ask.WebhookID()
+	}
+	return reply.WebhookID()
+}
+
+// An OpenedAsk is an ask with the turn that opened it.
+type OpenedAsk struct {
+	asks.Ask
+	Agent        string
+	Conversation string
+	Message      turnkeeper.MessageID
+}
+
+// A DeliveryClaim is the right to make one attempt at a delivery, of a reply or of an ask.
 type DeliveryClaim struct {
+	ID      int64
 	Webhook string
 	Claim   string
-	Reply   turnkeeper.Reply
+	Reply   turnkeeper.Reply // without an ID: the delivery is of Ask
+	Ask     OpenedAsk
 	Attempt int           // this one, from 1
 	Tried   time.Duration // since the first attempt
 }
+
+// WebhookID returns the header webhook-id, by which a receiver recognises a repeat.
+func (c DeliveryClaim) WebhookID() string { return webhookID(c.Reply.ID, c.Ask.ID) }
 
 // A DeliveryEnd is the result of an attempt.
 type DeliveryEnd struct {

@@ -2,10 +2,12 @@ package views
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 )
 
@@ -66,6 +68,40 @@ func OfAsk(a operate.Ask) Ask {
 	}
 	return v
 }
+
+// An OpenedAsk is an ask as a webhook gets it.
+type OpenedAsk struct {
+	ID           asks.ID              `json:"id"`
+	Kind         asks.Kind            `json:"kind"`
+	Agent        string               `json:"agent"`
+	Conversation string               `json:"conversation"`
+	MessageID    turnkeeper.MessageID `json:"message_id"`
+	TurnID       turnkeeper.TurnID    `json:"turn_id"`
+	Call         *string              `json:"call"`
+	Tool         *string              `json:"tool"`
+	Arguments    json.RawMessage      `json:"arguments"`
+	Hash         string               `json:"hash"`
+	Rule         *string              `json:"rule"`
+	Reason       *string              `json:"reason"`
+	Schema       json.RawMessage      `json:"schema"`
+	Audience     []string             `json:"audience"`
+	OpenedAt     time.Time            `json:"opened_at"`
+	ExpiresAt    time.Time            `json:"expires_at"`
+	Path         string               `json:"path"` // of the ask on the page
+}
+
+// OfOpenedAsk converts an ask for a webhook. It depends on nothing that an answer changes.
+func OfOpenedAsk(o outbox.OpenedAsk) OpenedAsk {
+	a := OfAsk(operate.Ask{Ask: o.Ask, Agent: o.Agent, Conversation: o.Conversation, Message: o.Message})
+	return OpenedAsk{
+		ID: a.ID, Kind: a.Kind, Agent: a.Agent, Conversation: a.Conversation, MessageID: a.MessageID, TurnID: a.TurnID, Call: a.Call, Tool: a.Tool,
+		Arguments: a.Arguments, Hash: a.Hash, Rule: a.Rule, Reason: a.Reason, Schema: a.Schema, Audience: a.Audience, OpenedAt: a.OpenedAt,
+		ExpiresAt: a.ExpiresAt, Path: AskPath(a.ID),
+	}
+}
+
+// AskPath returns the path of an ask on the page.
+func AskPath(id asks.ID) string { return fmt.Sprintf("/asks/%d", id) }
 
 func rawJSON(text string) json.RawMessage {
 	if text == "" || !json.Valid([]byte(text)) {

@@ -35,6 +35,7 @@ type Endpoint struct {
 	Keys         [][]byte
 	Agents       []string // nil: all
 	SubAgents    bool     // also replies of sub-agents to other agents
+	Asks         bool     // also opened asks
 	AllowPrivate bool
 	Timeout      time.Duration // of one attempt
 	Concurrency  int           // maximum concurrent attempts of all workers together
@@ -49,19 +50,21 @@ type Config struct {
 	Store     Store
 	Endpoints []Endpoint
 	WorkerID  turnkeeper.WorkerID
-	// Rings subscribes to the doorbell for ended turns.
+	// Rings subscribes to the doorbell for ended turns, and AskRings to that for opened asks.
 	Rings        func() (rings <-chan struct{}, cancel func())
+	AskRings     func() (rings <-chan struct{}, cancel func())
 	PollInterval time.Duration              // interval of queries without a doorbell
 	Grace        time.Duration              // time for attempts in progress to finish when Run's ctx ends
 	Mask         func(string) string        // masks secrets in answers before they are logged and stored
 	View         func(turnkeeper.Reply) any // returns the JSON object of a reply
+	ViewAsk      func(outbox.OpenedAsk) any // returns the JSON object of an ask; required if an endpoint has Asks
 	Log          *zap.Logger
 	// Observe is called after each attempt; nil: not called. result is delivered, failed, dead or gone.
 	Observe func(webhook, result string, took time.Duration)
 	Fault   fault.Hook // nil in production
 }
 
-// A Deliverer delivers replies to its endpoints.
+// A Deliverer delivers replies and asks to its endpoints.
 type Deliverer struct {
 	Config
 	endpoints []*endpoint
@@ -73,7 +76,8 @@ type endpoint struct {
 	*Deliverer
 	client *http.Client
 	rings  <-chan struct{}
-	sent   chan struct{} // has a value when an attempt has ended
+	asked  <-chan struct{} // nil: it gets no asks
+	sent   chan struct{}   // has a value when an attempt has ended
 
 	mu     sync.Mutex
 	flying int
@@ -99,10 +103,10 @@ func New(c Config) *Deliverer {
 	return d
 }
 
-// Register registers the endpoints in the store. Replies written from then on are delivered.
+// Register registers the endpoints in the store. Replies written, and asks opened, from then on are delivered.
 func (d *Deliverer) Register(ctx context.Context) error {
 	for _, e := range d.endpoints {
-		if err := d.Store.RegisterWebhook(ctx, outbox.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents}); err != nil {
+		if err := d.Store.RegisterWebhook(ctx, outbox.Webhook{Name: e.Name, Origin: e.Origin, Agents: e.Agents, SubAgents: e.SubAgents, Asks: e.Asks}); err != nil {
 			return fmt.Errorf("could not register the webhook %s: %w", e.Name, err)
 		}
 	}
@@ -126,6 +130,10 @@ func (d *Deliverer) Run(ctx, hard context.Context) {
 		var unsubscribe func()
 		e.rings, unsubscribe = d.Rings()
 		defer unsubscribe()
+		if e.Asks {
+			e.asked, unsubscribe = d.AskRings()
+			defer unsubscribe()
+		}
 		all.Go(func() { e.run(ctx, sending) })
 	}
 	all.Go(func() { d.see(ctx) })
@@ -230,6 +238,7 @@ func (e *endpoint) wait(ctx context.Context, idle bool) {
 	case <-ctx.Done():
 	case <-timer.C:
 	case <-e.rings:
+	case <-e.asked:
 	case <-e.sent:
 	}
 }
@@ -238,14 +247,14 @@ func (e *endpoint) wait(ctx context.Context, idle bool) {
 // a process that was suspended does not send after its claim has expired.
 func (e *endpoint) attempt(ctx context.Context, c outbox.DeliveryClaim, claimed time.Time) {
 	e.at(ctx, pointClaimed)
-	body, err := bodyOf(c.Reply, e.View)
+	body, err := e.bodyOf(c)
 	if err != nil {
-		e.Log.Error("could not encode a reply as JSON", zap.Int64("reply", int64(c.Reply.ID)), zap.Error(err))
+		e.Log.Error("could not encode a delivery as JSON", zap.String("delivery", c.WebhookID()), zap.Error(err))
 		return
 	}
 	sending, cancel := context.WithDeadline(ctx, claimed.Add(e.Timeout))
 	defer cancel()
-	a := e.post(sending, c.Reply.ID.WebhookID(), body)
+	a := e.post(sending, c.WebhookID(), body)
 	e.at(ctx, pointAnswered)
 	took := time.Since(claimed)
 	end := e.judge(c, a, took)
@@ -294,8 +303,11 @@ func (e *endpoint) note(ctx context.Context, c outbox.DeliveryClaim, end outbox.
 }
 
 func (e *endpoint) tell(c outbox.DeliveryClaim, end outbox.DeliveryEnd, held bool, err error) {
-	log := e.Log.With(zap.String("webhook", e.Name), zap.Int64("reply", int64(c.Reply.ID)), zap.Int64("turn", int64(c.Reply.TurnID)),
-		zap.Int("attempt", c.Attempt), zap.Duration("took", end.Duration))
+	of, turn := zap.Int64("reply", int64(c.Reply.ID)), c.Reply.TurnID
+	if c.Ask.ID != 0 {
+		of, turn = zap.Int64("ask", int64(c.Ask.ID)), c.Ask.Turn
+	}
+	log := e.Log.With(zap.String("webhook", e.Name), of, zap.Int64("turn", int64(turn)), zap.Int("attempt", c.Attempt), zap.Duration("took", end.Duration))
 	result := string(end.State)
 	switch {
 	case err != nil:
@@ -306,7 +318,7 @@ func (e *endpoint) tell(c outbox.DeliveryClaim, end outbox.DeliveryEnd, held boo
 		log.Info("a delivery was aborted; it will be retried")
 		return
 	case end.State == outbox.DeliveryDelivered:
-		log.Debug("reply delivered", zap.Int("status", end.Status))
+		log.Debug("delivered", zap.Int("status", end.Status))
 	case end.Gone:
 		result = "gone"
 		log.Warn("the webhook is paused: its endpoint answered 410 Gone", zap.String("error", end.Error))

@@ -45,9 +45,18 @@ func (s *AskStore) ListAsks(ctx context.Context, f AskFilter) ([]Ask, error) {
 	if f.Limit == 0 {
 		f.Limit = 25
 	}
-	rows, err := s.db.Q.ListAsks(ctx, dbsqlc.ListAsksParams{
-		State: string(f.State), Agent: f.Agent, Turn: int64(f.Turn), Before: int64(f.Before), MaxRows: int32(f.Limit), //nolint:gosec // at most 100
-	})
+	limit := int32(f.Limit) //nolint:gosec // at most 100
+	switch {
+	case f.Turn != 0:
+		rows, err := s.db.Q.ListAsksOfTurn(ctx, dbsqlc.ListAsksOfTurnParams{
+			Turn: int64(f.Turn), State: string(f.State), Agent: f.Agent, Before: int64(f.Before), MaxRows: limit,
+		})
+		return dbrow.Map(rows, func(r dbsqlc.ListAsksOfTurnRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
+	case f.State == asks.Open:
+		rows, err := s.db.Q.ListOpenAsks(ctx, f.Agent, int64(f.Before), limit)
+		return dbrow.Map(rows, func(r dbsqlc.ListOpenAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
+	}
+	rows, err := s.db.Q.ListAsks(ctx, string(f.State), f.Agent, int64(f.Before), limit)
 	return dbrow.Map(rows, func(r dbsqlc.ListAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
 }
 
@@ -66,6 +75,18 @@ func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (as
 		Answer: dbrow.OrNull(s.db.Clean(a.Answer)), Edited: dbrow.OrNull(s.db.Clean(a.Edited)), Hash: dbrow.OrNull(a.Hash),
 	})
 	return asks.State(state), pg.Translate(err)
+}
+
+// AskSender returns the token that sent the message of the root of the ask's tree; 0: none, or not by the HTTP API.
+func (s *AskStore) AskSender(ctx context.Context, id asks.ID) (token int64, err error) {
+	token, err = s.db.Q.AskSender(ctx, int64(id))
+	return token, pg.Translate(err)
+}
+
+// CountOpenAsks counts the open asks of some agents, up to most; nil: of all agents.
+func (s *AskStore) CountOpenAsks(ctx context.Context, agents []string, most int) (int, error) {
+	n, err := s.db.Q.CountOpenAsks(ctx, agents, int32(most)) //nolint:gosec // a constant of the caller
+	return int(n), pg.Translate(err)
 }
 
 func askOf(r dbsqlc.AskByIDRow) Ask {

@@ -3,9 +3,11 @@ package operate
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -13,9 +15,11 @@ import (
 )
 
 // RegisterWebhook stores a webhook, so that replies written from now on are delivered to it. An
-// existing webhook gets the origin and agents of w.
+// existing webhook gets the other settings of w.
 func (s *WebhookStore) RegisterWebhook(ctx context.Context, w outbox.Webhook) error {
-	return pg.Translate(s.db.Q.RegisterWebhook(ctx, w.Name, w.Origin, w.Agents, w.SubAgents))
+	return pg.Translate(s.db.Q.RegisterWebhook(ctx, dbsqlc.RegisterWebhookParams{
+		Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, Asks: w.Asks,
+	}))
 }
 
 // SeeWebhooks records that a worker has these webhooks in its settings, and returns those that
@@ -35,24 +39,51 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 		return nil, pg.Translate(err)
 	}
 	replies, err := s.repliesOf(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := s.asksOf(ctx, rows)
 	var claims []outbox.DeliveryClaim
 	for _, r := range rows {
-		reply, there := replies[r.ReplyID]
-		if !there {
+		reply, ask := replies[r.ReplyID], opened[r.AskID]
+		if reply.ID == 0 && ask.ID == 0 {
 			continue // just purged
 		}
 		claims = append(claims, outbox.DeliveryClaim{
-			Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply,
+			ID: r.ID, Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply, Ask: ask,
 		})
 	}
 	return claims, err
+}
+
+// asksOf is repliesOf for asks.
+func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]outbox.OpenedAsk, error) {
+	opened := map[int64]outbox.OpenedAsk{}
+	ids := idsOf(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.AskID })
+	if len(ids) == 0 {
+		return opened, nil
+	}
+	err := pg.Patiently(ctx, func() error {
+		rows, err := s.db.Q.AsksByID(ctx, ids)
+		for _, r := range rows {
+			a := askOf(dbsqlc.AskByIDRow(r))
+			opened[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, Conversation: a.Conversation, Message: a.Message}
+		}
+		return pg.Translate(err)
+	})
+	return opened, err
+}
+
+// idsOf returns the ids that are not 0.
+func idsOf(claimed []dbsqlc.ClaimDeliveriesRow, id func(dbsqlc.ClaimDeliveriesRow) int64) []int64 {
+	return slices.DeleteFunc(dbrow.Map(claimed, id), func(id int64) bool { return id == 0 })
 }
 
 // repliesOf reads the replies of claims, by id. If that fails nothing may be sent, because every
 // attempt must send the same body.
 func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]turnkeeper.Reply, error) {
 	replies := map[int64]turnkeeper.Reply{}
-	ids := dbrow.Map(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
+	ids := idsOf(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
 	if len(ids) == 0 {
 		return replies, nil
 	}
@@ -70,7 +101,7 @@ func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeli
 // claim expired and another worker has claimed the delivery, or if the delivery was deleted.
 func (s *WebhookStore) EndDelivery(ctx context.Context, c outbox.DeliveryClaim, end outbox.DeliveryEnd) (held bool, err error) {
 	p := dbsqlc.EndDeliveryParams{
-		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ReplyID: int64(c.Reply.ID), Webhook: c.Webhook, Claim: c.Claim,
+		State: string(end.State), Wait: end.Wait, Rest: end.Rest, Gone: end.Gone, ID: c.ID, Webhook: c.Webhook, Claim: c.Claim,
 		Error: dbrow.OrNull(s.db.Clean(end.Error)),
 	}
 	p.DurationMs, p.Uncounted = max(end.Duration.Milliseconds(), 0), end.Uncounted
@@ -127,7 +158,7 @@ func (s *WebhookStore) Webhook(ctx context.Context, name string) (WebhookView, e
 	return webhookOf(rows[0]), nil
 }
 
-// Deliveries lists the deliveries of a webhook, newest reply first.
+// Deliveries lists the deliveries of a webhook, newest first. The cursor is the id of a delivery.
 func (s *WebhookStore) Deliveries(ctx context.Context, webhook string, p Page) ([]outbox.Delivery, error) {
 	rows, err := s.db.Q.ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
 		Webhook: webhook, State: p.State, Agent: p.Agent, Before: p.Cursor, MaxRows: p.limit(),
@@ -216,7 +247,7 @@ func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 	w := r.TurnkeeperWebhook
 	return WebhookView{
 		Webhook: outbox.Webhook{
-			Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: dbrow.OrZero(w.NotBefore),
+			Name: w.Name, Origin: w.Origin, Agents: w.Agents, SubAgents: w.SubAgents, Asks: w.Asks, AddedAt: w.AddedAt, SeenAt: w.SeenAt, NotBefore: dbrow.OrZero(w.NotBefore),
 			PausedAt: dbrow.OrZero(w.PausedAt), PausedReason: dbrow.OrZero(w.PausedReason), SucceededAt: dbrow.OrZero(w.SucceededAt), FailedAt: dbrow.OrZero(w.FailedAt),
 			LastError: dbrow.OrZero(w.LastError),
 		},
@@ -226,8 +257,8 @@ func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 
 func deliveryOf(r dbsqlc.ListDeliveriesRow) outbox.Delivery {
 	return outbox.Delivery{
-		Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(r.ReplyID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
-		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), RepliedAt: r.RepliedAt,
+		ID: r.ID, Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(dbrow.OrZero(r.ReplyID)), AskID: asks.ID(dbrow.OrZero(r.AskID)), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
+		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), WrittenAt: r.WrittenAt,
 		State: outbox.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: dbrow.OrZero(r.DueAt), Sending: r.Sending,
 		WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)), FirstAt: dbrow.OrZero(r.FirstAt), LastAt: dbrow.OrZero(r.LastAt), Status: int(dbrow.OrZero(r.Status)),
 		Error: dbrow.OrZero(r.Error), Duration: time.Duration(dbrow.OrZero(r.DurationMs)) * time.Millisecond, Redelivered: int(r.Redelivered), CreatedAt: r.CreatedAt,

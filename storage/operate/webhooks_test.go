@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -372,5 +373,61 @@ func TestAnEndpointRestsForAsLongAsItAsked(t *testing.T) {
 				t.Errorf("it gets %v", ids(got))
 			}
 		})
+	}
+}
+
+// An ask has deliveries to the webhooks that get asks of its agent. A claim has the ask; those of closed asks are deleted
+// instead.
+func TestDeliveriesOfAsks(t *testing.T) {
+	h := newEnv(t)
+	for name, w := range map[string]outbox.Webhook{"all": {Asks: true}, "clerk": {Asks: true, Agents: []string{"clerk"}}, "desk": {Asks: true, Agents: []string{"desk"}}, "replies": {}} {
+		w.Name, w.Origin = name, "https://"+name+".example"
+		if err := h.RegisterWebhook(t.Context(), w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := h.Turn("hello")
+	open := func(n int) asks.ID {
+		return storagetest.One[asks.ID](h, `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+			values ($1, 1, 1, 'question', $2, 'pay', '{"amount":900}', 'h', '', 'why', '{}', true, now() + interval '1 day') returning id`, int64(d.Grant.TurnID), n)
+	}
+	h.Exec(`with m as (insert into turnkeeper.messages (agent, lane, body, state) select unnest(array['clerk', 'desk']), 'x', 'x', 'running' returning id, agent)
+		insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
+		select id + 1000, id, 1, agent, 'main', 'x' || id, 'message', repeat('a', 64), 'waiting', 1 from m`) // of other agents too
+	first, second := open(1), open(2)
+	agent := storagetest.One[string](h, "select agent from turnkeeper.turns where id = $1", int64(d.Grant.TurnID))
+	got := storagetest.One[string](h, "select string_agg(distinct webhook, ' ' order by webhook) from turnkeeper.webhook_deliveries where reply_id is null")
+	if got != "all "+agent {
+		t.Errorf("an ask of %s has deliveries to %s", agent, got)
+	}
+	sending := h.claim(agent, "w", 5, 5) // before they are closed
+	if _, err := h.AnswerAsk(t.Context(), first, asks.Answer{Decision: asks.Denied, By: "ann", Channel: "sql"}); err != nil {
+		t.Fatal(err)
+	}
+	claims := h.claim("all", "w", 5, 5)
+	if len(claims) != 1 || claims[0].Ask.ID != second || claims[0].Ask.Agent != agent || claims[0].Ask.Arguments != `{"amount":900}` || claims[0].WebhookID() != fmt.Sprintf("ask_%d", second) {
+		t.Fatalf("the claims are %+v", claims)
+	}
+	if !h.end(claims[0], outbox.DeliveryEnd{State: outbox.DeliveryPending, Status: 500, Error: "no"}) {
+		t.Error("the attempt was not recorded")
+	}
+	if _, err := h.AnswerAsk(t.Context(), second, asks.Answer{Decision: asks.Denied, By: "ann", Channel: "sql"}); err != nil {
+		t.Fatal(err)
+	}
+	h.Exec("update turnkeeper.webhook_deliveries set due_at = clock_timestamp() where webhook = 'all'")
+	if claims := h.claim("all", "w", 5, 5); len(claims) != 0 {
+		t.Errorf("an ask that was closed between two attempts is claimed: %+v", claims)
+	}
+	if claims := h.claim(agent, "w", 5, 5); len(claims) != 0 || len(sending) != 2 || !h.end(sending[0], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) ||
+		!h.end(sending[1], outbox.DeliveryEnd{State: outbox.DeliveryDelivered, Status: 200}) {
+		t.Errorf("asks that were closed during an attempt: %+v", claims)
+	}
+	d.Finish(t, "done")
+	shown, err := h.Deliveries(t.Context(), "all", operate.Page{})
+	if err != nil || len(shown) != 1 || shown[0].ReplyID == 0 || shown[0].AskID != 0 {
+		t.Errorf("the deliveries are %+v, %v", shown, err)
+	}
+	if shown, err = h.Deliveries(t.Context(), agent, operate.Page{Agent: agent}); err != nil || len(shown) != 3 || shown[2].AskID != first || shown[2].Agent != agent || shown[2].Outcome != "" {
+		t.Errorf("the deliveries are %+v, %v", shown, err)
 	}
 }

@@ -26,13 +26,43 @@ select turnkeeper.answer_ask(@id::bigint, @decision::text, @answered_by::text, @
 -- Asks with their turn and its path from the root of its tree, newest first.
 select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent) and (@turn::bigint = 0 or a.turn_id = @turn)
+where (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent)
+  and (@before::bigint = 0 or a.id < @before)
+order by a.id desc limit @max_rows;
+
+-- name: ListOpenAsks :many
+-- ListAsks for open asks: it reads their own index, not the closed ones.
+select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
+where a.state = 'open' and (@agent::text = '' or t.agent = @agent) and (@before::bigint = 0 or a.id < @before)
+order by a.id desc limit @max_rows;
+
+-- name: ListAsksOfTurn :many
+-- ListAsks for a turn.
+select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
+where a.turn_id = @turn and (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent)
   and (@before::bigint = 0 or a.id < @before)
 order by a.id desc limit @max_rows;
 
 -- name: AskByID :one
 select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = @id;
+
+-- name: AsksByID :many
+select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any(@ids::bigint[]);
+
+-- name: AskSender :one
+select coalesce(turnkeeper.ask_sender(@id::bigint), 0)::bigint as token_id;
+
+-- name: CountOpenAsks :one
+-- The open asks of some agents, or of all (null), up to a limit.
+select count(*) from (
+    select from turnkeeper.asks a
+    where a.state = 'open' and (sqlc.narg(agents)::text[] is null
+        or exists (select from turnkeeper.turns t where t.id = a.turn_id and t.agent = any(sqlc.narg(agents)::text[])))
+    limit @most::integer) o;
 
 -- name: CheckApprovals :exec
 -- Refuses starts of the same write, after its gates and asks. The fence has checked them before, without these.

@@ -2,6 +2,10 @@
 select turnkeeper.enqueue(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer, sqlc.narg(trace_parent)::text,
     sqlc.narg(due_at)::timestamptz)::bigint;
 
+-- name: EnqueueBy :one
+select turnkeeper.enqueue_by(@token::bigint, @agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer,
+    sqlc.narg(trace_parent)::text, sqlc.narg(due_at)::timestamptz)::bigint;
+
 -- name: MessageByID :one
 select sqlc.embed(m), coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = @id;

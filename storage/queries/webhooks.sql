@@ -1,16 +1,15 @@
 -- name: RegisterWebhook :exec
 -- An existing webhook gets the new settings and keeps its state.
-insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents) values (@name, @origin, sqlc.narg(agents)::text[], @sub_agents)
-on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, seen_at = clock_timestamp();
+insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents, asks) values (@name, @origin, sqlc.narg(agents)::text[], @sub_agents, @asks)
+on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, asks = excluded.asks, seen_at = clock_timestamp();
 
 -- name: SeeWebhooks :many
 -- Returns those of the names that exist.
 update turnkeeper.webhooks set seen_at = clock_timestamp() where name = any(@names::text[]) returning name;
 
 -- name: ClaimDeliveries :many
-select claim::text as claim, attempts::integer as attempts, tried_ms::bigint as tried_ms, reply_id::bigint as reply_id,
-    message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
-    outcome::text as outcome, body::text as body, replied_at::timestamptz as replied_at
+select id::bigint as id, claim::text as claim, attempts::integer as attempts, tried_ms::bigint as tried_ms,
+    coalesce(reply_id, 0)::bigint as reply_id, coalesce(ask_id, 0)::bigint as ask_id
 from turnkeeper.claim_deliveries(@webhook::text, @worker::text, @slots::integer, @max_rows::integer, @hold::interval);
 
 -- name: NextDelivery :one
@@ -33,7 +32,7 @@ with ended as (
         duration_ms = case when @uncounted then duration_ms else @duration_ms::bigint end,
         status = case when @uncounted then status else sqlc.narg(status)::integer end,
         error = case when @uncounted then error else sqlc.narg(error)::text end
-    where reply_id = @reply_id and webhook = @webhook and claim = @claim::text
+    where id = @id and claim = @claim::text
     returning state
 ), told as (
     update turnkeeper.webhooks w set
@@ -63,11 +62,15 @@ where (@name::text = '' or w.name = @name)
 order by w.name;
 
 -- name: ListDeliveries :many
-select d.*, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending, r.message_id, r.turn_id, r.agent, r.conversation, r.outcome, r.created_at as replied_at
-from turnkeeper.webhook_deliveries d join turnkeeper.replies r on r.id = d.reply_id
-where d.webhook = @webhook and (@state::text = '' or d.state = @state) and (@agent::text = '' or r.agent = @agent)
-  and (@before::bigint = 0 or d.reply_id < @before)
-order by d.reply_id desc limit @max_rows;
+select d.*, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending,
+    coalesce(r.message_id, t.message_id)::bigint as message_id, coalesce(r.turn_id, t.id)::bigint as turn_id,
+    coalesce(r.agent, t.agent)::text as agent, coalesce(r.conversation, t.conversation)::text as conversation,
+    coalesce(r.outcome, '')::text as outcome, coalesce(r.created_at, a.opened_at)::timestamptz as written_at
+from turnkeeper.webhook_deliveries d left join turnkeeper.replies r on r.id = d.reply_id
+    left join turnkeeper.asks a on a.id = d.ask_id left join turnkeeper.turns t on t.id = a.turn_id
+where d.webhook = @webhook and (@state::text = '' or d.state = @state) and (@agent::text = '' or coalesce(r.agent, t.agent) = @agent)
+  and (@before::bigint = 0 or d.id < @before)
+order by d.id desc limit @max_rows;
 
 -- name: ReplyExists :one
 select id from turnkeeper.replies where id = @id;
@@ -104,8 +107,8 @@ delete from turnkeeper.webhooks where name = @name and seen_at < clock_timestamp
 
 -- name: RemoveDeliveries :execrows
 -- Deletes deliveries whose webhook does not exist.
-delete from turnkeeper.webhook_deliveries where (reply_id, webhook) in (
-    select d.reply_id, d.webhook from turnkeeper.webhook_deliveries d
+delete from turnkeeper.webhook_deliveries where id in (
+    select d.id from turnkeeper.webhook_deliveries d
     where not exists (select from turnkeeper.webhooks w where w.name = d.webhook) limit @max_rows);
 
 -- name: MendDeliveries :execrows

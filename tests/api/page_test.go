@@ -18,7 +18,7 @@ const hostile = `<img src=x onerror="window.harmed=1"><script>window.harmed=2</s
 	"\u202egnp.exe\u2066 \x1b[31mred\x07 &amp; <svg onload=window.harmed=3>"
 
 // pagesOf lists the pages of an Env with at least one turn.
-var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replies", "/agents", "/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
+var pagesOf = []string{"/", "/turns", "/turns/1", "/inbox", "/inbox/1", "/replies", "/asks", "/asks/1", "/asks/2", "/agents", "/lanes", "/schedules", "/sign-in", "/turns?agent=clerk&state=failed"}
 
 // Every page with hostile text, on a wide and a narrow screen, in light and dark mode: the browser reports no
 // error, no foreign script runs, and nothing overflows.
@@ -36,6 +36,10 @@ func TestPagesInABrowser(t *testing.T) {
 	))
 	w := e.StartWorker()
 	e.TurnOf(e.Enqueue("clerk", "Message: "+strings.ReplaceAll(hostile, "\x00", ""), "--conversation", `<b>"talk"</b>`))
+	e.Exec(`insert into asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, schema, audience, hold, expires_at)
+		select 1, 1, 2, kind, 1, 'mark_once', $1, repeat('a', 64), $2, $2, schema, array[$2], false, now() + interval '1 day'
+		from (values ('approve', '{}'), ('question', '{"enum":["<b>blue</b>","red"]}')) k (kind, schema)`,
+		fmt.Sprintf(`{"label":%s}`, env.Quote(strings.ReplaceAll(hostile, "\x00", ""))), strings.ReplaceAll(hostile, "\x00", ""))
 	b := openBrowser(t, w.APIURL())
 	var ground [2]string
 	for _, screen := range []struct {
@@ -61,6 +65,7 @@ func TestPagesInABrowser(t *testing.T) {
 		}
 		ground[i] = eval[string](b, "getComputedStyle(document.body).backgroundColor")
 	}
+	e.Exec("delete from asks") // of a turn that has ended
 	if ground[0] == ground[1] {
 		t.Errorf("light and dark are both on %s", ground[0])
 	}

@@ -85,6 +85,73 @@ func TestScreenshots(t *testing.T) {
 	e.AwaitClosed(env.Query[int64](e, "select message_id from turns where id = $1", running))
 }
 
+// TestScreenshotsOfAsks takes the pictures of docs/asks.md: an ask that waits for an approval, a question, and what a person
+// changed.
+func TestScreenshotsOfAsks(t *testing.T) {
+	if !*writeScreenshots {
+		testrun.OnlyFull(t)
+	}
+	t.Parallel()
+	e := env.New(t)
+	e.WriteFile("turnkeeper.yaml", fmt.Sprintf(`default_model: local/qwen3-32b
+providers:
+  local:
+    base_url: %s
+    api_key_env: TEST_API_KEY
+tools:
+  pay_invoice:
+    description: Pays an invoice.
+    command: [sh, -c, "echo paid"]
+    arguments: {type: object, properties: {invoice: {type: string}, to: {type: string}, amount: {type: number}, currency: {type: string}}}
+    effect: once
+`, e.ModelURL))
+	e.WriteAgent("boss", "sub_agents: [invoices]")
+	e.WriteAgent("invoices", "tools: [pay_invoice, ask_person]", `approve: {pay_invoice: 'args.amount > 500 ? ask("the amount is above 500 EUR") : allow'}`)
+	pays := func(arguments string) inferencetest.Reply {
+		return inferencetest.Calls(inferencetest.Call{Name: "pay_invoice", Arguments: arguments})
+	}
+	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
+		"boss": env.ReportResult(env.Spawn("invoices Pay what is due to Northwind.")),
+		"invoices": func(r inferencetest.Recorded) inferencetest.Reply {
+			message := env.NewestMessage(r)
+			switch {
+			case strings.Contains(message, "Acme"):
+				return env.Rounds(pays(`{"invoice":"A-1041","to":"DE02120300000000202051","amount":1200,"currency":"EUR"}`), inferencetest.Text("Paid."))(r)
+			case strings.Contains(message, "Globex"):
+				return env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person",
+					Arguments: `{"question":"Globex has sent invoice G-3 twice, with different amounts. Which one shall I pay?","options":["the one of 3 November, 410 EUR","the one of 9 November, 385 EUR","neither"]}`}),
+					inferencetest.Text("Thank you."))(r)
+			}
+			return env.Rounds(pays(`{"invoice":"N-77","to":"DE02500105170137075030","amount":1890,"currency":"EUR"}`), inferencetest.Text("Paid."))(r)
+		},
+	}))
+	w := env.StartProcess(t, "worker", e.Dir, e.Environ(), env.Binary(t, "worker"))
+	w.Await("worker ready")
+	ask := func(agent, conversation, message string) int64 {
+		before := env.Query[int64](e, "select coalesce(max(id), 0) from asks")
+		e.Enqueue(agent, message, "--conversation", conversation)
+		e.Await("a turn asks", "select max(id) > $1 from asks", before)
+		return env.Query[int64](e, "select max(id) from asks")
+	}
+	edited := ask("invoices", "acme", "Pay the invoice of Acme.")
+	b := openBrowser(t, w.APIURL())
+	b.window(1280, 800, false)
+	b.open(fmt.Sprintf("/asks/%d", edited))
+	b.run(`document.querySelector("input[name=answered_by]").value = "ann"`)
+	b.run(`document.querySelector("details.edit").open = true`)
+	b.run(`const a = document.querySelector("textarea[name=arguments]"); a.value = a.value.replace("1200", "1020")`)
+	b.run(`document.querySelector("textarea[name=comment]").value = "15 % less, as agreed with Acme."`)
+	b.run(`document.querySelector("button[value=approved]").click()`)
+	b.await("the diff", `document.querySelector(".diff .added") && document.readyState === "complete"`)
+	b.picture("ask-edited")
+	question := ask("invoices", "globex", "Pay the invoices of Globex.")
+	open := ask("boss", "main", "Pay what is due.")
+	b.open(fmt.Sprintf("/asks/%d", open))
+	b.picture("ask")
+	b.open(fmt.Sprintf("/asks/%d", question))
+	b.picture("ask-question")
+}
+
 // office writes the agents and their tools, which are programs.
 func office(e *env.Env) {
 	e.T.Helper()

@@ -3,12 +3,14 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -427,5 +429,101 @@ func wantNoSecrets(e *env.Env, secrets ...string) {
 				e.T.Errorf("%s holds %s", table, secret)
 			}
 		}
+	}
+}
+
+// An ask is delivered, signed, to the webhooks that get asks, and repeated with the same id and body. A program answers it
+// over HTTP with what the delivery has. An ask that is closed before it is delivered is not delivered.
+func TestAsksArePushed(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, `approve: {mark_once: 'ask("marks cost money")'}`)
+	e.WriteAgent("desk", "tools: [ask_person]")
+	e.Model.Then(env.ModelPerAgent(map[string]func(inferencetest.Recorded) inferencetest.Reply{
+		"clerk": env.Rounds(env.MarkerReply("mark_once", "a"), inferencetest.Text("Marked.")),
+		"desk":  env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person", Arguments: `{"question":"Which?"}`}), inferencetest.Text("Asked.")),
+	}))
+	var failed atomic.Bool
+	office := env.NewWebhookReceiver(t, func(w http.ResponseWriter, _ *http.Request, p env.Delivery) {
+		if strings.HasPrefix(p.ID, "ask_") && failed.CompareAndSwap(false, true) {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	})
+	shop, away := env.NewWebhookReceiver(t, nil), env.NewWebhookReceiver(t, nil)
+	e.AddWebhook("office", office.URL, "asks: true", "agents: [clerk]")
+	e.AddWebhook("shop", shop.URL)
+	e.AddWebhook("away", away.URL, "asks: true", "agents: [desk]")
+	turnctl := func(args ...string) {
+		t.Helper()
+		if r := e.Turnctl(args...); r.Code != 0 {
+			t.Fatalf("turnctl %v ended with %d\n%s%s", args, r.Code, r.Stdout, r.Stderr)
+		}
+	}
+	w := e.StartWorker()
+	turnctl("webhooks", "pause", "away", "a holiday")
+	marked := e.Enqueue("clerk", "Mark it.")
+	e.Await("the first attempt failed", "select attempts = 1 and claim is null from webhook_deliveries where ask_id is not null")
+	e.Exec("update webhook_deliveries set due_at = clock_timestamp() where ask_id is not null")
+	e.AwaitDeliveries("office", "delivered", 1)
+	e.Ledger.WantRuns("a", 0)
+	office.WantSameBodies()
+	var body struct {
+		Type      string
+		Timestamp time.Time
+		Data      struct {
+			ID                                                  int64
+			Kind, Agent, Conversation, Tool, Reason, Path, Hash string
+			TurnID                                              int64 `json:"turn_id"`
+			Arguments                                           map[string]any
+			ExpiresAt                                           time.Time `json:"expires_at"`
+		}
+	}
+	sent := office.Deliveries()["ask_1"]
+	if len(sent) != 2 {
+		t.Fatalf("the ask came %d times: %+v", len(sent), office.Deliveries())
+	}
+	if err := json.Unmarshal([]byte(sent[0].Body), &body); err != nil {
+		t.Fatal(err)
+	}
+	d := body.Data
+	if body.Type != "ask.opened" || body.Timestamp.IsZero() || d.ID != 1 || d.Kind != "approve" || d.Agent != "clerk" || d.Conversation != "main" || d.Tool != "mark_once" ||
+		d.Reason != "marks cost money" || d.Path != "/asks/1" || d.TurnID != 1 || d.Arguments["label"] != "a" || time.Until(d.ExpiresAt) < time.Hour {
+		t.Errorf("pushed was %s", sent[0].Body)
+	}
+	answer, err := http.Post(fmt.Sprintf("%s/v1/asks/%d/answer", w.APIURL(), d.ID), "application/json",
+		strings.NewReader(fmt.Sprintf(`{"decision":"approved","hash":%q,"answered_by":"ann"}`, d.Hash)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("the answer is answered %s", answer.Status)
+	}
+	e.WantReply(e.TurnOf(marked), "Marked.")
+	e.Ledger.WantRuns("a", 1)
+	e.AwaitDeliveries("shop", "delivered", 1)
+	e.AwaitDeliveries("office", "delivered", 2)
+
+	asked := e.Enqueue("desk", "Ask.")
+	e.Await("the ask waits for the webhook", "select count(*) = 1 from webhook_deliveries where webhook = 'away' and state = 'pending'")
+	turnctl("asks", "deny", "2", "--as", "ann")
+	e.TurnOf(asked)
+	turnctl("webhooks", "resume", "away")
+	e.AwaitDeliveries("away", "delivered", 1)
+	for id := range away.Deliveries() {
+		if strings.HasPrefix(id, "ask_") {
+			t.Errorf("%s was delivered after it was closed", id)
+		}
+	}
+	if n := env.Query[int](e, "select count(*) from webhook_deliveries where ask_id = 2"); n != 0 {
+		t.Errorf("%d deliveries of the closed ask remain", n)
+	}
+	if ids := slices.Sorted(maps.Keys(shop.Deliveries())); slices.ContainsFunc(ids, func(id string) bool { return strings.HasPrefix(id, "ask_") }) {
+		t.Errorf("the webhook without asks got %v", ids)
+	}
+	// Purging a message removes the deliveries of its asks.
+	turnctl("purge", "--agent", "clerk")
+	if n := env.Query[int](e, "select count(*) from webhook_deliveries where ask_id is not null") + env.Query[int](e, "select count(*) from asks where id = 1"); n != 0 {
+		t.Errorf("%d rows of the purged ask remain", n)
 	}
 }

@@ -33,7 +33,7 @@ func newExample(t testing.TB, name string) *env.Env {
 		if err != nil {
 			return err
 		}
-		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports"}, entry.Name()) { // left by a run of the example
+		if slices.Contains([]string{"node_modules", ".turnkeeper", ".playwright-mcp", "reports", "payments.jsonl"}, entry.Name()) { // left by a run of the example
 			return fs.SkipDir
 		}
 		to := filepath.Join(e.Dir, strings.TrimPrefix(path, from))
@@ -415,5 +415,53 @@ func TestTheResearchAgent(t *testing.T) {
 	}
 	if both := env.Query[bool](e, "select count(*) = 2 from spawned_calls where agent in ('reader', 'librarian') and round = 1"); !both {
 		t.Error("the reader and the librarian were not spawned side by side")
+	}
+}
+
+// The example pays small invoices at once and asks about large ones. It pays what a person approved, once, also if the
+// worker is killed while it asks; and nothing that a person or the rule denied.
+func TestTheInvoices(t *testing.T) {
+	t.Parallel()
+	e := newExample(t, "invoices")
+	report := env.Turnctl[struct{ Problems, Warnings []string }](e, "agents", "check")
+	if len(report.Problems) > 0 || len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], "a worker checks the rule when it starts") {
+		t.Errorf("agents check prints %+v", report)
+	}
+	w := startPlainWorker(e)
+	send := func(file, conversation string) int64 {
+		return e.Enqueue("invoices", "Pay "+file, "--conversation", conversation)
+	}
+	pay := func(file string) env.Turn { return e.TurnOf(send(file, file)) }
+	small := pay("acme-1041.json")
+	wantReplyOf(e, small, "invoices", "Invoice A-1041 of Acme Paper: paid: ", `"amount":84.5`)
+	wantCalls(e, small, "read_file succeeded", "pay_invoice succeeded")
+	foreign := pay("globex-3.json")
+	wantReplyOf(e, foreign, "invoices", "Invoice G-3 was not paid: ", "only invoices in EUR are paid")
+	wantCalls(e, foreign, "read_file succeeded", "pay_invoice denied")
+	wantReplyOf(e, pay("none.json"), "invoices", "There is no such invoice")
+
+	ask := func() string {
+		e.Await("one ask is open", "select count(*) = 1 from asks a join turns t on t.id = a.turn_id where a.state = 'open' and t.state = 'waiting'")
+		return env.Query[string](e, "select id::text from asks where state = 'open' and reason = 'the amount is above 500 EUR'")
+	}
+	approved := send("northwind-77.json", "approved")
+	id := ask()
+	e.Kill(w)
+	runTurnctl(e, "asks", "approve", id, "--as", "ann")
+	startPlainWorker(e)
+	wantReplyOf(e, e.TurnOf(approved), "invoices", "Invoice N-77 of Northwind Machines: paid: ", `"amount":1890`)
+	edited := send("northwind-77.json", "edited")
+	runTurnctl(e, "asks", "approve", ask(), "--as", "ann", "--arguments", `{"invoice":"N-77","to":"DE02500105170137075030","amount":1800,"currency":"EUR"}`)
+	wantReplyOf(e, e.TurnOf(edited), "invoices", "A person changed the arguments", `"amount":1800`)
+	denied := send("northwind-77.json", "denied")
+	runTurnctl(e, "asks", "deny", ask(), "--as", "ann", "--comment", "wait for the credit note")
+	wantReplyOf(e, e.TurnOf(denied), "invoices", "Invoice N-77 was not paid: ", "wait for the credit note")
+
+	want := `{"amount":84.5,"currency":"EUR","invoice":"A-1041","to":"DE02120300000000202051"}
+{"amount":1890,"currency":"EUR","invoice":"N-77","to":"DE02500105170137075030"}
+{"amount":1800,"currency":"EUR","invoice":"N-77","to":"DE02500105170137075030"}
+`
+	if got := e.ReadFile("payments.jsonl"); got != want {
+		t.Errorf("paid were\n%s", got)
 	}
 }

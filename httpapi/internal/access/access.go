@@ -36,13 +36,18 @@ type Store interface {
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
 	PauseScheduler(ctx context.Context, reason string) error
+
+	AskStore
 }
 
 // An Access checks a caller's rights and uses a store. It is safe for concurrent use.
-type Access struct{ store Store }
+type Access struct {
+	store    Store
+	fourEyes bool // the token that sent a message must not answer what its turn asks
+}
 
 // New returns an Access.
-func New(store Store) Access { return Access{store} }
+func New(store Store, fourEyes bool) Access { return Access{store, fourEyes} }
 
 // CheckTurn returns a 404 problem if the turn does not exist or is not visible to the caller.
 func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/storage/operate"
 )
 
@@ -161,6 +162,11 @@ var (
 		string(turnkeeper.TurnDegraded), string(turnkeeper.TurnFailed), string(turnkeeper.TurnCancelled),
 	}
 )
+
+// AskStates lists the states of asks that lists can be filtered by.
+var AskStates = []string{
+	string(asks.Open), string(asks.Approved), string(asks.Denied), string(asks.Answered), string(asks.Expired), string(asks.Withdrawn),
+}
 
 // IsText reports whether a text can be stored: valid UTF-8 without NUL.
 func IsText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }

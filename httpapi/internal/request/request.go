@@ -20,6 +20,7 @@ const (
 	ScopeSend    = views.ScopeSend
 	ScopeRead    = views.ScopeRead
 	ScopeOperate = views.ScopeOperate
+	ScopeAnswer  = views.ScopeAnswer
 )
 
 // A Route is one method of one path, in the syntax of http.ServeMux.
@@ -33,13 +34,14 @@ type Route struct {
 func (r Route) Pattern() string { return r.Method + " " + r.Path }
 
 // Scopes returns the scopes of which a token needs one; nil: no token is needed. The scope read
-// includes the GET routes of the scope send.
+// includes the GET routes of the scopes send and
+// answer.
 func (r Route) Scopes() []string {
 	switch {
 	case r.Scope == "":
 		return nil
-	case r.Scope == ScopeSend && r.Method == http.MethodGet:
-		return []string{ScopeSend, ScopeRead}
+	case (r.Scope == ScopeSend || r.Scope == ScopeAnswer) && r.Method == http.MethodGet:
+		return []string{r.Scope, ScopeRead}
 	default:
 		return []string{r.Scope}
 	}
@@ -60,6 +62,14 @@ func (c Caller) Sees(agent string) bool { return c.SeesAll() || slices.Contains(
 
 // SeesAll reports whether the caller's token covers all agents.
 func (c Caller) SeesAll() bool { return c.Token == nil || c.Token.Agents == nil }
+
+// TokenID returns the id of the caller's token; 0: a local request without a token.
+func (c Caller) TokenID() int64 {
+	if c.Token == nil {
+		return 0
+	}
+	return c.Token.ID
+}
 
 // A Call is one request and the writer of its answer.
 type Call struct {

@@ -1,7 +1,6 @@
 package turnctl
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,13 +15,13 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/askform"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
-	"turnkeeper/tools"
 )
 
 var askStates = []string{"open", "approved", "denied", "answered", "expired", "withdrawn", "all"}
@@ -141,7 +140,7 @@ func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
 		printDiff(s, a.Arguments, a.Edited)
 		return
 	}
-	for line := range strings.SplitSeq(pretty(a.Arguments), "\n") {
+	for line := range strings.SplitSeq(askform.Pretty(a.Arguments), "\n") {
 		s.Line("  %s", term.Plain(line))
 	}
 }
@@ -153,18 +152,9 @@ func byWhom(a operate.Ask) string {
 	return " by " + a.AnsweredBy + " (" + a.Channel + ")"
 }
 
-// pretty returns JSON with a line for each value.
-func pretty(text string) string {
-	var b bytes.Buffer
-	if json.Indent(&b, []byte(text), "", "  ") != nil {
-		return text
-	}
-	return b.String()
-}
-
 // printDiff prints what changed from one JSON text to another, line by line.
 func printDiff(s *term.Screen, from, to string) {
-	for _, line := range diffLines(strings.Split(pretty(sortedJSON(from)), "\n"), strings.Split(pretty(sortedJSON(to)), "\n")) {
+	for _, line := range askform.Diff(from, to) {
 		tone := term.Dim
 		switch line[0] {
 		case '-':
@@ -174,63 +164,6 @@ func printDiff(s *term.Screen, from, to string) {
 		}
 		s.Line("%s", s.Paint(tone, term.Plain(line)))
 	}
-}
-
-// sortedJSON returns JSON with sorted keys, so that a diff shows changed values only.
-func sortedJSON(text string) string {
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil {
-		return text
-	}
-	sorted, err := json.Marshal(value)
-	if err != nil {
-		return text
-	}
-	return string(sorted)
-}
-
-// diffLines returns the lines of both texts in order, each after "- " (only in the first), "+ " (only in the second) or two
-// spaces, by a longest common subsequence.
-func diffLines(from, to []string) (diff []string) {
-	const tooLong = 2000 // lines; then everything counts as changed
-	common := make([][]int, len(from)+1)
-	if len(from) > tooLong || len(to) > tooLong {
-		for _, line := range from {
-			diff = append(diff, "- "+line)
-		}
-		for _, line := range to {
-			diff = append(diff, "+ "+line)
-		}
-		return diff
-	}
-	for i := range common {
-		common[i] = make([]int, len(to)+1)
-	}
-	for i := len(from) - 1; i >= 0; i-- {
-		for j := len(to) - 1; j >= 0; j-- {
-			if from[i] == to[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			} else {
-				common[i][j] = max(common[i+1][j], common[i][j+1])
-			}
-		}
-	}
-	for i, j := 0, 0; i < len(from) || j < len(to); {
-		switch {
-		case i < len(from) && j < len(to) && from[i] == to[j]:
-			diff = append(diff, "  "+from[i])
-			i, j = i+1, j+1
-		case i < len(from) && (j == len(to) || common[i+1][j] >= common[i][j+1]):
-			diff = append(diff, "- "+from[i])
-			i++
-		default:
-			diff = append(diff, "+ "+to[j])
-			j++
-		}
-	}
-	return diff
 }
 
 // answerFlags are the flags of the commands that answer an ask.
@@ -269,7 +202,7 @@ the comment. Repeating the command does nothing.
 					}
 					text = string(all)
 				}
-				edited, err := checkedBy(ask.Schema, text)
+				edited, err := askform.Arguments(ask.Schema, text)
 				if err != nil {
 					return a, shell.Misused("--arguments: %v", err)
 				}
@@ -326,7 +259,7 @@ nothing.
 					}
 					text = string(quoted)
 				}
-				answer, err := checkedAnswer(ask.Schema, text)
+				answer, err := askform.Answer(ask.Schema, text)
 				if err != nil {
 					return asks.Answer{}, shell.Misused("ANSWER: %v", err)
 				}
@@ -370,31 +303,6 @@ func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFl
 			}
 		})
 	})
-}
-
-// checkedBy returns the canonical form of arguments that are valid by a schema.
-func checkedBy(schema, text string) (string, error) {
-	compiled, err := tools.CompileSchema(json.RawMessage(cmp.Or(schema, `{"type":"object"}`)))
-	if err != nil {
-		return "", err
-	}
-	args, fault := tools.CheckArguments(compiled, text)
-	if fault != "" {
-		return "", errors.New(fault)
-	}
-	return args.Canonical, nil
-}
-
-// checkedAnswer returns an answer that is valid by a schema.
-func checkedAnswer(schema, text string) (string, error) {
-	if !json.Valid([]byte(text)) {
-		return "", errors.New("it is not JSON")
-	}
-	wrapped := fmt.Sprintf(`{"type":"object","properties":{"answer":%s}}`, cmp.Or(schema, "true"))
-	if _, err := checkedBy(wrapped, `{"answer":`+text+`}`); err != nil {
-		return "", err
-	}
-	return text, nil
 }
 
 func findAsk(ctx context.Context, store *operate.Store, arg string) (operate.Ask, error) {

@@ -2,7 +2,6 @@ package turnctl
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,21 +54,4 @@ func TestAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	clitest.Golden(t, "asks.json", out.String())
-}
-
-func TestDiffLines(t *testing.T) {
-	for _, c := range []struct{ from, to, want string }{
-		{"a b c", "a b c", "  a|  b|  c"},
-		{"a b c", "a x c", "  a|- b|+ x|  c"},
-		{"a b", "b c", "- a|  b|+ c"},
-		{"", "a", "- |+ a"},
-	} {
-		if got := diffLines(strings.Split(c.from, " "), strings.Split(c.to, " ")); strings.Join(got, "|") != c.want {
-			t.Errorf("%q to %q: %q", c.from, c.to, got)
-		}
-	}
-	long := slices.Repeat([]string{"x"}, 2001)
-	if got := diffLines(long, []string{"x"}); len(got) != 2002 {
-		t.Errorf("%d lines", len(got))
-	}
 }

@@ -30,6 +30,7 @@ is created: the database stores a hash. If you lose a token, revoke it and creat
 another. A revoked token is refused at once.`,
 		Example: `  turnctl tokens create shop --scopes send --agents clerk
   turnctl tokens create board --scopes read --expires 720h
+  turnctl tokens create ann --scopes read,answer
   turnctl tokens revoke shop`,
 		RunE: show,
 	}
@@ -77,6 +78,9 @@ func checkToken(t operate.Token) error {
 		if err := shell.OneOf("--scopes", scope, views.Scopes()); err != nil || scope == "" {
 			return shell.Misused("--scopes has %q: it must be one of %s", scope, strings.Join(views.Scopes(), ", "))
 		}
+	}
+	if !views.CanCombine(t.Scopes) {
+		return shell.Misused("--scopes: one token cannot have both send and answer: who sends messages must not answer what their turns ask; create two tokens")
 	}
 	for _, agent := range t.Agents {
 		if err := turnkeeper.CheckAgentName(agent); err != nil {

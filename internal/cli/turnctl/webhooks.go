@@ -31,7 +31,7 @@ func webhooksCommand(s *shell.Session) *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use: "webhooks", Short: "List webhooks and their deliveries, and redeliver", Args: cobra.NoArgs,
-		Long: `List the webhook endpoints that replies are pushed to, with pending and dead
+		Long: `List the webhook endpoints that replies and asks are pushed to, with pending and dead
 deliveries; and redeliver. Configure endpoints in the workers' settings (webhooks: in
 the config file); only these have the full address, this command shows its origin.`,
 		Example: `  turnctl webhooks
@@ -113,7 +113,7 @@ func webhookState(c term.Clock, w operate.WebhookView) term.Cell {
 func showWebhookCommand(s *shell.Session) *cobra.Command {
 	var flags pageFlags
 	cmd := &cobra.Command{
-		Use: "show NAME", Short: "Show a webhook and its deliveries, newest reply first", Args: shell.ExactArgs(1),
+		Use: "show NAME", Short: "Show a webhook and its deliveries, newest first", Args: shell.ExactArgs(1),
 		Example: `  turnctl webhooks show shop
   turnctl webhooks show shop --state dead --limit 100 -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -155,7 +155,11 @@ type webhookPage struct {
 func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries []outbox.Delivery) {
 	state := webhookState(c, w)
 	s.Line("%s  %s, to %s", s.Paint(term.Bold, "webhook "+w.Name), s.Paint(state.Tone, state.Text), term.Plain(w.Origin))
-	s.Line("replies of %s, since %s", agentsOf(w.Webhook), c.At(w.AddedAt))
+	what := "replies"
+	if w.Asks {
+		what = "replies and asks"
+	}
+	s.Line("%s of %s, since %s", what, agentsOf(w.Webhook), c.At(w.AddedAt))
 	s.Line("%d pending, %d of them being sent, %d dead", w.Pending, w.Sending, w.Dead)
 	if !w.PausedAt.IsZero() {
 		s.Line("paused %s: %s", c.Ago(w.PausedAt), term.OneLine(w.PausedReason, 0))
@@ -171,9 +175,9 @@ func showWebhook(s *term.Screen, c term.Clock, w operate.WebhookView, deliveries
 		return
 	}
 	s.Line("")
-	t := term.NewTable(">REPLY", "STATE", ">ATTEMPTS", "REPLIED", "LAST ATTEMPT", "NEXT", ">STATUS", "AGENT", ">TURN", "ERROR")
+	t := term.NewTable("DELIVERY", "STATE", ">ATTEMPTS", "WRITTEN", "LAST ATTEMPT", "NEXT", ">STATUS", "AGENT", ">TURN", "ERROR")
 	for _, d := range deliveries {
-		t.Add(fmt.Sprint(d.ReplyID), deliveryCell(d), fmt.Sprint(d.Attempts), c.At(d.RepliedAt), agoOrDash(c, d.LastAt), nextOf(c, d),
+		t.Add(d.WebhookID(), deliveryCell(d), fmt.Sprint(d.Attempts), c.At(d.WrittenAt), agoOrDash(c, d.LastAt), nextOf(c, d),
 			term.OrDash(strings.TrimPrefix(strconv.Itoa(d.Status), "0")), d.Agent, fmt.Sprint(d.TurnID), term.OrDash(d.Error))
 	}
 	t.Print(s)

@@ -95,6 +95,82 @@ func (q *Queries) AskByID(ctx context.Context, id int64) (AskByIDRow, error) {
 	return i, err
 }
 
+const AskSender = `-- name: AskSender :one
+select coalesce(turnkeeper.ask_sender($1::bigint), 0)::bigint as token_id
+`
+
+func (q *Queries) AskSender(ctx context.Context, id int64) (int64, error) {
+	row := q.db.QueryRow(ctx, AskSender, id)
+	var token_id int64
+	err := row.Scan(&token_id)
+	return token_id, err
+}
+
+const AsksByID = `-- name: AsksByID :many
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any($1::bigint[])
+`
+
+type AsksByIDRow struct {
+	TurnkeeperAsk TurnkeeperAsk
+	Agent         string
+	Conversation  string
+	MessageID     int64
+	TurnState     string
+	Path          []byte
+}
+
+func (q *Queries) AsksByID(ctx context.Context, ids []int64) ([]AsksByIDRow, error) {
+	rows, err := q.db.Query(ctx, AsksByID, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AsksByIDRow
+	for rows.Next() {
+		var i AsksByIDRow
+		if err := rows.Scan(
+			&i.TurnkeeperAsk.ID,
+			&i.TurnkeeperAsk.TurnID,
+			&i.TurnkeeperAsk.Round,
+			&i.TurnkeeperAsk.Ordinal,
+			&i.TurnkeeperAsk.Kind,
+			&i.TurnkeeperAsk.N,
+			&i.TurnkeeperAsk.State,
+			&i.TurnkeeperAsk.Tool,
+			&i.TurnkeeperAsk.Arguments,
+			&i.TurnkeeperAsk.ArgsHash,
+			&i.TurnkeeperAsk.Rule,
+			&i.TurnkeeperAsk.Reason,
+			&i.TurnkeeperAsk.Schema,
+			&i.TurnkeeperAsk.Audience,
+			&i.TurnkeeperAsk.Hold,
+			&i.TurnkeeperAsk.OpenedAt,
+			&i.TurnkeeperAsk.ExpiresAt,
+			&i.TurnkeeperAsk.SeenAt,
+			&i.TurnkeeperAsk.ClosedAt,
+			&i.TurnkeeperAsk.AnsweredBy,
+			&i.TurnkeeperAsk.Channel,
+			&i.TurnkeeperAsk.Comment,
+			&i.TurnkeeperAsk.Answer,
+			&i.TurnkeeperAsk.Edited,
+			&i.TurnkeeperAsk.EditedHash,
+			&i.Agent,
+			&i.Conversation,
+			&i.MessageID,
+			&i.TurnState,
+			&i.Path,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const AsksOfTurn = `-- name: AsksOfTurn :many
 select id, turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, schema, audience, hold, opened_at, expires_at, seen_at, closed_at, answered_by, channel, comment, answer, edited, edited_hash from turnkeeper.asks where turn_id = $1 order by id
 `
@@ -172,6 +248,22 @@ func (q *Queries) CheckApprovals(ctx context.Context, arg CheckApprovalsParams) 
 	return err
 }
 
+const CountOpenAsks = `-- name: CountOpenAsks :one
+select count(*) from (
+    select from turnkeeper.asks a
+    where a.state = 'open' and ($1::text[] is null
+        or exists (select from turnkeeper.turns t where t.id = a.turn_id and t.agent = any($1::text[])))
+    limit $2::integer) o
+`
+
+// The open asks of some agents, or of all (null), up to a limit.
+func (q *Queries) CountOpenAsks(ctx context.Context, agents []string, most int32) (int64, error) {
+	row := q.db.QueryRow(ctx, CountOpenAsks, agents, most)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const GateCalls = `-- name: GateCalls :exec
 select turnkeeper.gate_calls($1::bigint, $2::integer[], $3::integer[])
 `
@@ -213,18 +305,10 @@ func (q *Queries) GatesOfTurn(ctx context.Context, turnID int64) ([]GatesOfTurnR
 const ListAsks = `-- name: ListAsks :many
 select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2) and ($3::bigint = 0 or a.turn_id = $3)
-  and ($4::bigint = 0 or a.id < $4)
-order by a.id desc limit $5
+where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2)
+  and ($3::bigint = 0 or a.id < $3)
+order by a.id desc limit $4
 `
-
-type ListAsksParams struct {
-	State   string
-	Agent   string
-	Turn    int64
-	Before  int64
-	MaxRows int32
-}
 
 type ListAsksRow struct {
 	TurnkeeperAsk TurnkeeperAsk
@@ -236,13 +320,12 @@ type ListAsksRow struct {
 }
 
 // Asks with their turn and its path from the root of its tree, newest first.
-func (q *Queries) ListAsks(ctx context.Context, arg ListAsksParams) ([]ListAsksRow, error) {
+func (q *Queries) ListAsks(ctx context.Context, state string, agent string, before int64, maxRows int32) ([]ListAsksRow, error) {
 	rows, err := q.db.Query(ctx, ListAsks,
-		arg.State,
-		arg.Agent,
-		arg.Turn,
-		arg.Before,
-		arg.MaxRows,
+		state,
+		agent,
+		before,
+		maxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -251,6 +334,157 @@ func (q *Queries) ListAsks(ctx context.Context, arg ListAsksParams) ([]ListAsksR
 	var items []ListAsksRow
 	for rows.Next() {
 		var i ListAsksRow
+		if err := rows.Scan(
+			&i.TurnkeeperAsk.ID,
+			&i.TurnkeeperAsk.TurnID,
+			&i.TurnkeeperAsk.Round,
+			&i.TurnkeeperAsk.Ordinal,
+			&i.TurnkeeperAsk.Kind,
+			&i.TurnkeeperAsk.N,
+			&i.TurnkeeperAsk.State,
+			&i.TurnkeeperAsk.Tool,
+			&i.TurnkeeperAsk.Arguments,
+			&i.TurnkeeperAsk.ArgsHash,
+			&i.TurnkeeperAsk.Rule,
+			&i.TurnkeeperAsk.Reason,
+			&i.TurnkeeperAsk.Schema,
+			&i.TurnkeeperAsk.Audience,
+			&i.TurnkeeperAsk.Hold,
+			&i.TurnkeeperAsk.OpenedAt,
+			&i.TurnkeeperAsk.ExpiresAt,
+			&i.TurnkeeperAsk.SeenAt,
+			&i.TurnkeeperAsk.ClosedAt,
+			&i.TurnkeeperAsk.AnsweredBy,
+			&i.TurnkeeperAsk.Channel,
+			&i.TurnkeeperAsk.Comment,
+			&i.TurnkeeperAsk.Answer,
+			&i.TurnkeeperAsk.Edited,
+			&i.TurnkeeperAsk.EditedHash,
+			&i.Agent,
+			&i.Conversation,
+			&i.MessageID,
+			&i.TurnState,
+			&i.Path,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListAsksOfTurn = `-- name: ListAsksOfTurn :many
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
+where a.turn_id = $1 and ($2::text = '' or a.state = $2) and ($3::text = '' or t.agent = $3)
+  and ($4::bigint = 0 or a.id < $4)
+order by a.id desc limit $5
+`
+
+type ListAsksOfTurnParams struct {
+	Turn    int64
+	State   string
+	Agent   string
+	Before  int64
+	MaxRows int32
+}
+
+type ListAsksOfTurnRow struct {
+	TurnkeeperAsk TurnkeeperAsk
+	Agent         string
+	Conversation  string
+	MessageID     int64
+	TurnState     string
+	Path          []byte
+}
+
+// ListAsks for a turn.
+func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) ([]ListAsksOfTurnRow, error) {
+	rows, err := q.db.Query(ctx, ListAsksOfTurn,
+		arg.Turn,
+		arg.State,
+		arg.Agent,
+		arg.Before,
+		arg.MaxRows,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListAsksOfTurnRow
+	for rows.Next() {
+		var i ListAsksOfTurnRow
+		if err := rows.Scan(
+			&i.TurnkeeperAsk.ID,
+			&i.TurnkeeperAsk.TurnID,
+			&i.TurnkeeperAsk.Round,
+			&i.TurnkeeperAsk.Ordinal,
+			&i.TurnkeeperAsk.Kind,
+			&i.TurnkeeperAsk.N,
+			&i.TurnkeeperAsk.State,
+			&i.TurnkeeperAsk.Tool,
+			&i.TurnkeeperAsk.Arguments,
+			&i.TurnkeeperAsk.ArgsHash,
+			&i.TurnkeeperAsk.Rule,
+			&i.TurnkeeperAsk.Reason,
+			&i.TurnkeeperAsk.Schema,
+			&i.TurnkeeperAsk.Audience,
+			&i.TurnkeeperAsk.Hold,
+			&i.TurnkeeperAsk.OpenedAt,
+			&i.TurnkeeperAsk.ExpiresAt,
+			&i.TurnkeeperAsk.SeenAt,
+			&i.TurnkeeperAsk.ClosedAt,
+			&i.TurnkeeperAsk.AnsweredBy,
+			&i.TurnkeeperAsk.Channel,
+			&i.TurnkeeperAsk.Comment,
+			&i.TurnkeeperAsk.Answer,
+			&i.TurnkeeperAsk.Edited,
+			&i.TurnkeeperAsk.EditedHash,
+			&i.Agent,
+			&i.Conversation,
+			&i.MessageID,
+			&i.TurnState,
+			&i.Path,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListOpenAsks = `-- name: ListOpenAsks :many
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
+where a.state = 'open' and ($1::text = '' or t.agent = $1) and ($2::bigint = 0 or a.id < $2)
+order by a.id desc limit $3
+`
+
+type ListOpenAsksRow struct {
+	TurnkeeperAsk TurnkeeperAsk
+	Agent         string
+	Conversation  string
+	MessageID     int64
+	TurnState     string
+	Path          []byte
+}
+
+// ListAsks for open asks: it reads their own index, not the closed ones.
+func (q *Queries) ListOpenAsks(ctx context.Context, agent string, before int64, maxRows int32) ([]ListOpenAsksRow, error) {
+	rows, err := q.db.Query(ctx, ListOpenAsks, agent, before, maxRows)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListOpenAsksRow
+	for rows.Next() {
+		var i ListOpenAsksRow
 		if err := rows.Scan(
 			&i.TurnkeeperAsk.ID,
 			&i.TurnkeeperAsk.TurnID,

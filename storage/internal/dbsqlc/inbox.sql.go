@@ -40,6 +40,38 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 	return column_1, err
 }
 
+const EnqueueBy = `-- name: EnqueueBy :one
+select turnkeeper.enqueue_by($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::integer,
+    $7::text, $8::timestamptz)::bigint
+`
+
+type EnqueueByParams struct {
+	Token        int64
+	Agent        string
+	Body         string
+	Conversation string
+	Key          *string
+	Priority     int32
+	TraceParent  *string
+	DueAt        *time.Time
+}
+
+func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, error) {
+	row := q.db.QueryRow(ctx, EnqueueBy,
+		arg.Token,
+		arg.Agent,
+		arg.Body,
+		arg.Conversation,
+		arg.Key,
+		arg.Priority,
+		arg.TraceParent,
+		arg.DueAt,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const ListMessages = `-- name: ListMessages :many
 select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id

@@ -322,6 +322,7 @@ type TurnkeeperWebhook struct {
 	Origin       string
 	Agents       []string
 	SubAgents    bool
+	Asks         bool
 	AddedAt      time.Time
 	SeenAt       time.Time
 	NotBefore    *time.Time

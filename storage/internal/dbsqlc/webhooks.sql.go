@@ -11,9 +11,8 @@ import (
 )
 
 const ClaimDeliveries = `-- name: ClaimDeliveries :many
-select claim::text as claim, attempts::integer as attempts, tried_ms::bigint as tried_ms, reply_id::bigint as reply_id,
-    message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
-    outcome::text as outcome, body::text as body, replied_at::timestamptz as replied_at
+select id::bigint as id, claim::text as claim, attempts::integer as attempts, tried_ms::bigint as tried_ms,
+    coalesce(reply_id, 0)::bigint as reply_id, coalesce(ask_id, 0)::bigint as ask_id
 from turnkeeper.claim_deliveries($1::text, $2::text, $3::integer, $4::integer, $5::interval)
 `
 
@@ -26,17 +25,12 @@ type ClaimDeliveriesParams struct {
 }
 
 type ClaimDeliveriesRow struct {
-	Claim        string
-	Attempts     int32
-	TriedMs      int64
-	ReplyID      int64
-	MessageID    int64
-	TurnID       int64
-	Agent        string
-	Conversation string
-	Outcome      string
-	Body         string
-	RepliedAt    time.Time
+	ID       int64
+	Claim    string
+	Attempts int32
+	TriedMs  int64
+	ReplyID  int64
+	AskID    int64
 }
 
 func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams) ([]ClaimDeliveriesRow, error) {
@@ -55,17 +49,12 @@ func (q *Queries) ClaimDeliveries(ctx context.Context, arg ClaimDeliveriesParams
 	for rows.Next() {
 		var i ClaimDeliveriesRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.Claim,
 			&i.Attempts,
 			&i.TriedMs,
 			&i.ReplyID,
-			&i.MessageID,
-			&i.TurnID,
-			&i.Agent,
-			&i.Conversation,
-			&i.Outcome,
-			&i.Body,
-			&i.RepliedAt,
+			&i.AskID,
 		); err != nil {
 			return nil, err
 		}
@@ -85,19 +74,19 @@ with ended as (
         duration_ms = case when $2 then duration_ms else $4::bigint end,
         status = case when $2 then status else $5::integer end,
         error = case when $2 then error else $6::text end
-    where reply_id = $7 and webhook = $8 and claim = $9::text
+    where id = $7 and claim = $8::text
     returning state
 ), told as (
     update turnkeeper.webhooks w set
         succeeded_at = case when ended.state = 'delivered' then clock_timestamp() else w.succeeded_at end,
         failed_at = case when ended.state = 'delivered' then w.failed_at else clock_timestamp() end,
         last_error = coalesce($6::text, w.last_error),
-        not_before = case when $10::interval > interval '0' then greatest(w.not_before, clock_timestamp() + $10::interval)
+        not_before = case when $9::interval > interval '0' then greatest(w.not_before, clock_timestamp() + $9::interval)
             when ended.state = 'delivered' and w.not_before <= clock_timestamp() then null else w.not_before end,
-        paused_at = case when $11::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
-        paused_reason = case when $11::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone') else w.paused_reason end
+        paused_at = case when $10::boolean then coalesce(w.paused_at, clock_timestamp()) else w.paused_at end,
+        paused_reason = case when $10::boolean then coalesce(w.paused_reason, 'the endpoint answered 410 Gone') else w.paused_reason end
     from ended
-    where w.name = $8 and not $2 and (ended.state <> 'delivered' or w.not_before is not null
+    where w.name = $11 and not $2 and (ended.state <> 'delivered' or w.not_before is not null
         or coalesce(w.succeeded_at, '-infinity') < clock_timestamp() - interval '1 s')
 )
 select count(*) from ended
@@ -110,11 +99,11 @@ type EndDeliveryParams struct {
 	DurationMs int64
 	Status     *int32
 	Error      *string
-	ReplyID    int64
-	Webhook    string
+	ID         int64
 	Claim      string
 	Rest       time.Duration
 	Gone       bool
+	Webhook    string
 }
 
 // Records the result of an attempt if the claim is still valid. A pause that the endpoint asked for applies to all
@@ -128,11 +117,11 @@ func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64
 		arg.DurationMs,
 		arg.Status,
 		arg.Error,
-		arg.ReplyID,
-		arg.Webhook,
+		arg.ID,
 		arg.Claim,
 		arg.Rest,
 		arg.Gone,
+		arg.Webhook,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -140,11 +129,15 @@ func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64
 }
 
 const ListDeliveries = `-- name: ListDeliveries :many
-select d.reply_id, d.webhook, d.state, d.attempts, d.due_at, d.claim, d.worker_id, d.first_at, d.last_at, d.status, d.error, d.duration_ms, d.redelivered, d.created_at, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending, r.message_id, r.turn_id, r.agent, r.conversation, r.outcome, r.created_at as replied_at
-from turnkeeper.webhook_deliveries d join turnkeeper.replies r on r.id = d.reply_id
-where d.webhook = $1 and ($2::text = '' or d.state = $2) and ($3::text = '' or r.agent = $3)
-  and ($4::bigint = 0 or d.reply_id < $4)
-order by d.reply_id desc limit $5
+select d.id, d.reply_id, d.ask_id, d.webhook, d.state, d.attempts, d.due_at, d.claim, d.worker_id, d.first_at, d.last_at, d.status, d.error, d.duration_ms, d.redelivered, d.created_at, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending,
+    coalesce(r.message_id, t.message_id)::bigint as message_id, coalesce(r.turn_id, t.id)::bigint as turn_id,
+    coalesce(r.agent, t.agent)::text as agent, coalesce(r.conversation, t.conversation)::text as conversation,
+    coalesce(r.outcome, '')::text as outcome, coalesce(r.created_at, a.opened_at)::timestamptz as written_at
+from turnkeeper.webhook_deliveries d left join turnkeeper.replies r on r.id = d.reply_id
+    left join turnkeeper.asks a on a.id = d.ask_id left join turnkeeper.turns t on t.id = a.turn_id
+where d.webhook = $1 and ($2::text = '' or d.state = $2) and ($3::text = '' or coalesce(r.agent, t.agent) = $3)
+  and ($4::bigint = 0 or d.id < $4)
+order by d.id desc limit $5
 `
 
 type ListDeliveriesParams struct {
@@ -156,7 +149,9 @@ type ListDeliveriesParams struct {
 }
 
 type ListDeliveriesRow struct {
-	ReplyID      int64
+	ID           int64
+	ReplyID      *int64
+	AskID        *int64
 	Webhook      string
 	State        string
 	Attempts     int32
@@ -176,7 +171,7 @@ type ListDeliveriesRow struct {
 	Agent        string
 	Conversation string
 	Outcome      string
-	RepliedAt    time.Time
+	WrittenAt    time.Time
 }
 
 func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) ([]ListDeliveriesRow, error) {
@@ -195,7 +190,9 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 	for rows.Next() {
 		var i ListDeliveriesRow
 		if err := rows.Scan(
+			&i.ID,
 			&i.ReplyID,
+			&i.AskID,
 			&i.Webhook,
 			&i.State,
 			&i.Attempts,
@@ -215,7 +212,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.Agent,
 			&i.Conversation,
 			&i.Outcome,
-			&i.RepliedAt,
+			&i.WrittenAt,
 		); err != nil {
 			return nil, err
 		}
@@ -228,7 +225,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const ListWebhooks = `-- name: ListWebhooks :many
-select w.name, w.origin, w.agents, w.sub_agents, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
+select w.name, w.origin, w.agents, w.sub_agents, w.asks, w.added_at, w.seen_at, w.not_before, w.paused_at, w.paused_reason, w.succeeded_at, w.failed_at, w.last_error, clock_timestamp()::timestamptz as now, p.pending::bigint as pending, p.oldest_seconds::float8 as oldest_seconds,
     (select count(*) from (select from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.state = 'dead' limit 100000) p)::bigint as dead,
     (select count(*) from turnkeeper.webhook_deliveries d where d.webhook = w.name and d.claim is not null and d.due_at > clock_timestamp())::bigint as sending
 from turnkeeper.webhooks w, lateral (
@@ -263,6 +260,7 @@ func (q *Queries) ListWebhooks(ctx context.Context, name string) ([]ListWebhooks
 			&i.TurnkeeperWebhook.Origin,
 			&i.TurnkeeperWebhook.Agents,
 			&i.TurnkeeperWebhook.SubAgents,
+			&i.TurnkeeperWebhook.Asks,
 			&i.TurnkeeperWebhook.AddedAt,
 			&i.TurnkeeperWebhook.SeenAt,
 			&i.TurnkeeperWebhook.NotBefore,
@@ -361,24 +359,33 @@ func (q *Queries) RedeliverDead(ctx context.Context, webhook string) (int64, err
 }
 
 const RegisterWebhook = `-- name: RegisterWebhook :exec
-insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents) values ($1, $2, $3::text[], $4)
-on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, seen_at = clock_timestamp()
+insert into turnkeeper.webhooks as w (name, origin, agents, sub_agents, asks) values ($1, $2, $3::text[], $4, $5)
+on conflict (name) do update set origin = excluded.origin, agents = excluded.agents, sub_agents = excluded.sub_agents, asks = excluded.asks, seen_at = clock_timestamp()
 `
 
+type RegisterWebhookParams struct {
+	Name      string
+	Origin    string
+	Agents    []string
+	SubAgents bool
+	Asks      bool
+}
+
 // An existing webhook gets the new settings and keeps its state.
-func (q *Queries) RegisterWebhook(ctx context.Context, name string, origin string, agents []string, subAgents bool) error {
+func (q *Queries) RegisterWebhook(ctx context.Context, arg RegisterWebhookParams) error {
 	_, err := q.db.Exec(ctx, RegisterWebhook,
-		name,
-		origin,
-		agents,
-		subAgents,
+		arg.Name,
+		arg.Origin,
+		arg.Agents,
+		arg.SubAgents,
+		arg.Asks,
 	)
 	return err
 }
 
 const RemoveDeliveries = `-- name: RemoveDeliveries :execrows
-delete from turnkeeper.webhook_deliveries where (reply_id, webhook) in (
-    select d.reply_id, d.webhook from turnkeeper.webhook_deliveries d
+delete from turnkeeper.webhook_deliveries where id in (
+    select d.id from turnkeeper.webhook_deliveries d
     where not exists (select from turnkeeper.webhooks w where w.name = d.webhook) limit $1)
 `
 
