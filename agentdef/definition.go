@@ -63,6 +63,7 @@ type Definition struct {
 	WhileAsking string            `yaml:"while_asking" of:"hold, go_on"`            // empty: hold
 	AskTimeout  time.Duration     `yaml:"ask_timeout" in:"1s to 8760h"`             // 0: asks.DefaultTimeout
 	Audience    []string          `yaml:"ask_audience" once:"yes" check:"audience"` // who may answer; nil: anybody who may answer asks
+	InboxLabels []string          `yaml:"inbox_labels" once:"yes" check:"label"`    // of messages that do not come from other agents
 	OnUnknown   string            `yaml:"on_unknown" of:"degrade, ask"`             // empty: degrade
 
 	MaxOutputTokens int      `yaml:"max_output_tokens" in:"0 to 1000000"`         // reserved for each answer; 0: DefaultOutputTokens

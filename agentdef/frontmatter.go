@@ -43,6 +43,7 @@ func (r *reader) read(front *strictyaml.Node) {
 		"rule tool":   form(isRuleTool, " holds %q: a tool's name is 1 to 64 of a-z A-Z 0-9 _ -, or * for all tools"),
 		"rule":        form(func(rule string) bool { return strings.TrimSpace(rule) != "" }, " is %q: it must be always, never or a rule"),
 		"audience":    form(func(name string) bool { return strings.TrimSpace(name) != "" && len(name) <= 200 }, " holds %q: a name has 1 to 200 bytes"),
+		"label":       form(func(label string) bool { return slices.Contains(policy.Labels, policy.Label(label)) }, " holds %q: a label is untrusted or private"),
 		"mcp server":  func(name string) string { return holds(mcpdef.CheckServerName(name)) },
 		"mcp tool":    func(name string) string { return holds(mcpdef.CheckToolName(name)) },
 		"quiet reply": checkQuietReply, "on_degraded": checkOnDegraded, "on_failed": checkOnFailed,

@@ -53,6 +53,7 @@ var keys = [][4]string{
 	{"while_asking", "", "hold", "What a conversation does while its turn waits for a person. hold: its later messages wait. go_on: they are answered meanwhile. Other conversations always go on."},
 	{"ask_timeout", "", "72h", "How long a person may take to answer. Then the ask expires, which denies the call."},
 	{"ask_audience", "names, none twice", "anybody who may answer asks", "Who may answer the agent's asks."},
+	{"inbox_labels", "untrusted, private", "none", "Labels of the messages to the agent, such as mail of strangers, except those of other agents. See docs/asks.md."},
 	{"on_unknown", "", "degrade", "What happens to a call of effect once of unknown outcome. degrade: the model is told, and the turn ends degraded. ask: a person says whether it happened; if it did not, it runs again."},
 	{"max_output_tokens", " tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
 	{"context_window", " tokens", "that of `models`, else as the server reports it or the table of known models has it, else 32768; 4096 with the profile ollama", "The model's context window: request and answer together. 0: the default."},

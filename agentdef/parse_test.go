@@ -66,6 +66,7 @@ while_asking: go_on
 ask_timeout: 2h
 ask_audience: [ann, bob]
 on_unknown: ask
+inbox_labels: [untrusted, private]
 ---
 
 You are kind.
@@ -121,7 +122,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Temperature:     new(0.5),
 		Budget:          agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4, TreeTokens: 5, TreeCalls: 6, OnLimit: "ask"},
 		Approve:         map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
-		WhileAsking:     "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask",
+		WhileAsking:     "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask", InboxLabels: []string{"untrusted", "private"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {
 		t.Error(diff)

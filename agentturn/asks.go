@@ -120,8 +120,10 @@ func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.D
 	about := policy.Call{
 		Tool: call.Name, Arguments: l.argumentsOf(call), Effect: call.Effect, Agent: l.record.Turn.Agent,
 		Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
+		Labels: flows{l.ledger}.marksOf(call),
 	}
 	d := policy.Strictest(l.decideByRules(spec, about), l.decideByTool(ctx, call))
+	d = policy.Strictest(d, spec.Flow.Decide(about))
 	if l.people.gates[call.Key] && d.Verdict == policy.Allow {
 		d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
 	}

@@ -34,7 +34,9 @@ func (e *execution) detach(ctx context.Context, call *turnkeeper.ToolCall, spec 
 	id := cmp.Or(call.OutputID, outputs.NewID())
 	handle := turnlog.CallResult{
 		Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: outputs.Placeholder{ID: id, Tool: call.Name}.Background(), OutputID: id,
+		Labels: flows{e.ledger}.resultMarks(call, nil), // whoever records the result, and whenever
 	}
+	flows{e.ledger}.label(handle)
 	handle = e.told(call, handle)
 	e.pending.Starts = append(e.pending.Starts, start)
 	e.pending.Results = append(e.pending.Results, handle)

@@ -73,7 +73,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 			interrupted: map[turnkeeper.CallKey]turnlog.CallResult{},
 			subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
 			dirty:       dirtyIn(a.Record.Rounds),
-			people:      newPeople(a.Record),
+			people:      newPeople(a.Record), labels: given.labelsOf(),
 		},
 		journal: journal, prompt: made, models: &models{task: given, cache: &r.counted, health: newModelHealth(a.Record)}, background: toolrun.Set{},
 	}
@@ -99,7 +99,7 @@ func (e *execution) runStates(ctx context.Context) (err error) {
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
 	e.openStream()
-	e.pending.Seen = e.people.unseen()
+	e.pending.Seen, e.pending.Labels = e.people.unseen(), e.labels.Before
 	for _, call := range e.rounds.all() {
 		e.measure(ctx, call, e.sizes)
 	}

@@ -32,6 +32,7 @@ type ledger struct {
 	interrupted map[turnkeeper.CallKey]turnlog.CallResult
 	dirty       bool // a call has ended that no request has reported
 	people      people
+	labels      turnlog.Labels                                  // of what the turn knows, including results that are not yet written
 	subAgents   map[turnkeeper.CallKey]*transcript.SubAgentData // sub-agents that have ended, for events
 }
 
@@ -48,6 +49,7 @@ func (l *ledger) answer(call *turnkeeper.ToolCall, result turnlog.CallResult) {
 // apply records a call's result in memory and adds its events.
 func (l *ledger) apply(call *turnkeeper.ToolCall, result turnlog.CallResult) {
 	l.progressEvents()
+	flows{l}.label(result)
 	l.releaseArguments(call)
 	inBackground := call.State == turnkeeper.CallRunning && prompt.WentOn(*call) // its round may have stopped already
 	call.State, call.Shown, call.Preview = result.State, result.Shown, result.Preview
@@ -244,7 +246,7 @@ func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) t
 	taken, _ := l.prepareOutput(raw, outputs.Limits{MaxChars: l.offered.MaxChars(call.Name)})
 	taken.Output.ID, taken.Output.TurnID, taken.Output.Call = call.OutputID, l.record.Turn.ID, call.Key
 	l.sizes[call.OutputID] = taken.Output.Tokens
-	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached}
+	return turnlog.CallResult{Key: call.Key, Shown: call.Shown, Preview: taken.Preview, Output: &taken.Output, Attached: attached, Labels: flows{l}.resultMarks(call, raw.Labels)}
 }
 
 // recordRun records the result of a run. If the end of the turn's context cut the run short,

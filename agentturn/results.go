@@ -20,7 +20,7 @@ func (l *ledger) callResult(call *turnkeeper.ToolCall, raw tools.Result, id turn
 	}
 	raw, attached := l.attach(call, raw)
 	taken, drafted := l.prepareOutput(raw, l.offered.Limits(call, id))
-	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached}
+	result := turnlog.CallResult{Key: call.Key, Shown: taken.Shown, Preview: taken.Preview, Attached: attached, Labels: flows{l}.resultMarks(call, raw.Labels)}
 	if drafted || raw.ShowAs != nil || raw.Bytes != nil || taken.Shown != taken.Output.Text || taken.Output.Incomplete {
 		taken.Output.ID, taken.Output.TurnID, taken.Output.Call = id, l.record.Turn.ID, call.Key
 		result.Output = &taken.Output
@@ -90,6 +90,7 @@ func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used 
 		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
 		Arguments:      l.argumentsOf(call),
 		Outputs:        stored,
+		Labels:         flows{l}.marksOf(call),
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       l.progress.Of(call.Key, call.Name),
 		Sample:         l.sampler(call, used),

@@ -182,7 +182,7 @@ func (e *execution) spawn(ctx context.Context, call *turnkeeper.ToolCall) error 
 	start.Spawn = &turnlog.Spawn{
 		Message: message, Agent: args.Agent, Task: args.Task, Limits: e.treeLimits(), Within: e.bounds.SubAgentTimeout,
 		Root: cmp.Or(e.record.Lineage.Root, turn.ID), Agents: append(slices.Clone(e.record.Lineage.Within(turn.Agent)), args.Agent),
-		TraceParent: e.childTrace(ctx, call.Key),
+		TraceParent: e.childTrace(ctx, call.Key), Labels: flows{e.ledger}.marksOf(call),
 	}
 	e.events.Mark()
 	handle := turnlog.CallResult{Key: call.Key, Nonce: start.Nonce, State: turnkeeper.CallRunning, Shown: shownNoReply}
@@ -267,9 +267,9 @@ func (l *ledger) replyResult(ctx context.Context, call *turnkeeper.ToolCall, arr
 	text := replyText(end)
 	var result turnlog.CallResult
 	if prompt.WentOn(*call) {
-		result = l.backgroundResult(call, tools.Result{Text: text})
+		result = l.backgroundResult(call, tools.Result{Text: text, Labels: end.Labels})
 	} else {
-		result = l.callResult(call, tools.Result{Text: text}, outputs.NewID())
+		result = l.callResult(call, tools.Result{Text: text, Labels: end.Labels}, outputs.NewID())
 		l.storeReply(&result, text, end)
 	}
 	result.Nonce, result.State, result.Duration, result.Ran = arrived.Nonce, end.State(), arrived.Duration, true

@@ -162,7 +162,7 @@ func (s *store) changed(r turnlog.Record) turnlog.Record {
 	if s.waited != 0 {
 		r.Waited = s.waited
 	}
-	if r.Summary == (turnlog.Summary{}) {
+	if r.Summary.Text == "" {
 		r.Summary = s.summary
 	}
 	r.History, r.Lineage = s.history, s.lineage

@@ -35,6 +35,7 @@ type Call struct {
 	Agent        string
 	Conversation string
 	Trigger      turnkeeper.Trigger
+	Labels       []Mark // of its arguments and of what led to it; one for each label
 }
 
 // A Rule decides about calls. It is safe for concurrent use, depends on nothing but the call, and never fails: a rule

@@ -23,20 +23,27 @@ import (
 )
 
 // firstRelease is the newest migration of the first release. No older program exists.
-const firstRelease = 7
+const firstRelease = 8
 
 func TestMigrationsSayWhichProgramsGoOn(t *testing.T) {
 	names, err := fs.Glob(migrations.Files, "*.up.sql")
-	if err != nil || len(names) < firstRelease {
+	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
 	said := regexp.MustCompile(`(?m)^-- Oldest program: (\d+)$`)
-	for i, name := range names[firstRelease:] {
+	for _, name := range names {
+		number, _, _ := strings.Cut(name, "_")
+		version, err := strconv.Atoi(number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version <= firstRelease {
+			continue
+		}
 		sql, err := migrations.Files.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		version := firstRelease + i + 1
 		match := said.FindSubmatch(sql)
 		if match == nil {
 			t.Errorf("%s has no line \"-- Oldest program: N\": see docs/upgrading.md", name)

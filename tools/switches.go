@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 )
 
 // MaxResultChars is the maximum of Spec.MaxResultChars.
@@ -54,6 +55,7 @@ type Switches struct {
 	MaxResultChars int
 	Background     *bool
 	Approve        string
+	Flow           policy.Flow // its fields are overrides, each for itself
 }
 
 // Configure changes the spec of a registered tool. It refuses an unknown name, and an
@@ -69,6 +71,7 @@ func (r *Registry) Configure(name string, s Switches) error {
 	e.spec.MaxResultChars = cmp.Or(s.MaxResultChars, e.spec.MaxResultChars)
 	e.spec.Background = cmp.Or(s.Background, e.spec.Background)
 	e.spec.Approve = cmp.Or(s.Approve, e.spec.Approve)
+	e.spec.Flow = s.Flow.Or(e.spec.Flow)
 	if _, err := checkSpec(&e.spec); err != nil {
 		return err
 	}

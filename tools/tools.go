@@ -64,6 +64,10 @@ type Spec struct {
 	// settings have one.
 	Approve string
 
+	// Flow says which labels its results have, and what its calls can do. The zero value: no
+	// labels, and nothing that matters.
+	Flow policy.Flow
+
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
 	// outputs by handle (output_handles), these get the handle and not the text.
 	// A paging tool gets the handle in every argument.
@@ -94,6 +98,9 @@ type Call struct {
 	IdempotencyKey string
 	// Outputs are the results of the turn's calls so far. nil: there are none.
 	Outputs Outputs
+	// Labels are those of the arguments and of what led to the call. A tool that stores the
+	// arguments stores them too, and returns them with what it reads. nil for detached calls.
+	Labels []policy.Mark
 	// Progress reports the call's progress to watchers of the turn. It is safe
 	// for concurrent use, never blocks, and drops reports that come too fast or
 	// after the call. nil: there are no watchers.
@@ -181,6 +188,9 @@ type Result struct {
 	// are listed for the model below the text. With Bytes, Body or ShowAs they are
 	// dropped.
 	Attached []Attachment
+
+	// Labels are labels of the content, in addition to those of the Spec and of the arguments.
+	Labels []policy.Mark
 
 	// Kept is set by ExecuteOptions.Collect for its own use. A tool leaves it nil.
 	Kept any

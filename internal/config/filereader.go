@@ -58,6 +58,7 @@ func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 		"https":      checkHTTPS,
 		"with path":  checkWithPath,
 		"scope":      checkScope,
+		"label":      checkLabel, "sink": checkSink, "destination": checkDestination,
 	}
 	r.Readers = map[string]func(strictyaml.Place, *strictyaml.Node, any){
 		"credential": func(at strictyaml.Place, v *strictyaml.Node, to any) { *to.(*Secret) = r.secret(at, v) },

@@ -48,6 +48,10 @@ var ToolKeys = strictyaml.Reference(Tool{}, [][4]string{
 	{"env", "variable names mapped to text, or to env: VARIABLE or file: PATH", "none", "Environment of the program. It gets no other variables except those of the call."},
 	{"max_output", " bytes", "10000000", "Maximum size of the stored output. The rest is discarded, and the model is told so."},
 	{"approve", "always, never or a rule in CEL", "none", "The calls that a person must approve before they run. An agent's entry for the tool replaces it. See docs/asks.md."},
+	{"labels", "untrusted, private", "none", "Labels of the results: untrusted content may hold instructions, private content must not leave. See docs/asks.md."},
+	{"sinks", "changes, sends", "none", "What calls can do with labelled content: change something that matters, or send it out. Such a call asks a person."},
+	{"destination", "the name of an argument", "none", "The argument that says where a call sends content: a text or a list of texts."},
+	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` stands for letters, digits, `.`, `_`, `+` and `-`."},
 	{"media_type", "not empty", "text/plain", "Media type of the output. Output that is not text is stored as binary."},
 })
 
@@ -87,6 +91,10 @@ var MCPServerKeys = strictyaml.Reference(MCPServer{}, [][4]string{
 	{"timeout", "", "0", "Timeout of one call. 0: the turn's `tool_timeout`."},
 	{"background", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` continues in the background. Later calls with an effect in the same answer still wait for it."},
 	{"approve", "always, never or a rule in CEL", "none", "As `tools.NAME.approve`, for tools without an own `approve` in `tools`."},
+	{"labels", "untrusted, private", "none", "Labels of the results: untrusted content may hold instructions, private content must not leave. See docs/asks.md."},
+	{"sinks", "changes, sends", "none", "What calls can do with labelled content: change something that matters, or send it out. Such a call asks a person."},
+	{"destination", "the name of an argument", "none", "The argument that says where a call sends content: a text or a list of texts."},
+	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` stands for letters, digits, `.`, `_`, `+` and `-`."},
 	{"tools", "the server's tool names, each with keys `tools.NAME.*`", "none", "Settings of single tools."},
 	{"on_change", "", "report", "If a tool's description or schema differs from the pinned one: report it and use the tool, or refuse the tool until `turnctl mcp pin`."},
 	{"elicitation", "", "decline", "The answer to a server that asks for input during a call: decline, or the default values it gave."},
@@ -105,6 +113,10 @@ var MCPToolKeys = strictyaml.Reference(MCPToolSettings{}, [][4]string{
 	{"max_result_chars", " characters", "the agent's `max_tool_result_chars`", "As `tools.NAME.max_result_chars`."},
 	{"background", "", "the server's", "Whether a call may continue in the background."},
 	{"approve", "always, never or a rule in CEL", "the server's", "As `tools.NAME.approve`."},
+	{"labels", "untrusted, private", "the server's", "As `tools.NAME.labels`."},
+	{"sinks", "changes, sends", "the server's", "As `tools.NAME.sinks`."},
+	{"destination", "the name of an argument", "the server's", "As `tools.NAME.destination`."},
+	{"destinations", "patterns such as *@example.com or https://example.com/**", "the server's", "As `tools.NAME.destinations`."},
 })
 
 // MCPOAuthKeys are the keys of mcp_servers.NAME.oauth.

@@ -29,6 +29,7 @@ type MCPServer struct {
 	Timeout      time.Duration              `yaml:"timeout" in:"0 to 24h"`         // of a call; 0: the turn's tool_timeout
 	Background   *bool                      `yaml:"background"`                    // whether calls may continue in the background; nil: by effect
 	Approve      string                     `yaml:"approve" check:"not empty"`     // as Tool.Approve, of tools without one in Tools
+	Flow                                    // of tools that do not set the same in Tools
 	Tools        map[string]MCPToolSettings `yaml:"tools" names:"mcp tool"`
 	RefuseChange bool                       `yaml:"on_change" of:"report, refuse"` // refuse tools that differ from the pinned definition
 

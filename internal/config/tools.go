@@ -33,10 +33,11 @@ type ToolSwitches struct {
 	MaxResultChars int            `yaml:"max_result_chars" in:"1 to 1000000"` // 0: unset
 	Background     *bool          `yaml:"background"`                         // nil: unset
 	Approve        string         `yaml:"approve" check:"not empty"`          // always, never or a rule; empty: unset
+	Flow
 }
 
 // switchKeys are the keys of tools.NAME for a tool that is not a program.
-var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background", "approve"}
+var switchKeys = []string{"timeout", "freshness", "repeat", "max_result_chars", "background", "approve", "labels", "sinks", "destination", "destinations"}
 
 // tool reads one tool of the config file.
 func (r *fileReader) tool(where, name string, v *strictyaml.Node) Tool {

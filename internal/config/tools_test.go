@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/policy"
 )
 
 func TestToolsFromTheFile(t *testing.T) {
@@ -89,5 +90,52 @@ func TestFaultsOfTools(t *testing.T) {
 				t.Errorf("error = %v", err)
 			}
 		})
+	}
+}
+
+// TestLabelsFromTheFile checks labels of tools and servers, and that an empty list is not the same as none.
+func TestLabelsFromTheFile(t *testing.T) {
+	file(t, `
+tools:
+  http_get: {labels: [untrusted]}
+  mail: {description: Sends., command: [mail], sinks: [changes, sends], destination: to, destinations: ["*@example.com"]}
+mcp_servers:
+  crm:
+    command: [crm]
+    labels: [untrusted, private]
+    sinks: [changes]
+    tools: {find: {labels: []}, add: {sinks: [sends]}}
+`)
+	got, err := config.Load(config.LoadOptions{Env: env(nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	crm := got.MCPServers["crm"]
+	for name, c := range map[string]struct{ got, want policy.Flow }{
+		"http_get": {got.Tools["http_get"].Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted}}},
+		"mail": {got.Tools["mail"].Policy(), policy.Flow{
+			Sinks: []policy.Sink{policy.Changes, policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"},
+		}},
+		"crm":      {crm.Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Changes}}},
+		"crm.find": {crm.Tools["find"].Policy().Or(crm.Policy()), policy.Flow{Labels: []policy.Label{}, Sinks: []policy.Sink{policy.Changes}}},
+		"crm.add": {crm.Tools["add"].Policy().Or(crm.Policy()), policy.Flow{
+			Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Sends},
+		}},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	for line, want := range map[string]string{
+		"labels: [secret]":              `labels holds "secret": a label is untrusted or private`,
+		"labels: [private, private]":    `labels has "private" twice`,
+		"sinks: [sends, mails]":         `sinks holds "mails": a sink is changes or sends`,
+		`destinations: ["*"]`:           `destinations holds "*": it would allow every destination`,
+		`destinations: ["https://**x"]`: `** can only be the end of a URL`,
+	} {
+		file(t, "tools:\n  http_get: {"+line+"}\n")
+		if _, err := config.Load(config.LoadOptions{Env: env(nil)}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", line, err)
+		}
 	}
 }

@@ -14,31 +14,32 @@ type Bug uint32
 
 // The bugs. Each breaks one rule of the design.
 const (
-	BugNoFence          Bug = 1 << iota // a write does not check the grant
-	BugFenceApart                       // the fence is checked and the write done later, without a lock in between
-	BugReplyFirst                       // the reply is committed before the turn's end
-	BugReplyLast                        // the reply is committed after the turn's end
-	BugGrantApart                       // the lease is committed before turn and job
-	BugTicksOverlap                     // the scheduler's lock does not lock, and a grant takes a held lane
-	BugJournalByAttempt                 // each dispatch sees only its own starts of calls
-	BugStartTwice                       // an open start of a call of effect once may be started again
-	BugLateOverwrites                   // a late result replaces a verdict
-	BugLostAnswerRedone                 // a write without an answer counts as not done
-	BugCallsLeftOpen                    // a turn that lost its workers is closed with open calls
-	BugTokenRestarts                    // the lease's row is deleted when it is released
-	BugVerdictForgotten                 // a verdict is not stored
-	BugWaitsInVain                      // a turn starts to wait although a result has arrived
-	BugClaimTwice                       // every claim succeeds
-	BugSpawnTwice                       // the start of a sub-agent writes two messages
-	BugReplyUntold                      // a sub-agent's reply is not delivered to its parent's call
-	BugNumbersLost                      // the numbers of events that were not written are not reused
-	BugReadBackByCount                  // a write without an answer counts as done if the journal has one entry more
-	BugGrantUnbound                     // every worker that fetched the job of a grant may write
-	BugAskUsedTwice                     // an approval may be used by several starts
-	BugApprovesOther                    // an approval is used for other arguments
-	BugExpiredRuns                      // a call starts although its ask has expired
-	BugNeverWoken                       // an answer does not queue its turn
-	BugHandedQueued                     // the job of a turn that is handed over is available in the queue too
+	BugNoFence           Bug = 1 << iota // a write does not check the grant
+	BugFenceApart                        // the fence is checked and the write done later, without a lock in between
+	BugReplyFirst                        // the reply is committed before the turn's end
+	BugReplyLast                         // the reply is committed after the turn's end
+	BugGrantApart                        // the lease is committed before turn and job
+	BugTicksOverlap                      // the scheduler's lock does not lock, and a grant takes a held lane
+	BugJournalByAttempt                  // each dispatch sees only its own starts of calls
+	BugStartTwice                        // an open start of a call of effect once may be started again
+	BugLateOverwrites                    // a late result replaces a verdict
+	BugLostAnswerRedone                  // a write without an answer counts as not done
+	BugCallsLeftOpen                     // a turn that lost its workers is closed with open calls
+	BugTokenRestarts                     // the lease's row is deleted when it is released
+	BugVerdictForgotten                  // a verdict is not stored
+	BugWaitsInVain                       // a turn starts to wait although a result has arrived
+	BugClaimTwice                        // every claim succeeds
+	BugSpawnTwice                        // the start of a sub-agent writes two messages
+	BugReplyUntold                       // a sub-agent's reply is not delivered to its parent's call
+	BugNumbersLost                       // the numbers of events that were not written are not reused
+	BugReadBackByCount                   // a write without an answer counts as done if the journal has one entry more
+	BugGrantUnbound                      // every worker that fetched the job of a grant may write
+	BugAskUsedTwice                      // an approval may be used by several starts
+	BugApprovesOther                     // an approval is used for other arguments
+	BugExpiredRuns                       // a call starts although its ask has expired
+	BugNeverWoken                        // an answer does not queue its turn
+	BugSummaryUnlabelled                 // a summary loses the labels of its turns
+	BugHandedQueued                      // the job of a turn that is handed over is available in the queue too
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }

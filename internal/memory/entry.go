@@ -47,6 +47,7 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	if err := j.addEvents(t, e.Events); err != nil {
 		return err
 	}
+	labels{&j.s.state}.add(j.s.bugs, e.LabelRows(t.ID))
 	if e.Outcome == nil {
 		j.s.noteModels(e, rings)
 		return nil

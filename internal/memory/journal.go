@@ -273,6 +273,7 @@ func (t *turnRow) late(r turnlog.CallResult, grant turnkeeper.GrantID, s *Store)
 	if slices.ContainsFunc(t.starts, func(start startRow) bool { return start.key == r.Key && start.nonce == r.Nonce }) {
 		t.outputs = append(t.outputs, r.Attached...)
 	}
+	labels{&s.state}.add(s.bugs, r.LabelRows(t.ID))
 	if fits {
 		if call.State != turnkeeper.CallRunning { // what the model has seen of a running call is kept
 			call.Shown = r.Shown

@@ -73,6 +73,7 @@ func (s *Store) recordOf(row *turnRow) turnlog.Record {
 	if all := s.state.summaries[conversationKey{row.Agent, row.Conversation}]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
+	r.Labels = labels{&s.state}.of(r)
 	return r
 }
 

@@ -25,6 +25,7 @@ type state struct {
 	slots    map[slotKey]turnkeeper.MessageID
 	replies  []turnkeeper.Reply
 	spawned  []*spawnRow
+	labels   []turnlog.LabelRow // none twice
 
 	turns   []*turnRow // by id, from 1
 	leases  map[turnkeeper.Lane]*leaseRow

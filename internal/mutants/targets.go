@@ -60,6 +60,20 @@ var targets = []Target{
 		Tests: stores, Skip: plans,
 	},
 	{
+		Name:      "labels",
+		Queries:   []string{"LabelsForTurn", "LabelsOfReplies"},
+		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note"},
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain)",
+		Tests:     stores, Skip: plans,
+	},
+	{
+		Name: "flows",
+		Go: []Code{
+			{File: "policy/labels.go"}, {File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
+		},
+		Tests: []string{"./policy", "./agentturn", "./internal/memory"},
+	},
+	{
 		Name:      "cancel",
 		Queries:   []string{"CancelledGrants", "CancellationOf"},
 		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},

@@ -6,6 +6,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/modelhealth"
+	"turnkeeper/policy"
 )
 
 // An Entry is one write to the journal of a turn. It is written whole or not at
@@ -28,6 +29,9 @@ type Entry struct {
 	// Summary summarises the beginning of the conversation. nil: none. It needs a
 	// Round.
 	Summary *Summary
+
+	// Labels are those of the turn from its beginning, in the first entry of a dispatch.
+	Labels []policy.Mark
 
 	// Gates are planned calls that may start only with an approval.
 	Gates []turnkeeper.CallKey
@@ -98,6 +102,8 @@ type CallResult struct {
 	Output  *turnkeeper.Output // nil: nothing to store but Shown
 	// Attached are further outputs of the result, stored with it.
 	Attached []turnkeeper.Output
+	// Labels are those of the result. From its round on the turn has them too.
+	Labels []policy.Mark
 	// OutputID names an output that another write stores: of a background call, or
 	// of a detached one. Empty: the id of Output, or none.
 	OutputID turnkeeper.OutputID
@@ -156,6 +162,7 @@ type Record struct {
 	OpenRound  int                  // the round with streamed events but no answer; 0: none
 	Asks       []asks.Ask           // of the turn, by id
 	Gates      []turnkeeper.CallKey // calls that may start only with an approval
+	Labels     Labels               // of the turn and of what it knows
 	Lineage    Lineage              // of a sub-agent's turn
 	Cancelled  bool                 // the turn's cancellation was requested
 	ReadySince time.Time            // when the turn became ready for a grant

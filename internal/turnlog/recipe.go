@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 )
 
 // A RequestPart is a text that many requests share. It is stored once, by its hash.
@@ -24,4 +25,7 @@ func NewRequestPart(content string) RequestPart {
 type Summary struct {
 	UpTo turnkeeper.TurnID
 	Text string
+
+	// Labels are those of the turns in it. They are written with it, and read with the turn's.
+	Labels []policy.Mark
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 )
 
 // A Lineage is the position of a turn in a tree of sub-agents. The zero value is that of a turn
@@ -48,6 +49,7 @@ type Spawn struct {
 	Agents  []string          // from the root's to the new one's
 	Limits  TreeLimits
 	Within  time.Duration // how long the call waits for the reply
+	Labels  []policy.Mark // of the task
 
 	// TraceParent is the traceparent of the message's turn, a child of the call. Empty: that
 	// of the parent's message.
@@ -85,6 +87,7 @@ type SpawnEnd struct {
 	Reply   string                 // empty: it has no text
 	Calls   []turnkeeper.ReplyCall // of the reply
 	Open    bool                   // its turn may still be running
+	Labels  []policy.Mark          // of the reply
 }
 
 // State returns the resulting state of the call.

@@ -4,6 +4,7 @@
 //
 //	tool, agent, conversation, effect, trigger   strings
 //	args                                         the arguments of the call, a map
+//	labels                                       the labels of the call, a list of strings
 //
 // whose value is allow, ask or deny. ask("...") and deny("...") give a reason:
 //
@@ -57,6 +58,7 @@ func Compile(source string) (policy.Rule, error) {
 func environment() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable("labels", cel.ListType(cel.StringType)),
 		cel.CrossTypeNumericComparisons(true), // a JSON number may be whole or not
 		ext.Strings(),
 	}
@@ -90,8 +92,12 @@ func (r *rule) Decide(c policy.Call) policy.Decision {
 	if err := json.Unmarshal(c.Arguments, &args); err != nil && len(c.Arguments) > 0 {
 		return r.failed("the arguments are not a JSON object")
 	}
+	labels := make([]string, len(c.Labels))
+	for i, m := range c.Labels {
+		labels[i] = string(m.Label)
+	}
 	out, _, err := r.program.Eval(map[string]any{
-		"tool": c.Tool, "agent": c.Agent, "conversation": c.Conversation, "effect": string(c.Effect), "trigger": string(c.Trigger), "args": args,
+		"tool": c.Tool, "agent": c.Agent, "conversation": c.Conversation, "effect": string(c.Effect), "trigger": string(c.Trigger), "args": args, "labels": labels,
 	})
 	if err != nil {
 		return r.failed(err.Error())

@@ -19,6 +19,7 @@ func decide(t *testing.T, source, args string) policy.Decision {
 	return rule.Decide(policy.Call{
 		Tool: "pay_invoice", Arguments: json.RawMessage(args), Effect: turnkeeper.EffectOnce,
 		Agent: "clerk", Conversation: "main", Trigger: turnkeeper.TriggerMessage,
+		Labels: []policy.Mark{{Label: policy.Private, Source: "a note"}},
 	})
 }
 
@@ -34,6 +35,8 @@ func TestARuleDecides(t *testing.T) {
 		{limit, `{"amount":500}`, policy.Allow, ""},
 		{`args.to.endsWith("@example.com") ? allow : deny("only example.com")`, `{"to":"a@b.c"}`, policy.Deny, "only example.com"},
 		{`tool == "pay_invoice" && agent == "clerk" && effect == "once" && trigger == "message" && conversation == "main" ? ask : allow`, `{}`, policy.Ask, ""},
+		{`"private" in labels ? ask("private content") : allow`, `{}`, policy.Ask, "private content"},
+		{`"untrusted" in labels ? ask : allow`, `{}`, policy.Allow, ""},
 		{`has(args.note) ? deny : allow`, `{}`, policy.Allow, ""},
 		{`args.text.lowerAscii().contains("secret") ? ask("a: b") : allow`, `{"text":"SECRET"}`, policy.Ask, "a: b"},
 	} {

@@ -103,8 +103,8 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 			c.after = func(ctx context.Context, q *dbsqlc.Queries) error { return w.queueHealth(ctx, q, e) }
 		}
 	}
-	parts := w.store.parts.unknown(e.Parts)
-	if len(e.Failed) > 0 || len(parts) > 0 || e.Summary != nil || len(calls.released) > 0 || hasOutputs(e.Results) || anyElsewhere(e.Starts) || hasAsks(e) {
+	parts, labels := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID)
+	if len(e.Failed) > 0 || len(parts) > 0 || e.Summary != nil || len(calls.released) > 0 || hasOutputs(e.Results) || anyElsewhere(e.Starts) || hasAsks(e) || len(labels) > 0 {
 		c.parts = parts
 		c.before = func(ctx context.Context, q *dbsqlc.Queries) error {
 			return errors.Join(
@@ -115,6 +115,7 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 				w.queueDetached(ctx, q, calls, e.Starts),
 				w.queueSpawns(ctx, q, e.Starts),
 				w.store.queueOutputs(ctx, q, w.grant, e.Results),
+				queueLabels(ctx, q, w.clean, labels),
 				w.queueReleased(ctx, q, calls.released),
 			)
 		}

@@ -63,7 +63,12 @@ func (s *Store) Complete(ctx context.Context, row dbsqlc.TurnForWorkerRow) (reco
 		}
 	}
 	if row.HasPast {
-		err = s.loadConversation(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo))
+		if err = s.loadConversation(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo)); err != nil {
+			return record, err
+		}
+	}
+	if row.AnyLabels {
+		err = s.loadLabels(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo))
 	}
 	return record, err
 }

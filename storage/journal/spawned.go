@@ -72,5 +72,5 @@ func (w *Writer) spawnEnds(ctx context.Context, arrived []turnlog.CallResult) er
 			}
 		}
 	}
-	return nil
+	return w.labelReplies(ctx, arrived)
 }

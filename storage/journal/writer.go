@@ -83,7 +83,7 @@ func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, grant turn
 		GrantID: string(grant), Turn: int64(turn), Round: int32(r.Key.Round), Ordinal: int32(r.Key.Ordinal), Nonce: r.Nonce, //nolint:gosec // few
 		State: string(r.State), Shown: s.db.Clean(r.Shown), Preview: s.db.Clean(r.Preview),
 	}
-	if len(r.Attached) == 0 {
+	if len(r.Attached) == 0 && len(r.Labels) == 0 {
 		return pg.Translate(s.db.Q.LateResult(ctx, p))
 	}
 	started, err := s.db.Q.HasStart(ctx, p.Turn, p.Round, p.Ordinal, r.Nonce)
@@ -94,6 +94,7 @@ func (s *Store) keepLate(ctx context.Context, turn turnkeeper.TurnID, grant turn
 	err = errors.Join(
 		both.Queries().LateResult(ctx, p),
 		s.queueOutputs(ctx, both.Queries(), turnkeeper.Grant{TurnID: turn}, []turnlog.CallResult{{Key: r.Key, Attached: r.Attached}}),
+		queueLabels(ctx, both.Queries(), s.db.Clean, r.LabelRows(turn)),
 	)
 	if err != nil {
 		return err

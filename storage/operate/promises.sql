@@ -187,12 +187,45 @@ where l.grant_id is not null and l.lease_until < clock_timestamp() - interval '6
   and coalesce(s.hold_until, '-infinity') < clock_timestamp()
   and s.last_tick_at > clock_timestamp() - interval '5 min'
 
+-- promise: a turn that has used a labelled result has the label
+select 'turn ' || c.id || ' call ' || c.round || '.' || c.ordinal || ' ' || c.label from turnkeeper.labels c
+where c.kind = 'call' and not exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = c.id and t.label = c.label and t.round <= c.round)
+
+-- promise: a summary has the labels of the history that it was made from
+select 'summary up to turn ' || s.up_to || ' ' || t.label from turnkeeper.summaries s
+join turnkeeper.labels t on t.kind = 'turn' and t.id = s.turn_id and t.round = 0
+where not exists (select from turnkeeper.labels l where l.kind = 'summary' and l.id = s.up_to and l.label = t.label)
+
+-- promise: a message to a sub-agent is untrusted if its sender has seen untrusted content
+select 'message ' || s.message_id from turnkeeper.spawned_calls s join turnkeeper.messages m on m.id = s.message_id
+where exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = s.turn_id and t.round < s.round and t.label = 'untrusted' and t.added_at < m.accepted_at)
+  and not exists (select from turnkeeper.labels l where l.kind = 'message' and l.id = s.message_id and l.label = 'untrusted')
+
+-- promise: a reply has the labels of its turn
+select 'reply ' || r.id || ' ' || t.label from turnkeeper.replies r
+join turnkeeper.labels t on t.kind = 'turn' and t.id = r.turn_id and t.added_at < r.created_at
+where not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
+
+-- promise: a note has the labels of the call that wrote it
+select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
+    select distinct on (w.agent, n.name) w.turn_id, w.round, w.ordinal, n.agent, n.name from turnkeeper.notes n
+    join turnkeeper.calls w on w.agent = n.agent and w.name = 'note_write' and w.state = 'succeeded' and w.ended_at >= n.updated_at
+        and turnkeeper.run_arguments(w.turn_id, w.round, w.ordinal, w.arguments)::jsonb ->> 'name' = n.name
+    order by w.agent, n.name, w.ended_at
+) n join turnkeeper.labels c on c.kind = 'call' and c.id = n.turn_id and c.round = n.round and c.ordinal = n.ordinal
+where not exists (select from turnkeeper.labels l where l.kind = 'note' and l.agent = n.agent and l.name = n.name and l.label = c.label)
+
 -- promise: every row belongs to a row that exists
 select what from (
     select 'turn ' || t.id || ': its message' from turnkeeper.turns t
     where not exists (select from turnkeeper.messages m where m.id = t.message_id) union all
     select 'turn ' || s.turn_id || ' start ' || s.round || '.' || s.ordinal || ': its call' from turnkeeper.call_starts s
     where not exists (select from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (s.turn_id, s.round, s.ordinal)) union all
+    select l.kind || ' ' || l.id || ': what has its label' from turnkeeper.labels l
+    where case when l.kind in ('call', 'turn') then not exists (select from turnkeeper.turns t where t.id = l.id)
+               when l.kind in ('message', 'reply') then not exists (select from turnkeeper.messages m where m.id = l.id)
+               when l.kind = 'summary' then not exists (select from turnkeeper.summaries s where s.up_to = l.id)
+               else not exists (select from turnkeeper.notes n where n.agent = l.agent and n.name = l.name) end union all
     select 'ask ' || a.id || ': its turn' from turnkeeper.asks a
     where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
     select 'turn ' || g.turn_id || ' gate ' || g.round || '.' || g.ordinal || ': its call' from turnkeeper.call_gates g

@@ -142,6 +142,17 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.settings set last_tick_at = now()`,
 		"a turn outside its lane waits, or goes back, and holds only messages of its conversation": `
 			update turnkeeper.messages set state = 'waiting', lane = 'a#1' where id = 1`,
+		"a turn that has used a labelled result has the label": `
+			insert into turnkeeper.labels (kind, id, round, ordinal, label, source) select 'call', turn_id, round, ordinal, 'untrusted', '' from turnkeeper.calls`,
+		"a summary has the labels of the history that it was made from": labelledTurns + `
+			insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content) select agent, conversation, 0, max(id), 's' from turnkeeper.turns group by 1, 2`,
+		"a message to a sub-agent is untrusted if its sender has seen untrusted content": labelledTurns + spawnedBy("'answered'", "null", "array['a', 'b']"),
+		"a reply has the labels of its turn":                                             labelledTurns,
+		"a note has the labels of the call that wrote it": `
+			update turnkeeper.journal set calls = (select json_agg((c::jsonb || '{"name": "note_write", "arguments": "{\"name\":\"n\"}", "state": "succeeded"}')::json)
+				from json_array_elements(calls) c) where calls is not null;
+			insert into turnkeeper.notes (agent, name, content, updated_at) select distinct agent, 'n', '', timestamptz '2020-01-01' from turnkeeper.calls;
+			insert into turnkeeper.labels (kind, id, round, ordinal, label, source) select 'call', turn_id, round, ordinal, 'untrusted', '' from turnkeeper.calls`,
 		"awaited calls are open, and open detached calls are awaited": `
 			update turnkeeper.awaited_calls set closed_at = now()`,
 		"the run of a detached call has ended once its result has arrived or is no longer awaited": `
@@ -201,7 +212,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newEnv(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 44 {
+		if err != nil || len(promises) != 49 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
@@ -212,6 +223,9 @@ func asked(kind, state string) string {
 	return `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
 		select turn_id, round, ordinal, ` + kind + `, 1, ` + state + `, 't', '{}', 'h', '', '', '{}', true, now() + interval '1 hour' from turnkeeper.call_starts;`
 }
+
+// labelledTurns is SQL that labels all turns from their beginning.
+const labelledTurns = `insert into turnkeeper.labels (kind, id, label, source, added_at) select 'turn', id, 'untrusted', '', '-infinity' from turnkeeper.turns;`
 
 // spawnedBy returns SQL that records a message of this state as spawned by the awaited call.
 func spawnedBy(message, told, agents string) string {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -65,5 +68,62 @@ func TestAGentlePurge(t *testing.T) {
 	}
 	if done, err := h.Purge(t.Context(), operate.PurgeScope{Gently: true}); err != nil || done.Messages != 250 {
 		t.Errorf("%d messages deleted: %v", done.Messages, err)
+	}
+}
+
+// TestAPurgeDeletesLabels checks that labels go with what has them, and with nothing else: the label of a note stays.
+func TestAPurgeDeletesLabels(t *testing.T) {
+	h := newEnv(t)
+	marks := []policy.Mark{{Label: policy.Private, Source: "a file"}}
+	if err := h.WriteNote(t.Context(), "desk", "n", "text", marks); err != nil {
+		t.Fatal(err)
+	}
+	h.Submit("desk", "first", "x")
+	first := h.Dispatch("w")[0]
+	first.Write(t, turnlog.Entry{Labels: marks, Round: storagetest.Round(1, turnkeeper.EffectNone)})
+	first.Write(t, turnlog.Entry{Results: []turnlog.CallResult{{Key: storagetest.Key(1, 1), State: turnkeeper.CallSucceeded, Shown: "x", Labels: marks}}})
+	first.Finish(t, "done")
+	h.Submit("desk", "first", "x")
+	second := h.Dispatch("w")[0]
+	second.Write(t, turnlog.Entry{Labels: second.Record.Labels.Before, Round: storagetest.Round(1), Summary: &turnlog.Summary{UpTo: first.Grant.TurnID, Text: "s", Labels: marks}})
+	second.Finish(t, "done")
+	kinds := func() string {
+		return storagetest.One[string](h, "select string_agg(distinct kind, ', ' order by kind) from turnkeeper.labels")
+	}
+	if got := kinds(); got != "call, note, reply, summary, turn" {
+		t.Errorf("labelled: %s", got)
+	}
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken: %q", broken)
+	}
+	if _, err := h.Purge(t.Context(), operate.PurgeScope{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := kinds(); got != "note" {
+		t.Errorf("labelled after the purge: %s", got)
+	}
+	_, labels, _, err := h.ReadNote(t.Context(), "desk", "n")
+	if err != nil || len(labels) != 1 || labels[0] != marks[0] {
+		t.Errorf("labels of the note: %+v, %v", labels, err)
+	}
+	if err := h.WriteNote(t.Context(), "desk", "n", "another text", nil); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := h.ListNotes(t.Context(), "desk"); err != nil || len(all[0].Labels) != 0 {
+		t.Errorf("the note with another text: %+v, %v", all, err)
+	}
+}
+
+// TestAMessageThatIsSentAgainKeepsItsLabels checks the messages of sub-agents that an operator retries.
+func TestAMessageThatIsSentAgainKeepsItsLabels(t *testing.T) {
+	h := newEnv(t)
+	h.Submit("desk", "c", "x")
+	d := h.Dispatch("w")[0]
+	h.Exec("insert into turnkeeper.labels (kind, id, label, source) select 'message', message_id, 'untrusted', 'a page' from turnkeeper.turns")
+	d.Finish(t, "done")
+	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'c', 'desk/c', 'x')")
+	h.Exec("insert into turnkeeper.retries (message_id, retried_as) select min(id), max(id) from turnkeeper.messages")
+	if again := h.Dispatch("w")[0].Record.Labels.Before; len(again) != 1 || again[0].Source != "a page" {
+		t.Errorf("labels of the new message: %+v", again)
 	}
 }

@@ -14,7 +14,8 @@ select sqlc.embed(t), (select w.n from turnkeeper.newest_write(t.id) w)::bigint 
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
-    exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
+    exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
+    exists (select from turnkeeper.labels)::boolean as any_labels
 from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -114,28 +115,33 @@ func TestClock(t *testing.T) {
 
 // memory is a NoteStore in memory.
 type memory struct {
-	texts map[string]string
-	fails error
+	texts  map[string]string
+	labels map[string][]policy.Mark
+	fails  error
 }
 
-func (m *memory) WriteNote(_ context.Context, agent, name, text string) error {
+func (m *memory) WriteNote(_ context.Context, agent, name, text string, labels []policy.Mark) error {
 	if m.texts == nil {
 		m.texts = map[string]string{}
 	}
+	if m.labels == nil {
+		m.labels = map[string][]policy.Mark{}
+	}
+	m.labels[agent+"/"+name] = labels
 	m.texts[agent+"/"+name] = text
 	return m.fails
 }
 
-func (m *memory) ReadNote(_ context.Context, agent, name string) (string, bool, error) {
+func (m *memory) ReadNote(_ context.Context, agent, name string) (string, []policy.Mark, bool, error) {
 	text, ok := m.texts[agent+"/"+name]
-	return text, ok, m.fails
+	return text, m.labels[agent+"/"+name], ok, m.fails
 }
 
 func (m *memory) ListNotes(_ context.Context, agent string) ([]builtin.Note, error) {
 	var notes []builtin.Note
 	for key, text := range m.texts {
 		if name, ok := strings.CutPrefix(key, agent+"/"); ok {
-			notes = append(notes, builtin.Note{Name: name, Chars: len(text), UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
+			notes = append(notes, builtin.Note{Name: name, Chars: len(text), Labels: m.labels[key], UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 		}
 	}
 	return notes, m.fails

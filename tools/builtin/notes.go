@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -21,10 +22,10 @@ const (
 // A NoteStore stores the notes of agents. Implementations must be safe for
 // concurrent use.
 type NoteStore interface {
-	// WriteNote creates or replaces a note, in the transaction that ctx carries.
-	WriteNote(ctx context.Context, agent, name, text string) error
-	// ReadNote returns a note's text, and whether the note exists.
-	ReadNote(ctx context.Context, agent, name string) (text string, found bool, err error)
+	// WriteNote creates or replaces a note and its labels, in the transaction that ctx carries.
+	WriteNote(ctx context.Context, agent, name, text string, labels []policy.Mark) error
+	// ReadNote returns a note's text and labels, and whether the note exists.
+	ReadNote(ctx context.Context, agent, name string) (text string, labels []policy.Mark, found bool, err error)
 	// ListNotes returns the agent's notes in order of name.
 	ListNotes(ctx context.Context, agent string) ([]Note, error)
 }
@@ -34,6 +35,7 @@ type Note struct {
 	Name      string
 	Chars     int // Unicode characters of its text
 	UpdatedAt time.Time
+	Labels    []policy.Mark
 }
 
 type noteWriteArgs struct {
@@ -73,7 +75,7 @@ func (n notes) write(ctx context.Context, call tools.Call, args noteWriteArgs) (
 	if err := checkNote(args.Name, args.Text); err != nil {
 		return tools.Result{}, err
 	}
-	if err := n.store.WriteNote(ctx, call.Agent, args.Name, args.Text); err != nil {
+	if err := n.store.WriteNote(ctx, call.Agent, args.Name, args.Text, call.Labels); err != nil {
 		return tools.Result{}, &storeError{"the note could not be written", err}
 	}
 	chars := utf8.RuneCountInString(args.Text)
@@ -84,14 +86,14 @@ func (n notes) read(ctx context.Context, call tools.Call, args noteReadArgs) (to
 	if args.Name == "" {
 		return n.list(ctx, call.Agent)
 	}
-	text, found, err := n.store.ReadNote(ctx, call.Agent, args.Name)
+	text, labels, found, err := n.store.ReadNote(ctx, call.Agent, args.Name)
 	if err != nil {
 		return tools.Result{}, &storeError{"the note could not be read", err}
 	}
 	if !found {
 		return failure(fmt.Sprintf("There is no note %q. Call note_read without a name to list the notes.", args.Name)), nil
 	}
-	return tools.Result{Text: text}, nil
+	return tools.Result{Text: text, Labels: labels}, nil
 }
 
 func (n notes) list(ctx context.Context, agent string) (tools.Result, error) {
@@ -103,10 +105,12 @@ func (n notes) list(ctx context.Context, agent string) (tools.Result, error) {
 		return tools.Result{Text: "There are no notes yet."}, nil
 	}
 	var b strings.Builder
+	var labels []policy.Mark
 	for _, note := range all {
 		fmt.Fprintf(&b, "%s\t%d characters\t%s\n", note.Name, note.Chars, note.UpdatedAt.UTC().Format(time.RFC3339))
+		labels = policy.Join(labels, note.Labels) // of the name too
 	}
-	return tools.Result{Text: strings.TrimSuffix(b.String(), "\n")}, nil
+	return tools.Result{Text: strings.TrimSuffix(b.String(), "\n"), Labels: labels}, nil
 }
 
 // checkNote validates a note. A name must be one line without blanks around it, to

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp/mcpdef"
 )
@@ -38,6 +39,7 @@ type Server struct {
 	Timeout    time.Duration           // of a call; 0: the turn's tool_timeout
 	Background *bool                   // whether a call may continue in the background; nil: by the effect
 	Approve    string                  // as in tools.Spec, of tools without one in Tools
+	Flow       policy.Flow             // of tools, where Tools does not set the same
 	Tools      map[string]ToolSettings // by the server's tool names
 
 	// RefuseChange refuses calls of a tool whose definition differs from the pinned
@@ -68,6 +70,7 @@ type ToolSettings struct {
 	Freshness      time.Duration // as in tools.Spec
 	Repeat         tools.Repeat  // as in tools.Spec
 	Approve        string        // as in tools.Spec; empty: the server's
+	Flow           policy.Flow   // fields that are not set are the server's
 	MaxResultChars int           // as in tools.Spec
 }
 

@@ -27,7 +27,7 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 		server := mcp.Server{
 			Name: name, Command: s.Command, Dir: s.Dir, URL: s.URL, Headers: map[string]string{},
 			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, Protocol: s.Protocol,
-			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Background: s.Background, Approve: s.Approve, Tools: map[string]mcp.ToolSettings{},
+			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Background: s.Background, Approve: s.Approve, Flow: s.Policy(), Tools: map[string]mcp.ToolSettings{},
 			RefuseChange: s.RefuseChange, AcceptDefaults: s.AcceptDefaults, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
 			AllowSampling: s.AllowSampling, MaxSamplingCalls: s.MaxSamplingCalls, MaxSamplingTokens: s.MaxSamplingTokens,
 		}
@@ -41,7 +41,7 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			server.Tools[tool] = mcp.ToolSettings{
 				Effect: settings.Effect, Timeout: settings.Timeout, Freshness: freshness(settings.ToolSwitches),
 				Repeat: tools.Repeat(settings.Repeat), MaxResultChars: settings.MaxResultChars, Background: settings.Background,
-				Approve: settings.Approve,
+				Approve: settings.Approve, Flow: settings.Policy(),
 			}
 		}
 		servers = append(servers, server)

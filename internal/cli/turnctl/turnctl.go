@@ -39,7 +39,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 		s.AddSettings(root, shell.ReaderSettings...)
 		root.AddCommand(
 			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), asksCommand(s), lanesCommand(s), schedulesCommand(s),
-			schedulerCommand(s), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
+			schedulerCommand(s), policyCommand(), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
 			modelsCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
 			cancelCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
 		)

@@ -104,6 +104,18 @@ type TurnkeeperFailedAttempt struct {
 	EndedAt         time.Time
 }
 
+type TurnkeeperLabel struct {
+	Kind    string
+	ID      int64
+	Round   int32
+	Ordinal int32
+	Agent   string
+	Name    string
+	Label   string
+	Source  string
+	AddedAt time.Time
+}
+
 type TurnkeeperLeaseLog struct {
 	Lane       string
 	Token      int64

@@ -470,7 +470,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
         and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
-    exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned
+    exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
+    exists (select from turnkeeper.labels)::boolean as any_labels
 from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
@@ -502,6 +503,7 @@ type TurnForWorkerRow struct {
 	HasPast            bool
 	Cancelled          bool
 	Spawned            bool
+	AnyLabels          bool
 }
 
 // The turns with these ids, and those of these lanes and grants. It computes the remaining time so that a clock that was set back since the grant does not
@@ -571,6 +573,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.HasPast,
 			&i.Cancelled,
 			&i.Spawned,
+			&i.AnyLabels,
 		); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,132 @@
+package agentturn
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
+	"turnkeeper/policy"
+	"turnkeeper/tools"
+)
+
+// labelsOf returns what a turn knows of labels when its execution begins: those on record, and those of its agent's inbox.
+func (t *task) labelsOf() turnlog.Labels {
+	l, turn := t.record.Labels, t.record.Turn
+	if l.Calls == nil {
+		l.Calls = map[turnkeeper.CallKey][]policy.Mark{}
+	}
+	unwritten := func(p turnlog.Past) bool { return len(p.Rounds) == 0 } // it may have been lost before it wrote its labels
+	if t.record.Lineage.Parent == 0 && (turn.Trigger == turnkeeper.TriggerMessage || slices.ContainsFunc(t.record.History, unwritten)) {
+		var inbox []policy.Label
+		for _, label := range t.def.InboxLabels {
+			inbox = append(inbox, policy.Label(label))
+		}
+		l.Before = policy.Join(l.Before, policy.Marks(inbox, fmt.Sprintf("a message to %s", turn.Agent)))
+	}
+	return l
+}
+
+// flows follow the labels of a turn's content.
+type flows struct{ *ledger }
+
+// marksBefore returns the labels of what the model had seen when it asked for the calls of a round.
+func (l flows) marksBefore(round int) []policy.Mark {
+	marks := l.labels.Before
+	for _, call := range l.rounds.all() { // in order, for a stable source
+		if call.Key.Round < round {
+			marks = policy.Join(marks, l.labels.Calls[call.Key])
+		}
+	}
+	return marks
+}
+
+// marksOf returns the labels of a call. Any untrusted content may have led the model to make the call. Private content is in
+// a call only if an argument is the handle of a private result, or is something that the model wrote after it had seen any.
+func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
+	before := l.marksBefore(call.Key.Round)
+	handles, written := l.handlesIn(call)
+	marks := policy.Only(policy.Untrusted, before)
+	if written {
+		marks = before
+	}
+	for _, key := range handles {
+		marks = policy.Join(marks, l.labels.Calls[key])
+	}
+	return marks
+}
+
+// handlesIn returns the calls whose results a call names by handles. written reports whether the model wrote anything else
+// that can hold content: more than null, true, false, or a word of a list in the tool's schema.
+func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
+	var args map[string]any
+	decoder := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
+	decoder.UseNumber()
+	if decoder.Decode(&args) != nil {
+		return nil, true
+	}
+	spec, _ := l.offered.Spec(call.Name)
+	resolves := l.offered.HasHandles(call)
+	for name, value := range args {
+		list, several := value.([]any)
+		if !several {
+			list = []any{value}
+		}
+		for _, item := range list {
+			switch text, isText := item.(string); {
+			case item == nil || item == true || item == false || isText && isChoice(spec, name, text):
+			case isText && resolves && !slices.Contains(spec.OutputIDs, name):
+				if key, ok := l.handleOf(call, text); ok {
+					keys = append(keys, key)
+				} else {
+					written = true
+				}
+			default:
+				written = true
+			}
+		}
+	}
+	slices.SortFunc(keys, turnkeeper.CallKey.Compare)
+	return keys, written
+}
+
+// handleOf returns the earlier call that a handle names.
+func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.CallKey, ok bool) {
+	handle, ok, err := outputs.ParseHandle(text)
+	if !ok || err != nil {
+		return key, false
+	}
+	earlier := slices.DeleteFunc(l.rounds.all(), func(c turnkeeper.ToolCall) bool { return c.Key.Compare(call.Key) >= 0 })
+	if i := prompt.IndexOf(earlier, handle.ID); i >= 0 {
+		return earlier[i].Key, true
+	}
+	return key, false
+}
+
+// isChoice reports whether a text is one of those that the tool's schema lists for an argument.
+func isChoice(spec tools.Spec, argument, text string) bool {
+	var schema struct {
+		Properties map[string]struct {
+			Enum []any `json:"enum"`
+		} `json:"properties"`
+	}
+	return json.Unmarshal(spec.Parameters, &schema) == nil && slices.Contains(schema.Properties[argument].Enum, any(text))
+}
+
+// resultMarks returns the labels of a call's result: those of its tool, of its arguments, and more that the result brings.
+func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []policy.Mark {
+	spec, _ := l.offered.Spec(call.Name)
+	own := policy.Marks(spec.Flow.Labels, fmt.Sprintf("the result of %s in turn %d", call.Name, l.record.Turn.ID))
+	return policy.Join(own, more, l.marksOf(call))
+}
+
+// label notes the labels of a result.
+func (l flows) label(result turnlog.CallResult) {
+	if len(result.Labels) > 0 {
+		l.labels.Calls[result.Key] = policy.Join(l.labels.Calls[result.Key], result.Labels)
+	}
+}

@@ -1,0 +1,70 @@
+package memory
+
+import (
+	"slices"
+
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
+)
+
+// labels reads and writes labels, as migrations/008_labels.up.sql stores them.
+type labels struct{ *state }
+
+func (s labels) add(bugs Bug, rows []turnlog.LabelRow) {
+	for _, row := range rows {
+		if bugs.has(BugSummaryUnlabelled) && row.Kind == turnlog.LabelSummary {
+			continue
+		}
+		if !slices.ContainsFunc(s.labels, func(known turnlog.LabelRow) bool { return sameLabel(known, row) }) {
+			s.labels = append(s.labels, row)
+		}
+	}
+}
+
+func sameLabel(a, b turnlog.LabelRow) bool {
+	a.Source, b.Source = "", ""
+	return a == b
+}
+
+// of returns the labels of a turn and of what it knows.
+func (s labels) of(r turnlog.Record) turnlog.Labels {
+	turns := []turnkeeper.TurnID{r.Turn.ID}
+	for _, past := range r.History {
+		turns = append(turns, past.TurnID)
+	}
+	if r.LastRun != nil {
+		turns = append(turns, r.LastRun.TurnID)
+	}
+	return turnlog.LabelsOf(r.Turn.ID, slices.DeleteFunc(slices.Clone(s.labels), func(row turnlog.LabelRow) bool {
+		switch row.Kind {
+		case turnlog.LabelCall:
+			return row.ID != int64(r.Turn.ID)
+		case turnlog.LabelTurn:
+			return !slices.Contains(turns, turnkeeper.TurnID(row.ID))
+		case turnlog.LabelMessage:
+			return row.ID != int64(r.Message.ID)
+		case turnlog.LabelSummary:
+			return row.ID != int64(r.Summary.UpTo)
+		default:
+			return true
+		}
+	}))
+}
+
+// ofReply returns the labels of the reply to a message: those of its turns.
+func (s labels) ofReply(id turnkeeper.MessageID) (marks []policy.Mark) {
+	for _, row := range s.labels {
+		if t := s.turn(turnkeeper.TurnID(row.ID)); row.Kind == turnlog.LabelTurn && t != nil && t.MessageID == id {
+			marks = policy.Join(marks, []policy.Mark{row.Mark})
+		}
+	}
+	return marks
+}
+
+// Labels returns all labels, in the order in which they were written.
+func (s *tables) Labels() []turnlog.LabelRow {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.state.labels)
+}

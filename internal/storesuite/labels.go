@@ -1,0 +1,141 @@
+package storesuite
+
+import (
+	"context"
+
+	"turnkeeper"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
+)
+
+var labelProperties = []property{
+	{"the labels of a result are those of its turn, and of later turns of the conversation", labelsOfResults},
+	{"a summary has labels", labelsOfSummary},
+	{"a message to a sub-agent has labels, and its reply those of the sub-agent's turn", labelsOfSpawn},
+	{"labels are written with their entry, or not at all", labelsAtomic},
+	{"a late result has labels", labelsLate},
+	{"a transactional call writes its labels", labelsTransact},
+	{"another conversation has no labels", labelsApart},
+}
+
+var (
+	untrusted = policy.Mark{Label: policy.Untrusted, Source: "a page"}
+	private   = policy.Mark{Label: policy.Private, Source: "a file"}
+)
+
+func labelled(r turnlog.CallResult, marks ...policy.Mark) turnlog.CallResult {
+	r.Labels = marks
+	return r
+}
+
+// wantBefore checks the labels that a turn has from its beginning.
+func (d *dispatch) wantBefore(what string, want ...policy.Mark) {
+	d.env.Helper()
+	got := d.record.Labels.Before
+	equal(d.env, "number of labels "+what, len(got), len(want))
+	for _, m := range want {
+		equal(d.env, "the label "+string(m.Label)+" "+what, len(policy.Only(m.Label, got)), 1)
+		for _, known := range policy.Only(m.Label, got) {
+			equal(d.env, "the source of the label "+what, known.Source, m.Source)
+		}
+	}
+}
+
+func labelsOfResults(e *env) {
+	d := e.planned(turnkeeper.EffectNone, turnkeeper.EffectNone)
+	d.wantBefore("of the first turn")
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{
+		labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted), result(key(1, 2), "", turnkeeper.CallSucceeded, "clock"),
+	}})
+	d = e.again(d)
+	d.wantBefore("of the turn under another worker")
+	calls := d.record.Labels.Calls
+	equal(e, "labelled calls", len(calls), 1)
+	equal(e, "labels of the call", len(calls[key(1, 1)]), 1)
+	equal(e, "the label", calls[key(1, 1)][0], untrusted)
+	d.append(turnlog.Entry{Labels: []policy.Mark{private}})
+	d = e.again(d)
+	d.wantBefore("that the turn wrote", private)
+	e.finish(d, succeeded("done"))
+	d = e.turn()
+	d.wantBefore("of the next turn", untrusted, private)
+	d.append(turnlog.Entry{Labels: d.record.Labels.Before, Round: round(1)})
+	e.finish(d, succeeded("done"))
+	e.turn().wantBefore("of the turn after that", untrusted, private)
+}
+
+func labelsOfSummary(e *env) {
+	before := e.turn()
+	before.append(turnlog.Entry{Round: round(1)})
+	e.finish(before, succeeded("done"))
+	d := e.turn()
+	d.append(turnlog.Entry{Round: round(1), Summary: &turnlog.Summary{UpTo: before.grant.TurnID, Text: "a summary", Labels: []policy.Mark{private}}})
+	e.finish(d, succeeded("done"))
+	e.turn().wantBefore("of a turn that sees the summary", private)
+}
+
+func labelsOfSpawn(e *env) {
+	parent := e.planned(turnkeeper.EffectOnce)
+	start, handle := parent.spawnOf(key(1, 1), "desk", "find it")
+	start.Spawn.Labels = []policy.Mark{private}
+	parent.append(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{handle}})
+	parent.wait()
+	child := e.next(first)
+	child.wantBefore("of the sub-agent's turn", private)
+	child.append(turnlog.Entry{Labels: child.record.Labels.Before, Round: round(1, turnkeeper.EffectNone)})
+	outcome := succeeded("found")
+	child.append(turnlog.Entry{
+		Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}, Outcome: &outcome,
+	})
+	parent = e.next(second)
+	arrived, err := parent.Arrivals(e.Context())
+	if err != nil || len(arrived) != 1 || arrived[0].Spawned == nil {
+		e.Fatalf("arrived: %+v, %v", arrived, err)
+	}
+	marks := arrived[0].Spawned.Labels
+	equal(e, "labels of the reply", len(marks), 2)
+	equal(e, "private", len(policy.Only(policy.Private, marks)), 1)
+	equal(e, "untrusted", len(policy.Only(policy.Untrusted, marks)), 1)
+}
+
+func labelsAtomic(e *env) {
+	old := e.planned(turnkeeper.EffectNone)
+	d := e.again(old)
+	page := turnlog.Entry{Labels: []policy.Mark{private}, Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}}
+	wantErr(e, "an old grant's labels", old.Append(e.Context(), page), turnkeeper.ErrFenced)
+	page.Results = append(page.Results, result(key(1, 7), "", turnkeeper.CallSucceeded, "no such call"))
+	if err := d.Append(e.Context(), page); err == nil {
+		e.Error("an entry with a result of no call was written")
+	}
+	d = e.again(d)
+	d.wantBefore("of entries that were not written")
+	equal(e, "labelled calls", len(d.record.Labels.Calls), 0)
+}
+
+func labelsLate(e *env) {
+	old := e.planned(turnkeeper.EffectKeyed)
+	n := nonce()
+	old.mustStart(key(1, 1), n, 1)
+	wantErr(e, "late", old.Late(e.Context(), labelled(result(key(1, 1), n, turnkeeper.CallSucceeded, "page"), untrusted)), nil)
+	d := e.again(old)
+	equal(e, "state", d.call(key(1, 1)).State, turnkeeper.CallSucceeded)
+	equal(e, "labels of the late result", len(d.record.Labels.Calls[key(1, 1)]), 1)
+}
+
+func labelsTransact(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	n := nonce()
+	_, err := d.transact(key(1, 1), n, func(context.Context) turnlog.CallResult {
+		return labelled(result(key(1, 1), n, turnkeeper.CallSucceeded, "page"), untrusted)
+	})
+	wantErr(e, "transact", err, nil)
+	equal(e, "labels of the result", len(e.again(d).record.Labels.Calls[key(1, 1)]), 1)
+}
+
+func labelsApart(e *env) {
+	d := e.planned(turnkeeper.EffectNone)
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}})
+	e.finish(d, succeeded("done"))
+	e.enqueue("clerk", "other", "do it")
+	e.next(first).wantBefore("of another conversation")
+}

@@ -1,0 +1,74 @@
+-- Labels of content: untrusted, private. They go wherever the content goes, and only purging the content removes them.
+
+-- What has which label. id, round, ordinal, agent and name say what, and are 0 or empty where the kind does not need them:
+--
+--   call      the result of a call       id is the turn, round and ordinal the call
+--   turn      what a turn knows          id is the turn; later rounds than round have seen it. 0: all, for example its history
+--   message   a message to a sub-agent   id is the message
+--   reply     the reply to a message     id is the message
+--   summary   of earlier turns           id is the last turn in it
+--   note      an agent's note            agent and name
+create table turnkeeper.labels (
+    kind     text not null check (kind in ('call', 'turn', 'message', 'reply', 'summary', 'note')),
+    id       bigint not null default 0,
+    round    integer not null default 0,
+    ordinal  integer not null default 0,
+    agent    text not null default '',
+    name     text not null default '',
+    label    text not null check (label in ('untrusted', 'private')),
+    source   text not null, -- where the content first came from
+    added_at timestamptz not null default clock_timestamp(),
+    primary key (kind, id, round, ordinal, agent, name, label)
+);
+
+-- Write a note of an agent with its labels, which replace those of its old text. The row of the note orders writers.
+create function turnkeeper.write_note(p_agent text, p_name text, p_content text, p_labels text[], p_sources text[]) returns void language plpgsql as $$
+begin
+    insert into turnkeeper.notes (agent, name, content) values (p_agent, p_name, p_content)
+    on conflict (agent, name) do update set content = excluded.content, updated_at = clock_timestamp();
+    delete from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = p_agent and l.name = p_name;
+    insert into turnkeeper.labels (kind, agent, name, label, source)
+    select 'note', p_agent, p_name, n.label, n.source from unnest(p_labels, p_sources) as n(label, source);
+end $$;
+
+-- A reply has the labels of the turns of its message, however it is written.
+create function turnkeeper.label_reply() returns trigger language plpgsql as $$
+begin
+    insert into turnkeeper.labels (kind, id, label, source)
+    select distinct on (l.label) 'reply', new.message_id, l.label, l.source
+    from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id
+    where t.message_id = new.message_id order by l.label, l.id, l.round
+    on conflict do nothing;
+    return null;
+end $$;
+create trigger reply_labelled after insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
+
+-- A message that is sent again has the labels of the first.
+create function turnkeeper.label_retry() returns trigger language plpgsql as $$
+begin
+    insert into turnkeeper.labels (kind, id, label, source)
+    select l.kind, new.retried_as, l.label, l.source from turnkeeper.labels l where l.kind = 'message' and l.id = new.message_id
+    on conflict do nothing;
+    return null;
+end $$;
+create trigger retry_labelled after insert on turnkeeper.retries for each row execute function turnkeeper.label_retry();
+
+-- Delete the labels of what was deleted.
+create function turnkeeper.forget_labels() returns trigger language plpgsql as $$
+begin
+    case tg_table_name
+        when 'turns' then delete from turnkeeper.labels l using gone g where l.kind in ('call', 'turn') and l.id = g.id;
+        when 'messages' then delete from turnkeeper.labels l using gone g where l.kind in ('message', 'reply') and l.id = g.id;
+        when 'summaries' then delete from turnkeeper.labels l using gone g where l.kind = 'summary' and l.id = g.up_to;
+        when 'notes' then delete from turnkeeper.labels l using gone g where l.kind = 'note' and l.agent = g.agent and l.name = g.name;
+    end case;
+    return null;
+end $$;
+create trigger labels_forgotten after delete on turnkeeper.turns referencing old table as gone
+    for each statement execute function turnkeeper.forget_labels();
+create trigger labels_forgotten after delete on turnkeeper.messages referencing old table as gone
+    for each statement execute function turnkeeper.forget_labels();
+create trigger labels_forgotten after delete on turnkeeper.summaries referencing old table as gone
+    for each statement execute function turnkeeper.forget_labels();
+create trigger labels_forgotten after delete on turnkeeper.notes referencing old table as gone
+    for each statement execute function turnkeeper.forget_labels();
