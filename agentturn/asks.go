@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -208,6 +209,9 @@ func (l approvals) runHash(call *turnkeeper.ToolCall) string {
 
 // pass decides whether a call may start, after its handles are resolved. If not, it answers the call, or waits for a person.
 func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
+	if e.people.awaitsInput(call) {
+		return e.passInput(ctx, call)
+	}
 	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
 		return e.settle(ctx, call)
 	}
@@ -399,6 +403,9 @@ func (e gate) askToGoOn(ctx context.Context, blocked *blockedError) (asked bool,
 // told adds to a result what the model must know about its approval.
 func (l *ledger) told(call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
 	note := approvals{l}.approvalNote(call)
+	if input := l.inputNote(call); input != "" {
+		note = strings.TrimPrefix(note+"\n\n"+input, "\n\n")
+	}
 	switch {
 	case note == "" || result.State == turnkeeper.CallDenied:
 	case result.State == turnkeeper.CallRunning:

@@ -27,6 +27,13 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 		}
 		return nil
 	}
+	return starts{e}.run(ctx, call)
+}
+
+// starts run calls whose start, or whose use of input, is in the journal.
+type starts struct{ *execution }
+
+func (e starts) run(ctx context.Context, call *turnkeeper.ToolCall) error {
 	e.at(ctx, PointChecked)
 	if ctx.Err() != nil {
 		e.didNotRun(call)
@@ -39,6 +46,9 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 		return err
 	}
 	e.at(ctx, PointEffectDone)
+	if (gate{e.execution}).askForInput(call, run) {
+		return err
+	}
 	e.recordRun(call, run, call.Nonce)
 	return err
 }

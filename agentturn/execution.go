@@ -110,7 +110,7 @@ func (e *execution) recover(ctx context.Context) (state, error) {
 		if call.State == turnkeeper.CallPlanned || call.Effect.Repeatable() {
 			continue
 		}
-		if ask := e.people.settlement(call); ask != nil && ask.Closed() {
+		if ask := e.people.settlement(call); ask != nil && ask.Closed() || e.people.awaitsInput(call) {
 			continue
 		}
 		result, known := e.reconcile(ctx, call)
@@ -256,7 +256,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	if call.State == turnkeeper.CallRunning {
 		return e.rerun(ctx, call, spec)
 	}
-	if isRead(call) && e.people.approval(call.Key) == nil {
+	if isRead(call) && e.people.approval(call.Key) == nil && !spec.AsksInput {
 		return e.runReads(ctx, e.leadingReads(ctx, open))
 	}
 	if !e.timeFor(spec) {
@@ -265,6 +265,9 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	}
 	if spec.Transactional {
 		return e.runTransactional(ctx, call, spec)
+	}
+	if e.people.awaitsInput(call) {
+		return gate{e}.resume(ctx, call, spec)
 	}
 	return e.runEffect(ctx, call, spec)
 }
@@ -360,6 +363,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	if e.pending.dropStarts() { // before the events of the end are added
 		e.events.Rewind()
 	}
+	e.pending.Inputs = nil // of calls that have not gone on
 	e.stopRuns(errOver)
 	switch end.state {
 	case turnkeeper.TurnWaiting: // only detached calls are open

@@ -58,7 +58,7 @@ func writesOf(e turnlog.Entry) []string {
 		{"plan", e.Round != nil},
 		{"ask.open", len(e.Asks) > 0},
 		{"ask.seen", len(e.Seen) > 0},
-		{"call.start", len(e.Starts) > 0},
+		{"call.start", len(e.Starts)+len(e.Inputs) > 0},
 		{"call.results", len(e.Results) > 0},
 		{"finish", e.Outcome != nil},
 	} {

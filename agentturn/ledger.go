@@ -193,10 +193,14 @@ func (l *ledger) refuse(call *turnkeeper.ToolCall, refused string, err error) er
 // didNotRun records that a call did not run although its start is in the journal. A call
 // that may run again is left to the next dispatch, if there is one.
 func (l *ledger) didNotRun(call *turnkeeper.ToolCall) {
+	shown := shownNeverBegan
+	if l.people.input(call.Key) != nil {
+		shown = shownInputNotUsed
+	}
 	if call.Effect.Repeatable() {
-		l.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shownNeverBegan)
+		l.interrupted[call.Key] = textResult(call, turnkeeper.CallCancelled, shown)
 	} else {
-		l.answer(call, textResult(call, turnkeeper.CallFailed, shownNeverBegan))
+		l.answer(call, textResult(call, turnkeeper.CallFailed, shown))
 	}
 }
 

@@ -15,7 +15,7 @@ type pending struct{ turnlog.Entry }
 func (p *pending) empty() bool {
 	return p.Round == nil && p.Outcome == nil &&
 		len(p.Verdicts) == 0 && len(p.Starts) == 0 && len(p.Results) == 0 && len(p.Events) == 0 &&
-		len(p.Asks) == 0 && len(p.Seen) == 0 && len(p.Withdrawn) == 0
+		len(p.Asks) == 0 && len(p.Seen) == 0 && len(p.Inputs) == 0 && len(p.Withdrawn) == 0
 }
 
 // answer adds the result of a call. It takes the place of one that says that the call

@@ -28,7 +28,7 @@ func (l *ledger) leadingReads(ctx context.Context, open []*turnkeeper.ToolCall) 
 			}
 		}
 		spec, known := l.offered.Spec(call.Name)
-		if !known || spec.Detached || !isRead(call) || i > 0 && l.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
+		if !known || spec.Detached || spec.AsksInput || !isRead(call) || i > 0 && l.offered.HasHandles(call) || i > 0 && spec.Guarded() && call.ArgsHash == lastHash(open[:i]) {
 			return open[:i]
 		}
 		if i > 0 && (rulings{l}).mayAsk(ctx, call) {

@@ -94,6 +94,7 @@ func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used 
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       l.progress.Of(call.Key, call.Name),
 		Sample:         l.sampler(call, used),
+		Input:          l.people.inputOf(call.Key),
 	}
 }
 

@@ -69,6 +69,7 @@ type Question struct {
 	Rule      string // that asked; empty: none
 	Reason    string // one sentence; empty: none
 	Schema    string // JSON Schema of the answer or, of KindApprove, of edited arguments; empty: the ask takes none
+	Resume    string // KindInput: what the tool needs to go on with the answer; not for people
 	Terms
 }
 
@@ -89,6 +90,7 @@ type Ask struct {
 	OpenedAt  time.Time
 	ExpiresAt time.Time
 	Seen      bool // the turn has taken note of the answer
+	Used      bool // KindInput: the call went on with the answer, or with the lack of one
 
 	// The answer. ClosedAt is zero and the rest empty while the ask is open.
 	ClosedAt   time.Time

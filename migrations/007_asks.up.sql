@@ -31,13 +31,17 @@ create table turnkeeper.asks (
     answer      text,          -- JSON
     edited      text,          -- JSON: arguments that the call runs with instead
     edited_hash text,
+    resume      text,          -- of kind input: what the tool needs to go on with the answer; not for people
+    used_at     timestamptz,   -- of kind input: when the call went on with the answer, or with the lack of one
     unique (turn_id, round, ordinal, kind, n),
     check ((state = 'open') = (closed_at is null)),
     check ((edited is null) = (edited_hash is null)),
     check (edited is null or state = 'approved' and kind = 'approve'),
     check ((answer is not null) = (state = 'answered')),
     check (state not in ('approved', 'denied', 'answered') or answered_by is not null),
-    check (seen_at is null or closed_at is not null)
+    check (seen_at is null or closed_at is not null),
+    check (kind = 'input' or resume is null),
+    check (used_at is null or kind = 'input' and state in ('answered', 'denied', 'expired'))
 ) with (fillfactor = 70);
 create index asks_open on turnkeeper.asks (expires_at) where state = 'open';
 
@@ -63,7 +67,7 @@ begin
     raise exception using errcode = 'TK012', message = format('the ask is closed: it was %s', old.state);
 end $$;
 create trigger answer_stays before update of turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, closed_at, answered_by, channel,
-    comment, answer, edited, edited_hash on turnkeeper.asks
+    comment, answer, edited, edited_hash, resume on turnkeeper.asks
     for each row when (old.state <> 'open') execute function turnkeeper.refuse_new_answer();
 
 ----------------------------------------------------------------------------------------------------
@@ -79,16 +83,16 @@ $$;
 -- Open asks. The parents of a sub-agent wait for its reply at least as long as it waits for a person.
 create function turnkeeper.open_asks(
     p_turn bigint, p_rounds integer[], p_ordinals integer[], p_kinds text[], p_ns integer[], p_tools text[], p_arguments text[],
-    p_rules text[], p_reasons text[], p_schemas text[], p_audience text[], p_hold boolean, p_timeout interval
+    p_rules text[], p_reasons text[], p_schemas text[], p_resumes text[], p_audience text[], p_hold boolean, p_timeout interval
 ) returns void language plpgsql as $$
 declare
     s record;
 begin
-    insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, schema, audience, hold, expires_at)
-    select p_turn, a.round, a.ordinal, a.kind, a.n, a.tool, a.arguments, turnkeeper.args_hash(a.tool, a.arguments), a.rule, a.reason, nullif(a.schema, ''), p_audience, p_hold,
+    insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, schema, resume, audience, hold, expires_at)
+    select p_turn, a.round, a.ordinal, a.kind, a.n, a.tool, a.arguments, turnkeeper.args_hash(a.tool, a.arguments), a.rule, a.reason, nullif(a.schema, ''), nullif(a.resume, ''), p_audience, p_hold,
         clock_timestamp() + p_timeout
-    from unnest(p_rounds, p_ordinals, p_kinds, p_ns, p_tools, p_arguments, p_rules, p_reasons, p_schemas)
-        as a(round, ordinal, kind, n, tool, arguments, rule, reason, schema);
+    from unnest(p_rounds, p_ordinals, p_kinds, p_ns, p_tools, p_arguments, p_rules, p_reasons, p_schemas, p_resumes)
+        as a(round, ordinal, kind, n, tool, arguments, rule, reason, schema, resume);
     for s in with recursive up (turn_id, round, ordinal, depth) as (
             select c.turn_id, c.round, c.ordinal, 1 from turnkeeper.turns t join turnkeeper.spawned_calls c on c.message_id = t.message_id
             where t.id = p_turn
@@ -108,6 +112,20 @@ create function turnkeeper.see_asks(p_turn bigint, p_asks bigint[]) returns void
     update turnkeeper.asks set seen_at = greatest(clock_timestamp(), closed_at)
     where turn_id = p_turn and id = any(p_asks) and state <> 'open' and seen_at is null
 $$;
+
+-- Record that calls go on with the answers of asks of kind input, or with the lack of them. Each is used once, so that a call whose
+-- worker is lost after that is known to be in doubt.
+create function turnkeeper.use_inputs(p_turn bigint, p_asks bigint[]) returns void language plpgsql as $$
+declare
+    n integer;
+begin
+    update turnkeeper.asks set used_at = greatest(clock_timestamp(), closed_at)
+    where turn_id = p_turn and id = any(p_asks) and kind = 'input' and state in ('answered', 'denied', 'expired') and used_at is null;
+    get diagnostics n = row_count;
+    if n <> cardinality(p_asks) then
+        raise exception using errcode = 'TK011', message = 'the input that the call would go on with is not there, or was used';
+    end if;
+end $$;
 
 -- Refuse to start calls without the approval that they need; the i-th elements of the arrays are of one start. A call that has
 -- a gate, or an ask for its approval, starts only if that is approved for the arguments that will run (p_hashes). Its first

@@ -29,6 +29,8 @@ const (
 	Cancelled Outcome = "cancelled" // the caller's context ended
 	Panicked  Outcome = "panicked"
 	InDoubt   Outcome = "in_doubt" // an error that wraps ErrInDoubt
+	// NeedsInput means an InputRequest.
+	NeedsInput Outcome = "needs_input"
 )
 
 // An Ending is the result of a run of a tool.
@@ -166,6 +168,8 @@ func (e *execution) ended(ctx context.Context, result Result, err error) Ending 
 		ending = e.stopped(ctx)
 	case errors.Is(err, ErrInDoubt):
 		ending = e.failed(InDoubt, err.Error())
+	case isInputRequest(err):
+		ending = e.failed(NeedsInput, err.Error())
 	case err != nil:
 		ending = e.failed(Failed, err.Error())
 	case result.IsError:
@@ -175,6 +179,11 @@ func (e *execution) ended(ctx context.Context, result Result, err error) Ending 
 	}
 	ending.Err = err
 	return ending
+}
+
+func isInputRequest(err error) bool {
+	_, ok := errors.AsType[*InputRequest](err)
+	return ok
 }
 
 // stopped returns the ending of a run whose context has ended.

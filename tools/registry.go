@@ -42,8 +42,8 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 // Register adds a tool. It refuses an invalid or duplicate name, a schema that does
 // not compile or is not of an object, an unknown effect or repeat, a negative
 // timeout, a max_result_chars out of bounds, a detached tool that has no timeout or
-// is transactional or paging, and a background that contradicts Transactional or
-// Detached. It returns the error of a Checker.
+// is transactional or paging, a background that contradicts Transactional or
+// Detached, and AsksInput with any of these. It returns the error of a Checker.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -88,6 +88,9 @@ func checkSpec(spec *Spec) (*Schema, error) {
 	if spec.Timeout < 0 {
 		return nil, fmt.Errorf("tool %q has a timeout of %s; it must not be negative", spec.Name, spec.Timeout)
 	}
+	if err := checkInput(*spec); err != nil {
+		return nil, err
+	}
 	if err := checkDetached(*spec); err != nil {
 		return nil, err
 	}
@@ -102,6 +105,14 @@ func checkSpec(spec *Spec) (*Schema, error) {
 		return nil, fmt.Errorf("tool %q: %w", spec.Name, err)
 	}
 	return schema, nil
+}
+
+// checkInput validates the spec of a tool that asks for input.
+func checkInput(spec Spec) error {
+	if spec.AsksInput && (spec.Detached || spec.Transactional || spec.Paging || spec.Background != nil && *spec.Background) {
+		return fmt.Errorf("tool %q: a tool that asks for input cannot be detached, transactional or paging, or run in the background", spec.Name)
+	}
+	return nil
 }
 
 // checkDetached validates the spec of a detached tool.

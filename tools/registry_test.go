@@ -57,6 +57,8 @@ func TestRegisterRefuses(t *testing.T) {
 		{"detached and paging", spec(func(s *tools.Spec) { s.Detached, s.Paging, s.Timeout = true, true, time.Hour }), "cannot be transactional or paging"},
 		{"no schema", parameters(``), "schema of the parameters is missing"},
 		{"broken schema", parameters(`{`), "not valid JSON"},
+		{"asks for input in a transaction", spec(func(s *tools.Spec) { s.AsksInput, s.Transactional = true, true }), "a tool that asks for input cannot"},
+		{"asks for input in the background", spec(func(s *tools.Spec) { s.AsksInput, s.Background = true, new(true) }), "a tool that asks for input cannot"},
 		{"schema of an array", parameters(`{"type":"array"}`), `must be of "type": "object"`},
 		{"schema of object or null", parameters(`{"type":["object","null"]}`), `must be of "type": "object"`},
 		{"keyword of a wrong type", parameters(`{"type":"object","required":"x"}`), "value of the wrong type"},

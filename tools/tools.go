@@ -59,6 +59,10 @@ type Spec struct {
 	// calls in a row all run.
 	Paging bool
 
+	// AsksInput says that calls may end with an InputRequest. They do not continue in the
+	// background, and have a start on record whatever their effect.
+	AsksInput bool
+
 	// Approve is the rule that says which calls a person must approve: policy.Always,
 	// policy.Never, or a rule of package policy/cel. Empty: none, unless the agent or the
 	// settings have one.
@@ -76,7 +80,7 @@ type Spec struct {
 
 // MayGoOn reports whether a call may continue in the background.
 func (s Spec) MayGoOn() bool {
-	if s.Paging {
+	if s.Paging || s.AsksInput {
 		return false
 	}
 	if s.Background != nil {
@@ -109,6 +113,8 @@ type Call struct {
 	// model sees only the question, nothing of the turn. Sample is safe for concurrent
 	// use within the call's context. Its error holds no secret. nil: not available.
 	Sample func(ctx context.Context, s Sampling) (Sampled, error)
+	// Input is what became of the call's newest InputRequest. nil: it has made none.
+	Input *Input
 }
 
 // Outputs are the results of a turn's calls, for tools that read more of them.

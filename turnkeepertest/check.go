@@ -35,8 +35,10 @@ func (r *runs) broken(call callOf) (found []string) {
 		name := fmt.Sprintf("tool %s (%s), call %s of turn %d: ", r.spec.Name, r.declared(), call.key, call.turn)
 		found = append(found, name+fmt.Sprintf(format, args...))
 	}
-	if r.spec.Effect == turnkeeper.EffectOnce && !r.spec.Transactional && r.begun > 1 {
-		tell("it was started %d times", r.begun)
+	for _, n := range r.begun {
+		if r.spec.Effect == turnkeeper.EffectOnce && !r.spec.Transactional && n > 1+r.settled {
+			tell("it was started %d times", n)
+		}
 	}
 	what, again := r.again()
 	switch {

@@ -70,7 +70,7 @@
 //	ask.open.after
 //	ask.seen.before        that the turn has seen an answer is to be written
 //	ask.seen.after
-//	call.start.before      the start of a call with an effect is to be written
+//	call.start.before      the start of a call with an effect is to be written, or that a call goes on with the input it asked for
 //	call.start.after
 //	call.checked           enough time is left; the tool runs next
 //	effect.before          within the tool, in Ledger.Do: before the effect
@@ -88,6 +88,13 @@
 //	detached.ran           the tool of a detached call has returned, nothing is written
 //	detached.arrived       its result is stored
 //	turn.late              a worker that has lost its turn is about to report a late result
+//
+// # People
+//
+// A turn that asks a person waits for the answer that Exchange.Answers has for it:
+// Approve, ApproveChanged, Deny or Reply, at once or later (After). An ask without an
+// answer expires ten minutes later, which denies it. Result.Asks has all asks. The rules
+// "always" and "never" are known; set Scenario.Rules to cel.Compile for rules in CEL.
 //
 // # Time
 //

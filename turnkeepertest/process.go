@@ -16,6 +16,7 @@ import (
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/lease"
+	"turnkeeper/policy"
 	"turnkeeper/scheduler"
 )
 
@@ -58,7 +59,7 @@ func (w *world) start() {
 	p.heart = lease.NewHeart(p.beat, w.takeover, zap.NewNop())
 	p.turns = agentturn.New(agentturn.Config{
 		Models: w.model, DefaultModel: defaultModel, Tools: w.tools, More: fakeServers{w.tools}, Bounds: bounds(),
-		Outputs: p.conn, Extractions: p.conn, Fault: p,
+		Outputs: p.conn, Extractions: p.conn, Fault: p, Rules: &policy.Cache{Compiler: w.scenario.Rules},
 	})
 	w.join(p)
 	p.conn.Present(p.id)

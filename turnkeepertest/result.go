@@ -1,10 +1,12 @@
 package turnkeepertest
 
 import (
+	"context"
 	"slices"
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/inference"
 )
 
@@ -13,6 +15,7 @@ type Result struct {
 	Replies  []turnkeeper.Reply  // the outbox, in order
 	Turns    []Turn              // in order
 	Requests []inference.Request // sent to the models, in order, repeats included
+	Asks     []asks.Ask          // questions to people, in order
 	Effects  []Effect            // recorded by tools in any Ledger, by call
 	Points   []Point             // passed, in order: where CrashAt and PauseAt can inject a fault
 	Writes   []Point             // executed, in order: whose answers LoseAnswer can lose
@@ -70,6 +73,9 @@ func (w *world) result() *Result {
 		turn, rounds, events, ok := w.store.Turn(id)
 		if !ok {
 			break
+		}
+		if of, err := w.conn.Asks(context.Background(), id); err == nil {
+			r.Asks = append(r.Asks, of...)
 		}
 		r.Turns = append(r.Turns, Turn{turn, rounds, events})
 	}

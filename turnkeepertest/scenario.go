@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/inference"
 	"turnkeeper/internal/memory"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp/mcpdef"
 )
@@ -38,6 +39,10 @@ type Scenario struct {
 
 	// Talk holds the messages in order. Each is sent after the reply to the one before.
 	Talk []Exchange
+
+	// Rules compiles the rules about calls in the agent's file and the tools' specs, for example
+	// cel.Compile of package policy/cel. nil means that all rules but "always" and "never" ask.
+	Rules policy.Compiler
 
 	// Provider answers all model calls in place of the scripts in Talk; nil means the
 	// scripts answer.
@@ -73,6 +78,10 @@ type Exchange struct {
 	// of a stored result (get_tool_output in mode extract) takes no step: it finds the
 	// lines that hold the most words of the query.
 	Model []Step
+
+	// Answers are what people say to the asks of the message's turns, in the order in which these
+	// are opened. An ask without an answer expires, which denies it.
+	Answers []Answer
 }
 
 // agentName is the name of an agent that has no file.

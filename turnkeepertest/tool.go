@@ -3,6 +3,7 @@ package turnkeepertest
 import (
 	"context"
 
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -58,6 +59,14 @@ func (t *watched) Run(ctx context.Context, call tools.Call) (tools.Result, error
 	p.gate()
 	number := t.world.ran(p, t.spec, call)
 	return t.Tool.Run(context.WithValue(ctx, callKey{}, &toolRun{p, t.spec, call, number}), call)
+}
+
+// Approve decides about a call. Tools that decide nothing themselves allow it.
+func (t *watched) Approve(ctx context.Context, call tools.Call) (policy.Decision, error) {
+	if approver, ok := t.Tool.(tools.Approver); ok {
+		return approver.Approve(ctx, call)
+	}
+	return policy.Decision{}, nil
 }
 
 func (t *watchedReconciler) Reconcile(ctx context.Context, call tools.Call) (tools.Result, bool, error) {

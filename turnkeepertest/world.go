@@ -55,7 +55,8 @@ type callOf struct {
 // runs records what tools did for one call.
 type runs struct {
 	spec    tools.Spec
-	begun   int
+	begun   map[int]int // by the number of the input that the run got; 0: none
+	settled int         // times that a person has said that the call did not happen
 	effects []Effect
 }
 
@@ -74,7 +75,7 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 		return nil, err
 	}
 	given := w.tools.Names()
-	for _, reader := range builtin.NewReaders() { // every agent has them, even if neither the file nor the scenario lists them
+	for _, reader := range append(builtin.NewReaders(), builtin.NewAskPerson()) { // every agent has them, even if neither the file nor the scenario lists them
 		if slices.Contains(given, reader.Spec().Name) {
 			continue
 		}
@@ -84,6 +85,9 @@ func newWorld(s Scenario, faults []Fault) (*world, error) {
 	}
 	if w.agent, err = s.definition(w.tools, given); err != nil {
 		return nil, err
+	}
+	if limit := s.span(0, fakeAskTimeout, realAskTimeout); w.agent.AskTimeout == 0 || w.agent.AskTimeout > limit {
+		w.agent.AskTimeout = limit
 	}
 	w.store = memory.New(memory.Options{LeaseTTL: bounds().LeaseTTL, Ring: func(memory.Bell) { w.ring() }})
 	w.conn = w.store.Connect(nil)
@@ -124,6 +128,7 @@ func (w *world) say(e Exchange) error {
 	w.sent = append(w.sent, id)
 	w.mu.Unlock()
 	closed := func() bool {
+		w.answer(id, e.Answers)
 		m, _ := w.store.Message(id)
 		return !m.ClosedAt.IsZero()
 	}
@@ -259,9 +264,17 @@ func (w *world) ran(p *process, spec tools.Spec, call tools.Call) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.runsOf(spec, callOf{call.TurnID, call.Key})
-	r.begun++
+	input := 0
+	if call.Input != nil {
+		input = call.Input.N
+	}
+	r.begun[input]++
 	w.addTrace(p, "runs %s %s", spec.Name, call.Arguments)
-	return r.begun
+	number := 0
+	for _, n := range r.begun {
+		number += n
+	}
+	return number
 }
 
 // happened records an effect; first is false if its key had an effect before.
@@ -281,7 +294,7 @@ func (w *world) happened(spec tools.Spec, e Effect, first bool) {
 func (w *world) runsOf(spec tools.Spec, call callOf) *runs {
 	r := w.runs[call]
 	if r == nil {
-		r = &runs{spec: spec}
+		r = &runs{spec: spec, begun: map[int]int{}}
 		w.runs[call] = r
 		w.callOrder = append(w.callOrder, call)
 	}

@@ -43,3 +43,31 @@ mcp_servers:
 		t.Errorf("got %q, want %q", all, want)
 	}
 }
+
+func TestAServerThatMayAskAPersonIsNotInTheBackground(t *testing.T) {
+	file(t, `
+mcp_servers:
+  desk:
+    url: http://127.0.0.1:1/mcp
+    elicitation: ask
+    background: true
+    tools:
+      print: {background: true}
+      scan: {background: false}
+  other: {url: http://127.0.0.1:1/mcp, elicitation: defaults, background: true}
+  plain: {url: http://127.0.0.1:1/mcp}
+`)
+	_, err := config.Load(config.LoadOptions{Env: env(nil)})
+	for _, want := range []string{"mcp_servers.desk.background: true excludes", "mcp_servers.desk.tools.print.background: true excludes"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	if err != nil && strings.Count(err.Error(), "excludes") != 2 {
+		t.Errorf("got %v", err)
+	}
+	file(t, "mcp_servers: {plain: {url: \"http://127.0.0.1:1/mcp\"}}")
+	if got, err := config.Load(config.LoadOptions{Env: env(nil)}); err != nil || got.MCPServers["plain"].Elicitation != "decline" {
+		t.Errorf("%v, %v", got, err)
+	}
+}

@@ -97,7 +97,7 @@ var MCPServerKeys = strictyaml.Reference(MCPServer{}, [][4]string{
 	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` stands for letters, digits, `.`, `_`, `+` and `-`."},
 	{"tools", "the server's tool names, each with keys `tools.NAME.*`", "none", "Settings of single tools."},
 	{"on_change", "", "report", "If a tool's description or schema differs from the pinned one: report it and use the tool, or refuse the tool until `turnctl mcp pin`."},
-	{"elicitation", "", "decline", "The answer to a server that asks for input during a call: decline, or the default values it gave."},
+	{"elicitation", "", "decline", "What becomes of a server's request for input during a call: decline it, answer it with the default values it gave, or ask a person. Only a server of protocol 2026-07-28 can wait for a person; older ones are declined. With ask, no call continues in the background."},
 	{"sampling", "", "decline", "The answer to a server that asks for a model's answer during a call: decline, or allow it with the agent's model, counted in the turn's usage."},
 	{"max_sampling_calls", "", "4", "Maximum number of sampling requests in one call."},
 	{"max_sampling_tokens", "", "8000", "Maximum number of tokens of all sampling requests and answers in one call."},

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,11 +35,11 @@ type MCPServer struct {
 	Tools        map[string]MCPToolSettings `yaml:"tools" names:"mcp tool"`
 	RefuseChange bool                       `yaml:"on_change" of:"report, refuse"` // refuse tools that differ from the pinned definition
 
-	AcceptDefaults    bool     `yaml:"elicitation" of:"decline, defaults"`     // answer elicitations with the server's defaults; false: decline
-	AllowSampling     bool     `yaml:"sampling" of:"decline, allow"`           // let the server ask the agent's models; false: decline
-	MaxSamplingCalls  int      `yaml:"max_sampling_calls" in:"1 to 100"`       // in one call
-	MaxSamplingTokens int      `yaml:"max_sampling_tokens" in:"1 to 10000000"` // of all requests and answers in one call
-	Roots             []string `yaml:"roots" as:"roots"`                       // absolute paths; nil: none announced
+	Elicitation       string   `yaml:"elicitation" of:"decline, defaults, ask"` // what becomes of a server's forms
+	AllowSampling     bool     `yaml:"sampling" of:"decline, allow"`            // let the server ask the agent's models; false: decline
+	MaxSamplingCalls  int      `yaml:"max_sampling_calls" in:"1 to 100"`        // in one call
+	MaxSamplingTokens int      `yaml:"max_sampling_tokens" in:"1 to 10000000"`  // of all requests and answers in one call
+	Roots             []string `yaml:"roots" as:"roots"`                        // absolute paths; nil: none announced
 }
 
 // MCPToolSettings are the settings of one tool of a server.
@@ -47,12 +49,19 @@ type MCPToolSettings struct {
 	ToolSwitches
 }
 
+// The values of MCPServer.Elicitation.
+const (
+	elicitDecline  = "decline"
+	ElicitDefaults = "defaults" // answer with the defaults of the form
+	ElicitAsk      = "ask"      // ask a person
+)
+
 const defaultConnectTimeout = 30 * time.Second
 
 // mcpServer reads one server of the config file.
 func (r *fileReader) mcpServer(where, name string, v *strictyaml.Node) MCPServer {
 	s := MCPServer{
-		Name: name, ConnectTimeout: defaultConnectTimeout, IdleTimeout: 10 * time.Minute,
+		Name: name, ConnectTimeout: defaultConnectTimeout, IdleTimeout: 10 * time.Minute, Elicitation: elicitDecline,
 		MaxSamplingCalls: 4, MaxSamplingTokens: 8000,
 	}
 	r.Decode(where, v, &s)
@@ -76,10 +85,26 @@ func (r *fileReader) mcpServer(where, name string, v *strictyaml.Node) MCPServer
 			r.Add(v.Line, "%s%s requires url; this server has command", where, key)
 		}
 	}
+	if s.Elicitation == ElicitAsk {
+		r.refuseBackground(where, v, s)
+	}
 	if given("oauth") {
 		r.checkOAuth(where, v.Get("oauth"), s)
 	}
 	return s
+}
+
+// refuseBackground refuses calls in the background of a server that may ask a person.
+func (r *fileReader) refuseBackground(where string, v *strictyaml.Node, s MCPServer) {
+	const format = "%sbackground: true excludes elicitation: ask: a call that may wait for a person does not run in the background"
+	if s.Background != nil && *s.Background {
+		r.Add(v.Get("background").Line, format, where)
+	}
+	for _, tool := range slices.Sorted(maps.Keys(s.Tools)) {
+		if own := s.Tools[tool].Background; own != nil && *own {
+			r.Add(v.Get("tools").Line, format, where+"tools."+tool+".")
+		}
+	}
 }
 
 // checkMCPURL checks an address. Unlike a base URL it may have a query, and is not changed.

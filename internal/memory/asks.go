@@ -53,6 +53,13 @@ func (j *Journal) writeAsks(t *turnRow, e turnlog.Entry) error {
 			a.Seen = true
 		}
 	}
+	for _, id := range e.Inputs {
+		a := t.askAt(id)
+		if a == nil || a.Kind != asks.KindInput || !a.Closed() || a.State == asks.Withdrawn || a.Used {
+			return fmt.Errorf("%w: input of ask %d", asks.ErrNotApproved, id)
+		}
+		a.Used = true
+	}
 	for i := range t.asks {
 		if a := &t.asks[i]; !a.Closed() && slices.Contains(e.Withdrawn, a.Call) {
 			a.State, a.ClosedAt, a.Seen = asks.Withdrawn, now, true

@@ -32,7 +32,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []
 				continue
 			}
 			m := s.message(turn.MessageID)
-			overdue := s.givenUp(m.ID, turn.Agent, now)
+			overdue := s.givenUp(m.ID, turn, turn.Agent, now)
 			if !overdue && slices.Contains(held, turn.Agent) {
 				continue
 			}

@@ -115,7 +115,7 @@ func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue
 	}
 	err = t.read(func(s *state, now time.Time) {
 		for _, r := range ready {
-			if r.Overdue = s.givenUp(r.MessageID, r.Agent, now); r.Overdue && slices.Contains(agents, r.Agent) {
+			if r.Overdue = s.givenUp(r.MessageID, nil, r.Agent, now); r.Overdue && slices.Contains(agents, r.Agent) {
 				overdue = append(overdue, r)
 			}
 		}
@@ -134,9 +134,22 @@ func dueSince(m *turnkeeper.Message) time.Time {
 	return m.AcceptedAt
 }
 
-// givenUp reports whether a message has waited for GiveUpAfter. It is false for a message that this
-// tick accepted.
-func (s *state) givenUp(id turnkeeper.MessageID, agent string, now time.Time) bool {
+// waitingSince is dueSince for a message with a turn (nil: none): the wait for a person does not count.
+func waitingSince(m *turnkeeper.Message, t *turnRow) time.Time {
+	since := dueSince(m)
+	if t != nil {
+		for _, a := range t.asks {
+			if a.ClosedAt.After(since) {
+				since = a.ClosedAt
+			}
+		}
+	}
+	return since
+}
+
+// givenUp reports whether a message, with its turn if it has an open one, has waited for GiveUpAfter. It is false for a message
+// that this tick accepted.
+func (s *state) givenUp(id turnkeeper.MessageID, t *turnRow, agent string, now time.Time) bool {
 	m, a := s.message(id), s.agents[agent]
-	return m != nil && a != nil && !now.Before(dueSince(m).Add(a.GiveUpAfter))
+	return m != nil && a != nil && !now.Before(waitingSince(m, t).Add(a.GiveUpAfter))
 }

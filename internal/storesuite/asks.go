@@ -20,9 +20,11 @@ var askProperties = []property{
 	{"an answer that does not fit is refused", askInvalid},
 	{"an answer that comes before the turn waits is not missed", askBeforeWait},
 	{"an ask expires, and its turn goes on", askExpires},
+	{"the wait for a person is no wait for a service", askIsNoFailure},
 	{"a cancelled turn's asks are withdrawn", askCancelled},
 	{"an ask of an answered call is withdrawn", askWithdrawn},
 	{"a call that did not happen starts again once", askSettled},
+	{"a call goes on once with the input that it asked for", askInput},
 	{"a parked turn blocks no other conversation, and goes back to the head of its lane", askParks},
 	{"a parked turn holds its conversation", askHolds},
 	{"a turn that goes on while asking holds nothing", askGoesOn},
@@ -310,6 +312,17 @@ func askSettled(e *env) {
 	equal(e, "third start", d.startWith(ask.ID, askArguments, 3) != nil, true)
 }
 
+// A turn waits for a person for most of an hour. The time after which its message is given up begins with the answer.
+func askIsNoFailure(e *env) {
+	asking := e.asksFor()
+	asking.wait()
+	e.Pass(50 * time.Minute)
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	if waited := e.next(first).record.Waited; waited > 10*time.Minute {
+		e.Errorf("the message has waited for %v", waited)
+	}
+}
+
 func askParks(e *env) {
 	asking := e.asksFor()
 	b := e.enqueue("clerk", "b", "hello")
@@ -430,4 +443,40 @@ func askParkedCancelled(e *env) {
 	turn, _ := e.Turn(asking.grant.TurnID)
 	equal(e, "lane", turn.Lane, "clerk")
 	equal(e, "granted", e.next(first).record.Message.ID, later)
+}
+
+func askInput(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	begun := nonce()
+	wantErr(e, "start", d.start(key(1, 1), begun, 1), nil)
+	asked := question(key(1, 1), asks.KindInput)
+	asked.Schema, asked.Resume = `{"type":"object"}`, `{"state":"é\u0000"}`
+	d.append(turnlog.Entry{Asks: []asks.Question{asked}})
+	use := func(d *dispatch) error {
+		return d.Append(e.Context(), turnlog.Entry{Inputs: []asks.ID{e.onlyAsk(d.grant.TurnID).ID}})
+	}
+	d.wait()
+	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
+	equal(e, "call", d.call(key(1, 1)).State, turnkeeper.CallStarted)
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Answered, By: "ann", Channel: "test", Answer: `{"a":1}`})
+	d = e.next(first)
+	got := d.record.Asks[0]
+	equal(e, "state of the tool", got.Resume, asked.Resume)
+	equal(e, "answer", got.Answer, `{"a":1}`)
+	equal(e, "used", got.Used, false)
+	wantErr(e, "use", use(d), nil)
+	equal(e, "used", e.onlyAsk(d.grant.TurnID).Used, true)
+	wantErr(e, "second use", use(d), asks.ErrNotApproved)
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), begun, turnkeeper.CallSucceeded, "done")}})
+	e.finish(d, succeeded("done"))
+
+	for name, kind := range map[string]asks.Kind{"an open ask": asks.KindInput, "an ask of another kind": asks.KindQuestion} {
+		d := e.asksFor(question(key(1, 1), kind))
+		if kind != asks.KindInput {
+			e.answerAsk(e.onlyAsk(d.grant.TurnID).ID, asks.Answer{Decision: asks.Answered, By: "ann", Channel: "test", Answer: `1`})
+		}
+		wantErr(e, name, use(d), asks.ErrNotApproved)
+		e.conclude(d)
+	}
 }

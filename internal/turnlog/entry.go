@@ -42,6 +42,10 @@ type Entry struct {
 	// Seen are closed asks whose answer the turn has taken note of.
 	Seen []asks.ID
 
+	// Inputs are closed asks of kind input with whose answers, or the lack of them, calls go on
+	// once this write is durable. Each is used once.
+	Inputs []asks.ID
+
 	// Withdrawn are calls whose open asks are closed, because they were answered otherwise.
 	Withdrawn []turnkeeper.CallKey
 

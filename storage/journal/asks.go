@@ -14,7 +14,7 @@ import (
 
 // hasAsks reports whether an entry says anything about asks.
 func hasAsks(e turnlog.Entry) bool {
-	return len(e.Gates)+len(e.Asks)+len(e.Seen)+len(e.Withdrawn) > 0
+	return len(e.Gates)+len(e.Asks)+len(e.Seen)+len(e.Inputs)+len(e.Withdrawn) > 0
 }
 
 // queueAsks queues what an entry says about asks. The fence has checked the entry's starts against earlier gates and asks; they
@@ -31,6 +31,9 @@ func (w *Writer) queueAsks(ctx context.Context, q *dbsqlc.Queries, e turnlog.Ent
 	}
 	if len(e.Seen) > 0 {
 		failed = append(failed, q.SeeAsks(ctx, turn, askIDs(e.Seen)))
+	}
+	if len(e.Inputs) > 0 {
+		failed = append(failed, q.UseInputs(ctx, turn, askIDs(e.Inputs)))
 	}
 	if len(e.Withdrawn) > 0 {
 		rounds, ordinals := keysOf(e.Withdrawn)
@@ -66,6 +69,7 @@ func (w *Writer) openAsks(turn int64, questions []asks.Question) dbsqlc.OpenAsks
 		p.Rules = append(p.Rules, w.clean(a.Rule))
 		p.Reasons = append(p.Reasons, w.clean(a.Reason))
 		p.Schemas = append(p.Schemas, w.clean(a.Schema))
+		p.Resumes = append(p.Resumes, a.Resume)
 	}
 	return p
 }

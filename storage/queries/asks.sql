@@ -3,11 +3,14 @@ select turnkeeper.gate_calls(@turn::bigint, @rounds::integer[], @ordinals::integ
 
 -- name: OpenAsks :exec
 select turnkeeper.open_asks(@turn::bigint, @rounds::integer[], @ordinals::integer[], @kinds::text[], @ns::integer[], @tools::text[],
-    @arguments::text[], @rules::text[], @reasons::text[], @schemas::text[], @audience::text[], @hold::boolean,
+    @arguments::text[], @rules::text[], @reasons::text[], @schemas::text[], @resumes::text[], @audience::text[], @hold::boolean,
     @timeout::interval);
 
 -- name: SeeAsks :exec
 select turnkeeper.see_asks(@turn::bigint, @asks::bigint[]);
+
+-- name: UseInputs :exec
+select turnkeeper.use_inputs(@turn::bigint, @asks::bigint[]);
 
 -- name: WithdrawAsks :exec
 select turnkeeper.withdraw_asks(@turn::bigint, @rounds::integer[], @ordinals::integer[]);

@@ -139,7 +139,8 @@ with t as materialized (
 )
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
     coalesce(other.worker_id, '')::text as worker_id,
-    (a.give_up_after is not null and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())::boolean as overdue
+    (a.give_up_after is not null and greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
+        + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
 left join lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
 cross join lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
@@ -153,7 +154,8 @@ left join lateral (
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null))
-  and (t.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
+  and (t.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
+       + a.give_up_after <= statement_timestamp())
 order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 

@@ -10,7 +10,8 @@ import (
 )
 
 // Requests of a server during a call are answered at once, by the operator's
-// policy: there is no user to ask.
+// policy: nobody can be asked while a call runs. See input.go for forms in the
+// result of a call.
 
 // codeDeclined is the protocol's error code for a request that the user
 // declined.
@@ -22,8 +23,8 @@ func (s *session) answerAsked(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 		switch {
 		case method == "elicitation/create" && !s.server.AcceptDefaults:
-			s.note("asked for input, which was declined")
-			return &sdk.ElicitResult{Action: "decline"}, nil
+			s.note(s.whyDeclined())
+			return &sdk.ElicitResult{Action: actionDecline}, nil
 		case method == "sampling/createMessage":
 			return s.createMessage(ctx, req)
 		}
@@ -55,7 +56,7 @@ func (s *session) answerForm(p *sdk.ElicitParams) *sdk.ElicitResult {
 	content, ok := defaultsOf(p)
 	if !s.server.AcceptDefaults || !ok {
 		s.note("asked for input, which was declined")
-		return &sdk.ElicitResult{Action: "decline"}
+		return &sdk.ElicitResult{Action: actionDecline}
 	}
 	s.note("asked for input, and was given the form's defaults")
 	return &sdk.ElicitResult{Action: "accept", Content: content}
@@ -84,31 +85,39 @@ func defaultsOf(p *sdk.ElicitParams) (content map[string]any, ok bool) {
 	return content, true
 }
 
-// answerInput answers the requests for input in the result of a call. It
-// returns an error for a request that can be neither answered nor declined.
-func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap, asker *sampler) (sdk.InputResponseMap, error) {
-	responses := sdk.InputResponseMap{}
+// answerInput answers the requests for input in the result of a call, except for
+// the forms that a person must fill in. It returns an error for a request that
+// can be neither answered nor declined.
+func (s *session) answerInput(ctx context.Context, requests sdk.InputRequestMap, asker *sampler) (responses sdk.InputResponseMap, forms map[string]form, err error) {
+	responses, forms = sdk.InputResponseMap{}, map[string]form{}
 	for id, request := range requests {
 		switch p := request.(type) {
 		case *sdk.ElicitParams:
-			responses[id] = s.answerForm(p)
+			if !s.server.AskForInput {
+				responses[id] = s.answerForm(p)
+			} else if f, fault := formOf(p); fault == "" {
+				forms[id] = f
+			} else {
+				s.note("asked for input, which was declined: " + fault)
+				responses[id] = &sdk.ElicitResult{Action: actionDecline}
+			}
 		case *sdk.ListRootsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 			responses[id] = &sdk.ListRootsResult{Roots: s.roots()} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 		case *sdk.CreateMessageWithToolsParams: //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 			if asker == nil {
 				s.noteSampling("which was declined")
-				return nil, errAsksModel
+				return nil, nil, errAsksModel
 			}
 			answer, refused := s.sampleFor(ctx, asker, p)
 			if refused != nil {
-				return nil, fmt.Errorf("the server asked for an answer of a model, and got none: %s", refused.Message)
+				return nil, nil, fmt.Errorf("the server asked for an answer of a model, and got none: %s", refused.Message)
 			}
 			responses[id] = answer
 		default:
-			return nil, fmt.Errorf("the server asked for what is not known here: %T", request)
+			return nil, nil, fmt.Errorf("the server asked for what is not known here: %T", request)
 		}
 	}
-	return responses, nil
+	return responses, forms, nil
 }
 
 func (s *session) roots() []*sdk.Root { //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones

@@ -50,6 +50,11 @@ type Server struct {
 	// or if a required field has no default, it is declined.
 	AcceptDefaults bool
 
+	// AskForInput puts the forms of a server of protocol 2026-07-28 to a person: its tools
+	// have AsksInput, and a call ends with a tools.InputRequest. Servers of older protocols
+	// wait for the answer within the call, and are declined. Excludes AcceptDefaults.
+	AskForInput bool
+
 	// AllowSampling lets the server ask the models of the agent whose call runs
 	// (tools.Call.Sample); otherwise such requests are declined. MaxSamplingCalls
 	// is the maximum number of requests per call; 0: none. MaxSamplingTokens is the

@@ -154,6 +154,9 @@ func (s *session) client() *sdk.Client {
 	if s.server.AcceptDefaults {
 		options.ElicitationHandler = s.elicit
 	}
+	if s.server.AskForInput {
+		options.Capabilities.Elicitation = &sdk.ElicitationCapabilities{Form: &sdk.FormElicitationCapabilities{}}
+	}
 	if s.server.AllowSampling {
 		options.Capabilities.Sampling = &sdk.SamplingCapabilities{} //nolint:staticcheck // deprecated by the newest protocol, and asked for by the older ones
 	}

@@ -41,8 +41,9 @@ func (h *host) newTool(name string) tools.Tool {
 		Timeout:    h.server.timeoutOf(name),
 		Background: cmp.Or(h.server.Tools[name].Background, h.server.Background),
 		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
-		Approve: cmp.Or(h.server.Tools[name].Approve, h.server.Approve),
-		Flow:    h.server.Tools[name].Flow.Or(h.server.Flow),
+		Approve:   cmp.Or(h.server.Tools[name].Approve, h.server.Approve),
+		Flow:      h.server.Tools[name].Flow.Or(h.server.Flow),
+		AsksInput: h.server.AskForInput,
 	}}
 	if !known {
 		t.spec.Effect = h.server.EffectOf(name, mcpdef.Definition{})
@@ -66,8 +67,12 @@ func (t *tool) Spec() tools.Spec { return t.spec }
 // that.
 func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	asker := newSampler(ctx, t.host.server, call)
+	resumed, err := t.resume(call.Input, asker)
+	if err != nil {
+		return tools.Result{}, err
+	}
 	for again := false; ; again = true {
-		a := t.attempt(ctx, call, asker)
+		a := t.attempt(ctx, call, resumed, asker)
 		switch {
 		case ctx.Err() != nil:
 			return tools.Result{}, context.Cause(ctx)
@@ -103,8 +108,11 @@ type attempt struct {
 }
 
 // attempt makes one attempt at a call.
-func (t *tool) attempt(ctx context.Context, call tools.Call, asker *sampler) attempt {
+func (t *tool) attempt(ctx context.Context, call tools.Call, resumed *resumption, asker *sampler) attempt {
 	l, s, err := t.host.acquire(ctx, call.Lane)
+	if err != nil && resumed != nil {
+		err = fmt.Errorf("%w since the call asked for input", err)
+	}
 	if err != nil {
 		return attempt{fate: failed, err: err}
 	}
@@ -120,9 +128,14 @@ func (t *tool) attempt(ctx context.Context, call tools.Call, asker *sampler) att
 		t.tellChange(call)
 	}
 	stop := s.answering(asker)
-	answer, err := s.call(ctx, params, asker)
+	resumed.into(params)
+	answer, err := s.call(ctx, params, asker, resumed != nil)
 	stop()
+	request, asks := errors.AsType[*tools.InputRequest](err)
 	switch {
+	case asks:
+		l.worked()
+		return attempt{fate: failed, err: request}
 	case err != nil && ctx.Err() != nil:
 		go s.probe()
 		return attempt{fate: failed, err: context.Cause(ctx)}
@@ -164,20 +177,25 @@ var (
 	errAsksModel   = errors.New("the server asked for an answer of a model, which is declined by the operator's policy")
 )
 
-// call sends a call, and answers the server's requests for input.
-func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler) (*sdk.CallToolResult, error) {
+// call sends a call, and answers the server's requests for input. A form for a
+// person is a *tools.InputRequest. resumed says that the call goes on after one.
+func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *sampler, resumed bool) (*sdk.CallToolResult, error) {
 	for leg := range maxInputRounds + s.server.MaxSamplingCalls {
 		traced, trace := withTrace(ctx)
 		answer, err := s.sdk.CallTool(traced, params)
 		if err != nil {
-			return nil, &callError{err: err, begun: leg > 0, sent: trace.sent.Load(), status: int(trace.status.Load())}
+			return nil, &callError{err: err, begun: leg > 0, resumed: resumed, sent: trace.sent.Load(), status: int(trace.status.Load())}
 		}
 		if !answer.NeedsInput() {
 			return answer, nil
 		}
-		responses, err := s.answerInput(ctx, answer.InputRequests, asker)
+		responses, forms, err := s.answerInput(ctx, answer.InputRequests, asker)
 		if err != nil {
 			return nil, err
+		}
+		if len(forms) > 0 {
+			s.note("asked for input, and a person is asked")
+			return nil, s.inputRequest(answer.RequestState, responses, forms, asker)
 		}
 		params.InputResponses, params.RequestState = responses, answer.RequestState
 	}
@@ -186,10 +204,11 @@ func (s *session) call(ctx context.Context, params *sdk.CallToolParams, asker *s
 
 // A callError is the error of a request without an answer, and how far it got.
 type callError struct {
-	err    error
-	begun  bool // the server has answered before, with a request for input
-	sent   bool
-	status int
+	err     error
+	begun   bool // the server has answered before, with a request for input
+	resumed bool // the call goes on with input of a person
+	sent    bool
+	status  int
 }
 
 // notTaken reports whether the server certainly has not started the call.
@@ -197,6 +216,14 @@ func (e *callError) notTaken() bool { return !e.begun && (!e.sent || refusedStat
 
 func (e *callError) Error() string { return plainError(e.err).Error() }
 func (e *callError) Unwrap() error { return e.err }
+
+// nothing says that a call which the server did not accept had no effect.
+func (e *callError) nothing() string {
+	if e.resumed {
+		return "The input of the person has not reached it. What the call did before it asked for that is not known"
+	}
+	return "Nothing was run"
+}
 
 // lost classifies a call without an answer, and retires its session if the
 // connection may be broken.
@@ -207,23 +234,23 @@ func (t *tool) lost(s *session, err error) attempt {
 		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w", name, err)}
 	}
 	if auth, ok := errors.AsType[*AuthError](e.err); ok && !e.begun {
-		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w. Nothing was run", name, auth)}
+		return attempt{fate: failed, err: fmt.Errorf("the MCP server %q: %w. %s", name, auth, e.nothing())}
 	}
 	switch answer := answerOf(e.err); {
 	case e.notTaken() && !e.sent:
 		s.retire(errors.New("it could not be reached any more"))
-		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. Nothing was run", name, e)}
+		return attempt{fate: notSent, err: fmt.Errorf("the MCP server %q could not be reached: %w. %s", name, e, e.nothing())}
 	case e.notTaken():
 		fate := refused
 		if e.status == http.StatusNotFound {
 			fate = forgotten
 		}
-		return attempt{fate: fate, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. Nothing was run",
-			name, e.status, http.StatusText(e.status), said(e.err))}
+		return attempt{fate: fate, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. %s",
+			name, e.status, http.StatusText(e.status), said(e.err), e.nothing())}
 	case answer != nil && answer.Code == codeTooLarge:
 		return attempt{fate: failed, err: tooLargeError(name)}
 	case answer != nil && !refusedStatus(e.status):
-		return attempt{fate: failed, err: protocolError(name, answer, e.begun)}
+		return attempt{fate: failed, err: protocolError(name, answer, e.begun || e.resumed)}
 	}
 	why := errors.New(plainError(e.err).Error())
 	if s.process != nil && s.process.intact() { // only this answer cannot be read

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"turnkeeper/inference"
@@ -100,7 +101,15 @@ func (t maskedTool) Run(ctx context.Context, call tools.Call) (tools.Result, err
 	if err == nil && result.Body == nil { // limits the size before masking
 		result, err = tools.Collect(ctx, result)
 	}
+	if request, ok := errors.AsType[*tools.InputRequest](err); ok {
+		return tools.Result{}, t.maskInput(request)
+	}
 	return t.mask(result), t.masker.Error(err)
+}
+
+// maskInput masks what a person sees of a request for input. The tool gets its state back as it was.
+func (t maskedTool) maskInput(r *tools.InputRequest) *tools.InputRequest {
+	return &tools.InputRequest{Question: t.masker.String(r.Question), Schema: t.masker.Bytes(r.Schema), State: r.State}
 }
 
 // Approve decides about a call. Tools that decide nothing themselves allow it.

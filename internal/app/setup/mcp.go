@@ -28,7 +28,7 @@ func mcpServers(cfg *config.Config) []mcp.Server {
 			Name: name, Command: s.Command, Dir: s.Dir, URL: s.URL, Headers: map[string]string{},
 			SessionPerLane: s.SessionPerLane, ConnectTimeout: s.ConnectTimeout, IdleTimeout: s.IdleTimeout, Protocol: s.Protocol,
 			Effect: s.Effect, TrustHints: s.TrustHints, Timeout: s.Timeout, Background: s.Background, Approve: s.Approve, Flow: s.Policy(), Tools: map[string]mcp.ToolSettings{},
-			RefuseChange: s.RefuseChange, AcceptDefaults: s.AcceptDefaults, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
+			RefuseChange: s.RefuseChange, AcceptDefaults: s.Elicitation == config.ElicitDefaults, AskForInput: s.Elicitation == config.ElicitAsk, Roots: s.Roots, OAuth: mcpOAuth(cfg, s.OAuth),
 			AllowSampling: s.AllowSampling, MaxSamplingCalls: s.MaxSamplingCalls, MaxSamplingTokens: s.MaxSamplingTokens,
 		}
 		for _, variable := range slices.Sorted(maps.Keys(s.Env)) {

@@ -240,7 +240,7 @@ func answerAskCommand(s *shell.Session) *cobra.Command {
 	var flags answerFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "answer ASK ANSWER", Short: "Answer a question, or say whether a call happened", Args: shell.ExactArgs(2),
+		Use: "answer ASK ANSWER", Short: "Answer a question, give a tool its input, or say whether a call happened", Args: shell.ExactArgs(2),
 		Long: `Answer a question of an agent, or say whether a call of unknown outcome happened:
 happened, did_not_happen (it runs again) or unknown. Repeating the command does
 nothing.

@@ -44,7 +44,7 @@ func (q *Queries) AnswerAsk(ctx context.Context, arg AnswerAskParams) (string, e
 }
 
 const AskByID = `-- name: AskByID :one
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = $1
 `
 
@@ -86,6 +86,8 @@ func (q *Queries) AskByID(ctx context.Context, id int64) (AskByIDRow, error) {
 		&i.TurnkeeperAsk.Answer,
 		&i.TurnkeeperAsk.Edited,
 		&i.TurnkeeperAsk.EditedHash,
+		&i.TurnkeeperAsk.Resume,
+		&i.TurnkeeperAsk.UsedAt,
 		&i.Agent,
 		&i.Conversation,
 		&i.MessageID,
@@ -107,7 +109,7 @@ func (q *Queries) AskSender(ctx context.Context, id int64) (int64, error) {
 }
 
 const AsksByID = `-- name: AsksByID :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any($1::bigint[])
 `
 
@@ -155,6 +157,8 @@ func (q *Queries) AsksByID(ctx context.Context, ids []int64) ([]AsksByIDRow, err
 			&i.TurnkeeperAsk.Answer,
 			&i.TurnkeeperAsk.Edited,
 			&i.TurnkeeperAsk.EditedHash,
+			&i.TurnkeeperAsk.Resume,
+			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
 			&i.Conversation,
 			&i.MessageID,
@@ -172,7 +176,7 @@ func (q *Queries) AsksByID(ctx context.Context, ids []int64) ([]AsksByIDRow, err
 }
 
 const AsksOfTurn = `-- name: AsksOfTurn :many
-select id, turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, schema, audience, hold, opened_at, expires_at, seen_at, closed_at, answered_by, channel, comment, answer, edited, edited_hash from turnkeeper.asks where turn_id = $1 order by id
+select id, turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, schema, audience, hold, opened_at, expires_at, seen_at, closed_at, answered_by, channel, comment, answer, edited, edited_hash, resume, used_at from turnkeeper.asks where turn_id = $1 order by id
 `
 
 func (q *Queries) AsksOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperAsk, error) {
@@ -210,6 +214,8 @@ func (q *Queries) AsksOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperAsk
 			&i.Answer,
 			&i.Edited,
 			&i.EditedHash,
+			&i.Resume,
+			&i.UsedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -303,7 +309,7 @@ func (q *Queries) GatesOfTurn(ctx context.Context, turnID int64) ([]GatesOfTurnR
 }
 
 const ListAsks = `-- name: ListAsks :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
 where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2)
   and ($3::bigint = 0 or a.id < $3)
@@ -360,6 +366,8 @@ func (q *Queries) ListAsks(ctx context.Context, state string, agent string, befo
 			&i.TurnkeeperAsk.Answer,
 			&i.TurnkeeperAsk.Edited,
 			&i.TurnkeeperAsk.EditedHash,
+			&i.TurnkeeperAsk.Resume,
+			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
 			&i.Conversation,
 			&i.MessageID,
@@ -377,7 +385,7 @@ func (q *Queries) ListAsks(ctx context.Context, state string, agent string, befo
 }
 
 const ListAsksOfTurn = `-- name: ListAsksOfTurn :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
 where a.turn_id = $1 and ($2::text = '' or a.state = $2) and ($3::text = '' or t.agent = $3)
   and ($4::bigint = 0 or a.id < $4)
@@ -443,6 +451,8 @@ func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) 
 			&i.TurnkeeperAsk.Answer,
 			&i.TurnkeeperAsk.Edited,
 			&i.TurnkeeperAsk.EditedHash,
+			&i.TurnkeeperAsk.Resume,
+			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
 			&i.Conversation,
 			&i.MessageID,
@@ -460,7 +470,7 @@ func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) 
 }
 
 const ListOpenAsks = `-- name: ListOpenAsks :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
 where a.state = 'open' and ($1::text = '' or t.agent = $1) and ($2::bigint = 0 or a.id < $2)
 order by a.id desc limit $3
@@ -511,6 +521,8 @@ func (q *Queries) ListOpenAsks(ctx context.Context, agent string, before int64, 
 			&i.TurnkeeperAsk.Answer,
 			&i.TurnkeeperAsk.Edited,
 			&i.TurnkeeperAsk.EditedHash,
+			&i.TurnkeeperAsk.Resume,
+			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
 			&i.Conversation,
 			&i.MessageID,
@@ -529,8 +541,8 @@ func (q *Queries) ListOpenAsks(ctx context.Context, agent string, before int64, 
 
 const OpenAsks = `-- name: OpenAsks :exec
 select turnkeeper.open_asks($1::bigint, $2::integer[], $3::integer[], $4::text[], $5::integer[], $6::text[],
-    $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::boolean,
-    $13::interval)
+    $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean,
+    $14::interval)
 `
 
 type OpenAsksParams struct {
@@ -544,6 +556,7 @@ type OpenAsksParams struct {
 	Rules     []string
 	Reasons   []string
 	Schemas   []string
+	Resumes   []string
 	Audience  []string
 	Hold      bool
 	Timeout   time.Duration
@@ -561,6 +574,7 @@ func (q *Queries) OpenAsks(ctx context.Context, arg OpenAsksParams) error {
 		arg.Rules,
 		arg.Reasons,
 		arg.Schemas,
+		arg.Resumes,
 		arg.Audience,
 		arg.Hold,
 		arg.Timeout,
@@ -574,6 +588,15 @@ select turnkeeper.see_asks($1::bigint, $2::bigint[])
 
 func (q *Queries) SeeAsks(ctx context.Context, turn int64, asks []int64) error {
 	_, err := q.db.Exec(ctx, SeeAsks, turn, asks)
+	return err
+}
+
+const UseInputs = `-- name: UseInputs :exec
+select turnkeeper.use_inputs($1::bigint, $2::bigint[])
+`
+
+func (q *Queries) UseInputs(ctx context.Context, turn int64, asks []int64) error {
+	_, err := q.db.Exec(ctx, UseInputs, turn, asks)
 	return err
 }
 

@@ -45,6 +45,8 @@ type TurnkeeperAsk struct {
 	Answer     *string
 	Edited     *string
 	EditedHash *string
+	Resume     *string
+	UsedAt     *time.Time
 }
 
 type TurnkeeperCall struct {

@@ -462,7 +462,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent, m.faults,
-    (extract(epoch from greatest(clock_timestamp() - greatest(m.accepted_at, m.due_at), interval '0')) * 1000000)::bigint as waited_us,
+    (extract(epoch from greatest(clock_timestamp() - greatest(m.accepted_at, m.due_at, -- the wait for a person does not count
+        (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id)), interval '0')) * 1000000)::bigint as waited_us,
     exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,

@@ -21,6 +21,7 @@ var programs = []string{
 	"./cmd/worker", "./cmd/enqueue", "./cmd/turnctl", "./examples/webhook-receiver",
 	"./tests/internal/programs/markerworker", "./tests/internal/programs/faultenqueue",
 	"./tests/internal/programs/misbehaving", "./tests/internal/programs/toolserver",
+	"./tests/internal/programs/bookingserver",
 }
 
 // binaryDir returns the folder of the built programs. It is kept between runs, because go build links
