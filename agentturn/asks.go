@@ -121,7 +121,7 @@ func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.D
 	about := policy.Call{
 		Tool: call.Name, Arguments: l.argumentsOf(call), Effect: call.Effect, Agent: l.record.Turn.Agent,
 		Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
-		Labels: flows{l.ledger}.marksOf(call),
+		Labels: flows(l).marksOf(call),
 	}
 	d := policy.Strictest(l.decideByRules(spec, about), l.decideByTool(ctx, call))
 	d = policy.Strictest(d, spec.Flow.Decide(about))
@@ -273,7 +273,7 @@ func (l approvals) askAbout(ctx context.Context, call *turnkeeper.ToolCall, d po
 		case next.Paging || next.Name == turnkeeper.ToolAskPerson || l.offered.HasHandles(next) || slices.Contains(hashes, next.ArgsHash):
 			// it may have another argument, or be answered with the result of an equal call
 		default:
-			if d := (rulings{l.ledger}).ruling(ctx, next); d.Verdict == policy.Ask {
+			if d := rulings(l).ruling(ctx, next); d.Verdict == policy.Ask {
 				l.put(l.question(next, asks.KindApprove, 1, d))
 			}
 		}

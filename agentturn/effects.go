@@ -46,7 +46,7 @@ func (e starts) run(ctx context.Context, call *turnkeeper.ToolCall) error {
 		return err
 	}
 	e.at(ctx, PointEffectDone)
-	if (gate{e.execution}).askForInput(call, run) {
+	if gate(e).askForInput(call, run) {
 		return err
 	}
 	e.recordRun(call, run, call.Nonce)

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
+	"turnkeeper/tools"
 )
 
 // The states of an execution, and what comes after each:
@@ -247,6 +248,12 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	if cleared, err := (gate{e}).pass(ctx, call); err != nil || !cleared {
 		return err
 	}
+	return e.runFirst(ctx, open, spec)
+}
+
+// runFirst runs the first of the open calls, which may run, and possibly more of them.
+func (e *execution) runFirst(ctx context.Context, open []*turnkeeper.ToolCall, spec tools.Spec) error {
+	call := open[0]
 	if call.Name == turnkeeper.ToolSpawnAgent {
 		return e.spawn(ctx, call)
 	}

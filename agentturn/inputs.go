@@ -117,7 +117,7 @@ func (e gate) resume(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 		e.answer(call, textResult(call, turnkeeper.CallFailed, shownInputNotUsed))
 		return nil
 	}
-	return starts{e.execution}.run(ctx, call)
+	return starts(e).run(ctx, call)
 }
 
 const shownInputNotUsed = "not finished: the turn was stopped before the call went on with the input that it had asked for."

@@ -250,7 +250,7 @@ func (d *door) Events(id turnkeeper.TurnID) []turnkeeper.Event {
 func (d *door) Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch { return d.turnView(id).Dispatches }
 
 func (d *door) Asks(turn turnkeeper.TurnID) []asks.Ask {
-	listed, err := d.Store.ListAsks(d.t.Context(), operate.AskFilter{Turn: turn})
+	listed, err := d.ListAsks(d.t.Context(), operate.AskFilter{Turn: turn})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -176,16 +176,7 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		return err
 	}
 	if trust.time {
-		if err := s.reclaim(ctx, t, sit, report); err != nil {
-			return err
-		}
-		if err := s.lostCalls(ctx, t, sit, report); err != nil {
-			return err
-		}
-		if err := s.slots(ctx, t, sit, report); err != nil {
-			return err
-		}
-		if err := s.expired(ctx, t, sit, report); err != nil {
+		if err := s.timely(ctx, t, sit, report); err != nil {
 			return err
 		}
 	}
@@ -194,15 +185,8 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 			return err
 		}
 	}
-	if sit.Lanes {
-		if err := t.MoveLanes(ctx); err != nil {
-			return err
-		}
-	}
-	if sit.Held && sit.Waiting > 0 {
-		if _, err := t.MoveHeld(ctx); err != nil {
-			return err
-		}
+	if err := s.move(ctx, t, sit); err != nil {
+		return err
 	}
 	if trust.state && !sit.Paused {
 		if err := s.grant(ctx, t, sit, report); err != nil {
@@ -212,6 +196,30 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= granting.MaxWaiting ||
 		report.Slots+report.Asks+report.Calls+report.Requeued+report.Closed > 0
 	return s.record(ctx, t, sit, *report)
+}
+
+// move moves messages to the lanes in which they now belong.
+func (*Scheduler) move(ctx context.Context, t Tick, sit granting.Snapshot) error {
+	if sit.Lanes {
+		if err := t.MoveLanes(ctx); err != nil {
+			return err
+		}
+	}
+	if !sit.Held || sit.Waiting == 0 {
+		return nil
+	}
+	_, err := t.MoveHeld(ctx)
+	return err
+}
+
+// timely does the work for which the database's clock must be trusted.
+func (s *Scheduler) timely(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
+	for _, work := range []func(context.Context, Tick, granting.Snapshot, *Report) error{s.reclaim, s.lostCalls, s.slots, s.expired} {
+		if err := work(ctx, t, sit, report); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // minOutage is the shortest outage of the database after which workers get new time to write

@@ -74,14 +74,14 @@ func (p Ask) PlainAnswer() string {
 	return text
 }
 
-// A diffLine is a line of changed arguments.
-type diffLine struct{ Class, Text string }
+// A DiffLine is a line of changed arguments.
+type DiffLine struct{ Class, Text string }
 
 // Diff returns what a person changed in the arguments.
-func (p Ask) Diff() (lines []diffLine) {
+func (p Ask) Diff() (lines []DiffLine) {
 	classes := map[byte]string{'-': "removed", '+': "added"}
 	for _, line := range askform.Diff(p.Arguments, p.Edited) {
-		lines = append(lines, diffLine{classes[line[0]], line})
+		lines = append(lines, DiffLine{classes[line[0]], line})
 	}
 	return lines
 }

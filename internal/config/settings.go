@@ -79,7 +79,22 @@ func Settings() []Setting {
 			Name: "log_level", Group: "Process", Doc: "Minimum level of log messages."}),
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
 			Name: "log_format", Group: "Process", Doc: "Format of log messages: for people, or for programs."}),
+	}
+	list = slices.Concat(list, httpSettings(), telemetrySettings(), boundSettings())
+	for i := range list {
+		s := &list[i]
+		s.Env = envPrefix + strings.ToUpper(s.Name)
+		s.Flag = strings.ReplaceAll(s.Name, "_", "-")
+		if s.Default == "" {
+			s.Default = s.get(Default())
+		}
+	}
+	return list
+}
 
+// httpSettings returns the settings of the HTTP API.
+func httpSettings() []Setting {
+	return []Setting{
 		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
 			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Address of the HTTP API. If it is not a loopback address, or allowed_hosts is set, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
@@ -91,16 +106,6 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
 			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Maximum number of requests per second for each token, and for all requests without a token together."}),
 	}
-	list = slices.Concat(list, telemetrySettings(), boundSettings())
-	for i := range list {
-		s := &list[i]
-		s.Env = envPrefix + strings.ToUpper(s.Name)
-		s.Flag = strings.ReplaceAll(s.Name, "_", "-")
-		if s.Default == "" {
-			s.Default = s.get(Default())
-		}
-	}
-	return list
 }
 
 // telemetrySettings returns the settings of traces and metrics.

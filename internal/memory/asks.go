@@ -89,8 +89,7 @@ func (j *Journal) checkApproval(t *turnRow, start turnlog.CallStart) error {
 	settled := t.askOf(start.Key, asks.KindSettle, start.Attempt-1)
 	bad := false
 	if approval != nil || slices.Contains(t.gates, start.Key) {
-		bad = approval == nil || approval.State != asks.Approved && !(j.s.bugs.has(BugExpiredRuns) && approval.State == asks.Expired) ||
-			approval.RunHash() != start.Hash && !j.s.bugs.has(BugApprovesOther) || start.Attempt == 1 && start.Ask != approval.ID
+		bad = !j.s.approves(approval, start)
 	}
 	switch {
 	case start.Ask == 0:
@@ -104,6 +103,20 @@ func (j *Journal) checkApproval(t *turnRow, start turnlog.CallStart) error {
 		return fmt.Errorf("%w: call %s", asks.ErrNotApproved, start.Key)
 	}
 	return nil
+}
+
+// approves reports whether an ask, which may be nil, approves a start.
+func (s *Store) approves(approval *asks.Ask, start turnlog.CallStart) bool {
+	if approval == nil || start.Attempt == 1 && start.Ask != approval.ID {
+		return false
+	}
+	approved := approval.State == asks.Approved || s.bugs.has(BugExpiredRuns) && approval.State == asks.Expired
+	return approved && (approval.RunHash() == start.Hash || s.bugs.has(BugApprovesOther))
+}
+
+// openAsks returns the asks of a turn that nobody has answered.
+func (t *turnRow) openAsks() []asks.Ask {
+	return slices.DeleteFunc(slices.Clone(t.asks), asks.Ask.Closed)
 }
 
 // asksPerson reports whether a turn has an open ask, and unseen whether it must look at an answer before it may wait.
@@ -230,17 +243,15 @@ func (s *Store) park(t *turnRow) {
 // parking moves messages and turns in and out of lanes while turns wait for people.
 type parking struct{ *state }
 
-// holdMessages moves the waiting messages of a parked turn's conversation to its lane. It returns how many it moved.
-func (s parking) holdMessages(t *turnRow) (n int) {
+// holdMessages moves the waiting messages of a parked turn's conversation to its lane.
+func (s parking) holdMessages(t *turnRow) {
 	for _, lane := range lanesOf(s.waiting) {
 		for _, m := range slices.Clone(s.waiting[lane]) {
 			if m.Agent == t.Agent && m.Conversation == t.Conversation && lane != t.Lane {
 				s.moveMessage(m, t.Lane)
-				n++
 			}
 		}
 	}
-	return n
 }
 
 func (s parking) moveMessage(m *turnkeeper.Message, lane turnkeeper.Lane) {

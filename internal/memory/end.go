@@ -59,14 +59,20 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if job := s.state.job(t.JobID); e.job && job != nil {
 		job.state = "deleted"
 	}
-	if open && o.State == turnkeeper.TurnWaiting {
-		s.park(t)
-	} else if !open {
-		t.withdrawAsks(now)
-	}
+	s.endAsks(t, now)
 	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
+}
+
+// endAsks parks a turn that waits, and withdraws the asks of one that has ended.
+func (s *Store) endAsks(t *turnRow, now time.Time) {
+	switch {
+	case t.State == turnkeeper.TurnWaiting:
+		s.park(t)
+	case t.State.Terminal():
+		t.withdrawAsks(now)
+	}
 }
 
 func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {

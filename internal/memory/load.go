@@ -201,15 +201,11 @@ func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, wi
 			if t.Agent != agent || t.EndedAt.Before(now.Add(-within)) && t.State.Terminal() {
 				continue
 			}
-			for _, round := range t.rounds {
-				for _, call := range round.Calls {
-					if call.Name == name && call.ArgsHash == argsHash {
-						starts += call.Starts
-					}
-					ended := call.Starts > 0 && (call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed)
-					if ended && call.Name == name && call.ArgsHash == argsHash && call.EndedAt.After(now.Add(-within)) {
-						recent = append(recent, turnlog.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
-					}
+			for _, call := range t.callsOf(name, argsHash) {
+				starts += call.Starts
+				ended := call.Starts > 0 && (call.State == turnkeeper.CallSucceeded || call.State == turnkeeper.CallFailed)
+				if ended && call.EndedAt.After(now.Add(-within)) {
+					recent = append(recent, turnlog.PastCall{Succeeded: call.State == turnkeeper.CallSucceeded, Ago: now.Sub(call.EndedAt)})
 				}
 			}
 		}
@@ -217,4 +213,16 @@ func (c *Conn) RecentCalls(ctx context.Context, agent, name, argsHash string, wi
 		return nil
 	})
 	return recent[:min(len(recent), 20)], err
+}
+
+// callsOf returns the calls of a turn with a name and arguments.
+func (t *turnRow) callsOf(name, argsHash string) (calls []turnkeeper.ToolCall) {
+	for _, round := range t.rounds {
+		for _, call := range round.Calls {
+			if call.Name == name && call.ArgsHash == argsHash {
+				calls = append(calls, call)
+			}
+		}
+	}
+	return calls
 }

@@ -524,10 +524,8 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 		if turn.State == turnkeeper.TurnQueued {
 			consider(turn.DueAt)
 		}
-		for _, a := range turn.asks {
-			if !a.Closed() {
-				consider(a.ExpiresAt)
-			}
+		for _, a := range turn.openAsks() {
+			consider(a.ExpiresAt)
 		}
 	}
 	for _, h := range s.health {

@@ -417,7 +417,7 @@ func askHoldsSchedule(e *env) {
 	e.Register(registration("clerk", false, turnkeeper.Schedule{Name: "s", Cron: "@every 1h", TimeZone: "UTC", Conversation: "main", Message: "look"}))
 	e.tick()
 	q := question(key(1, 1), asks.KindApprove)
-	q.Terms.Timeout = 24 * time.Hour
+	q.Timeout = 24 * time.Hour
 	asking := e.asksFor(q)
 	asking.wait()
 	for range 3 {

@@ -67,7 +67,7 @@ func TestManyAsksDoNotSlowATick(t *testing.T) {
 	var ready []granting.Candidate
 	began := time.Now()
 	for range 6 { // each moves some of the 500
-		err := h.Grants.InTick(t.Context(), func(tick *grants.Tick) error {
+		err := h.InTick(t.Context(), func(tick *grants.Tick) error {
 			if _, _, err := tick.Look(t.Context(), true); err != nil {
 				return err
 			}

@@ -71,7 +71,7 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 		p.Texts, p.Reasonings = append(p.Texts, c.text), append(p.Reasonings, c.reason)
 		p.Raws, p.Requests, p.Results = append(p.Raws, c.raw), append(p.Requests, c.request), append(p.Results, c.results)
 		for _, s := range c.starts {
-			p.StartWrites = append(p.StartWrites, int32(i+1))               //nolint:gosec // at most maxBatch
+			p.StartWrites = append(p.StartWrites, int32(i+1))
 			p.StartRounds = append(p.StartRounds, int32(s.Key.Round))       //nolint:gosec // few
 			p.StartOrdinals = append(p.StartOrdinals, int32(s.Key.Ordinal)) //nolint:gosec // few
 			p.Attempts = append(p.Attempts, int32(s.Attempt))               //nolint:gosec // few

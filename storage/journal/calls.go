@@ -203,20 +203,9 @@ func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 	var l callLog
 	for _, w := range writes {
 		if w.Round > 0 {
-			var answer storedAnswer
-			var calls []storedCall
-			if decode(w.Answer, &answer) != nil || decode(w.Calls, &calls) != nil || answer.Version > journalVersion {
+			r, ok := pastRound(w)
+			if !ok {
 				return nil
-			}
-			r := turnkeeper.Round{Number: int(w.Round), Provider: answer.Provider, Text: w.Text, Recipe: dbrow.Recipe([]byte(w.Request))}
-			if w.Raw != "" {
-				r.Raw = []byte(w.Raw)
-			}
-			for _, c := range calls {
-				r.Calls = append(r.Calls, turnkeeper.ToolCall{
-					Key: turnkeeper.CallKey{Round: r.Number, Ordinal: c.Ordinal}, WireID: c.WireID, Name: c.Name, Arguments: c.Arguments,
-					Effect: c.Effect, State: c.State, Shown: c.Shown, Preview: orElse(c.Preview, c.Shown),
-				})
 			}
 			l.rounds = append(l.rounds, r)
 		}
@@ -238,6 +227,26 @@ func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 		}
 	}
 	return l.rounds
+}
+
+// pastRound returns the round of a write as a history shows it. ok is false if this program cannot read it.
+func pastRound(w dbsqlc.PastJournalsRow) (_ turnkeeper.Round, ok bool) {
+	var answer storedAnswer
+	var calls []storedCall
+	if decode(w.Answer, &answer) != nil || decode(w.Calls, &calls) != nil || answer.Version > journalVersion {
+		return turnkeeper.Round{}, false
+	}
+	r := turnkeeper.Round{Number: int(w.Round), Provider: answer.Provider, Text: w.Text, Recipe: dbrow.Recipe([]byte(w.Request))}
+	if w.Raw != "" {
+		r.Raw = []byte(w.Raw)
+	}
+	for _, c := range calls {
+		r.Calls = append(r.Calls, turnkeeper.ToolCall{
+			Key: turnkeeper.CallKey{Round: r.Number, Ordinal: c.Ordinal}, WireID: c.WireID, Name: c.Name, Arguments: c.Arguments,
+			Effect: c.Effect, State: c.State, Shown: c.Shown, Preview: orElse(c.Preview, c.Shown),
+		})
+	}
+	return r, true
 }
 
 // decode decodes stored JSON. Nothing is stored as an empty text.

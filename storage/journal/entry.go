@@ -103,24 +103,31 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 			c.after = func(ctx context.Context, q *dbsqlc.Queries) error { return w.queueHealth(ctx, q, e) }
 		}
 	}
-	parts, labels := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID)
-	if len(e.Failed) > 0 || len(parts) > 0 || e.Summary != nil || len(calls.released) > 0 || hasOutputs(e.Results) || anyElsewhere(e.Starts) || hasAsks(e) || len(labels) > 0 {
-		c.parts = parts
-		c.before = func(ctx context.Context, q *dbsqlc.Queries) error {
-			return errors.Join(
-				w.queueAsks(ctx, q, e),
-				w.queueFailed(ctx, q, e.Failed),
-				w.queueParts(ctx, q, parts),
-				w.queueSummary(ctx, q, e.Summary),
-				w.queueDetached(ctx, q, calls, e.Starts),
-				w.queueSpawns(ctx, q, e.Starts),
-				w.store.queueOutputs(ctx, q, w.grant, e.Results),
-				queueLabels(ctx, q, w.clean, labels),
-				w.queueReleased(ctx, q, calls.released),
-			)
-		}
-	}
+	w.setBefore(c, e)
 	return c, nil
+}
+
+// setBefore sets the statements of a change before its end, if it needs any.
+func (w *Writer) setBefore(c *change, e turnlog.Entry) {
+	parts, labels, calls := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID), c.log
+	if len(e.Failed) == 0 && len(parts) == 0 && e.Summary == nil && len(calls.released) == 0 && !hasOutputs(e.Results) &&
+		!anyElsewhere(e.Starts) && !hasAsks(e) && len(labels) == 0 {
+		return
+	}
+	c.parts = parts
+	c.before = func(ctx context.Context, q *dbsqlc.Queries) error {
+		return errors.Join(
+			w.queueAsks(ctx, q, e),
+			w.queueFailed(ctx, q, e.Failed),
+			w.queueParts(ctx, q, parts),
+			w.queueSummary(ctx, q, e.Summary),
+			w.queueDetached(ctx, q, calls, e.Starts),
+			w.queueSpawns(ctx, q, e.Starts),
+			w.store.queueOutputs(ctx, q, w.grant, e.Results),
+			queueLabels(ctx, q, w.clean, labels),
+			w.queueReleased(ctx, q, calls.released),
+		)
+	}
 }
 
 // setRound sets the answer of a change: the newest of the rounds.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -71,15 +70,13 @@ func TestEachConditionOfTheFenceInABatch(t *testing.T) {
 			for _, d := range all {
 				d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
 			}
-			waiting, release := h.Journals.HoldGroup()
+			waiting, release := h.HoldGroup()
 			b := &batch{env: h}
 			for i, d := range all {
 				result := make(chan error, 1)
 				b.results = append(b.results, result)
 				go func() { result <- d.Append(t.Context(), turnlog.Entry{Round: storagetest.Round(2)}, journal.Ending{}) }()
-				for waiting() <= i {
-					time.Sleep(time.Millisecond)
-				}
+				awaitWaiting(t, waiting, i+1)
 			}
 			h.Exec(f.change, all[0].Grant.TurnID)
 			release()

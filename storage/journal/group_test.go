@@ -61,6 +61,18 @@ func (b *batch) write(store *journal.Store, entry func(i int) turnlog.Entry) {
 	}
 }
 
+// awaitWaiting returns once n writes wait for their batch.
+func awaitWaiting(t *testing.T, waiting func() int, n int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
+	defer cancel()
+	for waiting() < n {
+		if err := pause.For(ctx, time.Millisecond); err != nil {
+			t.Fatalf("%d of %d writes wait", waiting(), n)
+		}
+	}
+}
+
 // result returns the error of a write. It fails the test if the write does not end.
 func (b *batch) result(i int) error {
 	b.T.Helper()
@@ -144,7 +156,7 @@ func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
 		stale := h.TurnOf([]string{"clerk", "desk"}[i], "worker-1")
 		stale.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 		holder := h.Again(stale, "worker-1")
-		waiting, release := h.Journals.HoldGroup()
+		waiting, release := h.HoldGroup()
 		errs := map[*storagetest.Dispatch]chan error{stale: make(chan error, 1), holder: make(chan error, 1)}
 		order := []*storagetest.Dispatch{stale, holder}
 		if !staleFirst {
@@ -156,9 +168,7 @@ func TestTwoWritersOfATurnInOneBatch(t *testing.T) {
 					Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, int(d.Grant.Token-stale.Grant.Token)+1), fmt.Sprint(d.Grant.TurnID, " ", d.Grant.Token), 1, turnkeeper.EffectOnce)},
 				}, journal.Ending{})
 			}()
-			for waiting() <= n {
-				time.Sleep(time.Millisecond)
-			}
+			awaitWaiting(t, waiting, n+1)
 		}
 		release()
 		if err := <-errs[stale]; !errors.Is(err, turnkeeper.ErrFenced) {
@@ -182,7 +192,7 @@ func TestAFencedWriteWithOutputsInABatch(t *testing.T) {
 	for _, d := range all {
 		d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
 	}
-	waiting, release := h.Journals.HoldGroup()
+	waiting, release := h.HoldGroup()
 	b := &batch{env: h, turns: all}
 	for i, d := range all {
 		result := make(chan error, 1)
@@ -192,9 +202,7 @@ func TestAFencedWriteWithOutputsInABatch(t *testing.T) {
 		go func() {
 			result <- d.Append(t.Context(), turnlog.Entry{Results: []turnlog.CallResult{r}}, journal.Ending{})
 		}()
-		for waiting() <= i {
-			time.Sleep(time.Millisecond)
-		}
+		awaitWaiting(t, waiting, i+1)
 	}
 	h.Exec("update turnkeeper.turns set token = token + 1 where id = $1", all[0].Grant.TurnID)
 	release()
@@ -217,7 +225,7 @@ func TestEndsOfABatch(t *testing.T) {
 		h.Submit("desk", fmt.Sprint("end ", i), "x")
 	}
 	b.turns = h.Dispatch("worker-1")
-	waiting, release := h.Journals.HoldGroup()
+	waiting, release := h.HoldGroup()
 	replies := make([]chan error, len(b.turns))
 	for i, d := range b.turns {
 		replies[i] = make(chan error, 1)
@@ -226,9 +234,7 @@ func TestEndsOfABatch(t *testing.T) {
 		}()
 	}
 	b.results = replies
-	for waiting() < len(b.turns) {
-		time.Sleep(time.Millisecond)
-	}
+	awaitWaiting(t, waiting, len(b.turns))
 	h.Exec("update turnkeeper.turns set worker_id = 'worker-2' where id = $1", b.turns[1].Grant.TurnID)
 	hold, err := h.Pool().Begin(t.Context())
 	if err != nil {

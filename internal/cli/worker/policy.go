@@ -117,7 +117,7 @@ func ruleOf(rule, file, setting string) (string, error) {
 	case rule != "":
 		return rule, nil
 	case file != "":
-		text, err := os.ReadFile(file) //nolint:gosec // the user names it
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return "", shell.Wrong(err)
 		}
