@@ -30,7 +30,7 @@ func (e *execution) runEffect(ctx context.Context, call *turnkeeper.ToolCall, sp
 	return starts{e}.run(ctx, call)
 }
 
-// starts run calls whose start, or whose use of input, is in the journal.
+// starts run calls that may run.
 type starts struct{ *execution }
 
 func (e starts) run(ctx context.Context, call *turnkeeper.ToolCall) error {

@@ -248,11 +248,11 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	if cleared, err := (gate{e}).pass(ctx, call); err != nil || !cleared {
 		return err
 	}
-	return e.runFirst(ctx, open, spec)
+	return starts{e}.runFirst(ctx, open, spec)
 }
 
 // runFirst runs the first of the open calls, which may run, and possibly more of them.
-func (e *execution) runFirst(ctx context.Context, open []*turnkeeper.ToolCall, spec tools.Spec) error {
+func (e starts) runFirst(ctx context.Context, open []*turnkeeper.ToolCall, spec tools.Spec) error {
 	call := open[0]
 	if call.Name == turnkeeper.ToolSpawnAgent {
 		return e.spawn(ctx, call)
@@ -274,7 +274,7 @@ func (e *execution) runFirst(ctx context.Context, open []*turnkeeper.ToolCall, s
 		return e.runTransactional(ctx, call, spec)
 	}
 	if e.people.awaitsInput(call) {
-		return gate{e}.resume(ctx, call, spec)
+		return gate(e).resume(ctx, call, spec)
 	}
 	return e.runEffect(ctx, call, spec)
 }

@@ -89,7 +89,7 @@ func (j *Journal) checkApproval(t *turnRow, start turnlog.CallStart) error {
 	settled := t.askOf(start.Key, asks.KindSettle, start.Attempt-1)
 	bad := false
 	if approval != nil || slices.Contains(t.gates, start.Key) {
-		bad = !j.s.approves(approval, start)
+		bad = !j.s.bugs.approves(approval, start)
 	}
 	switch {
 	case start.Ask == 0:
@@ -105,13 +105,13 @@ func (j *Journal) checkApproval(t *turnRow, start turnlog.CallStart) error {
 	return nil
 }
 
-// approves reports whether an ask, which may be nil, approves a start.
-func (s *Store) approves(approval *asks.Ask, start turnlog.CallStart) bool {
+// approves reports whether an ask, which may be nil, approves a start, with the planted bugs.
+func (b Bug) approves(approval *asks.Ask, start turnlog.CallStart) bool {
 	if approval == nil || start.Attempt == 1 && start.Ask != approval.ID {
 		return false
 	}
-	approved := approval.State == asks.Approved || s.bugs.has(BugExpiredRuns) && approval.State == asks.Expired
-	return approved && (approval.RunHash() == start.Hash || s.bugs.has(BugApprovesOther))
+	approved := approval.State == asks.Approved || b.has(BugExpiredRuns) && approval.State == asks.Expired
+	return approved && (approval.RunHash() == start.Hash || b.has(BugApprovesOther))
 }
 
 // openAsks returns the asks of a turn that nobody has answered.

@@ -59,17 +59,17 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if job := s.state.job(t.JobID); e.job && job != nil {
 		job.state = "deleted"
 	}
-	s.endAsks(t, now)
+	t.endAsks(s.park, now)
 	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
 }
 
 // endAsks parks a turn that waits, and withdraws the asks of one that has ended.
-func (s *Store) endAsks(t *turnRow, now time.Time) {
+func (t *turnRow) endAsks(park func(*turnRow), now time.Time) {
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		s.park(t)
+		park(t)
 	case t.State.Terminal():
 		t.withdrawAsks(now)
 	}
