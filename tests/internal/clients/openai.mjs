@@ -40,7 +40,7 @@ async function create() {
 
 async function poll() {
   let response = await client.responses.create({ model: 'clerk', input: 'Later', background: true });
-  assert.ok(['queued', 'in_progress'].includes(response.status), response.status);
+  assert.ok(['queued', 'in_progress', 'completed'].includes(response.status), response.status); // the turn may be as fast as the answer
   while (['queued', 'in_progress'].includes(response.status)) {
     await new Promise((later) => setTimeout(later, 20));
     response = await client.responses.retrieve(response.id);
