@@ -81,7 +81,7 @@ func TestACallWaitsForInput(t *testing.T) {
 	}
 }
 
-// A tool is told that it gets no input. The model is told why.
+// Tests that a tool learns that it gets no input, and the model why.
 func TestACallGetsNoInput(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(*bench)

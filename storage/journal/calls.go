@@ -189,7 +189,7 @@ func unless(text, other string) *string {
 	return &text
 }
 
-// orElse returns the text of which unless has made p.
+// orElse returns *p, or other if p is nil. It is the inverse of unless.
 func orElse(p *string, other string) string {
 	if p == nil {
 		return other

@@ -85,7 +85,7 @@ func TestAServerAsksAPerson(t *testing.T) {
 	wantLedger(e, "asked about IC 1", "booked a seat in IC 1: number 7")
 }
 
-// A person declines. The server is told, and the model too.
+// Tests that the server and the model both learn that a person has declined.
 func TestAPersonDeclinesAServersQuestion(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
