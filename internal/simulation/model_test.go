@@ -38,6 +38,9 @@ func (p *process) Generate(ctx context.Context, req inference.Request, onDelta f
 			return res, context.Cause(ctx)
 		}
 		p.gate(a)
+		if ctx.Err() != nil { // ended while the process was stopped: whether the delta still arrived would be chance
+			return res, context.Cause(ctx)
+		}
 		onDelta(inference.Delta{Kind: inference.DeltaText, Text: res.Text[1:]})
 	}
 	if !sleep(ctx, took) {
