@@ -188,6 +188,7 @@ create table turnkeeper.leases (
     waits_for   text[]                      -- the models whose failure caused the pause; null: another cause
 ) with (fillfactor = 50); -- room for updates on the same page
 create index leases_held on turnkeeper.leases (lease_until) where grant_id is not null;
+create index leases_pausing on turnkeeper.leases (not_before) where not_before is not null;
 
 -- Every grant that has ended. The view lease_log also has those that are held.
 create table turnkeeper.ended_grants (

@@ -242,30 +242,6 @@ begin
           and not turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after));
 end $$;
 
--- Whether any grant looks lost. The worker that a grant is bound to counts, even if River has since given the job to
--- another one. Each tick calls it: it reads which workers are silent once, not for each grant.
-create function turnkeeper.grants_lost() returns boolean stable language plpgsql as $$
-declare
-    since  timestamptz;
-    silent text[];
-begin
-    if not exists (select from turnkeeper.leases where grant_id is not null) then
-        return false;
-    end if;
-    if exists (select from turnkeeper.leases l where l.grant_id is not null and turnkeeper.lease_over(l.granted_at, l.lease_until)) then
-        return true;
-    end if;
-    select silence_from into since from turnkeeper.settings;
-    select array_agg(h.worker_id) into silent from turnkeeper.worker_heartbeat h
-    where turnkeeper.heart_silent(greatest(h.beat_at, since), h.takeover_after);
-    return exists (select from turnkeeper.leases l
-        left join turnkeeper.turns t on t.id = l.turn_id -- not inner: the planner must begin with the leases
-        left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null
-        where l.grant_id is not null
-          and (coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent)
-               or j.state = 'available' and turnkeeper.owner_gone(j.queue)));
-end $$;
-
 -- Whether a lost grant counts against its message. It does if the lease expired. Otherwise its worker was silent: that
 -- counts if no heartbeat has come since, and the worker's process has died or has been silent for a whole lease.
 create function turnkeeper.loss_counts(
@@ -288,7 +264,7 @@ create function turnkeeper.fetch_overlooked(attempted_at timestamptz) returns bo
 stable language sql return attempted_at + interval '5 minutes' <= statement_timestamp()
     or attempted_at > statement_timestamp() + interval '10 s';
 
--- Whether any detached call looks lost. It is a function for the same reason as grants_lost.
+-- Whether any detached call looks lost. It is a function so that most ticks run only its first queries.
 create function turnkeeper.calls_lost() returns boolean stable language plpgsql as $$
 begin
     if not exists (select from turnkeeper.detached_calls where claim is null and ended_at is null)

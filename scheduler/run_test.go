@@ -152,6 +152,28 @@ func TestRareWorkIsFoundWhileDoorbellsRing(t *testing.T) {
 	})
 }
 
+// The longer it takes the store to look for everything, the more seldom ticks do, up to a bound.
+func TestRunLooksForEverythingMoreSeldomIfThatTakesLong(t *testing.T) {
+	for took, want := range map[time.Duration]int{time.Millisecond: 40, 10 * time.Millisecond: 10, time.Minute: 2} {
+		inBubble(t, func(t *testing.T, w *testEnv) {
+			w.sit.Took = took
+			wake := make(chan struct{}, 1)
+			for at := time.Duration(0); at < 10*time.Second; at += 10 * time.Millisecond {
+				time.AfterFunc(at, func() {
+					select {
+					case wake <- struct{}{}:
+					default:
+					}
+				})
+			}
+			w.runFor(t, 9995*time.Millisecond, scheduler.Config{Wake: wake})
+			if full := len(w.looks) - w.partial; len(w.looks) < 900 || full < want || full > want+1 {
+				t.Errorf("looking takes %s: %d of %d ticks in 10 s looked for everything, want %d", took, full, len(w.looks), want)
+			}
+		})
+	}
+}
+
 func TestRunNeverSpins(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.nextDue = func(time.Time) (time.Duration, error) { return -time.Minute, nil }

@@ -167,6 +167,7 @@ type Scheduler struct {
 	unavailable bool                 // the last own tick failed
 	partial     bool                 // the next tick looks only for what can be granted
 	looked      time.Time            // when a tick last looked for everything
+	lookTook    time.Duration        // that it took the store
 }
 
 // New returns a Scheduler.
@@ -196,9 +197,20 @@ const (
 	afterBusy  = 100 * time.Millisecond
 )
 
-// lookEvery is how often ticks look for lost workers, due slots and other rare work while doorbells ask
-// for grants all the time.
-const lookEvery = 250 * time.Millisecond
+// While doorbells ask for grants all the time, ticks look for lost workers, due slots and other rare work every leastLookEvery, or
+// every mostLookEvery if looking for them would take the store more than a lookShare-th of the time. It does if another
+// transaction has been open for long, because the store then keeps all rows that were deleted since.
+const (
+	leastLookEvery = 250 * time.Millisecond
+	mostLookEvery  = 5 * time.Second
+	lookShare      = 100
+)
+
+// untilLook returns how long until a tick must look for everything; zero or less: the next one must.
+func (s *Scheduler) untilLook() time.Duration {
+	every := min(max(leastLookEvery, lookShare*s.lookTook), mostLookEvery)
+	return every - time.Since(s.looked)
+}
 
 // Run ticks until ctx ends: on the doorbell, when work is due, and on a slow poll. It logs
 // and retries a failed tick.
@@ -219,7 +231,7 @@ func (s *Scheduler) Run(ctx context.Context) {
 		default:
 			asked = s.waitNext(ctx, report)
 		}
-		s.partial = asked && time.Since(s.looked) < lookEvery
+		s.partial = asked && s.untilLook() > 0
 	}
 }
 
@@ -234,7 +246,7 @@ func (s *Scheduler) waitNext(ctx context.Context, report Report) bool {
 		return true
 	}
 	if s.partial { // rare work may be due already
-		return s.wait(ctx, lookEvery-time.Since(s.looked))
+		return s.wait(ctx, s.untilLook())
 	}
 	return s.wait(ctx, s.untilNext(ctx, report))
 }

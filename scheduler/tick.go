@@ -161,6 +161,9 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 		report.PollInterval = sit.PollInterval
 	}
 	report.Left, report.Looked = true, sit.Now
+	if !s.partial {
+		s.lookTook = sit.Took
+	}
 	if !locked {
 		s.clock.observeBusy(sit.Now, asked, time.Now())
 		report.Busy = true

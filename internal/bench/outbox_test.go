@@ -1,33 +1,31 @@
 package bench
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 )
 
 // A reply that is missing is waited for, until its id belongs to a transaction that was rolled back.
 func TestRepliesThatCommitLate(t *testing.T) {
-	o := &outbox{seen: map[int64]bool{}}
+	o := &outbox{missing: map[int64]time.Time{}}
 	now := time.Now()
-	see := func(after time.Duration, ids ...int64) int64 {
-		for _, id := range ids {
-			o.seen[id] = true
-		}
-		o.skip(now.Add(after))
-		return o.read
-	}
 	for _, step := range []struct {
-		after time.Duration
-		ids   []int64
-		read  int64
+		after   time.Duration
+		id      int64
+		missing []int64
 	}{
-		{0, []int64{2, 3}, 0}, {giveUp / 2, nil, 0}, {giveUp / 2, []int64{1}, 3}, // 1 was late
-		{giveUp, []int64{5}, 3}, {giveUp*2 - 1, nil, 3}, {giveUp * 2, nil, 5}, // 4 never comes
-		{giveUp * 9, nil, 5}, {giveUp * 9, []int64{7}, 5}, {giveUp*10 - 1, nil, 5},
+		{0, 2, []int64{1}}, {0, 3, []int64{1}}, {giveUp / 2, 1, nil}, // 1 was late
+		{giveUp, 6, []int64{4, 5}}, {giveUp*2 - 1, 5, []int64{4}}, {giveUp * 2, 7, nil}, // 4 never comes
 	} {
-		if read := see(step.after, step.ids...); read != step.read {
-			t.Errorf("after %v, with %v: read up to %d, want %d", step.after, step.ids, read, step.read)
+		o.saw(step.id, now.Add(step.after))
+		if missing := slices.Sorted(maps.Keys(o.missing)); !slices.Equal(missing, step.missing) {
+			t.Errorf("after %v, with %d: %d are missing, want %d", step.after, step.id, missing, step.missing)
 		}
+	}
+	if o.read != 7 {
+		t.Errorf("read up to %d, want 7", o.read)
 	}
 }
 

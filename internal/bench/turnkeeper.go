@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -180,9 +182,8 @@ func (s *sender) run(ctx context.Context, l load) (outcome, error) {
 // An outbox reads the outcomes of new replies, each once.
 type outbox struct {
 	pool    *pgxpool.Pool
-	read    int64          // every reply up to this id has been read, or its id has been given up
-	seen    map[int64]bool // replies read above that id: those between may commit later
-	missing time.Time      // since when the reply after read has been; zero: it is not known to be
+	read    int64               // the highest id that was read
+	missing map[int64]time.Time // lower ids that were not, with when this was found: their replies may commit later
 }
 
 // The outbox is read again after pollEvery without a notification. An id that is missing for giveUp
@@ -194,7 +195,7 @@ const (
 
 // openOutbox starts after the replies that exist.
 func openOutbox(ctx context.Context, pool *pgxpool.Pool) (*outbox, error) {
-	o := &outbox{pool: pool, seen: map[int64]bool{}}
+	o := &outbox{pool: pool, missing: map[int64]time.Time{}}
 	return o, pool.QueryRow(ctx, "select coalesce(max(id), 0) from turnkeeper.replies").Scan(&o.read)
 }
 
@@ -250,45 +251,34 @@ func (o *outbox) follow(ctx context.Context, to *answers) error {
 }
 
 func (o *outbox) readNew(ctx context.Context, conn *pgx.Conn, to *answers) error {
-	rows, err := conn.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 order by id", o.read)
+	rows, err := conn.Query(ctx, "select id, message_id, outcome from turnkeeper.replies where id > $1 or id = any($2::bigint[]) order by id",
+		o.read, slices.Collect(maps.Keys(o.missing)))
 	if err != nil {
 		return err
 	}
+	now := time.Now()
 	var id, message int64
 	var ended string
 	_, err = pgx.ForEachRow(rows, []any{&id, &message, &ended}, func() error {
-		if o.seen[id] {
-			return nil
-		}
 		if ended != string(turnkeeper.TurnSucceeded) {
 			return fmt.Errorf("a turn of the benchmark ended %s", ended)
 		}
-		o.seen[id] = true
+		o.saw(id, now)
 		to.record(message)
 		return nil
 	})
-	o.skip(time.Now())
 	return err
 }
 
-// skip moves read over the replies that were seen, and over an id that has been missing for too long.
-func (o *outbox) skip(now time.Time) {
-	for {
-		next := o.read + 1
-		switch {
-		case o.seen[next]:
-			delete(o.seen, next)
-		case len(o.seen) == 0:
-			o.missing = time.Time{}
-			return
-		case o.missing.IsZero():
-			o.missing = now
-			return
-		case now.Sub(o.missing) < giveUp:
-			return
+// saw notes that a reply was read. Ids are seen in ascending order.
+func (o *outbox) saw(id int64, now time.Time) {
+	delete(o.missing, id)
+	for ; o.read < id; o.read++ {
+		if o.read+1 < id {
+			o.missing[o.read+1] = now
 		}
-		o.read, o.missing = next, time.Time{}
 	}
+	maps.DeleteFunc(o.missing, func(_ int64, since time.Time) bool { return now.Sub(since) >= giveUp })
 }
 
 // poolSize is the number of connections of each process's pool.

@@ -14,7 +14,8 @@ import (
 
 // A Snapshot is what the scheduler reads at the start of a tick.
 type Snapshot struct {
-	Now           time.Time // the database's clock
+	Now           time.Time     // the database's clock
+	Took          time.Duration // that the database took to look
 	Paused        bool
 	PollInterval  time.Duration // set by an operator; 0: not set
 	MaxDispatches int           // set by an operator; 0: not set

@@ -38,7 +38,7 @@ var targets = []Target{
 		Name:    "grant",
 		Queries: []string{"Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
-			"grants_lost", "loss_counts", "worker_present", "lane_waits", "forget_lanes"},
+			"loss_counts", "worker_present", "lane_waits", "forget_lanes"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},

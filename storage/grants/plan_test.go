@@ -14,8 +14,9 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// query reads a named query from its file, and fills in the row limit.
-func query(t testing.TB, file, name string) string {
+// query reads a named query from its file, and fills in its parameters: those of pairs, a name and a value each, and else
+// values for all that there is.
+func query(t testing.TB, file, name string, pairs ...string) string {
 	t.Helper()
 	text, err := os.ReadFile("../queries/" + file)
 	if err != nil {
@@ -27,6 +28,7 @@ func query(t testing.TB, file, name string) string {
 	}
 	_, sql, _ := strings.Cut(after, "\n")
 	sql, _, _ = strings.Cut(sql, "-- name: ")
+	sql = strings.NewReplacer(pairs...).Replace(sql)
 	sql = strings.ReplaceAll(sql, "@left_to_newer", "'x'")
 	sql = strings.ReplaceAll(sql, "@waiting_from", "'-infinity'")
 	sql = strings.ReplaceAll(sql, "@held_from", "'-infinity'")

@@ -40,31 +40,41 @@ type Tick struct {
 }
 
 // A floor is where partial looks begin: each full look notes where the oldest waiting message and the first lease to end
-// are. A message that becomes visible more than lateCommit after it was due, and that is older, waits for the next full look.
+// are. A message or a grant that becomes visible more than lateCommit after it was due or made, and that is older, waits for the
+// next full look.
 type floor struct {
 	mu            sync.Mutex
 	waiting, held time.Time
+	ttl           time.Duration // of the leases that this process grants; 0: not known yet
 }
 
-// lateCommit is the time from a message's due time to the commit that makes it visible which partial looks allow for.
+// lateCommit is the time from a message's due time, or from a grant, to the commit that makes it visible which partial looks allow for.
 const lateCommit = 2 * time.Second
 
-func (f *floor) get(everything bool) (waiting, held time.Time) {
+// get returns where partial looks begin. The zero time is the beginning.
+func (f *floor) get() (waiting, held time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if everything {
-		return time.Time{}, time.Time{}
-	}
 	return f.waiting, f.held
 }
 
 func (f *floor) set(row dbsqlc.LookRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting, f.held = row.Now.Add(-lateCommit), row.HeldFrom
+	f.waiting, f.held = row.Now.Add(-lateCommit), row.Now.Add(f.ttl-lateCommit)
 	if row.WaitingFrom.Before(f.waiting) {
 		f.waiting = row.WaitingFrom
 	}
+	if row.HeldFrom.Before(f.held) && row.HeldFrom.After(time.Unix(0, 0)) { // else none is held, and later grants end later
+		f.held = row.HeldFrom
+	}
+}
+
+// grants notes how long new leases last.
+func (f *floor) grants(ttl time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ttl = ttl
 }
 
 // A laneScan limits the share of the time that ReadyMessages takes to go from lane to lane. It does that
@@ -181,14 +191,18 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow
 	var down []dbsqlc.DownModelsRow
-	waiting, held := t.store.floor.get(everything)
+	near, held := t.store.floor.get()
+	waiting := near
+	if everything {
+		waiting, held = time.Time{}, time.Time{}
+	}
 	batch := &pgx.Batch{}
 	batch.BeginTx(pgx.TxOptions{})
 	batch.Queue(dbsqlc.Look, everything, held, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting, waiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting, near).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
 		return err
 	})
@@ -202,15 +216,18 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	if err := results.Close(); err != nil {
 		return granting.Snapshot{}, false, pg.Translate(err)
 	}
-	if everything {
+	if everything && row.Locked {
 		t.store.floor.set(row)
 	}
 	t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) granting.Candidate { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
+	if row.WaitingFrom.Before(near) { // a message waits that ShortQueue did not look at
+		t.ahead = nil
+	}
 	t.all = row.Waiting < granting.MaxWaiting
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
-		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant,
+		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant, Took: time.Duration(row.TookUs) * time.Microsecond,
 		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
@@ -300,6 +317,7 @@ func (j Job) queueFor(r granting.Candidate) string {
 // and grant_id. If a lane is not free, the commit fails and the tick is undone. It hands
 // over the turns that have a slot: see Handed.
 func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
+	t.store.floor.grants(ttl)
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
 	var handed, lanes []string
 	for i, r := range ready {
@@ -336,7 +354,8 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 // NextDue returns how long until something becomes due that was not due at then, at most an hour.
 // It returns zero or less if something has become due since.
 func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
-	seconds, err := s.db.Q.NextDue(ctx, then)
+	_, held := s.floor.get()
+	seconds, err := s.db.Q.NextDue(ctx, then, held)
 	due := time.Duration(seconds * float64(time.Second))
 	if d, left := s.scan.until(time.Now()); left {
 		due = min(due, max(d, 0))

@@ -1,5 +1,5 @@
 -- name: TurnForWorker :many
--- The turns with these ids, and those of these lanes and grants. It computes the remaining time so that a clock that was set back since the grant does not
+-- The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
 -- lengthen the lease.
 select sqlc.embed(t), (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
@@ -21,7 +21,10 @@ from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
-where t.id = any(@turn_ids::bigint[] || array(select g.turn_id from turnkeeper.leases g where g.lane = any(@lanes::text[]) and g.grant_id = any(@grants::uuid[])));
+where t.id = any(@turn_ids::bigint[] || array(
+    select k.turn_id from (select unnest(@lanes::text[]) as lane, unnest(@grants::uuid[]) as grant_id) g,
+        lateral (select * from turnkeeper.leases l where l.lane = g.lane offset 0) k -- offset 0: look each up by its key, not among all that are held
+    where k.grant_id = g.grant_id));
 
 -- name: DefinitionOfTurn :one
 select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = @turn_id;

@@ -2,7 +2,7 @@
 -- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless
 -- everything is set, it looks only for what can be granted, and not at messages that were due
 -- before waiting_from, nor at leases that end before held_from: while a transaction is open, the indexes keep an
--- entry of each that was there since it began. The
+-- entry of each that was there since it began. For the same reason it reads the leases only once. The
 -- flags are hints that may be a tick old: the statements that act on them check again.
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
@@ -10,7 +10,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
-    (@everything::boolean and turnkeeper.grants_lost())::boolean as lost,
+    held.lost,
     held.newest_grant, held.first_end as held_from,
     (@everything and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
@@ -27,11 +27,20 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     inbox.due as waiting, inbox.oldest as waiting_from,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
-                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room
+                 and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room,
+    (extract(epoch from clock_timestamp() - statement_timestamp()) * 1000000)::bigint as took_us
 from turnkeeper.settings,
-    (select count(*) as number, coalesce(max(granted_at), to_timestamp(0))::timestamptz as newest_grant,
-        coalesce(min(lease_until), statement_timestamp())::timestamptz as first_end
-     from turnkeeper.leases where grant_id is not null and lease_until >= @held_from::timestamptz) held,
+    lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
+        where @everything::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from), h.takeover_after)) silent,
+    lateral (select count(*) as number, coalesce(max(l.granted_at), to_timestamp(0))::timestamptz as newest_grant,
+        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end,
+        -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if River
+        -- has since given the job to another one.
+        coalesce(bool_or(@everything and (turnkeeper.lease_over(l.granted_at, l.lease_until) or (
+            select coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent.ids)
+                or j.state = 'available' and turnkeeper.owner_gone(j.queue)
+            from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null where t.id = l.turn_id))), false)::boolean as lost
+     from turnkeeper.leases l where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
     (select count(*) filter (where w.due_at <= statement_timestamp()
             or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as due,
         coalesce(min(w.due_at), statement_timestamp())::timestamptz as oldest
@@ -243,7 +252,7 @@ limit @max_rows::integer;
 
 -- name: NextDue :one
 -- Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
--- has become due since, which the tick may not have seen.
+-- has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in Look.
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
     (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.due_at > @since::timestamptz),
@@ -251,7 +260,7 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
-    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > @since::timestamptz),
+    (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
      where stopped_at is null and takeover_after > interval '0' and turnkeeper.silent_from(beat_at) + takeover_after > @since::timestamptz)
 ), statement_timestamp() + interval '1 hour') - statement_timestamp())::float8 as seconds;

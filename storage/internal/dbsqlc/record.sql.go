@@ -477,7 +477,10 @@ from turnkeeper.turns_now t
 join turnkeeper.messages m on m.id = t.message_id
 join turnkeeper.definitions d on d.hash = t.definition_hash
 left join turnkeeper.leases l on l.lane = t.lane
-where t.id = any($1::bigint[] || array(select g.turn_id from turnkeeper.leases g where g.lane = any($2::text[]) and g.grant_id = any($3::uuid[])))
+where t.id = any($1::bigint[] || array(
+    select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
+        lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k -- offset 0: look each up by its key, not among all that are held
+    where k.grant_id = g.grant_id))
 `
 
 type TurnForWorkerRow struct {
@@ -507,7 +510,7 @@ type TurnForWorkerRow struct {
 	AnyLabels          bool
 }
 
-// The turns with these ids, and those of these lanes and grants. It computes the remaining time so that a clock that was set back since the grant does not
+// The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
 // lengthen the lease.
 func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []string, grants []string) ([]TurnForWorkerRow, error) {
 	rows, err := q.db.Query(ctx, TurnForWorker, turnIds, lanes, grants)
