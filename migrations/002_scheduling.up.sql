@@ -125,13 +125,14 @@ begin
     return message;
 end $$;
 
--- The oldest waiting messages of those that are due at p_from or later, without held ones. The settings keep the planner from sorting the whole
+-- The oldest waiting messages of those that are due at p_from or later, without held ones, and whether each is due now: a message
+-- that was due once stays due, even if the clock is set back. The settings keep the planner from sorting the whole
 -- inbox, which it would do while a new table has no statistics.
 create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity')
-returns table (lane text, id bigint, due_at timestamptz, priority integer)
+returns table (lane text, id bigint, due_at timestamptz, priority integer, due boolean)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-    return query select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
+    return query select m.lane, m.id, m.due_at, m.priority, m.due_at <= greatest(statement_timestamp(), m.accepted_at) from turnkeeper.messages m
         where m.state = 'waiting' and not m.held and m.due_at >= p_from
         order by m.due_at, m.priority desc, m.id limit max_rows;
 end $$;

@@ -18,7 +18,7 @@ where models && @models::text[] order by name;
 -- Heads of free lanes of agents whose models are all down that have waited longer than give_up_after. A turn ends each.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority, due)
       order by w.lane, w.due_at, w.priority desc, w.id) head
 join turnkeeper.messages m on m.id = head.id
 join turnkeeper.agents a on a.name = m.agent || ''

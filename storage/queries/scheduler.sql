@@ -41,10 +41,9 @@ from turnkeeper.settings,
                 or j.state = 'available' and turnkeeper.owner_gone(j.queue)
             from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null where t.id = l.turn_id))), false)::boolean as lost
      from turnkeeper.leases l where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
-    (select count(*) filter (where w.due_at <= statement_timestamp()
-            or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as due,
+    (select count(*) filter (where w.due) as due,
         coalesce(min(w.due_at), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority)) inbox;
+     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority, due)) inbox;
 
 -- name: NoteTick :exec
 update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text,
@@ -170,13 +169,12 @@ limit @max_rows;
 
 -- name: ShortQueue :many
 -- The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
--- messages wait. It must be cheap, because every tick runs it. A message that was due once stays due
--- even if the clock is set back. Of a retired agent, only its work as a sub-agent is granted.
+-- messages wait. It must be cheap, because every tick runs it. Of a retired agent, only its work as a
+-- sub-agent is granted.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority)
-      where w.due_at <= statement_timestamp()
-         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority, due)
+      where w.due
       order by w.lane, w.due_at, w.priority desc, w.id) head,
     lateral (select * from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
@@ -196,9 +194,8 @@ order by m.due_at, m.priority desc, m.id;
 -- except for their work as sub-agents.
 with recursive oldest as materialized (
     select w.lane, w.id, w.due_at, w.priority
-    from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority)
-    where w.due_at <= statement_timestamp()
-       or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
+    from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority, due)
+    where w.due
 ), retired as materialized (
     select array(select a.name from turnkeeper.agents a where a.retired_at is not null) as names
 ), near as materialized (

@@ -376,10 +376,9 @@ from turnkeeper.settings,
                 or j.state = 'available' and turnkeeper.owner_gone(j.queue)
             from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null where t.id = l.turn_id))), false)::boolean as lost
      from turnkeeper.leases l where l.grant_id is not null and l.lease_until >= $2::timestamptz) held,
-    (select count(*) filter (where w.due_at <= statement_timestamp()
-            or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)) as due,
+    (select count(*) filter (where w.due) as due,
         coalesce(min(w.due_at), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz) as w (lane, id, due_at, priority)) inbox
+     from turnkeeper.oldest_waiting($3::integer, $4::timestamptz) as w (lane, id, due_at, priority, due)) inbox
 `
 
 type LookRow struct {
@@ -623,9 +622,8 @@ func (q *Queries) Pause(ctx context.Context, reason string) error {
 const ReadyMessages = `-- name: ReadyMessages :many
 with recursive oldest as materialized (
     select w.lane, w.id, w.due_at, w.priority
-    from turnkeeper.oldest_waiting(4 * $1::integer) as w (lane, id, due_at, priority)
-    where w.due_at <= statement_timestamp()
-       or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
+    from turnkeeper.oldest_waiting(4 * $1::integer) as w (lane, id, due_at, priority, due)
+    where w.due
 ), retired as materialized (
     select array(select a.name from turnkeeper.agents a where a.retired_at is not null) as names
 ), near as materialized (
@@ -881,9 +879,8 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 const ShortQueue = `-- name: ShortQueue :many
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer, $2::timestamptz) as w (lane, id, due_at, priority)
-      where w.due_at <= statement_timestamp()
-         or (select m.due_at <= m.accepted_at from turnkeeper.messages m where m.id = w.id)
+from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer, $2::timestamptz) as w (lane, id, due_at, priority, due)
+      where w.due
       order by w.lane, w.due_at, w.priority desc, w.id) head,
     lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select name, definition_hash, description, models, give_up_after, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
@@ -908,8 +905,8 @@ type ShortQueueRow struct {
 }
 
 // The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
-// messages wait. It must be cheap, because every tick runs it. A message that was due once stays due
-// even if the clock is set back. Of a retired agent, only its work as a sub-agent is granted.
+// messages wait. It must be cheap, because every tick runs it. Of a retired agent, only its work as a
+// sub-agent is granted.
 func (q *Queries) ShortQueue(ctx context.Context, maxRows int32, waitingFrom time.Time) ([]ShortQueueRow, error) {
 	rows, err := q.db.Query(ctx, ShortQueue, maxRows, waitingFrom)
 	if err != nil {
