@@ -12,6 +12,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -54,4 +55,26 @@ func TestAsks(t *testing.T) {
 		t.Fatal(err)
 	}
 	clitest.Golden(t, "asks.json", out.String())
+}
+
+// TestStatusOfAWaitingTurn describes turns that wait for detached calls, for people, and for both.
+func TestStatusOfAWaitingTurn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		calls, asks int
+		want        string
+	}{
+		{2, 0, "It waits for 2 detached calls and holds no lease or slot meanwhile."},
+		{0, 1, "It waits for a person to answer 1 ask and holds no lease or slot meanwhile."},
+		{1, 2, "It waits for 1 detached call and for a person to answer 2 asks and holds no lease or slot meanwhile."},
+	} {
+		x := explainer{TurnView: waitingTurn()}
+		x.Tree, x.Awaited = nil, make([]turnkeeper.AwaitedCall, c.calls)
+		if c.asks > 0 {
+			x.Message.Waits = []waiting.Wait{{Reason: waiting.Person, Count: c.asks}}
+		}
+		if got := x.status(); got != c.want {
+			t.Errorf("%d calls, %d asks: %q", c.calls, c.asks, got)
+		}
+	}
 }

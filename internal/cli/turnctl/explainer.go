@@ -242,7 +242,7 @@ func (x *explainer) status() string {
 	t := x.Turn
 	switch {
 	case t.State == turnkeeper.TurnWaiting:
-		return fmt.Sprintf("It waits for %s and holds no lease or slot meanwhile.", term.Plural(len(x.Awaited), "detached call")) + x.subAgents()
+		return fmt.Sprintf("It waits for %s and holds no lease or slot meanwhile.", x.awaits()) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
 		return fmt.Sprintf("It is deferred: queued until %s at the earliest.", x.Moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
@@ -251,6 +251,29 @@ func (x *explainer) status() string {
 		return fmt.Sprintf("It is granted, but no worker has started it yet; its lease ends at %s.", x.Moment(t.LeaseUntil))
 	default:
 		return fmt.Sprintf("It runs on worker %s; its lease ends at %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
+	}
+}
+
+// asks returns the number of open asks of a waiting turn.
+func (x *explainer) asks() int {
+	for _, w := range x.Message.Waits {
+		if w.Reason == waiting.Person {
+			return w.Count
+		}
+	}
+	return 0
+}
+
+// awaits lists what a waiting turn waits for.
+func (x *explainer) awaits() string {
+	calls, asks := len(x.Awaited), x.asks()
+	switch {
+	case asks == 0:
+		return term.Plural(calls, "detached call")
+	case calls == 0:
+		return "a person to answer " + term.Plural(asks, "ask")
+	default:
+		return fmt.Sprintf("%s and for a person to answer %s", term.Plural(calls, "detached call"), term.Plural(asks, "ask"))
 	}
 }
 
@@ -430,6 +453,9 @@ func (x *explainer) next() (said []string) {
 	}
 	if slices.ContainsFunc(x.calls(), func(c turnkeeper.ToolCall) bool { return c.State == turnkeeper.CallUnknown }) {
 		advise("Before you repeat anything, check whether the calls of unknown outcome had their effect.")
+	}
+	if x.asks() > 0 {
+		advise("See what it asks: turnctl asks --turn %d.", t.ID)
 	}
 	switch {
 	case !t.State.Terminal() && !x.workerAlive():
