@@ -30,10 +30,10 @@ func asksCommand(s *shell.Session) *cobra.Command {
 	var flags pageFlags
 	var turn int64
 	cmd := &cobra.Command{
-		Use: "asks", Short: "List what turns ask people, and answer it", Args: cobra.NoArgs,
-		Long: `List the open asks, newest first: calls that wait for an approval, questions of
-agents, calls of unknown outcome, and budgets that are used up. A turn that asks
-holds no lease and no slot while it waits.`,
+		Use: "asks", Short: "List and answer the asks of turns", Args: cobra.NoArgs,
+		Long: `List the open asks, newest first: calls that need an approval, questions of
+models, input for tools, calls of unknown outcome, and used-up budgets. A turn holds
+no lease and no slot while it waits for an answer.`,
 		Example: `  turnctl asks show 7
   turnctl asks approve 7 --comment "the invoice is right"
   turnctl asks approve 7 --arguments '{"amount": 90}'
@@ -58,7 +58,7 @@ holds no lease and no slot while it waits.`,
 	}
 	flags.add(cmd, strings.Join(askStates, ", "))
 	flags.addBefore(cmd)
-	cmd.Flags().Int64Var(&turn, "turn", 0, "only of this turn")
+	cmd.Flags().Int64Var(&turn, "turn", 0, "only asks of this turn")
 	cmd.AddCommand(showAskCommand(s), approveAskCommand(s), denyAskCommand(s), answerAskCommand(s))
 	return cmd
 }
@@ -179,10 +179,10 @@ func approveAskCommand(s *shell.Session) *cobra.Command {
 	var flags answerFlags
 	var arguments string
 	cmd := &cobra.Command{
-		Use: "approve ASK", Short: "Approve a call, or let a turn go on after its budget", Args: shell.ExactArgs(1),
+		Use: "approve ASK", Short: "Approve a call, or extend the budget of a turn", Args: shell.ExactArgs(1),
 		Long: `Approve a call. It runs once, with exactly the arguments that "turnctl asks show"
-prints, or with those of --arguments. The model is told of changed arguments and of
-the comment. Repeating the command does nothing.
+prints, or with those of --arguments. The model sees changed arguments and the
+comment. Repeating the command does nothing.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks approve 7
@@ -215,16 +215,16 @@ the comment. Repeating the command does nothing.
 		},
 	}
 	flags.add(cmd)
-	cmd.Flags().StringVar(&arguments, "arguments", "", "run the call with these arguments instead, as a JSON object; -: from standard input")
+	cmd.Flags().StringVar(&arguments, "arguments", "", "run the call with these arguments instead: a JSON object, or - to read it from standard input")
 	return cmd
 }
 
 func denyAskCommand(s *shell.Session) *cobra.Command {
 	var flags answerFlags
 	cmd := &cobra.Command{
-		Use: "deny ASK", Short: "Deny a call, decline to answer, or end a turn at its budget", Args: shell.ExactArgs(1),
-		Long: `Deny a call. The model is told so, with the comment, and goes on. Repeating the
-command does nothing.
+		Use: "deny ASK", Short: "Deny a call, decline to answer, or refuse more budget", Args: shell.ExactArgs(1),
+		Long: `Deny a call. The model sees the denial with the comment, and the turn continues.
+Repeating the command does nothing.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks deny 7 --comment "ask Bob first"`,
@@ -240,10 +240,10 @@ func answerAskCommand(s *shell.Session) *cobra.Command {
 	var flags answerFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "answer ASK ANSWER", Short: "Answer a question, give a tool its input, or say whether a call happened", Args: shell.ExactArgs(2),
-		Long: `Answer a question of an agent, or say whether a call of unknown outcome happened:
-happened, did_not_happen (it runs again) or unknown. Repeating the command does
-nothing.
+		Use: "answer ASK ANSWER", Short: "Answer a question, give a tool input, or settle an unknown outcome", Args: shell.ExactArgs(2),
+		Long: `Answer a question of a model, give a tool the input it asked for, or settle whether a
+call of unknown outcome happened: happened, did_not_happen (it runs again) or unknown.
+Repeating the command does nothing.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks answer 8 blue
@@ -297,7 +297,7 @@ func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFl
 			return err
 		}
 		return s.Print(views.OfAsk(ask), func() {
-			s.Out.Line("ask %d is %s; turn %d goes on", ask.ID, ask.State, ask.Turn)
+			s.Out.Line("ask %d is %s; turn %d continues", ask.ID, ask.State, ask.Turn)
 			if ask.Edited != "" {
 				printDiff(s.Out, ask.Arguments, ask.Edited)
 			}

@@ -8,17 +8,17 @@ import (
 	"turnkeeper/internal/cli/shell"
 )
 
-// policyCommand returns the command that says where rules are tested: turnctl links no compiler of rules, which would add
-// half to its size.
+// policyCommand returns a command that points to "worker policy test". turnctl does not link the compiler of rules, which
+// would make it half again as large.
 func policyCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "policy", Short: "Test rules about tool calls, with the worker's program", Args: cobra.NoArgs, Example: "  turnctl policy test"}
+	cmd := &cobra.Command{Use: "policy", Short: "Point to the command that tests rules about tool calls", Args: cobra.NoArgs, Example: "  turnctl policy test"}
 	cmd.AddCommand(&cobra.Command{
-		Use: "test", Short: "Say how to test a rule against the journal", DisableFlagParsing: true,
-		Long: `Rules are tested by the worker's program, which can compile them:
+		Use: "test", Short: "Point to worker policy test", DisableFlagParsing: true,
+		Long: `turnctl cannot compile rules. Test them with the worker program:
 
   worker policy test --since 7d --rule '"private" in labels ? ask : allow'
 
-It takes the same settings of the database as turnctl, and only reads.`,
+It uses the same database settings as turnctl, and writes nothing.`,
 		Example: "  worker policy test --since 7d",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {

@@ -55,12 +55,11 @@ func policyCommand(s *shell.Session) *cobra.Command {
 func policyTestCommand(s *shell.Session) *cobra.Command {
 	var rule, file, since string
 	cmd := &cobra.Command{
-		Use: "test", Short: "List what a rule would have decided about the calls of the journal", Args: cobra.NoArgs,
-		Long: `Evaluate a rule for each call that the model has made in a period, and list its
-decisions with their counts. Without --rule and --file it is the setting approve.
-The labels are those that the turn had before the call, and handles in arguments are
-not replaced by their texts. The command only reads, and takes the worker's settings
-of the database.`,
+		Use: "test", Short: "List what a rule would have decided about recorded calls", Args: cobra.NoArgs,
+		Long: `Evaluate a rule for each call that models made in a period, and print each decision
+and the totals. Without --rule and --file, test the approve setting. A call gets the
+labels that its turn had before it. Handles in arguments are not replaced. The command
+writes nothing. It uses the worker's database settings.`,
 		Example: `  worker policy test --since 7d --rule '"private" in labels ? ask : allow'
   worker policy test --since 24h --file rule.cel -o json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -89,9 +88,9 @@ of the database.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&since, "since", "7d", "calls of turns that began within this time: days such as 7d, or a duration")
-	f.StringVar(&rule, "rule", "", "the rule: always, never, or an expression in CEL")
-	f.StringVar(&file, "file", "", "the file that holds the rule")
+	f.StringVar(&since, "since", "7d", "include turns that began within this time: days such as 7d, or a duration such as 12h")
+	f.StringVar(&rule, "rule", "", "the rule: always, never, or a CEL expression")
+	f.StringVar(&file, "file", "", "a file that contains the rule")
 	f.StringVarP(&s.Format, "output", "o", shell.FormatText, "text for people, or json")
 	cmd.MarkFlagsMutuallyExclusive("rule", "file")
 	return cmd
