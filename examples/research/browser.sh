@@ -9,7 +9,7 @@ if [ -z "$chromium" ]; then
 	echo "no Chromium is installed (Debian and Ubuntu: apt-get install chromium)" >&2
 	exit 1
 fi
-if [ "$(id -u)" = 0 ]; then # Chromium's sandbox is not for root, as one is in a container
+if [ "$(id -u)" = 0 ]; then # Chromium's sandbox does not work as root, for example in a container
 	set -- "$@" --no-sandbox
 fi
 exec node node_modules/@playwright/mcp/cli.js --headless --isolated --executable-path "$chromium" "$@"
