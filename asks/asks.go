@@ -1,5 +1,5 @@
-// Package asks describes questions that a turn puts to a person: the approval of a tool call, or a question of the model.
-// A turn that waits for the answer is a row in the database; it holds no lease, no slot and no connection.
+// Package asks defines asks: questions that a turn puts to a person, such as the approval of a tool call or a question of
+// the model. A turn that waits for the answer is a row in the database. It holds no lease, no slot and no connection.
 package asks
 
 import (
@@ -13,10 +13,10 @@ import (
 // An ID is the number of an ask.
 type ID int64
 
-// WebhookID returns the id of the deliveries of the ask to webhooks.
+// WebhookID returns the webhook-id under which webhooks get the ask.
 func (id ID) WebhookID() string { return fmt.Sprintf("ask_%d", id) }
 
-// A Kind is what an ask is about.
+// A Kind is the kind of an ask.
 type Kind string
 
 // The kinds.
@@ -25,10 +25,10 @@ const (
 	KindQuestion Kind = "question" // the model asks with the tool ask_person
 	KindInput    Kind = "input"    // a tool's server asks for input
 	KindSettle   Kind = "settle"   // did this call of unknown outcome happen?
-	KindBudget   Kind = "budget"   // may the turn go on although its budget is used up?
+	KindBudget   Kind = "budget"   // may the turn continue although its budget is used up?
 )
 
-// A State is the state of an ask. Only Open changes.
+// A State is the state of an ask. All states but Open are final.
 type State string
 
 // The states.
@@ -41,7 +41,7 @@ const (
 	Withdrawn State = "withdrawn" // its turn ended before anybody answered
 )
 
-// Takes returns the state that a positive answer gives an ask of the kind: Approved or Answered.
+// Takes returns the state after a positive answer: Approved or Answered.
 func (k Kind) Takes() State {
 	if k == KindApprove || k == KindBudget {
 		return Approved
@@ -49,10 +49,10 @@ func (k Kind) Takes() State {
 	return Answered
 }
 
-// Decides reports whether a person can give an ask of the kind this state.
+// Decides reports whether a person's answer can put an ask of this kind into the state.
 func (k Kind) Decides(s State) bool { return s == k.Takes() || s == Denied && k != KindSettle }
 
-// The answers of a KindSettle ask, as JSON.
+// The answers to a KindSettle ask, as JSON.
 const (
 	Happened     = `"happened"`
 	DidNotHappen = `"did_not_happen"` // the call may run again
@@ -61,26 +61,26 @@ const (
 
 // A Question is an ask that a turn opens.
 type Question struct {
-	Call      turnkeeper.CallKey // of KindBudget: the round that it would be in, and ordinal 0
+	Call      turnkeeper.CallKey // KindBudget: the next round, and ordinal 0
 	Kind      Kind
-	N         int // KindSettle: the start that it is about; else the number of the ask of its kind about the call, from 1
+	N         int // KindSettle: the number of the start; else counts the asks of this kind about the call, from 1
 	Tool      string
-	Arguments string // JSON: those that will run, with handles replaced by their texts
-	Rule      string // that asked; empty: none
+	Arguments string // JSON, as the tool will get them: handles are replaced by the text of their results
+	Rule      string // the rule that asked; empty: none
 	Reason    string // one sentence; empty: none
-	Schema    string // JSON Schema of the answer or, of KindApprove, of edited arguments; empty: the ask takes none
-	Resume    string // KindInput: what the tool needs to go on with the answer; not for people
+	Schema    string // JSON Schema of the answer (KindApprove: of edited arguments); empty: the ask takes none
+	Resume    string // KindInput: the state that the tool needs to continue; not shown to people
 	Terms
 }
 
-// Terms are an agent's settings of its asks. They are the same for all asks of an entry of the journal.
+// Terms are an agent's settings for its asks. All asks of one journal entry have the same terms.
 type Terms struct {
 	Audience []string // who may answer; empty: anybody who may answer asks
-	Hold     bool     // the conversation's later messages wait for the answer
+	Hold     bool     // later messages of the conversation wait for the answer
 	Timeout  time.Duration
 }
 
-// An Ask is one question to a person.
+// An Ask is a question to a person, with its state and answer.
 type Ask struct {
 	Question
 	ID        ID
@@ -89,8 +89,8 @@ type Ask struct {
 	Hash      string // hex SHA-256 of Tool, a NUL and Arguments
 	OpenedAt  time.Time
 	ExpiresAt time.Time
-	Seen      bool // the turn has taken note of the answer
-	Used      bool // KindInput: the call went on with the answer, or with the lack of one
+	Seen      bool // the turn has recorded that it saw the answer
+	Used      bool // KindInput: the call continued, with or without an answer
 
 	// The answer. ClosedAt is zero and the rest empty while the ask is open.
 	ClosedAt   time.Time
@@ -98,11 +98,11 @@ type Ask struct {
 	Channel    string // http, page, turnctl, sql
 	Comment    string
 	Answer     string // JSON
-	Edited     string // JSON: arguments that the person put in place of Arguments; empty: none
-	EditedHash string // likewise, as Hash
+	Edited     string // JSON: arguments that replace Arguments; empty: none
+	EditedHash string // of Edited, computed like Hash
 }
 
-// Closed reports whether the ask has its final state.
+// Closed reports whether the state is final.
 func (a Ask) Closed() bool { return a.State != Open }
 
 // RunArguments returns the arguments with which an approved call runs.
@@ -121,31 +121,31 @@ func (a Ask) RunHash() string {
 	return a.Hash
 }
 
-// An Answer is what a person says.
+// An Answer is a person's answer to an ask.
 type Answer struct {
 	Decision State  // Approved, Denied or Answered
-	By       string // who answers
+	By       string // the person who answers
 	Channel  string
 	Comment  string // for the model; may be empty
-	Answer   string // JSON; with Answered
-	Edited   string // JSON; with Approved: run the call with these arguments. Empty: unchanged
-	Hash     string // of the ask that the person saw; empty: not compared
+	Answer   string // JSON; only with Answered
+	Edited   string // JSON; only with Approved: run the call with these arguments. Empty: unchanged
+	Hash     string // the hash of the ask that the person saw; empty: not compared
 }
 
 // Errors of answering.
 var (
-	// ErrClosed means that the ask has another answer, has expired, or was withdrawn.
+	// ErrClosed is returned if the ask has another answer, has expired, or was withdrawn.
 	ErrClosed = errors.New("the ask is closed")
-	// ErrInvalid means that the ask does not take this answer.
+	// ErrInvalid is returned if the answer is invalid for the ask.
 	ErrInvalid = errors.New("invalid answer")
-	// ErrNotApproved means that a call was about to start without the approval that it needs.
+	// ErrNotApproved is returned if a call would start without the approval that it needs.
 	ErrNotApproved = errors.New("the call is not approved")
 )
 
-// DefaultTimeout is how long an ask is open unless the agent says otherwise.
+// DefaultTimeout is the timeout of asks whose agent sets none.
 const DefaultTimeout = 72 * time.Hour
 
-// MaxComment is the maximum length of a comment in bytes, and MaxAnswer that of an answer.
+// The maximum lengths of a comment and an answer, in bytes.
 const (
 	MaxComment = 4000
 	MaxAnswer  = 64 << 10

@@ -8,19 +8,19 @@ import (
 	"unicode"
 )
 
-// A Label says something about content, wherever it goes.
+// A Label marks content, and follows it wherever it goes.
 type Label string
 
 // The labels.
 const (
 	Untrusted Label = "untrusted" // somebody else wrote it, and it may hold instructions
-	Private   Label = "private"   // it must not leave without a person's approval
+	Private   Label = "private"   // it must not be sent out without a person's approval
 )
 
-// Labels are all labels.
+// Labels lists all labels.
 var Labels = []Label{Untrusted, Private}
 
-// A Sink says what calls of a tool can do with content.
+// A Sink is something that calls of a tool can do with content.
 type Sink string
 
 // The sinks.
@@ -29,16 +29,16 @@ const (
 	Sends   Sink = "sends"   // send content out
 )
 
-// Sinks are all sinks.
+// Sinks lists all sinks.
 var Sinks = []Sink{Changes, Sends}
 
-// A Mark is a label of something, with where the content first came from.
+// A Mark is a label with the origin of the labelled content.
 type Mark struct {
 	Label  Label
-	Source string // such as "the result of http_get in turn 12"; empty: unknown
+	Source string // where the content first came from, such as "the result of http_get in turn 12"; empty: unknown
 }
 
-// Join returns the marks of all lists, one for each label: the first.
+// Join returns the first mark of each label in the lists.
 func Join(lists ...[]Mark) (all []Mark) {
 	for _, m := range slices.Concat(lists...) {
 		if !slices.ContainsFunc(all, func(known Mark) bool { return known.Label == m.Label }) {
@@ -48,12 +48,12 @@ func Join(lists ...[]Mark) (all []Mark) {
 	return all
 }
 
-// Only returns the marks with a label.
+// Only returns the marks that have the label.
 func Only(label Label, marks []Mark) []Mark {
 	return slices.DeleteFunc(slices.Clone(marks), func(m Mark) bool { return m.Label != label })
 }
 
-// Marks returns a mark for each of the labels, with one source.
+// Marks returns one mark for each label, all with the same source.
 func Marks(labels []Label, source string) []Mark {
 	marks := make([]Mark, len(labels))
 	for i, label := range labels {
@@ -62,15 +62,15 @@ func Marks(labels []Label, source string) []Mark {
 	return marks
 }
 
-// A Flow is what the operator says about the calls of a tool.
+// A Flow holds the operator's settings about the content that a tool reads and writes.
 type Flow struct {
 	Labels       []Label  // of its results
 	Sinks        []Sink   // what its calls can do
-	Destination  string   // the argument that says where a call sends content; empty: none
-	Destinations []string // patterns of destinations to which it may send anything: see MatchDestination
+	Destination  string   // the argument that holds the destination; empty: none
+	Destinations []string // patterns of allowed destinations, to which it may send private content: see MatchDestination
 }
 
-// Or returns the flow with the fields that are not set taken from another.
+// Or returns the flow with its unset fields taken from another.
 func (f Flow) Or(other Flow) Flow {
 	if f.Labels == nil {
 		f.Labels = other.Labels
@@ -87,11 +87,11 @@ func (f Flow) Or(other Flow) Flow {
 	return f
 }
 
-// FlowRule is the rule of decisions by labels, in Decision.Rule.
+// FlowRule is the Decision.Rule of decisions by labels.
 const FlowRule = "labels"
 
-// Decide decides about a call by its labels: with untrusted content, a call that changes something asks; with private
-// content, a call that sends it out asks, unless all its destinations are allowed.
+// Decide decides about a call by its labels. With untrusted content, a call that changes something asks. With private
+// content, a call that sends content out asks, unless all its destinations are allowed.
 func (f Flow) Decide(c Call) Decision {
 	if from := Only(Untrusted, c.Labels); len(from) > 0 && slices.Contains(f.Sinks, Changes) {
 		return Decision{Ask, FlowRule, because(c.Tool+" changes something", from[0])}
@@ -110,8 +110,8 @@ func because(what string, m Mark) string {
 	return fmt.Sprintf("%s, and the turn has %s content from %s", what, m.Label, source)
 }
 
-// Allows reports whether a call with these arguments sends only to allowed destinations. The argument must be a text, or a
-// list of texts that is not empty.
+// Allows reports whether a call with these arguments sends only to allowed destinations. The argument Destination must be a
+// string or a non-empty list of strings.
 func (f Flow) Allows(arguments json.RawMessage) bool {
 	if f.Destination == "" || len(f.Destinations) == 0 {
 		return false
@@ -131,8 +131,8 @@ func (f Flow) Allows(arguments json.RawMessage) bool {
 	})
 }
 
-// MatchDestination reports whether a destination matches a pattern, in any case. "*" stands for letters, digits and . _ + -,
-// so that it cannot skip from one address or host to another. "/**" at the end stands for the rest of a URL.
+// MatchDestination reports whether a destination matches a pattern, ignoring case. "*" matches letters, digits and . _ + -,
+// so it never spans two addresses or hosts. A trailing "/**" matches the rest of a URL.
 func MatchDestination(pattern, to string) bool {
 	pattern, to = strings.ToLower(pattern), strings.ToLower(to)
 	if strings.ContainsFunc(to, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar }) {
@@ -166,7 +166,7 @@ func matchGlob(pattern, text string) bool {
 	}
 }
 
-// CheckDestination returns what is wrong with a pattern of destinations, or an empty text.
+// CheckDestination returns what is wrong with a destination pattern. It returns "" for a valid one.
 func CheckDestination(pattern string) string {
 	switch head, _ := strings.CutSuffix(pattern, "/**"); {
 	case pattern == "" || len(pattern) > 200 || strings.ContainsFunc(pattern, unicode.IsSpace):

@@ -1,5 +1,5 @@
-// Package policy says what a rule about tool calls is: it allows a call, asks a person first, or denies it. Package
-// policy/cel compiles rules that are written in CEL.
+// Package policy defines rules about tool calls. A rule allows a call, asks a person first, or denies it. Package
+// policy/cel compiles rules written in CEL.
 package policy
 
 import (
@@ -10,53 +10,53 @@ import (
 	"turnkeeper"
 )
 
-// A Verdict is what happens to a call.
+// A Verdict decides what happens to a call.
 type Verdict string
 
 // The verdicts.
 const (
 	Allow Verdict = "allow" // it runs
-	Ask   Verdict = "ask"   // it runs once a person has approved it
-	Deny  Verdict = "deny"  // it does not run, and the model is told why
+	Ask   Verdict = "ask"   // it runs after a person has approved it
+	Deny  Verdict = "deny"  // it does not run, and the model gets the reason
 )
 
-// A Decision is the verdict about one call. The zero value allows it.
+// A Decision is the verdict about one call, with its rule and reason. The zero value allows the call.
 type Decision struct {
 	Verdict Verdict
-	Rule    string // its source
-	Reason  string // one sentence for people and for the model; empty: the rule gives none
+	Rule    string // the source of the rule
+	Reason  string // one sentence for people and the model; empty: none
 }
 
-// A Call is what a rule sees of a tool call.
+// A Call is a tool call, as rules see it.
 type Call struct {
 	Tool         string
-	Arguments    json.RawMessage // a JSON object: those that will run, with handles replaced by their texts
+	Arguments    json.RawMessage // a JSON object, as the tool will get it: handles are replaced by the text of their results
 	Effect       turnkeeper.Effect
 	Agent        string
 	Conversation string
 	Trigger      turnkeeper.Trigger
-	Labels       []Mark // of its arguments and of what led to it; one for each label
+	Labels       []Mark // of its arguments and of the content that led to it; one mark for each label
 }
 
-// A Rule decides about calls. It is safe for concurrent use, depends on nothing but the call, and never fails: a rule
-// that cannot be evaluated asks.
+// A Rule decides about calls. It must be safe for concurrent use and depend only on the call. If it cannot be evaluated,
+// it asks.
 type Rule interface {
 	Decide(c Call) Decision
 }
 
-// A Compiler compiles the source of a rule. Its errors are sentences for the author of the rule.
+// A Compiler compiles the source of a rule. Its errors are written for the author of the rule.
 type Compiler func(source string) (Rule, error)
 
 // The rules that need no compiler.
 const (
-	Always = "always" // ask about each call
-	Never  = "never"  // allow each call
+	Always = "always" // asks about every call
+	Never  = "never"  // allows every call
 )
 
-// AllTools is the key of a rule for all tools, among rules by tool.
+// AllTools is the key of the rule for all tools in a map of rules by tool.
 const AllTools = "*"
 
-// Strictest returns the stricter of two decisions: a denial, else a question, else a. Of equally strict ones it returns a.
+// Strictest returns the stricter of two decisions: Deny before Ask before Allow. If they are equally strict, it returns a.
 func Strictest(a, b Decision) Decision {
 	if rank(b.Verdict) > rank(a.Verdict) {
 		return b
@@ -75,7 +75,7 @@ func rank(v Verdict) int {
 	}
 }
 
-// Compile compiles a rule, without other if it is Always or Never. A nil other refuses everything else.
+// Compile compiles a rule. It uses other for all rules except Always and Never. If other is nil, such rules are an error.
 func Compile(source string, other Compiler) (Rule, error) {
 	switch {
 	case source == Always:
@@ -88,20 +88,20 @@ func Compile(source string, other Compiler) (Rule, error) {
 	return other(source)
 }
 
-// A fixed rule decides the same about each call.
+// A fixed rule makes the same decision about every call.
 type fixed Decision
 
 // Decide returns the decision.
 func (f fixed) Decide(Call) Decision { return Decision(f) }
 
-// A Cache compiles rules when they are first used. It is safe for concurrent use.
+// A Cache compiles each rule at its first use. It is safe for concurrent use.
 type Cache struct {
-	Compiler Compiler // of other rules than Always and Never; nil: they ask
+	Compiler Compiler // compiles rules other than Always and Never; nil: such rules ask
 	rules    sync.Map // by source
 }
 
-// Decide decides about a call by a rule. An empty source allows it. A rule that does not compile asks: programs check
-// rules when they read them, so it was written for another version.
+// Decide returns the decision of a rule about a call. An empty source allows it. A rule that does not compile asks: programs
+// check rules when they read them, so it was written for another version.
 func (c *Cache) Decide(source string, call Call) Decision {
 	if source == "" {
 		return Decision{Verdict: Allow}

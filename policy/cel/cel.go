@@ -1,4 +1,4 @@
-// Package cel compiles rules about tool calls that are written in CEL, the Common Expression Language (https://cel.dev).
+// Package cel compiles rules about tool calls written in CEL, the Common Expression Language (https://cel.dev).
 //
 // A rule is one expression over
 //
@@ -24,8 +24,8 @@ import (
 	"turnkeeper/policy"
 )
 
-// maxSource is the maximum length of a rule in bytes, and maxCost bounds its evaluation, in units of cel-go: about the
-// number of operations. A rule that costs more asks.
+// maxSource is the maximum length of a rule in bytes. maxCost limits its evaluation in units of cel-go, which are roughly
+// operations. A rule that costs more asks.
 const (
 	maxSource = 4000
 	maxCost   = 100_000
@@ -54,7 +54,7 @@ func Compile(source string) (policy.Rule, error) {
 	return &rule{source, program}, nil
 }
 
-// environment declares what a rule may use. allow, ask and deny are strings, and ask("...") is "ask: ...".
+// environment declares the variables and functions of rules. allow, ask and deny are strings, and ask("...") is "ask: ...".
 func environment() (*cel.Env, error) {
 	options := []cel.EnvOption{
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
@@ -75,7 +75,7 @@ func environment() (*cel.Env, error) {
 	return cel.NewEnv(options...)
 }
 
-// firstLine returns the first line of an error of cel-go, which goes on with a picture of the place.
+// firstLine returns the first line of a cel-go error. The other lines show the position in the source.
 func firstLine(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return strings.TrimPrefix(line, "ERROR: <input>:")
@@ -112,8 +112,8 @@ func (r *rule) Decide(c policy.Call) policy.Decision {
 	}
 }
 
-// failed returns the decision of a rule that cannot be evaluated, for example because it reads an argument that the call
-// does not have. It asks: allowing would open a gap, and denying would stop work that a person may want.
+// failed returns the decision if a rule cannot be evaluated, for example because it reads a missing argument. It asks:
+// allowing would open a gap, and denying would stop work that a person may want.
 func (r *rule) failed(why string) policy.Decision {
 	return policy.Decision{Verdict: policy.Ask, Rule: r.source, Reason: "the rule could not be evaluated: " + why}
 }
