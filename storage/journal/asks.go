@@ -12,13 +12,13 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// hasAsks reports whether an entry says anything about asks.
+// hasAsks reports whether an entry changes asks or gates.
 func hasAsks(e turnlog.Entry) bool {
 	return len(e.Gates)+len(e.Asks)+len(e.Seen)+len(e.Inputs)+len(e.Withdrawn) > 0
 }
 
-// queueAsks queues what an entry says about asks. The fence has checked the entry's starts against earlier gates and asks; they
-// are checked again if the entry has some itself.
+// queueAsks queues the changes of an entry to asks and gates. The fence has checked the entry's starts against earlier gates
+// and asks. If the entry itself has gates or asks, the starts are checked again.
 func (w *Writer) queueAsks(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
 	turn := int64(w.grant.TurnID)
 	var failed []error
@@ -85,7 +85,7 @@ func askIDs(ids []asks.ID) []int64 {
 	return dbrow.Map(ids, func(id asks.ID) int64 { return int64(id) })
 }
 
-// loadAsks reads the asks of a turn, and its calls that need an approval.
+// loadAsks reads the asks of a turn, and the calls that need an approval.
 func (s *Store) loadAsks(ctx context.Context, record *turnlog.Record) error {
 	rows, err := s.db.Q.AsksOfTurn(ctx, int64(record.Turn.ID))
 	if err != nil {

@@ -12,9 +12,10 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// send sends changes of different turns in one transaction, with one statement for all rows of the journal, and one for all
-// ends. sent is called when it is sent and not answered. It returns the error of each change whose write was refused; with
-// alone, there is one change, and its refusal is the error. If another error is returned, nothing was done, or it is not known.
+// send writes changes of different turns in one transaction: one statement appends all journal rows, another ends all turns
+// that end. It calls sent after it has sent the transaction, before the answer arrives. It returns the error of each refused
+// change. With alone, there is only one change, and err is its refusal. After any other err, nothing was written, or it is
+// unknown whether it was.
 func send(ctx context.Context, to pg.Sender, changes []*change, alone bool, sent func()) (refused map[*change]error, err error) {
 	slices.SortFunc(changes, func(a, b *change) int { return cmp.Compare(a.grant.TurnID, b.grant.TurnID) })
 	p := &pg.Pipeline{}
@@ -51,7 +52,7 @@ func send(ctx context.Context, to pg.Sender, changes []*change, alone bool, sent
 	return refused, p.Send(ctx, to, sent)
 }
 
-// appendParams returns the arguments of append_many. A change that needs other statements too must not be refused alone.
+// appendParams returns the arguments of append_many. A change that needs other statements too is never refused by itself.
 func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 	p := dbsqlc.AppendManyParams{
 		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{}, Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
@@ -110,7 +111,7 @@ func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.T
 	return errors.Join(q.EndMany(ctx, p), AddSilentReply(ctx, q, turn, o))
 }
 
-// cleaned returns an outcome with its texts as stored.
+// cleaned returns an outcome with its text as stored.
 func (s *Store) cleaned(o turnlog.Outcome) turnlog.Outcome {
 	o.Reply, o.InnerDialogue, o.ErrorClass, o.Error = s.db.Clean(o.Reply), s.db.Clean(o.InnerDialogue), s.db.Clean(o.ErrorClass), s.db.Clean(o.Error)
 	return o

@@ -15,15 +15,15 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A callLog is the rounds of a turn with their calls, as its journal has them. The database stores what happens to calls
-// without looking at it, so the writer checks each entry here: the fence makes sure that nobody else has written.
+// A callLog holds the rounds of a turn with their calls, as in its journal. The database does not check the states of calls, so
+// the writer checks each entry here. The fence ensures that nobody else has written.
 type callLog struct {
 	rounds   []turnkeeper.Round
 	results  string               // those of the entry, as stored
 	released []turnkeeper.CallKey // awaited calls that the entry has ended
 }
 
-// logOf returns the log of rounds, which it does not change later.
+// logOf returns the log of rounds. It does not change them.
 func logOf(rounds []turnkeeper.Round) callLog { return callLog{rounds: slices.Clone(rounds)} }
 
 // call returns a call of the log, or nil.
@@ -34,7 +34,7 @@ func (l *callLog) call(k turnkeeper.CallKey) *turnkeeper.ToolCall {
 	return &l.rounds[k.Round-1].Calls[k.Ordinal-1]
 }
 
-// with returns the log after an entry. It fails if a call cannot be started or answered as the entry says.
+// with returns the log after an entry. It fails if the state of a call does not allow the entry's start or result.
 func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, error) {
 	after := callLog{rounds: slices.Clone(l.rounds)}
 	for i := range after.rounds {
@@ -102,7 +102,7 @@ func (l *callLog) answer(results []turnlog.CallResult, clean func(string) string
 	return nil
 }
 
-// planned returns a round with its texts as stored.
+// planned returns a round with its text as stored.
 func planned(r turnkeeper.Round, clean func(string) string) turnkeeper.Round {
 	calls := make([]turnkeeper.ToolCall, len(r.Calls))
 	for i, c := range r.Calls {
@@ -114,7 +114,7 @@ func planned(r turnkeeper.Round, clean func(string) string) turnkeeper.Round {
 	return r
 }
 
-// What the journal stores as JSON. The views rounds, call_results and calls name the same fields.
+// The JSON that the journal stores. The views rounds, call_results and calls use the same field names.
 type (
 	storedUsage struct {
 		InputTokens     int64 `json:"input_tokens,omitempty"`
@@ -181,7 +181,7 @@ func plannedJSON(calls []turnkeeper.ToolCall) string {
 	return encode(stored)
 }
 
-// unless returns a text that is not stored if it equals another one.
+// unless returns a text to store, or nil if it equals another one.
 func unless(text, other string) *string {
 	if text == other {
 		return nil
@@ -197,8 +197,8 @@ func orElse(p *string, other string) string {
 	return *p
 }
 
-// pastRounds returns the rounds of an ended turn as its history shows them. It returns none if only a newer program can read
-// them: message and reply are plain text in any version.
+// pastRounds returns the rounds of an ended turn as a history shows them. It returns none if only a newer program can read
+// them. Message and reply are plain text in any version.
 func pastRounds(writes []dbsqlc.PastJournalsRow) []turnkeeper.Round {
 	var l callLog
 	for _, w := range writes {
@@ -249,7 +249,7 @@ func pastRound(w dbsqlc.PastJournalsRow) (_ turnkeeper.Round, ok bool) {
 	return r, true
 }
 
-// decode decodes stored JSON. Nothing is stored as an empty text.
+// decode decodes stored JSON. Empty text stands for no value.
 func decode(stored string, into any) error {
 	if stored == "" {
 		return nil
@@ -257,7 +257,7 @@ func decode(stored string, into any) error {
 	return json.Unmarshal([]byte(stored), into)
 }
 
-// encode returns a value of clean texts and numbers as JSON.
+// encode encodes a value as JSON. Its text must be clean.
 func encode(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -19,8 +19,8 @@ type step struct {
 	after int64  // entries before it in the same write
 }
 
-// A change is an entry as it is sent: its row of the journal, the starts of its calls, the end of its dispatch, and the
-// statements that it needs in addition.
+// A change is an entry in the form in which it is sent: its journal row, the starts of its calls, the end of its dispatch, and
+// additional statements.
 type change struct {
 	grant    turnkeeper.Grant
 	write    string
@@ -41,11 +41,11 @@ type change struct {
 	parts    []turnlog.RequestPart // that it stores
 
 	before func(context.Context, *dbsqlc.Queries) error // statements before the end; nil: none
-	end    *end                                         // nil: the dispatch goes on
+	end    *end                                         // nil: the dispatch continues
 	after  func(context.Context, *dbsqlc.Queries) error // statements after the end; nil: none
 }
 
-// countsOfWrite is how many numbers append_many takes for a write, besides those of its events.
+// countsOfWrite is the number of counts that append_many takes for a write, without those of its events.
 const countsOfWrite = 8
 
 type start struct {
@@ -60,7 +60,7 @@ type end struct {
 	answered []string
 }
 
-// change makes the change of an entry. It fails if the calls of the turn do not allow the entry.
+// change returns the change for an entry. It fails if the state of the turn's calls does not allow the entry.
 func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error) {
 	calls, err := w.calls.with(e, w.clean)
 	if err != nil {
@@ -107,7 +107,7 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 	return c, nil
 }
 
-// setBefore sets the statements of a change before its end, if it needs any.
+// setBefore sets the statements that a change needs before its end, if any.
 func (w *Writer) setBefore(c *change, e turnlog.Entry) {
 	parts, labels, calls := w.store.parts.unknown(e.Parts), e.LabelRows(w.grant.TurnID), c.log
 	if len(e.Failed) == 0 && len(parts) == 0 && e.Summary == nil && len(calls.released) == 0 && !hasOutputs(e.Results) &&
@@ -314,7 +314,7 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 	return q.InsertSilentReply(ctx, int64(turn))
 }
 
-// notesModels reports whether an entry needs a statement of its own for models' health. Otherwise the fence does it, or the
+// notesModels reports whether an entry needs its own statement for models' health. Otherwise the fence writes it, or the
 // end of a turn that has not failed.
 func notesModels(e turnlog.Entry) bool {
 	return len(e.ModelFailures) > 0 || e.Outcome != nil && e.Outcome.State == turnkeeper.TurnFailed && len(e.Answered) > 0

@@ -4,8 +4,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// Points at which a fault.Hook is called: a transaction has been sent with its commit, and the
-// answer is not read yet.
+// Points at which a fault.Hook is called: after a transaction has been sent with its commit, and before the
+// answer is read.
 const (
 	PointDraftSent    = "output.draft.sent" // a part of a result that is still coming
 	PointArriveSent   = "detached.arrive.sent"

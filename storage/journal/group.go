@@ -11,14 +11,14 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// A group combines the writes of all turns of a process into few transactions. There is no timer: while
-// one transaction is in flight, further writes wait and form the next one. A write that finds no other
-// is sent at once, alone.
+// A group combines the writes of all turns of a process into few transactions. It uses no timer: while
+// one transaction is in flight, further writes wait and form the next one. If no transaction is in flight, a
+// write is sent at once, alone.
 //
-// One statement appends the rows of all writes. A write whose turn is fenced fails alone. A write whose turn's row is
-// locked by someone else is sent again alone, where it waits. If the server undoes the transaction because of
-// another error, each write is sent again alone, so that no turn fails because of another. A write or a batch that
-// takes longer than lockWait no longer keeps the others waiting.
+// One statement appends the rows of all writes. A write whose turn is fenced fails alone. If someone else has locked the
+// turn's row, the write is sent again alone and waits for the lock. If the server rolls back the transaction because of
+// another error, each write is sent again alone, so that no turn fails because of another. A write or batch that
+// takes longer than lockWait no longer delays the others.
 type group struct {
 	db      *pg.DB
 	mu      sync.Mutex
@@ -40,15 +40,15 @@ type answer struct {
 
 const (
 	maxBatch = 64
-	// lockWait is longer than any function of the schema holds a row, apart from waits for other rows.
+	// lockWait is longer than any function of the schema locks a row, except while it waits for other rows.
 	lockWait = 50 * time.Millisecond
 )
 
-// errAlone is the answer to a write that is to be sent again alone.
+// errAlone is the answer to a write that must be sent again alone.
 var errAlone = errors.New("the write was not done with the others")
 
-// write sends a change, alone on the pool or with others. If ctx ends while the write is in flight, it is not known whether
-// it was done.
+// write sends a change, alone on the pool or in a batch. If ctx ends while the write is in flight, it is unknown whether
+// it was committed.
 func (g *group) write(ctx context.Context, pool pg.Sender, c *change, sent func()) error {
 	alone := func() error {
 		_, err := send(ctx, pool, []*change{c}, true, sent)
@@ -75,14 +75,14 @@ func (g *group) write(ctx context.Context, pool pg.Sender, c *change, sent func(
 	}
 }
 
-// lead is called before a write or a batch is sent, and the returned function after it is done.
+// lead must be called before a write or batch is sent, and the returned function after it is done.
 func (g *group) lead() (done func()) {
 	next := sync.OnceFunc(g.next)
 	late := time.AfterFunc(lockWait, next)
 	return func() { late.Stop(); next() }
 }
 
-// join adds a write to those that wait. It returns nil if nothing is in flight: then the caller leads.
+// join adds a write to the waiting ones. If nothing is in flight, it returns nil, and the caller leads.
 func (g *group) join(c *change, sent func()) *member {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -109,7 +109,7 @@ func (g *group) leave(m *member) {
 	}
 }
 
-// next starts the writes that wait.
+// next starts the waiting writes.
 func (g *group) next() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +126,7 @@ func (g *group) next() {
 	}
 }
 
-// send sends a batch. Its context is no write's, because the others must not end with it.
+// send sends a batch. It does not use the context of any write, because the other writes must not end with it.
 func (g *group) send(batch []*member) {
 	defer g.lead()()
 	changes := make([]*change, len(batch))

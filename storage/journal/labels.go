@@ -11,8 +11,8 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// queueLabels queues the statement that writes labels, if there are any. It must come before the reply, which gets those of
-// its turn.
+// queueLabels queues the statement that writes labels, if there are any. It must come before the reply, which copies the
+// labels of its turn.
 func queueLabels(ctx context.Context, q *dbsqlc.Queries, clean func(string) string, rows []turnlog.LabelRow) error {
 	if len(rows) == 0 {
 		return nil
@@ -26,8 +26,8 @@ func queueLabels(ctx context.Context, q *dbsqlc.Queries, clean func(string) stri
 	return q.AddLabels(ctx, p)
 }
 
-// loadLabels reads the labels of a turn and of what it knows. summary is the turn up to which its history is summarised; 0:
-// it is not.
+// loadLabels reads the labels of a turn, its message and its history. summary is the last turn in the summary of its history;
+// 0: there is none.
 func (s *Store) loadLabels(ctx context.Context, record *turnlog.Record, summary turnkeeper.TurnID) error {
 	turns := []int64{int64(record.Turn.ID)}
 	for _, past := range record.History {
@@ -48,7 +48,7 @@ func labelRow(r dbsqlc.TurnkeeperLabel) turnlog.LabelRow {
 	}
 }
 
-// labelReplies adds their labels to the replies of sub-agents.
+// labelReplies adds the stored labels to replies of sub-agents.
 func (w *Writer) labelReplies(ctx context.Context, arrived []turnlog.CallResult) error {
 	var messages []int64
 	for _, r := range arrived {
@@ -70,7 +70,7 @@ func (w *Writer) labelReplies(ctx context.Context, arrived []turnlog.CallResult)
 	return err
 }
 
-// marks returns labels that a query returns as two lists.
+// marks combines two lists of a query into labels.
 func marks(labels, sources []string) (all []policy.Mark) {
 	for i, label := range labels {
 		all = append(all, policy.Mark{Label: policy.Label(label), Source: sources[i]})

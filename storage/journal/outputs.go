@@ -37,7 +37,7 @@ func (s *Store) DescribeOutput(ctx context.Context, turn turnkeeper.TurnID, id t
 	}, pg.Translate(err)
 }
 
-// NoteRetrieved adds one to the count of retrievals of an output.
+// NoteRetrieved increments the retrieval count of an output.
 func (s *Store) NoteRetrieved(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID) error {
 	return pg.Translate(s.db.Q.NoteRetrieved(ctx, string(id), int64(turn)))
 }

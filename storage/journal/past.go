@@ -12,7 +12,7 @@ import (
 )
 
 // withJournals reads the journals of earlier turns, which must be sorted by id: what a
-// history shows, and the recipes of the newest turn, which tell how much its model takes.
+// history shows, and the recipes of the newest turn, which calibrate token counts.
 func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
 	if len(past) == 0 {
 		return nil, nil
@@ -52,8 +52,8 @@ func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([
 	return history, nil
 }
 
-// pasts keeps what histories show of ended turns, which do not change any more: each turn of a conversation would decode the
-// same journals again. It holds at most maxPasts bytes of text, and forgets the turns that it got first.
+// pasts caches what histories show of ended turns. Without it, each turn of a conversation would decode the same journals
+// again. It holds at most maxPasts bytes of text, and evicts the oldest entries first.
 type pasts struct {
 	mu    sync.Mutex
 	turns map[int64]pastTurn
@@ -61,7 +61,7 @@ type pasts struct {
 	bytes int
 }
 
-// A pastTurn is the rounds of a turn. Nobody changes them.
+// A pastTurn holds the rounds of a turn. They are immutable.
 type pastTurn struct {
 	rounds      []turnkeeper.Round
 	withRecipes []turnkeeper.Round
@@ -70,7 +70,7 @@ type pastTurn struct {
 
 const maxPasts = 2 << 20
 
-// get returns those of the turns that are known.
+// get returns the cached ones of the turns.
 func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64]pastTurn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +83,7 @@ func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64]pastTurn {
 	return known
 }
 
-// put keeps a turn, given its rounds with recipes, and returns it.
+// put caches a turn, given its rounds with recipes, and returns it.
 func (p *pasts) put(id int64, rounds []turnkeeper.Round) pastTurn {
 	const overhead = 400 // of a call, and a third of a round, roughly
 	turn := pastTurn{slices.Clone(rounds), rounds, overhead}

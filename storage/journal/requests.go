@@ -25,8 +25,8 @@ func recipeJSON(r turnkeeper.Recipe) string {
 	return string(bytes.TrimSpace(b.Bytes()))
 }
 
-// knownParts are request parts that this process has stored a short time ago, by hash: parts are never deleted, so they need
-// not be written again. They are forgotten from time to time, because a database may be restored to an earlier state.
+// knownParts caches the hashes of request parts that this process has stored recently. Parts are never deleted, so they need
+// not be written again. The cache expires, because a database may be restored to an earlier state.
 type knownParts struct {
 	mu    sync.Mutex
 	since time.Time
@@ -38,7 +38,7 @@ const (
 	knownFor      = 10 * time.Minute
 )
 
-// unknown returns the parts that are not known to be stored.
+// unknown returns the parts that may not be stored yet.
 func (k *knownParts) unknown(parts []turnlog.RequestPart) (unknown []turnlog.RequestPart) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -63,8 +63,8 @@ func (k *knownParts) add(parts []turnlog.RequestPart) {
 
 func byHash(a, b turnlog.RequestPart) int { return cmp.Compare(a.SHA256, b.SHA256) }
 
-// RequestParts reads the parts that recipes of requests name, by hash. Unknown hashes
-// are left out.
+// RequestParts reads the parts that recipes of requests name, by hash. It omits unknown
+// hashes.
 func (s *Store) RequestParts(ctx context.Context, hashes ...string) (map[string]string, error) {
 	rows, err := s.db.Q.RequestParts(ctx, hashes)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // writes it, so that two neighbouring releases can read each other's journals.
 const journalVersion = 1
 
-// ErrNewerJournal means that a newer program wrote the turn's journal, in a way that
+// ErrNewerJournal is returned if a newer program wrote the turn's journal in a way that
 // this one would misread. The turn must be left to a newer worker.
 var ErrNewerJournal = errors.New("the turn's journal was written by a newer program")
 

@@ -70,8 +70,8 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 	return err
 }
 
-// Late stores a result that came after the lease was lost: as the call's result if the call is
-// open and no other worker has the turn, else as its late result. Outputs attached to it are stored in any case.
+// Late stores a result that came after the lease was lost. If the call is open and no other worker has the turn, it
+// becomes the call's result, else its late result. Its outputs are always stored.
 func (w *Writer) Late(ctx context.Context, r turnlog.CallResult) error {
 	return w.store.keepLate(ctx, w.grant.TurnID, w.grant.GrantID, r)
 }
