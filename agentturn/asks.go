@@ -19,7 +19,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// people is what a turn knows of its asks: those of its record, and those that it has opened since. Answers come with the
+// people holds the asks of a turn: those of its record, and those that it has opened since. Answers arrive with the
 // record of the next dispatch.
 type people struct {
 	asks      []asks.Ask
@@ -39,7 +39,7 @@ func newPeople(r turnlog.Record) people {
 	return p
 }
 
-// of returns the n-th ask of a kind about a call, or nil.
+// of returns the nth ask of a kind about a call, or nil.
 func (p *people) of(key turnkeeper.CallKey, kind asks.Kind, n int) *asks.Ask {
 	i := slices.IndexFunc(p.asks, func(a asks.Ask) bool { return a.Call == key && a.Kind == kind && a.N == n })
 	if i < 0 {
@@ -61,7 +61,7 @@ func (p *people) open() []asks.Ask {
 	return slices.DeleteFunc(slices.Clone(p.asks), asks.Ask.Closed)
 }
 
-// unseen returns the answers that the turn has not taken note of.
+// unseen returns the asks whose answers the turn has not recorded as seen.
 func (p *people) unseen() (ids []asks.ID) {
 	for _, a := range p.asks {
 		if a.Closed() && !a.Seen {
@@ -71,7 +71,7 @@ func (p *people) unseen() (ids []asks.ID) {
 	return ids
 }
 
-// extensions returns how often a person has let the turn go on after its budget was used up.
+// extensions counts the approvals to continue after the budget was used up.
 func extensions(all []asks.Ask) (n int64) {
 	for _, a := range all {
 		if a.Kind == asks.KindBudget && a.State == asks.Approved {
@@ -81,16 +81,16 @@ func extensions(all []asks.Ask) (n int64) {
 	return n
 }
 
-// rulings are the decisions of rules about the calls of a turn.
+// rulings decide about the calls of a turn by rules.
 type rulings struct{ *ledger }
 
 // approvals connect the calls of a turn with their asks.
 type approvals struct{ *ledger }
 
-// A gate stops an execution before calls that need a person.
+// A gate holds an execution at calls that need a person.
 type gate struct{ *execution }
 
-// put opens an ask with the next write.
+// put adds an ask to the next write.
 func (l *ledger) put(q asks.Question) {
 	q.Terms = l.def.Terms()
 	l.people.asks = append(l.people.asks, asks.Ask{Question: q, Turn: l.record.Turn.ID, State: asks.Open})
@@ -98,7 +98,7 @@ func (l *ledger) put(q asks.Question) {
 	l.log.Info("asking a person", zap.Stringer("call", q.Call), zap.String("kind", string(q.Kind)), zap.String("tool", q.Tool), zap.String("reason", q.Reason))
 }
 
-// withdraw closes the open asks about a call that was answered without them.
+// withdraw withdraws the open asks about a call that was answered without them.
 func (l *ledger) withdraw(key turnkeeper.CallKey) {
 	open := func(a asks.Ask) bool { return a.Call == key && !a.Closed() }
 	if !slices.ContainsFunc(l.people.asks, open) {
@@ -132,8 +132,8 @@ func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.D
 	return d
 }
 
-// decideByRules decides by the rule of the agent for the tool, else by the tool's own and the agent's rule for all tools;
-// and by the rule of the settings.
+// decideByRules returns the strictest decision of the rules for a call. The agent's rule for the tool replaces the tool's own
+// rule and the agent's rule for all tools. The rule of the settings always applies.
 func (l rulings) decideByRules(spec tools.Spec, call policy.Call) policy.Decision {
 	general := l.cfg.Rules.Decide(l.cfg.Approve, call)
 	if rule := l.def.Approve[call.Tool]; rule != "" {
@@ -143,7 +143,7 @@ func (l rulings) decideByRules(spec tools.Spec, call policy.Call) policy.Decisio
 	return policy.Strictest(d, general)
 }
 
-// decideByTool returns the decision of a tool that decides itself.
+// decideByTool returns the decision of a tools.Approver. Other tools allow the call.
 func (l rulings) decideByTool(ctx context.Context, call *turnkeeper.ToolCall) (d policy.Decision) {
 	tool, _ := l.offered.Get(call.Name)
 	approver, ok := tool.(tools.Approver)
@@ -160,8 +160,8 @@ func (l rulings) decideByTool(ctx context.Context, call *turnkeeper.ToolCall) (d
 	return d
 }
 
-// gatesOf returns the planned calls that need an approval for sure. Those with handles are decided about when their
-// handles are resolved.
+// gatesOf returns the planned calls that certainly need an approval. Calls with handles are decided after their handles are
+// resolved.
 func (l rulings) gatesOf(ctx context.Context, calls []turnkeeper.ToolCall) (keys []turnkeeper.CallKey) {
 	for i := range calls {
 		call := &calls[i]
@@ -178,13 +178,13 @@ func (l rulings) gatesOf(ctx context.Context, calls []turnkeeper.ToolCall) (keys
 	return keys
 }
 
-// mayAsk reports whether a call does not run without a person, or not at all.
+// mayAsk reports whether a call cannot run without a person, or cannot run at all.
 func (l rulings) mayAsk(ctx context.Context, call *turnkeeper.ToolCall) bool {
 	return call.Name == turnkeeper.ToolAskPerson || l.people.gates[call.Key] || l.people.approval(call.Key) != nil ||
 		l.ruling(ctx, call).Verdict != policy.Allow
 }
 
-// newStart returns the start of a call, with the approval that it uses up.
+// newStart returns the start of a call, with the ask whose approval it uses.
 func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 	start := startOf(call)
 	ask := l.people.approval(call.Key)
@@ -202,12 +202,12 @@ func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 	return start
 }
 
-// runHash returns the hash of the arguments that a call would run with now.
+// runHash returns the hash of the arguments with which a call would run now.
 func (l approvals) runHash(call *turnkeeper.ToolCall) string {
 	return tools.Hash(call.Name, string(l.argumentsOf(call)))
 }
 
-// pass decides whether a call may start, after its handles are resolved. If not, it answers the call, or waits for a person.
+// pass reports whether a call may start. If not, it answers the call or waits for a person. Its handles must be resolved.
 func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
 	if e.people.awaitsInput(call) {
 		return e.passInput(ctx, call)
@@ -242,7 +242,8 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 	}
 }
 
-// useApproval makes the call run with what was approved. ok is false if it cannot: the call is answered.
+// useApproval sets the arguments of a call to the approved ones. If the call cannot run with them, it answers the call and
+// returns false.
 func (l approvals) useApproval(call *turnkeeper.ToolCall, ask *asks.Ask) (ok bool) {
 	if ask.Edited != "" {
 		if _, fault := l.offered.Check(call.Name, ask.Edited); fault != "" {
@@ -262,7 +263,7 @@ func (l approvals) useApproval(call *turnkeeper.ToolCall, ask *asks.Ask) (ok boo
 	return false
 }
 
-// askAbout asks for the approval of a call, and of the later ones of its answer that will need one, so that a person sees
+// askAbout asks for the approval of a call, and of later calls of its answer that will need one, so that a person sees
 // them together.
 func (l approvals) askAbout(ctx context.Context, call *turnkeeper.ToolCall, d policy.Decision) {
 	l.put(l.question(call, asks.KindApprove, 1, d))
@@ -271,7 +272,7 @@ func (l approvals) askAbout(ctx context.Context, call *turnkeeper.ToolCall, d po
 		switch {
 		case next.State != turnkeeper.CallPlanned || next.Key == call.Key || l.people.approval(next.Key) != nil:
 		case next.Paging || next.Name == turnkeeper.ToolAskPerson || l.offered.HasHandles(next) || slices.Contains(hashes, next.ArgsHash):
-			// it may have another argument, or be answered with the result of an equal call
+			// its arguments may still change, or it may be answered with the result of an equal call
 		default:
 			if d := rulings(l).ruling(ctx, next); d.Verdict == policy.Ask {
 				l.put(l.question(next, asks.KindApprove, 1, d))
@@ -301,7 +302,7 @@ func (e *execution) waitForPerson(ctx context.Context) error {
 	return e.awaitRun(ctx)
 }
 
-// useEdited makes a started call have the arguments with which it ran, if a person has changed them.
+// useEdited gives a started call the arguments with which it ran, if a person has changed them.
 func (l approvals) useEdited(call *turnkeeper.ToolCall) {
 	if ask := l.people.approval(call.Key); ask != nil && ask.Edited != "" {
 		l.resolved = resolvedCall{call.Key, json.RawMessage(ask.Edited)}
@@ -310,8 +311,8 @@ func (l approvals) useEdited(call *turnkeeper.ToolCall) {
 
 const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"description":"Whether the call happened. After did_not_happen it runs again."}`
 
-// settle decides about a call of effect once that has started and has no result: by what a person says, if the agent asks
-// one. cleared is true if it did not happen and may start again.
+// settle decides about a started call of effect once without a result. If the agent's on_unknown is ask, a person decides.
+// cleared is true if the call did not happen and may start again.
 func (e gate) settle(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
 	ask := e.people.settlement(call)
 	approvals{e.ledger}.useEdited(call)
@@ -345,7 +346,7 @@ type personArguments struct {
 	Options  []string `json:"options"`
 }
 
-// askPerson puts a question of the model to a person, or answers the call with the answer.
+// askPerson puts the model's question to a person. If there is an answer already, it becomes the call's result.
 func (e gate) askPerson(ctx context.Context, call *turnkeeper.ToolCall) error {
 	ask := e.people.of(call.Key, asks.KindQuestion, 1)
 	switch {
@@ -381,8 +382,8 @@ func (e gate) askPerson(ctx context.Context, call *turnkeeper.ToolCall) error {
 	return nil
 }
 
-// askToGoOn asks whether the turn may go on although its budget is used up. asked is false if a person has said no, or did
-// not answer.
+// askToGoOn asks whether the turn may continue although its budget is used up. asked is false if a person declined, or nobody
+// answered in time.
 func (e gate) askToGoOn(ctx context.Context, blocked *blockedError) (asked bool, err error) {
 	key := turnkeeper.CallKey{Round: len(e.rounds) + 1}
 	n := 1
@@ -400,7 +401,7 @@ func (e gate) askToGoOn(ctx context.Context, blocked *blockedError) (asked bool,
 	return true, nil
 }
 
-// told adds to a result what the model must know about its approval.
+// told adds notes to a result that tell the model about approvals and input.
 func (l *ledger) told(call *turnkeeper.ToolCall, result turnlog.CallResult) turnlog.CallResult {
 	note := approvals{l}.approvalNote(call)
 	if input := l.inputNote(call); input != "" {

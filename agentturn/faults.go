@@ -7,16 +7,16 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// Points of a turn at which a fault.Hook is called. The point after a write is reached only
-// if the write succeeded.
+// The fault points of a turn, at which a fault.Hook is called. The point after a write is
+// reached only if the write succeeded.
 const (
 	PointStart         = "turn.start"
 	PointReconcile     = "recover.reconcile"
-	PointModelBefore   = "model.before"  // request built and reserved
+	PointModelBefore   = "model.before"  // the request is built, and its budget reserved
 	pointModelFirst    = "model.first"   // first delta of the answer
 	pointModelMore     = "model.more"    // a later delta
-	PointModelAfter    = "model.after"   // answer or error received
-	PointPlanned       = "model.planned" // round planned, not written
+	PointModelAfter    = "model.after"   // the answer or error has arrived
+	PointPlanned       = "model.planned" // the round is planned, but not written
 	pointAskBefore     = "ask.open.before"
 	pointAskAfter      = "ask.open.after"
 	pointSeenBefore    = "ask.seen.before"
@@ -24,7 +24,7 @@ const (
 	PointStartBefore   = "call.start.before"
 	PointStartAfter    = "call.start.after"
 	PointChecked       = "call.checked"     // the time check after the start passed
-	PointEffectDone    = "call.effect_done" // a tool with an effect has returned, nothing written
+	PointEffectDone    = "call.effect_done" // a tool with an effect has returned, but nothing is written
 	pointReadsDone     = "call.reads_done"  // a batch of tools of effect none has returned
 	pointTransactEnter = "call.transact.before"
 	pointTransactRan   = "call.transact.ran" // in the transaction, after the tool
@@ -41,13 +41,13 @@ const (
 	pointFinishAfter   = "finish.after"
 	PointLate          = "turn.late" // before a late result is reported
 
-	pointDetachedClaimed = "detached.claimed" // claim written, tool not started
-	pointDetachedRan     = "detached.ran"     // tool has returned, nothing written
-	pointDetachedArrived = "detached.arrived" // result written
+	pointDetachedClaimed = "detached.claimed" // the claim is written, but the tool not started
+	pointDetachedRan     = "detached.ran"     // the tool has returned, but nothing is written
+	pointDetachedArrived = "detached.arrived" // the result is written
 )
 
-// writesOf returns the names of an entry's parts. Each name has a point before and a point
-// after the write.
+// writesOf returns the names of an entry's parts. For each name there is one point before and
+// one after the write.
 func writesOf(e turnlog.Entry) []string {
 	var writes []string
 	for _, part := range []struct {

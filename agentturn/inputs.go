@@ -16,9 +16,9 @@ import (
 	"turnkeeper/tools"
 )
 
-// A tool whose call needs input of a person returns a tools.InputRequest. The call stays started, and an ask of kind input
-// is opened for it. When that is closed, the call is run again with the answer, after a write that uses the ask up: it is
-// the same start of the call, and its worker may be lost from then on as in any other run.
+// A tool that needs input from a person returns a tools.InputRequest. The call stays started, and an ask of kind input
+// is opened. After the ask is closed, a write marks it as used, and the call runs again with the answer. This is the same
+// start of the call. If the worker is lost after that write, it is like a loss in any other run.
 
 // input returns the newest ask for input of a call's tool, or nil.
 func (p *people) input(key turnkeeper.CallKey) (newest *asks.Ask) {
@@ -31,13 +31,13 @@ func (p *people) input(key turnkeeper.CallKey) (newest *asks.Ask) {
 	}
 }
 
-// awaitsInput reports whether a call waits for input, or has not gone on with what it got.
+// awaitsInput reports whether a call waits for input, or has not continued with it yet.
 func (p *people) awaitsInput(call *turnkeeper.ToolCall) bool {
 	ask := p.input(call.Key)
 	return ask != nil && !ask.Used && call.State == turnkeeper.CallStarted
 }
 
-// inputOf returns the input that a run of a call gets, or nil.
+// inputOf returns the input for the next run of a call, or nil.
 func (p *people) inputOf(key turnkeeper.CallKey) *tools.Input {
 	ask := p.input(key)
 	if ask == nil || !ask.Closed() {
@@ -47,7 +47,7 @@ func (p *people) inputOf(key turnkeeper.CallKey) *tools.Input {
 	return &tools.Input{N: ask.N, State: ask.Resume, Answer: answer, Denied: ask.State == asks.Denied}
 }
 
-// inputAnswer returns the answer in canonical form. It is nil if there is none, or if it is invalid: fault then says why.
+// inputAnswer returns the answer in canonical form. It is nil if there is none or if it is invalid. Then fault gives the reason.
 func inputAnswer(ask *asks.Ask) (answer json.RawMessage, fault string) {
 	if ask.State != asks.Answered {
 		return nil, ""
@@ -63,7 +63,7 @@ func inputAnswer(ask *asks.Ask) (answer json.RawMessage, fault string) {
 	return json.RawMessage(args.Canonical), ""
 }
 
-// passInput waits for the input of a call. cleared is true if the call can go on. An invalid answer asks again.
+// passInput waits for the input of a call. cleared is true if the call can continue. After an invalid answer it asks again.
 func (e gate) passInput(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
 	approvals{e.ledger}.useEdited(call)
 	ask := e.people.input(call.Key)
@@ -80,7 +80,7 @@ func (e gate) passInput(ctx context.Context, call *turnkeeper.ToolCall) (cleared
 	return true, nil
 }
 
-// askForInput opens the ask of a run that needs input. asked is false if the run has ended otherwise, or has asked too often.
+// askForInput opens an ask if a run needs input. It fails a call that asks too often. It returns false if the run did not ask.
 func (e gate) askForInput(call *turnkeeper.ToolCall, run *toolrun.Run) (asked bool) {
 	request, ok := errors.AsType[*tools.InputRequest](run.Result.Err)
 	spec, _ := e.offered.Spec(call.Name)
@@ -105,7 +105,7 @@ func (e gate) askForInput(call *turnkeeper.ToolCall, run *toolrun.Run) (asked bo
 	return true
 }
 
-// resume runs a started call again with the input that its tool has asked for.
+// resume runs a started call again with the input that its tool requested.
 func (e gate) resume(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
 	e.pending.Inputs = append(e.pending.Inputs, e.people.input(call.Key).ID)
 	if err := e.commit(ctx); err != nil {
@@ -122,14 +122,14 @@ func (e gate) resume(ctx context.Context, call *turnkeeper.ToolCall, spec tools.
 
 const shownInputNotUsed = "not finished: the turn was stopped before the call went on with the input that it had asked for."
 
-// inputNote returns what the model must know about the newest input of a call.
+// inputNote returns the note to the model about the newest input of a call.
 func (l *ledger) inputNote(call *turnkeeper.ToolCall) string {
 	ask := l.people.input(call.Key)
 	switch {
 	case ask == nil || !ask.Used:
 		return ""
 	case ask.State == asks.Denied:
-		return withComment("[denied: a person declined to give the input that this call asked for. The tool was told so, and returned the following.]", ask)
+		return withComment("[denied: a person declined to give the input that this call asked for. The tool then returned the following.]", ask)
 	case ask.State == asks.Answered && ask.Comment != "":
 		return "[Comment of the person who gave the input of this call: " + ask.Comment + "]"
 	case ask.State == asks.Answered:
@@ -137,10 +137,10 @@ func (l *ledger) inputNote(call *turnkeeper.ToolCall) string {
 			return ""
 		}
 	}
-	return "[denied: nobody gave the input that this call asked for in time. The tool was told so, and returned the following.]"
+	return "[denied: nobody gave the input that this call asked for in time. The tool then returned the following.]"
 }
 
-// logInput logs how long a call has waited for its input.
+// logInput logs how long a call waited for its input.
 func (l *ledger) logInput(call *turnkeeper.ToolCall) {
 	ask := l.people.input(call.Key)
 	l.log.Info("a call goes on with input of a person", zap.Stringer("call", call.Key), zap.String("tool", call.Name),

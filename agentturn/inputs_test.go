@@ -89,12 +89,12 @@ func TestACallGetsNoInput(t *testing.T) {
 	}{
 		"denied": {
 			func(b *bench) { b.answer(askings.Answer{Decision: askings.Denied, Comment: "stay at home"}) },
-			"[denied: a person declined to give the input that this call asked for. The tool was told so, and returned the following.]\n" +
+			"[denied: a person declined to give the input that this call asked for. The tool then returned the following.]\n" +
 				"Comment: stay at home\n\n, denied true",
 		},
 		"expired": {
 			func(*bench) {},
-			"[denied: nobody gave the input that this call asked for in time. The tool was told so, and returned the following.]\n\n, denied false",
+			"[denied: nobody gave the input that this call asked for in time. The tool then returned the following.]\n\n, denied false",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestInputIsBounded(t *testing.T) {
 			}
 			b.answer(askings.Answer{Decision: askings.Answered, Answer: `[]`})
 			b.succeeds("Done.")
-			want := "[denied: nobody gave the input that this call asked for in time. The tool was told so, and returned the following.]\n\n3 "
+			want := "[denied: nobody gave the input that this call asked for in time. The tool then returned the following.]\n\n3 "
 			if got := results(b.requests()[1]); got[0] != want || book.runs.count() != 2 {
 				t.Errorf("the model is shown %q, %d runs", got, book.runs.count())
 			}

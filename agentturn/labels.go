@@ -14,7 +14,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// labelsOf returns what a turn knows of labels when its execution begins: those on record, and those of its agent's inbox.
+// labelsOf returns the labels of a turn at the start of an execution: recorded ones, and those of its agent's inbox.
 func (t *task) labelsOf() turnlog.Labels {
 	l, turn := t.record.Labels, t.record.Turn
 	if l.Calls == nil {
@@ -31,7 +31,7 @@ func (t *task) labelsOf() turnlog.Labels {
 	return l
 }
 
-// flows follow the labels of a turn's content.
+// flows track the labels of a turn's content.
 type flows struct{ *ledger }
 
 // marksBefore returns the labels of what the model had seen when it asked for the calls of a round.
@@ -45,8 +45,8 @@ func (l flows) marksBefore(round int) []policy.Mark {
 	return marks
 }
 
-// marksOf returns the labels of a call. Any untrusted content may have led the model to make the call. Private content is in
-// a call only if an argument is the handle of a private result, or is something that the model wrote after it had seen any.
+// marksOf returns the labels of a call. Any untrusted content may have led the model to make the call. A call has private
+// content only if an argument is the handle of a private result, or if the model wrote it after it had seen private content.
 func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 	before := l.marksBefore(call.Key.Round)
 	handles, written := l.handlesIn(call)
@@ -60,8 +60,8 @@ func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 	return marks
 }
 
-// handlesIn returns the calls whose results a call names by handles. written reports whether the model wrote anything else
-// that can hold content: more than null, true, false, or a word of a list in the tool's schema.
+// handlesIn returns the calls to whose results the arguments refer by handles. written reports whether any other argument can
+// carry content: anything except null, true, false, or an enum value of the tool's schema.
 func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
 	var args map[string]any
 	decoder := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
@@ -94,7 +94,7 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 	return keys, written
 }
 
-// handleOf returns the earlier call that a handle names.
+// handleOf returns the earlier call that a handle refers to.
 func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.CallKey, ok bool) {
 	handle, ok, err := outputs.ParseHandle(text)
 	if !ok || err != nil {
@@ -107,7 +107,7 @@ func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.
 	return key, false
 }
 
-// isChoice reports whether a text is one of those that the tool's schema lists for an argument.
+// isChoice reports whether a text is an enum value of an argument in the tool's schema.
 func isChoice(spec tools.Spec, argument, text string) bool {
 	var schema struct {
 		Properties map[string]struct {
@@ -117,14 +117,14 @@ func isChoice(spec tools.Spec, argument, text string) bool {
 	return json.Unmarshal(spec.Parameters, &schema) == nil && slices.Contains(schema.Properties[argument].Enum, any(text))
 }
 
-// resultMarks returns the labels of a call's result: those of its tool, of its arguments, and more that the result brings.
+// resultMarks returns the labels of a call's result: those of its tool, those of its arguments, and more from the result itself.
 func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []policy.Mark {
 	spec, _ := l.offered.Spec(call.Name)
 	own := policy.Marks(spec.Flow.Labels, fmt.Sprintf("the result of %s in turn %d", call.Name, l.record.Turn.ID))
 	return policy.Join(own, more, l.marksOf(call))
 }
 
-// label notes the labels of a result.
+// label records the labels of a result.
 func (l flows) label(result turnlog.CallResult) {
 	if len(result.Labels) > 0 {
 		l.labels.Calls[result.Key] = policy.Join(l.labels.Calls[result.Key], result.Labels)
