@@ -46,7 +46,7 @@ var ToolKeys = strictyaml.Reference(Tool{}, [][4]string{
 	{"background", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` continues in the background. Later calls with an effect in the same answer still wait for it."},
 	{"dir", "a path", "the working directory", "Working directory of the program."},
 	{"env", "variable names mapped to text, or to env: VARIABLE or file: PATH", "none", "Environment of the program. It gets no other variables except those of the call."},
-	{"max_output", " bytes", "10000000", "Maximum size of the stored output. The rest is discarded, and the model is told so."},
+	{"max_output", " bytes", "10000000", "Maximum size of the stored output. The rest is discarded, with a note for the model."},
 	{"approve", "always, never or a rule in CEL", "none", "The calls that a person must approve before they run. An agent's entry for the tool replaces it. See docs/asks.md."},
 	{"labels", "untrusted, private", "none", "Labels of the results: untrusted content may hold instructions, private content must not leave. See docs/asks.md."},
 	{"sinks", "changes, sends", "none", "What calls can do with labelled content: change something that matters, or send it out. Such a call asks a person."},
