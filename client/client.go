@@ -20,15 +20,15 @@ type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// largest is the size limit checked here, in bytes. The database checks the configured limit on messages.
+// largest is the limit, in bytes, that the client checks. The database checks the configured limit on messages.
 const largest = 1 << 29
 
 // Enqueue puts a message into its agent's inbox and returns its id. In a transaction, the message
-// exists once that commits; after an error from the database the transaction has failed, as after any
-// failed statement.
+// exists once the transaction commits. An error from the database aborts the transaction, like any failed
+// statement.
 //
-// With a Key, a repeat of the same message returns the id of the first, which makes it safe to retry
-// after an error; another body or conversation with the same key is ErrKeyConflict.
+// With a Key, a repeat of the same message returns the id of the first, so it is safe to retry
+// after an error. Another body or conversation with the same key is ErrKeyConflict.
 func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	if err := m.Check(largest); err != nil {
 		return 0, err
@@ -57,12 +57,12 @@ type Filter struct {
 	SubAgents bool   // include replies of sub-agents to other agents
 }
 
-// maxReplies is the maximum of Replies' limit.
+// maxReplies is the maximum limit of Replies.
 const maxReplies = 1000
 
 // Replies returns the replies with ids above after, ordered by id, at most limit (1 to 1000).
-// Continuing after the last one misses none: if a reply with a lower id is still being committed,
-// Replies waits for it, at most two seconds, and then leaves out the replies after it. So db must not be
+// A caller that continues after the last one misses none: if a reply with a lower id is still being committed,
+// Replies waits for it, at most two seconds, and then omits the replies after it. So db must not be
 // a transaction with an isolation level above read committed.
 func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f Filter) ([]turnkeeper.Reply, error) {
 	if limit < 1 || limit > maxReplies {

@@ -16,12 +16,12 @@ import (
 	"turnkeeper"
 )
 
-// ErrNoReply says that a message was closed without a reply: a schedule's message whose turn wrote none,
+// ErrNoReply is returned if a message was closed without a reply: a schedule's message whose turn wrote none,
 // or a message whose reply was purged.
 var ErrNoReply = errors.New("the message was closed without a reply")
 
-// Wait waits for the reply to a message. If the message failed or was cancelled, the reply's Outcome says
-// so. An unknown message is ErrNotFound: call Wait after the transaction that sent the message has
+// Wait waits for the reply to a message. The reply's Outcome tells whether the message failed or was
+// cancelled. An unknown message is ErrNotFound, so call Wait after the transaction that sent the message has
 // committed.
 //
 // When ctx ends, Wait returns an error that matches the cause. It retries for at most half a minute while
@@ -54,8 +54,8 @@ func Wait(ctx context.Context, pool *pgxpool.Pool, id turnkeeper.MessageID) (rep
 // ctx ends or the loop breaks. To miss none and handle none twice across restarts, store the id of each
 // reply in the transaction that handles it, and pass it as after; 0 starts at the first reply.
 //
-// The last element is an error as of Wait. Outbox holds one connection of the pool, even while the loop's
-// body runs: a body that uses the pool needs a second one.
+// The last element is an error, as Wait returns it. Outbox holds one connection of the pool, even while the loop's
+// body runs. A body that uses the pool needs a second one.
 func Outbox(ctx context.Context, pool *pgxpool.Pool, after turnkeeper.ReplyID, f Filter) iter.Seq2[turnkeeper.Reply, error] {
 	return func(yield func(turnkeeper.Reply, error) bool) {
 		err := follow(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
@@ -92,7 +92,7 @@ const (
 	goodbye    = 5 * time.Second        // timeout of unlisten
 )
 
-// follow calls look at once, at each doorbell for an ended turn, and at each poll, until it is done or
+// follow calls look immediately, at each doorbell for an ended turn, and at each poll, until look is done or
 // fails.
 func follow(ctx context.Context, pool *pgxpool.Pool, look func(context.Context, DB) (done bool, err error)) error {
 	answered := time.Now()
@@ -174,7 +174,7 @@ func ring(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// passes reports whether an error says that the database is unavailable for now, not that it refused.
+// passes reports whether an error is temporary: the database is unavailable, but did not refuse the query.
 func passes(err error) bool {
 	if server, ok := errors.AsType[*pgconn.PgError](err); ok {
 		for _, class := range []string{"08", "53", "57P"} { // connection, resources, shutdown

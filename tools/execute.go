@@ -29,7 +29,7 @@ const (
 	Cancelled Outcome = "cancelled" // the caller's context ended
 	Panicked  Outcome = "panicked"
 	InDoubt   Outcome = "in_doubt" // an error that wraps ErrInDoubt
-	// NeedsInput means an InputRequest.
+	// NeedsInput is the outcome of an InputRequest.
 	NeedsInput Outcome = "needs_input"
 )
 

@@ -59,17 +59,17 @@ type Spec struct {
 	// calls in a row all run.
 	Paging bool
 
-	// AsksInput says that calls may end with an InputRequest. They do not continue in the
-	// background, and have a start on record whatever their effect.
+	// AsksInput allows calls to end with an InputRequest. Such calls do not continue in the
+	// background, and their start is recorded whatever their effect.
 	AsksInput bool
 
-	// Approve is the rule that says which calls a person must approve: policy.Always,
-	// policy.Never, or a rule of package policy/cel. Empty: none, unless the agent or the
-	// settings have one.
+	// Approve is the rule that decides which calls a person must approve: policy.Always,
+	// policy.Never, or a rule of package policy/cel. Empty: only the rules of the agent and
+	// the settings apply.
 	Approve string
 
-	// Flow says which labels its results have, and what its calls can do. The zero value: no
-	// labels, and nothing that matters.
+	// Flow defines the labels of results, and the sinks and destinations of calls. The zero
+	// value has none.
 	Flow policy.Flow
 
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
@@ -102,8 +102,9 @@ type Call struct {
 	IdempotencyKey string
 	// Outputs are the results of the turn's calls so far. nil: there are none.
 	Outputs Outputs
-	// Labels are those of the arguments and of what led to the call. A tool that stores the
-	// arguments stores them too, and returns them with what it reads. nil for detached calls.
+	// Labels are the labels of the arguments and of the content that led to the call. A tool that
+	// stores arguments should store their labels, and return them when it reads them. nil for
+	// detached calls.
 	Labels []policy.Mark
 	// Progress reports the call's progress to watchers of the turn. It is safe
 	// for concurrent use, never blocks, and drops reports that come too fast or
@@ -113,7 +114,7 @@ type Call struct {
 	// model sees only the question, nothing of the turn. Sample is safe for concurrent
 	// use within the call's context. Its error holds no secret. nil: not available.
 	Sample func(ctx context.Context, s Sampling) (Sampled, error)
-	// Input is what became of the call's newest InputRequest. nil: it has made none.
+	// Input is the outcome of the call's newest InputRequest. nil: it has made none.
 	Input *Input
 }
 
@@ -195,7 +196,7 @@ type Result struct {
 	// dropped.
 	Attached []Attachment
 
-	// Labels are labels of the content, in addition to those of the Spec and of the arguments.
+	// Labels are labels of the content, in addition to those of the Spec and the arguments.
 	Labels []policy.Mark
 
 	// Kept is set by ExecuteOptions.Collect for its own use. A tool leaves it nil.
@@ -234,13 +235,14 @@ type Checker interface {
 	Check() error
 }
 
-// An Approver is a Tool that decides itself which of its calls a person must approve, or
-// which are denied. The rules of its Spec, of the agent and of the settings apply too, and
-// the strictest decision counts.
+// An Approver is a Tool that decides which of its calls a person must approve, and which are
+// denied. The rules of its Spec, of the agent and of the settings apply too. The strictest
+// decision wins.
 type Approver interface {
 	Tool
-	// Approve decides about a call that is about to be planned or started, without running
-	// it. It may be called several times for a call. An error asks, with its text as the reason.
+	// Approve decides about a call that will be planned or started. It must not run the call,
+	// and may be called several times for it. After an error a person is asked, with its text as
+	// the reason.
 	Approve(ctx context.Context, call Call) (policy.Decision, error)
 }
 

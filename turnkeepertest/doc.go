@@ -43,7 +43,7 @@
 //   - A tool of effect keyed that was started again had its effect only once: it
 //     passed on the idempotency key.
 //   - A tool of effect none had no effect.
-//   - A transactional tool repeated no effect outside of its transaction.
+//   - A transactional tool repeated no effect outside its transaction.
 //
 // The last three checks see the effects that the tools' fakes record in a Ledger.
 // A failure is reported with a trace of the run.
@@ -55,55 +55,56 @@
 //
 //	turn.start             the worker owns the grant and has read the turn's journal
 //	recover.reconcile      before Reconcile asks a tool's service whether a call happened
-//	recover.verdict.before open calls of a lost worker are to be written as unknown
+//	recover.verdict.before before open calls of a lost worker are written as unknown
 //	recover.verdict.after
 //	model.before           before the request is sent
-//	stream.before          the events of a streamed answer are to be written
+//	stream.before          before the events of a streamed answer are written
 //	stream.after
 //	model.first            the first piece of a streamed answer was received
 //	model.more             a later piece was received
-//	model.after            the answer is read
-//	model.planned          the answer's calls are checked, nothing is written
-//	plan.before            the answer and its calls are to be written
+//	model.after            the whole answer was received
+//	model.planned          the answer's calls are checked, but nothing is written
+//	plan.before            before the answer and its calls are written
 //	plan.after
-//	ask.open.before        a question to a person is to be written
+//	ask.open.before        before an ask is written
 //	ask.open.after
-//	ask.seen.before        that the turn has seen an answer is to be written
+//	ask.seen.before        before the turn records that it has seen an answer
 //	ask.seen.after
-//	call.start.before      the start of a call with an effect is to be written, or that a call goes on with the input it asked for
+//	call.start.before      before the start of a call with an effect, or the use of its input, is written
 //	call.start.after
 //	call.checked           enough time is left; the tool runs next
-//	effect.before          within the tool, in Ledger.Do: before the effect
-//	effect.after           the same, after the effect
-//	call.effect_done       the tool has returned, nothing is written
+//	effect.before          in the tool, in Ledger.Do: before the effect
+//	effect.after           in Ledger.Do, after the effect
+//	call.effect_done       the tool has returned, but nothing is written
 //	call.reads_done        the same for tools of effect none
 //	call.transact.before   before the transaction of a transactional tool
 //	call.transact.ran      in the transaction, after the tool
 //	call.transact.after    it has committed
-//	call.results.before    results are to be written
+//	call.results.before    before results are written
 //	call.results.after
-//	finish.before          the reply and the turn's end are to be written
+//	finish.before          before the reply and the turn's end are written
 //	finish.after
 //	detached.claimed       a worker has claimed a detached call; the tool runs next
-//	detached.ran           the tool of a detached call has returned, nothing is written
+//	detached.ran           the tool of a detached call has returned, but nothing is written
 //	detached.arrived       its result is stored
 //	turn.late              a worker that has lost its turn is about to report a late result
 //
 // # People
 //
-// A turn that asks a person waits for the answer that Exchange.Answers has for it:
-// Approve, ApproveChanged, Deny or Reply, at once or later (After). An ask without an
-// answer expires ten minutes later, which denies it. Result.Asks has all asks. The rules
-// "always" and "never" are known; set Scenario.Rules to cel.Compile for rules in CEL.
+// A turn that asks a person gets its answer from Exchange.Answers: Approve,
+// ApproveChanged, Deny or Reply, at once or later (After). An ask without an answer
+// expires after ten minutes, which denies it. Result.Asks lists all asks. The rules
+// "always" and "never" need no compiler. For rules in CEL set Scenario.Rules to
+// cel.Compile.
 //
 // # Time
 //
 // A run is a bubble of testing/synctest: time is fake and advances when everything
 // in the bubble waits, so the fifteen seconds until a take-over cost nothing. Tools
-// and fakes must therefore not wait for anything outside of the bubble (no network
-// except net.Pipe, no child process, no channel made outside), must return when
+// and fakes must therefore not wait for anything outside the bubble: no network
+// except net.Pipe, no child process, no channel made outside. They must return when
 // their context ends, and must end all their goroutines with the run. For tools
-// that cannot, set Scenario.RealTime; such runs take their real time.
+// that cannot, set Scenario.RealTime. Such runs take real time.
 //
 // # What it cannot show
 //

@@ -10,14 +10,14 @@ import (
 	"turnkeeper/asks"
 )
 
-// An Answer is what a person says to an ask of a turn. Approve, ApproveChanged, Deny, Reply and NoAnswer make one.
+// An Answer is a person's answer to an ask of a turn. Approve, ApproveChanged, Deny, Reply and NoAnswer return one.
 type Answer struct {
 	answer asks.Answer
 	after  time.Duration
 	none   bool
 }
 
-// Approve approves a call, or lets a turn go on.
+// Approve approves a call, or lets a turn continue after its budget is used up.
 func Approve() Answer { return Answer{answer: asks.Answer{Decision: asks.Approved}} }
 
 // ApproveChanged approves a call with other arguments, a JSON object.
@@ -30,7 +30,7 @@ func Deny(comment string) Answer {
 	return Answer{answer: asks.Answer{Decision: asks.Denied, Comment: comment}}
 }
 
-// Reply answers a question of the model, gives the input that a tool asks for, or says whether a call happened (asks.Happened
+// Reply answers a question of the model, gives a tool its input, or settles whether a call happened (asks.Happened
 // and so on). answer is JSON.
 func Reply(answer string) Answer {
 	return Answer{answer: asks.Answer{Decision: asks.Answered, Answer: answer}}
@@ -39,21 +39,21 @@ func Reply(answer string) Answer {
 // NoAnswer lets an ask expire, which denies it. So does a missing Answer.
 func NoAnswer() Answer { return Answer{none: true} }
 
-// After returns the answer, given so long after the ask was opened. An ask of a run expires after ten minutes, or two seconds in
-// real time, or earlier if the agent's file says so.
+// After delays the answer by d after the ask is opened. An ask of a run expires after ten minutes, or after two seconds in
+// real time, or earlier if the agent's file has a shorter ask_timeout.
 func (a Answer) After(d time.Duration) Answer {
 	a.after = d
 	return a
 }
 
-// How long asks are open.
+// Timeouts of asks.
 const (
 	fakeAskTimeout = 10 * time.Minute
 	realAskTimeout = 2 * time.Second
 )
 
-// answer answers the asks of a message that are due. Asks are answered in the order in which its turns opened them, while their
-// turn waits, so that a run always passes the same points.
+// answer gives the due answers to the asks of a message. It answers asks in the order in which its turns opened them, while
+// their turn waits, so that a run always passes the same points.
 func (w *world) answer(message turnkeeper.MessageID, answers []Answer) {
 	for i, ask := range w.asksOf(message) {
 		if ask.Closed() || i >= len(answers) || answers[i].none {

@@ -40,8 +40,8 @@ type Scenario struct {
 	// Talk holds the messages in order. Each is sent after the reply to the one before.
 	Talk []Exchange
 
-	// Rules compiles the rules about calls in the agent's file and the tools' specs, for example
-	// cel.Compile of package policy/cel. nil means that all rules but "always" and "never" ask.
+	// Rules compiles the rules in the agent's file and the tools' specs, for example cel.Compile
+	// of package policy/cel. nil means that all rules except "always" and "never" ask.
 	Rules policy.Compiler
 
 	// Provider answers all model calls in place of the scripts in Talk; nil means the
@@ -79,7 +79,7 @@ type Exchange struct {
 	// lines that hold the most words of the query.
 	Model []Step
 
-	// Answers are what people say to the asks of the message's turns, in the order in which these
+	// Answers are people's answers to the asks of the message's turns, in the order in which the asks
 	// are opened. An ask without an answer expires, which denies it.
 	Answers []Answer
 }

@@ -56,7 +56,7 @@ type callOf struct {
 type runs struct {
 	spec    tools.Spec
 	begun   map[int]int // by the number of the input that the run got; 0: none
-	settled int         // times that a person has said that the call did not happen
+	settled int         // how often a person has decided that the call did not happen
 	effects []Effect
 }
 
