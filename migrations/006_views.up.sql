@@ -1,4 +1,4 @@
--- What the rows of the journal and of grants contain, for SQL users and for turns that are loaded. Package dbsqlc reads these views as the
+-- Views of the rows of the journal and of grants, for SQL users and for loading turns. Package dbsqlc reads these views as the
 -- tables in storage/internal/riverschema/journal_views.sql, because sqlc does not know the columns of json_to_record.
 
 -- The answers of models.
@@ -16,7 +16,7 @@ from turnkeeper.journal j, lateral json_to_record(j.answer) as a (version smalli
     reasoning_tokens bigint, usage_estimated boolean)
 where j.round is not null;
 
--- The results in the journal, one by one. A call has several if it went to the background: the newest counts.
+-- The results in the journal, one row each. A call that went to the background has several; the newest counts.
 create view turnkeeper.call_results as
 select j.turn_id, r.round, r.ordinal, j.n, j.at, r.state, r.shown, r.preview, r.output_id, r.duration_ms,
     coalesce(r.input_tokens, 0) as input_tokens, coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.cached_tokens, 0) as cached_tokens,
@@ -58,7 +58,7 @@ left join lateral (select * from turnkeeper.call_results r
     where (r.turn_id, r.round, r.ordinal) = (j.turn_id, j.round, c.ordinal) order by r.n desc limit 1) r on true
 where j.calls is not null;
 
--- Every grant, and how it ended. ended_at and outcome are null while it is held.
+-- All grants with their outcomes. ended_at and outcome are null while a grant is held.
 create view turnkeeper.lease_log as
 select lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome from turnkeeper.ended_grants
 union all

@@ -11,28 +11,28 @@ create table turnkeeper.asks (
     round       integer not null, -- of the call
     ordinal     integer not null, -- 0: not about a call, but about the round
     kind        text not null check (kind in ('approve', 'question', 'input', 'settle', 'budget')),
-    n           integer not null check (n > 0), -- settle: the start that it is about; else which of several of its kind
+    n           integer not null check (n > 0), -- settle: the number of the start; else counts the asks of this kind about the call
     state       text not null default 'open' check (state in ('open', 'approved', 'denied', 'answered', 'expired', 'withdrawn')),
     tool        text not null,
-    arguments   text not null, -- those that will run, as JSON, with secrets masked
-    args_hash   text not null, -- of those that will run: see turnkeeper.args_hash
+    arguments   text not null, -- JSON, as the tool will get them, with secrets masked
+    args_hash   text not null, -- hash of tool and arguments: see turnkeeper.args_hash
     rule        text not null,
     reason      text not null,
-    schema      text,          -- JSON Schema of the answer or, of kind approve, of edited arguments; null: none
+    schema      text,          -- JSON Schema of the answer (kind approve: of edited arguments); null: none
     audience    text[] not null, -- who may answer; empty: anybody who may answer asks
     hold        boolean not null, -- later messages of the conversation wait
     opened_at   timestamptz not null default clock_timestamp(),
     expires_at  timestamptz not null,
-    seen_at     timestamptz,   -- when the turn took note of the answer
+    seen_at     timestamptz,   -- when the turn recorded that it saw the answer
     closed_at   timestamptz,
     answered_by text,
     channel     text,
     comment     text,
     answer      text,          -- JSON
-    edited      text,          -- JSON: arguments that the call runs with instead
+    edited      text,          -- JSON: arguments that replace those of the call
     edited_hash text,
-    resume      text,          -- of kind input: what the tool needs to go on with the answer; not for people
-    used_at     timestamptz,   -- of kind input: when the call went on with the answer, or with the lack of one
+    resume      text,          -- kind input: the state that the tool needs to continue; not shown to people
+    used_at     timestamptz,   -- kind input: when the call continued, with or without an answer
     unique (turn_id, round, ordinal, kind, n),
     check ((state = 'open') = (closed_at is null)),
     check ((edited is null) = (edited_hash is null)),
@@ -45,7 +45,7 @@ create table turnkeeper.asks (
 ) with (fillfactor = 70);
 create index asks_open on turnkeeper.asks (expires_at) where state = 'open';
 
--- Planned calls that may start only with an approval. A worker that forgets to ask cannot start them.
+-- Planned calls that may start only with an approval. A worker that fails to ask cannot start them.
 create table turnkeeper.call_gates (
     turn_id bigint not null,
     round   integer not null,
@@ -53,11 +53,11 @@ create table turnkeeper.call_gates (
     primary key (turn_id, round, ordinal)
 );
 
--- Turns outside their lane: all, and those that may go back to it.
+-- Parked turns: all, and those that may return to their lane.
 create index turns_parked on turnkeeper.turns (agent, conversation) where home_lane is not null and ended_at is null;
 create index turns_woken on turnkeeper.turns (home_lane) where home_lane is not null and state = 'queued';
 
--- The hash of a call, as in package tools: a hash of the tool's name and of the arguments as they are written.
+-- The hash of a call's name and arguments, as in package tools. It compares arguments byte by byte.
 create function turnkeeper.args_hash(p_tool text, p_arguments text) returns text immutable strict language sql
 return encode(sha256(convert_to(p_tool, 'UTF8') || '\x00'::bytea || convert_to(p_arguments, 'UTF8')), 'hex');
 
@@ -80,7 +80,7 @@ create function turnkeeper.gate_calls(p_turn bigint, p_rounds integer[], p_ordin
     select p_turn, g.round, g.ordinal from unnest(p_rounds, p_ordinals) as g(round, ordinal) on conflict do nothing
 $$;
 
--- Open asks. The parents of a sub-agent wait for its reply at least as long as it waits for a person.
+-- Open asks. Extend the timeouts of a sub-agent's parents, so that they wait at least as long as it waits for a person.
 create function turnkeeper.open_asks(
     p_turn bigint, p_rounds integer[], p_ordinals integer[], p_kinds text[], p_ns integer[], p_tools text[], p_arguments text[],
     p_rules text[], p_reasons text[], p_schemas text[], p_resumes text[], p_audience text[], p_hold boolean, p_timeout interval
@@ -107,14 +107,14 @@ begin
     perform pg_notify('turnkeeper_asks', '');
 end $$;
 
--- Record that the turn has taken note of answers.
+-- Record that the turn has seen answers.
 create function turnkeeper.see_asks(p_turn bigint, p_asks bigint[]) returns void language sql as $$
     update turnkeeper.asks set seen_at = greatest(clock_timestamp(), closed_at)
     where turn_id = p_turn and id = any(p_asks) and state <> 'open' and seen_at is null
 $$;
 
--- Record that calls go on with the answers of asks of kind input, or with the lack of them. Each is used once, so that a call whose
--- worker is lost after that is known to be in doubt.
+-- Record that calls continue with or without the answers of asks of kind input. Each ask is used once, so that the outcome of
+-- a call is known to be in doubt if its worker is lost after that.
 create function turnkeeper.use_inputs(p_turn bigint, p_asks bigint[]) returns void language plpgsql as $$
 declare
     n integer;
@@ -127,10 +127,10 @@ begin
     end if;
 end $$;
 
--- Refuse to start calls without the approval that they need; the i-th elements of the arrays are of one start. A call that has
--- a gate, or an ask for its approval, starts only if that is approved for the arguments that will run (p_hashes). Its first
--- start names the ask, which the unique key of call_starts uses up; later starts of a repeatable call run the same arguments.
--- A call of effect once starts again only with an ask by which a person has said that its last start had no effect.
+-- Refuse to start calls without the approval that they need. The i-th elements of the arrays belong to one start. A call with
+-- a gate, or with an ask for its approval, starts only if the ask is approved for the arguments that will run (p_hashes). Its
+-- first start refers to the ask, and the unique key of call_starts allows that once. Later starts of a repeatable call run the
+-- same arguments. A call of effect once starts again only after a person has decided that its last start did not happen.
 create function turnkeeper.check_approvals(
     p_turns bigint[], p_rounds integer[], p_ordinals integer[], p_attempts integer[], p_asks bigint[], p_hashes text[]
 ) returns void language plpgsql as $$
@@ -157,12 +157,12 @@ begin
     end if;
 end $$;
 
--- The arguments of a call that may have been approved: those of the person, else those of the model.
+-- The arguments with which a call runs after its approval: the person's, else the model's.
 create function turnkeeper.run_arguments(p_turn bigint, p_round integer, p_ordinal integer, p_arguments text) returns text stable language sql
 return coalesce((select a.edited from turnkeeper.asks a
     where a.turn_id = p_turn and a.round = p_round and a.ordinal = p_ordinal and a.kind = 'approve' and a.state = 'approved'), p_arguments);
 
--- Whether a turn may wait: for a result or an answer, and having taken note of all that have come.
+-- Whether a turn may wait: something is open, and the turn has recorded all results and answers that have arrived.
 create function turnkeeper.may_wait(p_turn bigint) returns boolean stable language plpgsql as $$
 begin
     return not exists (select from turnkeeper.awaited_calls where turn_id = p_turn and closed_at is null and arrived_at is not null)
@@ -185,8 +185,8 @@ begin
 end $$;
 
 -- Answer an ask, and queue its turn, in the caller's transaction. decision is approved, denied or answered. A repeat of the
--- same answer changes nothing; another answer fails. hash, unless null, is that of the arguments that the person saw.
--- edited, unless null, are the arguments that the call runs with instead. Returns the state of the ask.
+-- same answer changes nothing; a different answer fails. hash, unless null, is the hash of the arguments that the person saw.
+-- edited, unless null, replaces the arguments of the call. Returns the state of the ask.
 create function turnkeeper.answer_ask(
     ask         bigint,
     decision    text,
@@ -207,7 +207,7 @@ begin
     if not found then
         raise exception using errcode = 'TK013', message = format('no such ask: %s', coalesce(answer_ask.ask::text, 'null'));
     end if;
-    perform from turnkeeper.turns t where t.id = v_turn for update; -- before the ask, as everybody does
+    perform from turnkeeper.turns t where t.id = v_turn for update; -- before the ask: all writers lock in this order
     select * into a from turnkeeper.asks k where k.id = answer_ask.ask for update;
     if not found then -- purged meanwhile
         raise exception using errcode = 'TK013', message = format('no such ask: %s', answer_ask.ask);
@@ -264,13 +264,13 @@ begin
 end $$;
 
 comment on function turnkeeper.answer_ask(bigint, text, text, text, text, text, text, text) is
-    'Answers an ask in the caller''s transaction, and queues its turn. decision: approved, denied or answered. answered_by: a '
-    'person, in the words of the caller. comment: for the model. answer: JSON, with answered. edited: JSON, with approved: '
-    'arguments to run instead. hash: of the arguments that the person saw; null: not compared. A repeat of the same answer '
-    'does nothing; another answer fails.';
+    'Answers an ask in the caller''s transaction, and queues its turn. decision: approved, denied or answered. answered_by: the '
+    'person''s name; the caller is trusted. comment: for the model. answer: JSON, only with answered. edited: JSON, only with '
+    'approved: arguments to run instead. hash: of the arguments that the person saw; null: not compared. A repeat of the same '
+    'answer does nothing; a different answer fails.';
 
--- Close asks that have expired, at most p_limit, and queue their turns. The caller has the scheduler's lock. Turns whose row
--- is locked are left to a later tick.
+-- Close at most p_limit expired asks, and queue their turns. The caller has the scheduler's lock. Turns whose row is locked are
+-- left to a later tick.
 create function turnkeeper.expire_asks(p_limit integer) returns integer language plpgsql as $$
 declare
     a record;
@@ -289,8 +289,8 @@ begin
     return n;
 end $$;
 
--- Close open asks of a turn whose row the caller has locked: those of calls that were answered without them, or all of a turn
--- that has ended.
+-- Withdraw open asks of a turn whose row the caller has locked: those of calls that were answered without them, or all asks of
+-- an ended turn.
 create function turnkeeper.withdraw_asks(p_turn bigint, p_rounds integer[] default null, p_ordinals integer[] default null) returns void language sql as $$
     update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at), seen_at = greatest(clock_timestamp(), opened_at)
     where turn_id = p_turn and state = 'open'
@@ -302,8 +302,8 @@ $$;
 ----------------------------------------------------------------------------------------------------
 
 -- Move a turn that waits for a person out of its lane, if it would block others there: other conversations or, unless its
--- asks hold them, later messages of its own. Later messages that are held go with it. No message's lane has a '#' before its
--- first '/', so the new lane has no other turn. A sub-agent has a lane of its own.
+-- asks hold them, later messages of its own conversation. Held messages move with it. No message's lane has a '#' before its
+-- first '/', so the new lane has no other turn. A sub-agent has its own lane.
 create function turnkeeper.park_turn(p_turn bigint) returns void language plpgsql as $$
 declare
     t      record;
@@ -325,8 +325,8 @@ begin
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
 
--- A parked turn that waits no longer goes back to its lane: at once the messages that were held with it, and the turn itself
--- when it is granted or closed. Until then its lane may run another turn.
+-- Return a parked turn to its lane when it no longer waits. The messages held with it return at once, and the turn itself when
+-- it is granted or closed. Until then its lane may run another turn.
 create function turnkeeper.unpark_turn() returns trigger language plpgsql as $$
 begin
     if old.state = 'waiting' then
@@ -343,8 +343,8 @@ create trigger turn_unparks before update of state on turnkeeper.turns
     for each row when (old.home_lane is not null and old.state is distinct from new.state)
     execute function turnkeeper.unpark_turn();
 
--- Whether a waiting message must not run yet because of a parked turn: one that goes back to the message's lane first, or
--- one that holds the message's conversation.
+-- Whether a parked turn blocks a waiting message: one that returns to the message's lane first, or one that holds the message's
+-- conversation.
 create function turnkeeper.lane_asks(p_agent text, p_conversation text, p_lane text) returns boolean stable language sql
 return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued')
     or exists (select from turnkeeper.turns t where t.agent = p_agent and t.conversation = p_conversation
@@ -356,8 +356,8 @@ create function turnkeeper.held_lane(p_agent text, p_conversation text) returns 
     where t.agent = p_agent and t.conversation = p_conversation and t.home_lane is not null and t.ended_at is null and t.held limit 1
 $$;
 
--- Take held messages that were accepted later out of the lanes that they would block. The caller has the scheduler's lock.
--- Only the oldest p_limit waiting messages that are not held yet are looked at: those behind them block nothing yet.
+-- Move held messages that were accepted after the turn was parked out of the lanes that they would block. The caller has the
+-- scheduler's lock. It looks only at the oldest p_limit waiting messages that are not held yet; later ones block nothing yet.
 create function turnkeeper.move_held(p_limit integer) returns integer language plpgsql as $$
 declare
     v_turn bigint;
@@ -381,8 +381,8 @@ begin
     return n;
 end $$;
 
--- The turns above a turn and itself, as a JSON array from the root: turn, agent and, except for the last, the call that gave
--- the work to the next one.
+-- The path from the root of the tree to a turn, as a JSON array: turn, agent and, except for the last, the call that spawned the
+-- next one.
 create function turnkeeper.tree_path(p_turn bigint) returns jsonb stable language sql as $$
     with recursive up (turn_id, agent, round, ordinal, depth) as (
         select t.id, t.agent, null::integer, null::integer, 0 from turnkeeper.turns t where t.id = p_turn
@@ -401,7 +401,7 @@ $$;
 
 alter table turnkeeper.webhook_deliveries add constraint webhook_deliveries_ask_id_fkey foreign key (ask_id) references turnkeeper.asks;
 
--- Insert the deliveries of an ask with the ask, for the webhooks that get asks. It locks nothing, like push_reply.
+-- Insert the deliveries of an ask, for the webhooks that get asks. Like push_reply, it locks nothing.
 create function turnkeeper.push_ask() returns trigger language plpgsql as $$
 begin
     insert into turnkeeper.webhook_deliveries (ask_id, webhook)
@@ -411,7 +411,7 @@ begin
 end $$;
 create trigger push_ask after insert on turnkeeper.asks for each row execute function turnkeeper.push_ask();
 
--- Delete the deliveries of asks that were closed before they were delivered. Attempts in progress end as they do.
+-- Delete the deliveries of asks that were closed before they were delivered. Attempts in progress continue.
 create function turnkeeper.drop_closed_asks(p_webhook text) returns void language sql as $$
     delete from turnkeeper.webhook_deliveries d using turnkeeper.asks a
     where d.webhook = p_webhook and d.state = 'pending' and d.ask_id is not null and d.due_at <= clock_timestamp() and a.id = d.ask_id and a.state <> 'open'
@@ -421,13 +421,13 @@ $$;
 -- Who sent the message that a turn works on
 ----------------------------------------------------------------------------------------------------
 
--- The tokens that sent messages by the HTTP API. Of responses, turnkeeper.responses has them.
+-- The tokens that sent messages over the HTTP API. For responses, turnkeeper.responses has the token.
 create table turnkeeper.message_senders (
     message_id bigint primary key references turnkeeper.messages on delete cascade,
     token_id   bigint not null
 );
 
--- Record the token that sent a message. A repeat of the message leaves the sender as it is.
+-- Enqueue a message and record the token that sent it. A repeat of the message keeps the first sender.
 create function turnkeeper.enqueue_by(
     p_token bigint, p_agent text, p_body text, p_conversation text, p_key text, p_priority integer, p_trace_parent text, p_due_at timestamptz
 ) returns bigint language plpgsql as $$
@@ -445,7 +445,7 @@ create function turnkeeper.message_sender(p_message bigint) returns bigint stabl
 return coalesce((select s.token_id from turnkeeper.message_senders s where s.message_id = p_message),
     (select r.token_id from turnkeeper.responses r where r.message_id = p_message));
 
--- A message that is retried as a new one keeps its sender.
+-- A message that is retried as a new message keeps its sender.
 create function turnkeeper.keep_sender() returns trigger language plpgsql as $$
 begin
     insert into turnkeeper.message_senders (message_id, token_id)

@@ -1,9 +1,10 @@
--- Labels of content: untrusted, private. They go wherever the content goes, and only purging the content removes them.
+-- Labels of content: untrusted, private. They follow the content. Only purging the content removes them.
 
--- What has which label. id, round, ordinal, agent and name say what, and are 0 or empty where the kind does not need them:
+-- One row for each label of something. id, round, ordinal, agent and name identify it. They are 0 or empty if the kind does not
+-- use them:
 --
 --   call      the result of a call       id is the turn, round and ordinal the call
---   turn      what a turn knows          id is the turn; later rounds than round have seen it. 0: all, for example its history
+--   turn      content that a turn saw    id is the turn; rounds after round have seen it. 0: all rounds, for example history
 --   message   a message to a sub-agent   id is the message
 --   reply     the reply to a message     id is the message
 --   summary   of earlier turns           id is the last turn in it
@@ -21,7 +22,7 @@ create table turnkeeper.labels (
     primary key (kind, id, round, ordinal, agent, name, label)
 );
 
--- Write a note of an agent with its labels, which replace those of its old text. The row of the note orders writers.
+-- Write a note of an agent. Its labels replace those of the old text. The row of the note orders writers.
 create function turnkeeper.write_note(p_agent text, p_name text, p_content text, p_labels text[], p_sources text[]) returns void language plpgsql as $$
 begin
     insert into turnkeeper.notes (agent, name, content) values (p_agent, p_name, p_content)
@@ -31,7 +32,7 @@ begin
     select 'note', p_agent, p_name, n.label, n.source from unnest(p_labels, p_sources) as n(label, source);
 end $$;
 
--- A reply has the labels of the turns of its message, however it is written.
+-- A reply gets the labels of the turns of its message, however it is written.
 create function turnkeeper.label_reply() returns trigger language plpgsql as $$
 begin
     insert into turnkeeper.labels (kind, id, label, source)
@@ -43,7 +44,7 @@ begin
 end $$;
 create trigger reply_labelled after insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
 
--- A message that is sent again has the labels of the first.
+-- A retried message gets the labels of the first one.
 create function turnkeeper.label_retry() returns trigger language plpgsql as $$
 begin
     insert into turnkeeper.labels (kind, id, label, source)
@@ -53,7 +54,7 @@ begin
 end $$;
 create trigger retry_labelled after insert on turnkeeper.retries for each row execute function turnkeeper.label_retry();
 
--- Delete the labels of what was deleted.
+-- Delete labels together with what they belong to.
 create function turnkeeper.forget_labels() returns trigger language plpgsql as $$
 begin
     case tg_table_name
