@@ -54,9 +54,9 @@ type askAnswer struct {
 	Decision   string          `json:"decision" schema:"enum=approved|denied|answered" doc:"approved: run the call, or let the turn go on; denied; answered: with an answer, for the kinds question, input and settle"`
 	Hash       string          `json:"hash" doc:"hash of the ask that the person saw"`
 	Comment    string          `json:"comment,omitempty" schema:"maxLength=4000" doc:"for the model"`
-	Answer     json.RawMessage `json:"answer,omitempty" doc:"with answered: a value that is valid by the ask's schema"`
-	Arguments  json.RawMessage `json:"arguments,omitempty" doc:"with approved: run the call with these arguments instead; an object that is valid by the ask's schema"`
-	AnsweredBy string          `json:"answered_by,omitempty" doc:"who answers; required without a token. With a token it is the token's name"`
+	Answer     json.RawMessage `json:"answer,omitempty" doc:"with answered: a value that matches the ask's schema"`
+	Arguments  json.RawMessage `json:"arguments,omitempty" doc:"with approved: run the call with these arguments instead; an object that matches the ask's schema"`
+	AnsweredBy string          `json:"answered_by,omitempty" doc:"who answers; required without a token. With a token, omit it: the token's name is recorded"`
 }
 
 // maxEdited is the maximum length of edited arguments, as in the database.

@@ -223,9 +223,9 @@ var notices = map[string]string{
 	"schedule":  "The schedule was changed.",
 	"sent":      "The message is in the inbox.",
 	"ran":       "The schedule runs now, with this message.",
-	"approved":  "The ask is approved: its turn goes on.",
-	"denied":    "The ask is denied: its turn goes on without it.",
-	"answered":  "The ask is answered: its turn goes on.",
+	"approved":  "The ask is approved: its turn continues.",
+	"denied":    "The ask is denied: its turn continues without it.",
+	"answered":  "The ask is answered: its turn continues.",
 	"waits":     "This message of the schedule was already waiting; no other was added.",
 }
 

@@ -55,7 +55,7 @@ func Settings() []Setting {
 			Name: "extraction_model", Group: "Models", Bounds: "PROVIDER/MODEL", Zero: "the agent's model and fallbacks", Doc: "The model that searches stored tool results, for agents that set none."}),
 
 		text(func(c *Config) *string { return &c.Approve }, func(string) error { return nil }, Setting{
-			Name: "approve", Group: "Process", Bounds: "always, never or a rule in CEL", Zero: "no rule", Doc: "The calls of all agents that a person must approve before they run, in addition to those of the agents' and the tools' own rules. See docs/asks.md."}),
+			Name: "approve", Group: "Process", Bounds: "always, never or a rule in CEL", Zero: "no rule", Doc: "The calls of all agents that a person must approve before they run. It applies in addition to the rules of agents and tools. See docs/asks.md."}),
 
 		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker}, Setting{
 			Name: "roles", Group: "Process", Doc: "Roles of the process: worker runs turns, scheduler dispatches them, api serves HTTP requests, webhooks delivers replies to endpoints."}),
@@ -100,7 +100,7 @@ func httpSettings() []Setting {
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
 			Name: "allowed_hosts", Group: "HTTP API", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
 		boolean(func(c *Config) *bool { return &c.FourEyes }, Setting{
-			Name: "four_eyes", Group: "HTTP API", Doc: "Whether an answer to an ask over HTTP, or on the page, needs a token other than the one that sent the message that led to it."}),
+			Name: "four_eyes", Group: "HTTP API", Doc: "Whether an answer over HTTP or on the page needs a token, and not the one that sent the message that led to the ask."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{
 			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Maximum number of connections to the API, and of requests in progress. At the limit a new connection replaces the one idle longest, and a new request is answered 503, except for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
