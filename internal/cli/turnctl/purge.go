@@ -31,9 +31,9 @@ never deleted, so workers may run. Nor is a message with a reply not yet deliver
 to a webhook, unless --undelivered is given. It deletes in batches; you can
 interrupt and repeat it. --dry-run only counts.
 
-It keeps agents, their definitions and schedules, leases (so tokens keep growing),
-daily spend, and an agent's notes unless --notes is given. The idempotency key of
-a deleted message can be used again.
+It keeps agents, their definitions and schedules, the leases of lanes in use, daily
+spend, and an agent's notes unless --notes is given. Tokens of new leases keep
+growing. The idempotency key of a deleted message can be used again.
 
 ` + shell.ExitHelp,
 		Example: `  turnctl purge --older-than 720h --dry-run
