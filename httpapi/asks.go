@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// channelHTTP is the channel of answers by the API.
+// channelHTTP is the channel of answers over the API.
 const channelHTTP = "http"
 
 // asking serves asks.
@@ -78,7 +78,7 @@ func (a asking) answer(c *request.Call) error {
 	return c.Answer(http.StatusOK, views.OfAsk(ask))
 }
 
-// given returns a JSON value; empty if it is missing or null.
+// given returns a JSON value, or "" if it is missing or null.
 func given(value json.RawMessage) string {
 	if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
 		return ""

@@ -114,7 +114,7 @@ func TestAsksAreAnswered(t *testing.T) {
 	say(`{"decision":"maybe","hash":"HASH"}`).want(t, 400, "not maybe")
 	say(`{"decision":"approved","hash":"HASH","arguments":{"amount":"much"}}`).want(t, 400, "the arguments are invalid")
 	say(`{"decision":"denied","hash":"HASH","arguments":{"amount":1}}`).want(t, 400, "only the approval of a call takes edited arguments")
-	say(`{"decision":"approved","hash":"HASH","answered_by":"bob"}`).want(t, 400, "answered_by must be left out")
+	say(`{"decision":"approved","hash":"HASH","answered_by":"bob"}`).want(t, 400, "omit answered_by")
 	say(`{"decision":"approved","hash":"HASH","when":"now"}`).want(t, 400, "invalid request body")
 	h.ask("POST", "/v1/asks/987654321/answer", `{"decision":"approved","hash":"x"}`, "Authorization", token).want(t, 404, "there is no ask")
 

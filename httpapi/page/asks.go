@@ -13,7 +13,7 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// channelPage is the channel of answers by the page.
+// channelPage is the channel of answers on the page.
 const channelPage = "page"
 
 // Asks is a list of asks.
@@ -29,7 +29,7 @@ func (Asks) section() string { return asksSection }
 // Ask is one ask.
 type Ask struct {
 	operate.Ask
-	ByName bool // who answers is to be entered: there is no token
+	ByName bool // the form asks for the person's name, because there is no token
 }
 
 func (Ask) file() string    { return "ask" }
@@ -57,7 +57,7 @@ func (p Ask) PrettyArguments() string { return askform.Pretty(p.Arguments) }
 // EditableArguments returns the arguments for a field in which a person changes them.
 func (p Ask) EditableArguments() string { return askform.Editable(p.Arguments) }
 
-// Question returns the text of a question; empty: the ask is none.
+// Question returns the text of a question, or "" for other kinds of asks.
 func (p Ask) Question() string {
 	if p.Kind != asks.KindQuestion {
 		return ""
@@ -65,7 +65,7 @@ func (p Ask) Question() string {
 	return p.Reason
 }
 
-// PlainAnswer returns the answer, without quotes if it is a text.
+// PlainAnswer returns the answer, without quotes if it is a string.
 func (p Ask) PlainAnswer() string {
 	text := p.Answer
 	if json.Unmarshal([]byte(p.Answer), &text) != nil {

@@ -1,5 +1,5 @@
-// Package askform checks and shows what people answer: it validates answers by their JSON Schema, says which field of a form
-// takes an answer, and compares arguments that a person changed.
+// Package askform checks and formats answers to asks. It validates answers by their JSON Schema, chooses the form field for an
+// answer, and compares arguments that a person changed.
 package askform
 
 import (
@@ -16,7 +16,7 @@ import (
 	"turnkeeper/tools"
 )
 
-// Arguments returns the canonical form of arguments that are valid by a schema; empty: a schema of any object.
+// Arguments validates arguments by a schema (empty: any object) and returns their canonical form.
 func Arguments(schema, text string) (string, error) {
 	compiled, err := tools.CompileSchema(json.RawMessage(cmp.Or(schema, `{"type":"object"}`)))
 	if err != nil {
@@ -29,7 +29,7 @@ func Arguments(schema, text string) (string, error) {
 	return args.Canonical, nil
 }
 
-// Answer returns an answer that is valid by a schema, without space between its tokens; empty: a schema of any value.
+// Answer validates an answer by a schema (empty: any value) and returns it without space between its tokens.
 func Answer(schema, text string) (string, error) {
 	var compact bytes.Buffer
 	if json.Compact(&compact, []byte(text)) != nil {
@@ -42,7 +42,7 @@ func Answer(schema, text string) (string, error) {
 	return compact.String(), nil
 }
 
-// Pretty returns JSON with a line for each value.
+// Pretty formats JSON with one line for each value.
 func Pretty(text string) string {
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(text), "", "  ") != nil {
@@ -51,10 +51,10 @@ func Pretty(text string) string {
 	return b.String()
 }
 
-// Editable returns JSON as Pretty does, with invisible characters, and those that change the direction of text, as escapes.
+// Editable formats JSON like Pretty, and escapes invisible characters and those that change the direction of text.
 func Editable(text string) string { return escaped(Pretty(text)) }
 
-// escaped returns a JSON text of the same value without invisible characters in its strings.
+// escaped returns JSON of the same value with the invisible characters in its strings escaped.
 func escaped(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -131,7 +131,7 @@ func diffLines(from, to []string) (diff []string) {
 	return diff
 }
 
-// An Input is the kind of the field that takes an answer.
+// An Input is the type of a form field.
 type Input string
 
 // The inputs.
@@ -142,7 +142,7 @@ const (
 	JSON   Input = "json"   // anything else
 )
 
-// A Field is the field of a form that takes an answer.
+// A Field is the form field for an answer.
 type Field struct {
 	Input   Input
 	Label   string   // from the schema; may be empty
@@ -150,11 +150,11 @@ type Field struct {
 	Whole   bool     // of Number: a whole number
 }
 
-// An Option is an answer to choose.
+// An Option is one of the answers to choose from.
 type Option struct{ Value, Label string } // Value is JSON
 
-// FieldOf returns the field for answers that are valid by a schema: for strings, numbers, booleans and enumerations its own,
-// else one that takes JSON.
+// FieldOf returns the field for answers to a schema: a specific one for strings, numbers, booleans and enumerations, else one
+// that takes JSON.
 func FieldOf(schema string) Field {
 	var s struct {
 		Type        string
@@ -192,7 +192,7 @@ func optionOf(value json.RawMessage) Option {
 	return Option{escaped(b.String()), label}
 }
 
-// Value returns the JSON of what a person entered into the field.
+// Value converts the text that a person entered into the field to JSON.
 func (f Field) Value(entered string) (string, error) {
 	switch f.Input {
 	case Text:

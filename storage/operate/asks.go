@@ -60,14 +60,14 @@ func (s *AskStore) ListAsks(ctx context.Context, f AskFilter) ([]Ask, error) {
 	return dbrow.Map(rows, func(r dbsqlc.ListAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
 }
 
-// Ask returns an ask. It fails with turnkeeper.ErrNotFound if there is none.
+// Ask returns an ask. It fails with turnkeeper.ErrNotFound if it does not exist.
 func (s *AskStore) Ask(ctx context.Context, id asks.ID) (Ask, error) {
 	row, err := s.db.Q.AskByID(ctx, int64(id))
 	return askOf(row), pg.Translate(err)
 }
 
 // AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer does nothing. It fails with asks.ErrClosed if
-// the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if it does not take the answer, and with
+// the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if the answer is invalid for the ask, and with
 // turnkeeper.ErrNotFound. It returns the state of the ask.
 func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
 	state, err := s.db.Q.AnswerAsk(ctx, dbsqlc.AnswerAskParams{
@@ -77,7 +77,7 @@ func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (as
 	return asks.State(state), pg.Translate(err)
 }
 
-// AskSender returns the token that sent the message of the root of the ask's tree; 0: none, or not by the HTTP API.
+// AskSender returns the token that sent the message of the root of the ask's tree; 0: none, or not sent over the HTTP API.
 func (s *AskStore) AskSender(ctx context.Context, id asks.ID) (token int64, err error) {
 	token, err = s.db.Q.AskSender(ctx, int64(id))
 	return token, pg.Translate(err)

@@ -16,9 +16,9 @@ import (
 
 // Input: a server of protocol 2026-07-28 asks for input in the result of a call,
 // and gets it in another request of the same call. In between nothing is held:
-// the server's state, which is opaque, comes back with that request. On older
-// protocols a server waits for the input within its call, which cannot be held
-// for days, or over a restart.
+// that request returns the server's opaque state. With older protocols a server
+// waits for the input inside its call, which cannot last for days or survive a
+// restart.
 
 // The actions of an answer to a form.
 const (
@@ -27,7 +27,7 @@ const (
 	actionCancel  = "cancel"  // nobody has answered
 )
 
-// Bounds of what a server may ask of a person.
+// Limits of a server's request for input.
 const (
 	maxQuestion    = 2000      // bytes of the message of one form
 	maxInputSchema = 64 << 10  // bytes of the schema of all forms of a result
@@ -40,7 +40,7 @@ type form struct {
 	schema  map[string]any // JSON Schema of an object
 }
 
-// formOf returns the form of a request, or why a person is not asked.
+// formOf returns the form of a request, or the reason why no person is asked.
 func formOf(p *sdk.ElicitParams) (f form, fault string) {
 	if p.Mode != "" && p.Mode != "form" || p.URL != "" {
 		return form{}, "only forms are put to a person, no addresses"
@@ -69,7 +69,7 @@ func decodeExact(text []byte, into any) error {
 	return d.Decode(into)
 }
 
-// A waiting is what a call needs to go on, as it is stored with the ask.
+// A waiting holds what a call needs to continue. It is stored with the ask.
 type waiting struct {
 	State     string               `json:"state,omitempty"`     // the server's
 	Responses sdk.InputResponseMap `json:"responses,omitempty"` // given without a person
@@ -121,21 +121,21 @@ func (s *session) inputRequest(state string, given sdk.InputResponseMap, forms m
 	return request
 }
 
-// left returns the questions and the tokens that a call may still use.
+// left returns the number of requests and tokens that a call may still use.
 func (a *sampler) left() (calls int, tokens int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.calls, a.tokens
 }
 
-// A resumption is the part of a call's request by which it goes on with input.
+// A resumption is the part of a request that continues a call with input.
 type resumption struct {
 	state     string
 	responses sdk.InputResponseMap
 }
 
-// resume returns how a call goes on, or nil if it begins. asker, if not nil, gets
-// the limits that the call has left.
+// resume returns the resumption of a call, or nil for its first request. asker, if not
+// nil, gets the limits that the call has left.
 func (t *tool) resume(input *tools.Input, asker *sampler) (*resumption, error) {
 	if input == nil {
 		return nil, nil //nolint:nilnil // it begins
@@ -177,7 +177,7 @@ func (r *resumption) into(p *sdk.CallToolParams) {
 	}
 }
 
-// whyDeclined describes that a request within a call is declined.
+// whyDeclined describes why a request inside a call is declined.
 func (s *session) whyDeclined() string {
 	if s.server.AskForInput {
 		return "asked for input within a call, which was declined: only a server of protocol 2026-07-28 can wait for a person"

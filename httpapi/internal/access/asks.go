@@ -48,7 +48,7 @@ func (a Access) ListAsks(c *request.Call, f operate.AskFilter) ([]operate.Ask, e
 	return found, err
 }
 
-// visible returns an ask without the turns of its tree that the caller must not see, except that they exist.
+// visible returns an ask. It hides the turns of its tree that the caller must not see, but keeps their number.
 func visible(c *request.Call, ask operate.Ask) operate.Ask {
 	for i, step := range ask.Path {
 		if !c.Caller.Sees(step.Agent) {
@@ -67,8 +67,8 @@ func (a Access) OpenAsks(c *request.Call, most int) (int, error) {
 	return a.store.CountOpenAsks(c.Context(), agents, most)
 }
 
-// AnswerAsk answers the ask of the path. Who answers is the caller's token; answer.By is read only if there is none.
-// answer.Answer and answer.Edited are JSON, which it validates. It returns the ask with its answer.
+// AnswerAsk answers the ask of the path. It records the name of the caller's token, or answer.By without a token. It
+// validates the JSON of answer.Answer and answer.Edited, and returns the ask with its answer.
 func (a Access) AnswerAsk(c *request.Call, answer asks.Answer) (operate.Ask, error) {
 	ask, err := a.Ask(c)
 	if err != nil {
@@ -82,7 +82,7 @@ func (a Access) AnswerAsk(c *request.Call, answer asks.Answer) (operate.Ask, err
 	}
 	switch {
 	case answer.Hash == "":
-		return ask, request.Refuse(http.StatusBadRequest, "hash is required: send the ask's hash, so that the answer is to what the person saw")
+		return ask, request.Refuse(http.StatusBadRequest, "hash is required: send the hash of the ask that the person saw")
 	case answer.Hash != ask.Hash:
 		return ask, request.Refuse(http.StatusConflict, "the hash is not that of ask %d: read the ask again before you answer", ask.ID)
 	}
@@ -105,22 +105,22 @@ func (a Access) AnswerAsk(c *request.Call, answer asks.Answer) (operate.Ask, err
 	return a.Ask(c)
 }
 
-// nameAnswerer sets who answers.
+// nameAnswerer sets answer.By.
 func (a Access) nameAnswerer(c *request.Call, answer *asks.Answer) error {
 	switch {
 	case c.Caller.Token == nil && a.fourEyes:
-		return request.Refuse(http.StatusForbidden, "four_eyes is on: answer with a token that has the scope answer, so that it is known who answers")
+		return request.Refuse(http.StatusForbidden, "four_eyes is on: answer with a token that has the scope answer")
 	case c.Caller.Token == nil && strings.TrimSpace(answer.By) == "":
-		return request.Refuse(http.StatusBadRequest, "answered_by is required without a token: say who answers")
+		return request.Refuse(http.StatusBadRequest, "answered_by is required without a token: send the name of the person who answers")
 	case c.Caller.Token != nil && answer.By != "" && answer.By != c.Caller.Token.Name:
-		return request.Refuse(http.StatusBadRequest, "answered_by must be left out: with a token, the answer is by the name of the token")
+		return request.Refuse(http.StatusBadRequest, "omit answered_by: with a token, the token's name is recorded")
 	case c.Caller.Token != nil:
 		answer.By = c.Caller.Token.Name
 	}
 	return nil
 }
 
-// mayAnswer refuses people for whom an ask is not, and, with four_eyes, the sender of the message that led to it.
+// mayAnswer refuses people outside the ask's audience and, with four_eyes, the sender of the message that led to it.
 func (a Access) mayAnswer(c *request.Call, ask operate.Ask, by string) error {
 	if len(ask.Audience) > 0 && !slices.Contains(ask.Audience, by) {
 		return request.Refuse(http.StatusForbidden, "the ask is for %s, not for %.200s", strings.Join(ask.Audience, ", "), by)
