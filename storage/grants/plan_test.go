@@ -35,7 +35,7 @@ func query(t testing.TB, file, name string, pairs ...string) string {
 	sql = strings.ReplaceAll(sql, "@held", "'{}'")
 	sql = strings.ReplaceAll(sql, "@since", "now()")
 	sql = strings.ReplaceAll(sql, "@everything", "true")
-	return regexp.MustCompile(`@max_rows(::integer)?\b`).ReplaceAllString(sql, "100")
+	return regexp.MustCompile(`@max_(?:rows|heads)(::integer)?\b`).ReplaceAllString(sql, "100")
 }
 
 // A flood is a queue of a hundred thousand waiting messages, in addition to some answered ones.

@@ -46,16 +46,27 @@ type floor struct {
 	mu            sync.Mutex
 	waiting, held time.Time
 	ttl           time.Duration // of the leases that this process grants; 0: not known yet
+	room          int           // free slots that the last look found
 }
 
 // lateCommit is the time from a message's due time, or from a grant, to the commit that makes it visible which partial looks allow for.
 const lateCommit = 2 * time.Second
 
-// get returns where partial looks begin. The zero time is the beginning.
-func (f *floor) get() (waiting, held time.Time) {
+// get returns where partial looks begin, the zero time being the beginning, and for how many heads of lanes they ask: for twice
+// as many as there were free slots, so that a long queue beside busy workers costs little.
+func (f *floor) get() (waiting, held time.Time, heads int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.waiting, f.held
+	return f.waiting, f.held, min(max(2*f.room, leastHeads), granting.MaxWaiting)
+}
+
+// leastHeads is the least number of heads that a tick asks for.
+const leastHeads = 8
+
+func (f *floor) setRoom(room int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.room = int(room)
 }
 
 func (f *floor) set(row dbsqlc.LookRow) {
@@ -191,7 +202,7 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	var row dbsqlc.LookRow
 	var ahead []dbsqlc.ShortQueueRow
 	var down []dbsqlc.DownModelsRow
-	near, held := t.store.floor.get()
+	near, held, heads := t.store.floor.get()
 	waiting := near
 	if everything {
 		waiting, held = time.Time{}, time.Time{}
@@ -202,7 +213,7 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting, near).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting, near, heads).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
 		return err
 	})
@@ -223,7 +234,8 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	if row.WaitingFrom.Before(near) { // a message waits that ShortQueue did not look at
 		t.ahead = nil
 	}
-	t.all = row.Waiting < granting.MaxWaiting
+	t.all = row.Waiting < granting.MaxWaiting && len(ahead) < heads
+	t.store.floor.setRoom(row.Room)
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
@@ -354,7 +366,7 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 // NextDue returns how long until something becomes due that was not due at then, at most an hour.
 // It returns zero or less if something has become due since.
 func (s *Store) NextDue(ctx context.Context, then time.Time) (time.Duration, error) {
-	_, held := s.floor.get()
+	_, held, _ := s.floor.get()
 	seconds, err := s.db.Q.NextDue(ctx, then, held)
 	due := time.Duration(seconds * float64(time.Second))
 	if d, left := s.scan.until(time.Now()); left {

@@ -168,14 +168,16 @@ order by m.due_at, m.priority desc, m.id
 limit @max_rows;
 
 -- name: ShortQueue :many
--- The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
--- messages wait. It must be cheap, because every tick runs it. Of a retired agent, only its work as a
--- sub-agent is granted.
+-- The heads of free lanes among the oldest waiting messages that are due, at most max_heads: all heads, if not more
+-- messages wait. It must be cheap, because every tick runs it: it looks at no more heads than it returns, apart from
+-- those of busy lanes. Of a retired agent, only its work as a sub-agent is granted.
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority, due)
-      where w.due
-      order by w.lane, w.due_at, w.priority desc, w.id) head,
+from (select h.* from (select distinct on (w.lane) w.lane, w.id, w.due_at, w.priority
+          from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority, due)
+          where w.due
+          order by w.lane, w.due_at, w.priority desc, w.id) h
+      order by h.due_at, h.priority desc, h.id) head,
     lateral (select * from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
@@ -183,7 +185,8 @@ where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_call
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
   and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
-order by m.due_at, m.priority desc, m.id;
+order by head.due_at, head.priority desc, head.id
+limit @max_heads::integer;
 
 -- name: ReadyMessages :many
 -- The heads of free lanes, oldest due first. First it looks among the oldest waiting

@@ -879,9 +879,11 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 const ShortQueue = `-- name: ShortQueue :many
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting($1::integer, $2::timestamptz) as w (lane, id, due_at, priority, due)
-      where w.due
-      order by w.lane, w.due_at, w.priority desc, w.id) head,
+from (select h.lane, h.id, h.due_at, h.priority from (select distinct on (w.lane) w.lane, w.id, w.due_at, w.priority
+          from turnkeeper.oldest_waiting($1::integer, $2::timestamptz) as w (lane, id, due_at, priority, due)
+          where w.due
+          order by w.lane, w.due_at, w.priority desc, w.id) h
+      order by h.due_at, h.priority desc, h.id) head,
     lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select name, definition_hash, description, models, give_up_after, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
@@ -889,7 +891,8 @@ where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_call
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
   and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
-order by m.due_at, m.priority desc, m.id
+order by head.due_at, head.priority desc, head.id
+limit $3::integer
 `
 
 type ShortQueueRow struct {
@@ -904,11 +907,11 @@ type ShortQueueRow struct {
 	Priority       int32
 }
 
-// The heads of free lanes among the oldest waiting messages that are due: all heads, if not more
-// messages wait. It must be cheap, because every tick runs it. Of a retired agent, only its work as a
-// sub-agent is granted.
-func (q *Queries) ShortQueue(ctx context.Context, maxRows int32, waitingFrom time.Time) ([]ShortQueueRow, error) {
-	rows, err := q.db.Query(ctx, ShortQueue, maxRows, waitingFrom)
+// The heads of free lanes among the oldest waiting messages that are due, at most max_heads: all heads, if not more
+// messages wait. It must be cheap, because every tick runs it: it looks at no more heads than it returns, apart from
+// those of busy lanes. Of a retired agent, only its work as a sub-agent is granted.
+func (q *Queries) ShortQueue(ctx context.Context, maxRows int32, waitingFrom time.Time, maxHeads int32) ([]ShortQueueRow, error) {
+	rows, err := q.db.Query(ctx, ShortQueue, maxRows, waitingFrom, maxHeads)
 	if err != nil {
 		return nil, err
 	}
