@@ -28,6 +28,7 @@
 package program
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -37,6 +38,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,6 +190,15 @@ type execution struct {
 	mark  string // value of EnvFamily
 }
 
+// line returns arguments as one line of JSON. Those that a person wrote may have several.
+func line(arguments json.RawMessage) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, arguments) != nil { // cannot happen: they are checked
+		return append(slices.Clone(arguments), '\n')
+	}
+	return append(b.Bytes(), '\n')
+}
+
 func (p Program) forCall(call tools.Call) (execution, error) {
 	path, err := Find(p.Argv[0])
 	if err != nil {
@@ -196,7 +207,7 @@ func (p Program) forCall(call tools.Call) (execution, error) {
 	mark := rand.Text()
 	env := append([]string{}, p.Env...)
 	return execution{
-		path: path, argv: p.Argv, dir: p.Dir, mark: mark, stdin: append(append([]byte{}, call.Arguments...), '\n'),
+		path: path, argv: p.Argv, dir: p.Dir, mark: mark, stdin: line(call.Arguments),
 		env: append(env,
 			EnvAgent+"="+call.Agent, EnvConversation+"="+call.Conversation,
 			EnvTurn+"="+fmt.Sprint(int64(call.TurnID)), EnvCall+"="+call.Key.String(),

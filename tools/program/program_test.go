@@ -76,6 +76,14 @@ func TestResults(t *testing.T) {
 	}
 }
 
+// A person may write the arguments of a call in several lines. The program gets one.
+func TestArgumentsAreOneLine(t *testing.T) {
+	got := execute(t, sh("head -n 1"), "{\n  \"a\": \"x <\\n\",\r\n  \"b\": 1.0\n} ", patience).Result
+	if want := `{"a":"x <\n","b":1.0}` + "\n"; got.Text != want {
+		t.Errorf("the program reads %q, want %q", got.Text, want)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	tests := []struct {
 		name string
