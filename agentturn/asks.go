@@ -246,7 +246,7 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 // returns false.
 func (l approvals) useApproval(call *turnkeeper.ToolCall, ask *asks.Ask) (ok bool) {
 	if ask.Edited != "" {
-		if _, fault := l.offered.Check(call.Name, ask.Edited); fault != "" {
+		if fault := l.offered.CheckAsWritten(call.Name, ask.Edited); fault != "" {
 			l.answer(call, textResult(call, turnkeeper.CallDenied, "denied: a person changed the arguments of this call, but they are invalid: "+fault))
 			return false
 		}

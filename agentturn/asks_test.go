@@ -160,18 +160,20 @@ func TestAPersonChangesTheArguments(t *testing.T) {
 			}
 		})
 	})
-	t.Run("invalid", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			pay := once("pay").needsApproval()
-			b := newBench(t, asks("pay"), says("It is not paid.")).with(pay)
-			b.waits()
-			b.answer(askings.Answer{Decision: askings.Approved, Edited: `{"n":"five"}`})
-			b.succeeds("It is not paid.")
-			if got := results(b.requests()[1]); !strings.HasPrefix(got[0], "denied: a person changed the arguments of this call, but they are invalid: ") || pay.runs.count() != 0 {
-				t.Errorf("the model is shown %q", got)
-			}
+	for name, invalid := range map[string]string{"invalid": `{"n":"five"}`, "valid without a null": `{"n":null}`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pay := once("pay").needsApproval()
+				b := newBench(t, asks("pay"), says("It is not paid.")).with(pay)
+				b.waits()
+				b.answer(askings.Answer{Decision: askings.Approved, Edited: invalid})
+				b.succeeds("It is not paid.")
+				if got := results(b.requests()[1]); !strings.HasPrefix(got[0], "denied: a person changed the arguments of this call, but they are invalid: ") || pay.runs.count() != 0 {
+					t.Errorf("the model is shown %q", got)
+				}
+			})
 		})
-	})
+	}
 }
 
 // Every way to run a call goes through the gate.
