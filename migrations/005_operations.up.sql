@@ -24,6 +24,13 @@ begin
     again := false;
     select t.state in ('queued', 'waiting') into free from turnkeeper.turns t where t.id = p_turn;
     if free then
+        -- Nothing is granted while the scheduler's lock is held. So wait for the row before that, for example for an answer to an ask in
+        -- a transaction that is still open. The exception gives the row back, because whoever has the scheduler's lock may wait for it.
+        begin
+            perform from turnkeeper.turns t where t.id = p_turn for update;
+            raise exception using errcode = 'TK000';
+        exception when sqlstate 'TK000' then null;
+        end;
         perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
     end if;
     select t.state into settle_cancel.state from turnkeeper.turns t where t.id = p_turn for update;

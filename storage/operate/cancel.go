@@ -67,8 +67,8 @@ func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, state turnk
 }
 
 // ErrHeldUp means that a scheduler held its lock for too long, as when its process is
-// stopped in a tick.
-var ErrHeldUp = errors.New("a scheduler process holds its lock and does not respond; try again in a moment")
+// stopped in a tick, or another transaction the turn's row.
+var ErrHeldUp = errors.New("a scheduler process, or another transaction, holds a lock and does not end; try again in a moment")
 
 // cancelLater returns the result if the turn's row or the scheduler's lock was not free.
 // The request is on record: a worker that is in a transaction finds it afterwards.

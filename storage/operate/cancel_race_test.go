@@ -1,12 +1,15 @@
 package operate_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
 )
 
 // A request to cancel that meets a failed turn, whose message would be retried, cancels the message.
@@ -24,5 +27,27 @@ func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	}
 	if done, err := h.CancelTurn(t.Context(), d.Grant.TurnID, ""); err != nil || !done.Closed {
 		t.Errorf("%+v, error %v", done, err)
+	}
+}
+
+// A cancellation that waits for the row of a waiting turn, as while somebody answers its ask in a long transaction, keeps
+// nobody from the scheduler's lock, without which nothing is granted.
+func TestACancellationWaitsForARowWithoutTheSchedulersLock(t *testing.T) {
+	h := newEnv(t)
+	d := h.Waiting("x")
+	free := func() {
+		if !storagetest.One[bool](h.DB, "select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))") {
+			t.Error("it holds the scheduler's lock")
+		}
+	}
+	cancel := func(ctx context.Context, db *storagetest.DB) error {
+		done, err := db.CancelTurn(ctx, d.Grant.TurnID, "enough")
+		if err == nil && !done.Closed {
+			err = errors.New("the turn is not closed")
+		}
+		return err
+	}
+	if !h.WaitsBehind(free, cancel, "select from turnkeeper.turns where id = $1 for update", d.Grant.TurnID) {
+		t.Error("it did not wait")
 	}
 }
