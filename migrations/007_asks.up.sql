@@ -252,8 +252,8 @@ begin
             raise exception using errcode = 'TK014', message = 'invalid answer: the edited arguments are not a JSON object';
         end if;
         perform answer_ask.answer::jsonb;
-    exception when invalid_text_representation or untranslatable_character then
-        raise exception using errcode = 'TK014', message = 'invalid answer: the answer, or the edited arguments, are not JSON';
+    exception when invalid_text_representation or untranslatable_character or numeric_value_out_of_range or statement_too_complex then
+        raise exception using errcode = 'TK014', message = 'invalid answer: the answer, or the edited arguments, are not JSON that can be stored';
     end;
     update turnkeeper.asks k set state = answer_ask.decision, closed_at = greatest(clock_timestamp(), k.opened_at),
         answered_by = answer_ask.answered_by, channel = coalesce(answer_ask.channel, 'sql'), comment = nullif(btrim(answer_ask.comment), ''),

@@ -72,7 +72,7 @@ func (s *AskStore) Ask(ctx context.Context, id asks.ID) (Ask, error) {
 func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
 	state, err := s.db.Q.AnswerAsk(ctx, dbsqlc.AnswerAskParams{
 		ID: int64(id), Decision: string(a.Decision), AnsweredBy: s.db.Clean(a.By), Channel: a.Channel, Comment: dbrow.OrNull(s.db.Clean(a.Comment)),
-		Answer: dbrow.OrNull(s.db.Clean(a.Answer)), Edited: dbrow.OrNull(s.db.Clean(a.Edited)), Hash: dbrow.OrNull(a.Hash),
+		Answer: dbrow.OrNull(s.db.Clean(a.Answer)), Edited: dbrow.OrNull(s.db.Clean(a.Edited)), Hash: dbrow.OrNull(s.db.Clean(a.Hash)),
 	})
 	return asks.State(state), pg.Translate(err)
 }
