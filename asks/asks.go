@@ -52,6 +52,18 @@ func (k Kind) Takes() State {
 // Decides reports whether a person's answer can put an ask of this kind into the state.
 func (k Kind) Decides(s State) bool { return s == k.Takes() || s == Denied && k != KindSettle }
 
+// Check returns an error that is ErrInvalid if a person cannot give an ask of the kind this state.
+func (k Kind) Check(s State) error {
+	if k.Decides(s) {
+		return nil
+	}
+	takes := string(k.Takes())
+	if k != KindSettle {
+		takes += " or denied"
+	}
+	return fmt.Errorf("%w: an ask of kind %s can be %s, not %s", ErrInvalid, k, takes, s)
+}
+
 // The answers to a KindSettle ask, as JSON.
 const (
 	Happened     = `"happened"`

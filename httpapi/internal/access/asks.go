@@ -80,6 +80,9 @@ func (a Access) AnswerAsk(c *request.Call, answer asks.Answer) (operate.Ask, err
 	if err := a.mayAnswer(c, ask, answer.By); err != nil {
 		return ask, err
 	}
+	if err := ask.Kind.Check(answer.Decision); err != nil {
+		return ask, err
+	}
 	switch {
 	case answer.Hash == "":
 		return ask, request.Refuse(http.StatusBadRequest, "hash is required: send the hash of the ask that the person saw")
