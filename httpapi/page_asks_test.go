@@ -17,7 +17,7 @@ func TestAsksOnThePage(t *testing.T) {
 	ann := h.signIn(h.token(operate.Token{Name: "ann", Scopes: []string{"read", "answer"}, Agents: []string{"clerk"}}))
 	h.ask("GET", "/asks", "", "Cookie", reader).wantPage(t, 200, "Nobody has been asked yet")
 	d := h.turn("clerk", "work")
-	id := h.opens(d, approval("<b>acme</b>"))
+	id := h.opens(d, approval("<b>ac\u200bme</b>"))
 	others := h.opens(h.turn("desk", "work"), question(`{"enum":["blue","red"]}`))
 	page, form := fmt.Sprintf("/asks/%d", id), fmt.Sprintf("/asks/%d/answer", id)
 	hash := one[string](h, "select args_hash from turnkeeper.asks where id = $1", id)
@@ -34,7 +34,10 @@ func TestAsksOnThePage(t *testing.T) {
 	if a := h.ask("GET", page, "", "Cookie", reader); strings.Contains(string(a.body), form) {
 		t.Error("a reader sees the form")
 	}
-	h.ask("GET", page, "", "Cookie", ann).wantPage(t, 200, form, hash, "the amount is above 500", "args.amount &gt; 500", "&lt;b&gt;acme&lt;/b&gt;", "Approve", "Deny", "Change the arguments")
+	h.ask("GET", page, "", "Cookie", ann).wantPage(t, 200, form, hash, "the amount is above 500", "args.amount &gt; 500", `<pre class="said-text code">`, `&lt;b&gt;ac\u200bme&lt;/b&gt;`, "Approve", "Deny", "Change the arguments")
+	if a := h.ask("GET", page, "", "Cookie", ann); strings.Contains(string(a.body), "\u200b") {
+		t.Error("the arguments have an invisible character")
+	}
 	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "", "Cookie", ann).wantPage(t, 200, `href="/asks/1"`)
 	h.ask("GET", fmt.Sprintf("/asks/%d", others), "", "Cookie", ann).wantPage(t, 404, "There is no ask")
 

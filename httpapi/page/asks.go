@@ -51,11 +51,8 @@ func (p Ask) MayDeny() bool { return p.Kind.Decides(asks.Denied) }
 // Field returns the field of the form that takes the answer.
 func (p Ask) Field() askform.Field { return askform.FieldOf(p.Schema) }
 
-// PrettyArguments returns the arguments with a line for each value.
-func (p Ask) PrettyArguments() string { return askform.Pretty(p.Arguments) }
-
-// EditableArguments returns the arguments for a field in which a person changes them.
-func (p Ask) EditableArguments() string { return askform.Editable(p.Arguments) }
+// VisibleArguments returns the arguments with a line for each value, to read and to change.
+func (p Ask) VisibleArguments() string { return askform.Visible(p.Arguments) }
 
 // Question returns the text of a question, or "" for other kinds of asks.
 func (p Ask) Question() string {

@@ -51,8 +51,9 @@ func Pretty(text string) string {
 	return b.String()
 }
 
-// Editable formats JSON like Pretty, and escapes invisible characters and those that change the direction of text.
-func Editable(text string) string { return escaped(Pretty(text)) }
+// Visible formats JSON like Pretty, and escapes invisible characters and those that change the direction of text. It is the
+// same value, so a person may change it and send it back.
+func Visible(text string) string { return escaped(Pretty(text)) }
 
 // escaped returns JSON of the same value with the invisible characters in its strings escaped.
 func escaped(text string) string {
@@ -69,10 +70,10 @@ func escaped(text string) string {
 	return b.String()
 }
 
-// Diff compares two JSON texts with sorted keys, line by line. Each line begins with "- " (only in the first), "+ " (only in
-// the second) or two spaces.
+// Diff compares two JSON texts with sorted keys, line by line, as Visible shows them. Each line begins with "- " (only in the
+// first), "+ " (only in the second) or two spaces.
 func Diff(from, to string) []string {
-	return diffLines(strings.Split(Pretty(sorted(from)), "\n"), strings.Split(Pretty(sorted(to)), "\n"))
+	return diffLines(strings.Split(Visible(sorted(from)), "\n"), strings.Split(Visible(sorted(to)), "\n"))
 }
 
 // sorted returns JSON with sorted keys, so that a diff shows changed values only.
@@ -83,11 +84,13 @@ func sorted(text string) string {
 	if decoder.Decode(&value) != nil {
 		return text
 	}
-	sorted, err := json.Marshal(value)
-	if err != nil {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if encoder.Encode(value) != nil {
 		return text
 	}
-	return string(sorted)
+	return strings.TrimSpace(b.String())
 }
 
 // diffLines compares by a longest common subsequence.

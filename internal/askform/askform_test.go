@@ -63,11 +63,23 @@ func TestFields(t *testing.T) {
 	}
 }
 
-func TestEditable(t *testing.T) {
+func TestVisible(t *testing.T) {
 	t.Parallel()
 	const want = "{\n  \"a\": \"ß\\u202e\\udb40\\udc01\"\n}"
-	if got := Editable("{\"a\":\"ß\u202e\U000e0001\"}"); got != want {
+	if got := Visible("{\"a\":\"ß\u202e\U000e0001\"}"); got != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// A person sees what differs, even if it is invisible.
+func TestDiffOfInvisibleCharacters(t *testing.T) {
+	t.Parallel()
+	want := `  {
+-   "to": "ac\u200bme <x>"
++   "to": "acme <x>"
+  }`
+	if diff := cmp.Diff(want, strings.Join(Diff("{\"to\":\"ac\u200bme <x>\"}", `{"to":"acme <x>"}`), "\n")); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -140,7 +140,7 @@ func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
 		printDiff(s, a.Arguments, a.Edited)
 		return
 	}
-	for line := range strings.SplitSeq(askform.Pretty(a.Arguments), "\n") {
+	for line := range strings.SplitSeq(askform.Visible(a.Arguments), "\n") {
 		s.Line("  %s", term.Plain(line))
 	}
 }
