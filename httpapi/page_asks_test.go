@@ -49,6 +49,7 @@ func TestAsksOnThePage(t *testing.T) {
 	h.submit(fmt.Sprintf("/asks/%d/answer", others), values("denied"), "Cookie", ann).wantPage(t, 404, "There is no ask")
 	h.submit(form, values("approved", "hash", "0"), "Cookie", ann).wantPage(t, 409, "The hash is not that of ask 1: read the ask again")
 	h.submit(form, values("approved", "arguments", "{"), "Cookie", ann).wantPage(t, 400, "The arguments are invalid")
+	h.submit(form, values("approved", "arguments", " "), "Cookie", ann).wantPage(t, 400, "The arguments are empty")
 	if state := one[string](h, "select state from turnkeeper.asks where id = $1", id); state != "open" {
 		t.Fatalf("the ask is %s", state)
 	}

@@ -129,7 +129,9 @@ func (h *Handler) answerAsk(c *request.Call) error {
 			return request.Refuse(http.StatusBadRequest, "the answer is invalid: %s", err)
 		}
 	case asks.Approved:
-		a.Edited = strings.TrimSpace(form("arguments"))
+		if a.Edited = strings.TrimSpace(form("arguments")); a.Edited == "" && c.PostForm.Has("arguments") {
+			return request.Refuse(http.StatusBadRequest, "the arguments are empty: write {} for a call without arguments")
+		}
 	}
 	if ask, err = h.access.AnswerAsk(c, a); err != nil {
 		return err

@@ -16,8 +16,12 @@ import (
 	"turnkeeper/tools"
 )
 
-// Arguments validates arguments by a schema (empty: any object) and returns their canonical form.
+// Arguments validates arguments by a schema (empty: any object) and returns their canonical form. It refuses an empty text: that
+// is a mistake, not the wish to run a call without arguments.
 func Arguments(schema, text string) (string, error) {
+	if strings.TrimSpace(text) == "" {
+		return "", errors.New("they are empty; write {} for a call without arguments")
+	}
 	compiled, err := tools.CompileSchema(json.RawMessage(cmp.Or(schema, `{"type":"object"}`)))
 	if err != nil {
 		return "", err

@@ -26,8 +26,10 @@ func TestAnswers(t *testing.T) {
 	if got, err := Arguments(`{"type":"object","properties":{"b":{"type":"integer"}}}`, `{"b": 2, "a": "x"}`); err != nil || got != `{"a":"x","b":2}` {
 		t.Errorf("%s, %v", got, err)
 	}
-	if got, err := Arguments("", `[]`); err == nil {
-		t.Errorf("a list is arguments: %s", got)
+	for _, text := range []string{"[]", "", " \n"} {
+		if got, err := Arguments("", text); err == nil {
+			t.Errorf("%q is arguments: %s", text, got)
+		}
 	}
 }
 

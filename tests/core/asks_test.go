@@ -168,6 +168,14 @@ func TestAPersonEditsACall(t *testing.T) {
 	message := e.Enqueue("clerk", "Do it.")
 	a := awaitAsk(e)
 	id := fmt.Sprint(a.ID)
+	for _, args := range []string{"", "-"} { // nothing is on standard input
+		if r := e.Turnctl("asks", "approve", id, "--arguments", args); r.Code != 2 || !strings.Contains(r.Stderr, "--arguments: they are empty") {
+			t.Fatalf("--arguments %q: %d %s", args, r.Code, r.Stderr)
+		}
+	}
+	if r := e.Turnctl("asks", "answer", id, "b"); r.Code != 6 || !strings.Contains(r.Stderr, "an ask of kind approve can be approved or denied, not answered") {
+		t.Fatalf("%d %s", r.Code, r.Stderr)
+	}
 	if r := e.Turnctl("asks", "approve", id, "--arguments", `{"label":7}`); r.Code != 2 {
 		t.Errorf("arguments of another type exit with %d\n%s", r.Code, r.Stderr)
 	}
