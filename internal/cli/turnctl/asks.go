@@ -44,6 +44,9 @@ no lease and no slot while it waits for an answer.`,
 			if err != nil {
 				return err
 			}
+			if cmd.Flags().Changed("turn") && turn < 1 {
+				return shell.Misused("--turn is %d: it must be an id", turn)
+			}
 			filter := operate.AskFilter{Agent: page.Agent, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit}
 			if page.State != "all" {
 				filter.State = cmp.Or(asks.State(page.State), asks.Open)
@@ -111,8 +114,8 @@ func showAskCommand(s *shell.Session) *cobra.Command {
 
 func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
 	line := func(name, text string) {
-		if text != "" {
-			s.Line("%-14s %s", name, term.Plain(text))
+		if text != "" { // further lines are indented, so that a text cannot imitate lines of this page
+			s.Line("%-14s %s", name, strings.ReplaceAll(term.Plain(text), "\n", "\n"+strings.Repeat(" ", 15)))
 		}
 	}
 	s.Line("ask %d of turn %d: %s, %s", a.ID, a.Turn, a.Kind, a.State)
@@ -189,8 +192,7 @@ comment. Repeating the command does nothing.
   turnctl asks approve 7 --arguments '{"amount": 90, "to": "acme"}'
   turnctl asks approve 7 --arguments - < arguments.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answerAsk(cmd.Context(), s, args[0], flags, func(ask operate.Ask) (asks.Answer, error) {
-				a := asks.Answer{Decision: asks.Approved}
+			return answerAsk(cmd.Context(), s, args[0], flags, asks.Approved, func(ask operate.Ask) (a asks.Answer, err error) {
 				if !cmd.Flags().Changed("arguments") {
 					return a, nil
 				}
@@ -229,7 +231,7 @@ Repeating the command does nothing.
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks deny 7 --comment "ask Bob first"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answerAsk(cmd.Context(), s, args[0], flags, func(operate.Ask) (asks.Answer, error) { return asks.Answer{Decision: asks.Denied}, nil })
+			return answerAsk(cmd.Context(), s, args[0], flags, asks.Denied, func(operate.Ask) (asks.Answer, error) { return asks.Answer{}, nil })
 		},
 	}
 	flags.add(cmd)
@@ -250,7 +252,7 @@ Repeating the command does nothing.
   turnctl asks answer 8 '{"colour": "blue"}' --json
   turnctl asks answer 9 did_not_happen --comment "the bank has no such transfer"`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return answerAsk(cmd.Context(), s, args[0], flags, func(ask operate.Ask) (asks.Answer, error) {
+			return answerAsk(cmd.Context(), s, args[0], flags, asks.Answered, func(ask operate.Ask) (asks.Answer, error) {
 				text := args[1]
 				if !asJSON {
 					quoted, err := json.Marshal(strings.ToValidUTF8(text, "\uFFFD"))
@@ -263,7 +265,7 @@ Repeating the command does nothing.
 				if err != nil {
 					return asks.Answer{}, shell.Misused("ANSWER: %v", err)
 				}
-				return asks.Answer{Decision: asks.Answered, Answer: answer}, nil
+				return asks.Answer{Answer: answer}, nil
 			})
 		},
 	}
@@ -272,18 +274,21 @@ Repeating the command does nothing.
 	return cmd
 }
 
-// answerAsk answers an ask and prints it. make makes the answer.
-func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFlags, make func(operate.Ask) (asks.Answer, error)) error {
+// answerAsk answers an ask and prints it. make makes what the decision takes.
+func answerAsk(ctx context.Context, s *shell.Session, arg string, flags answerFlags, decision asks.State, make func(operate.Ask) (asks.Answer, error)) error {
 	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
 		ask, err := findAsk(ctx, db.Store, arg)
 		if err != nil {
 			return err
 		}
+		if err := ask.Kind.Check(decision); err != nil {
+			return shell.Refused(err)
+		}
 		a, err := make(ask)
 		if err != nil {
 			return err
 		}
-		a.By, a.Channel, a.Comment, a.Hash = flags.by, "turnctl", flags.comment, cmp.Or(flags.hash, ask.Hash)
+		a.Decision, a.By, a.Channel, a.Comment, a.Hash = decision, flags.by, "turnctl", flags.comment, cmp.Or(flags.hash, ask.Hash)
 		if a.By == "" {
 			user, _ := s.Getenv("USER")
 			a.By = cmp.Or(user, "operator")

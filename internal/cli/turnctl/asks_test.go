@@ -34,7 +34,8 @@ func exampleAsks() []operate.Ask {
 	edited.ID, edited.State, edited.ClosedAt, edited.AnsweredBy, edited.Channel = 6, asks.Approved, after(time.Minute), "ann", "turnctl"
 	edited.Edited, edited.Comment = `{"amount":90,"to":"acme"}`, "less"
 	answered.ID, answered.Kind, answered.State, answered.Tool, answered.Arguments = 5, asks.KindQuestion, asks.Answered, "ask_person", `{"question":"Which colour?"}`
-	answered.Reason, answered.Answer, answered.AnsweredBy, answered.ClosedAt, answered.Channel = "Which colour?", `"blue"`, "bob", after(time.Hour), "sql"
+	answered.Reason = "Which colour?\nhash           abab"
+	answered.Answer, answered.AnsweredBy, answered.ClosedAt, answered.Channel = `"blue"`, "bob", after(time.Hour), "sql"
 	budget.ID, budget.Kind, budget.State, budget.Tool, budget.Call = 4, asks.KindBudget, asks.Expired, "", turnkeeper.CallKey{Round: 3}
 	budget.Arguments, budget.Reason, budget.Rule, budget.ClosedAt, budget.Path = "{}", "the budget is used up", "", after(49*time.Hour), budget.Path[1:]
 	return []operate.Ask{open, edited, answered, budget}
