@@ -19,8 +19,9 @@ import (
 // the writer checks each entry here. The fence ensures that nobody else has written.
 type callLog struct {
 	rounds   []turnkeeper.Round
-	results  string               // those of the entry, as stored
-	released []turnkeeper.CallKey // awaited calls that the entry has ended
+	planned  []turnkeeper.ToolCall // those of the entry's round, before the entry starts or answers any
+	results  string                // those of the entry, as stored
+	released []turnkeeper.CallKey  // awaited calls that the entry has ended
 }
 
 // logOf returns the log of rounds. It does not change them.
@@ -48,7 +49,9 @@ func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, err
 		if r.Number != len(after.rounds)+1 {
 			return after, pg.Refuse(turnkeeper.ErrJournalMoved, "the journal has moved on: it has %d rounds, and the entry has round %d", len(after.rounds), r.Number)
 		}
-		after.rounds = append(after.rounds, planned(*r, clean))
+		round := planned(*r, clean)
+		after.planned = slices.Clone(round.Calls)
+		after.rounds = append(after.rounds, round)
 	}
 	for _, s := range e.Starts {
 		call := after.call(s.Key)

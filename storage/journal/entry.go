@@ -138,7 +138,7 @@ func (w *Writer) setRound(c *change, calls callLog) {
 		Version: journalVersion, Charged: r.Charged, Provider: w.clean(r.Provider), Model: w.clean(r.Model), Attempts: r.Attempts,
 		LatencyMS: max(r.Latency.Milliseconds(), 0), FinishReason: w.clean(r.FinishReason), storedUsage: usageOf(r.Usage),
 	})
-	c.calls = plannedJSON(r.Calls)
+	c.calls = plannedJSON(calls.planned)
 	if r.Raw != nil {
 		c.raw = w.clean(string(r.Raw))
 	}

@@ -42,6 +42,31 @@ func busyDatabase(t *testing.T) *env {
 	return h
 }
 
+// TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce writes a plan together with the result of one of its calls, as if an
+// argument is the handle of no result, and with the start of another one.
+func TestPromisesHoldForACallThatIsPlannedAndAnsweredAtOnce(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("a")
+	d.Write(t, turnlog.Entry{
+		Round:  storagetest.Round(1, turnkeeper.EffectNone, turnkeeper.EffectOnce),
+		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
+		Starts: []turnlog.CallStart{{Key: storagetest.Key(1, 2), Nonce: "n", Attempt: 1, Effect: turnkeeper.EffectOnce}},
+		Results: []turnlog.CallResult{{
+			Key: storagetest.Key(1, 1), State: turnkeeper.CallDenied, Shown: "invalid arguments",
+		}},
+	})
+	if broken := h.broken(false); len(broken) != 0 {
+		t.Errorf("broken: %q", broken)
+	}
+	const plan = "select string_agg(c ->> 'state', ' ') from turnkeeper.journal, json_array_elements(calls) c"
+	if got := storagetest.One[string](h.DB, plan); got != "planned planned" {
+		t.Errorf("the plan is stored as %s", got)
+	}
+	if a, b := h.Call(d.Grant.TurnID, storagetest.Key(1, 1)), h.Call(d.Grant.TurnID, storagetest.Key(1, 2)); a.State != turnkeeper.CallDenied || b.State != turnkeeper.CallStarted {
+		t.Errorf("the calls are %s and %s", a.State, b.State)
+	}
+}
+
 // TestPromisesHoldWhileTurnsAsk checks a turn that waits for a person, one whose approved call has run, and held messages.
 func TestPromisesHoldWhileTurnsAsk(t *testing.T) {
 	h := newEnv(t)
