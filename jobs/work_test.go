@@ -115,6 +115,17 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			},
 			log: "", state: "succeeded", reply: "re: re: hello",
 		},
+		"the journal moves as the turn is cancelled": {
+			model: func(s *site, stop context.CancelCauseFunc) model {
+				return func(ctx context.Context, _ string) (string, error) {
+					s.exec("select turnkeeper.add_events(id, '{}', '{}', '{}', '{}') from turnkeeper.turns")
+					stop(agentturn.ErrCancelled)
+					<-ctx.Done()
+					return "", ctx.Err()
+				}
+			},
+			state: "cancelled", reply: "This turn was cancelled.",
+		},
 		"the definition cannot be read": {
 			before: `update turnkeeper.definitions set content = E'---\nunheard_of: 1\n---\nYou are the clerk.\n'`,
 			log:    "handing the turn back for a newer worker", state: "queued",

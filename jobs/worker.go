@@ -167,8 +167,8 @@ func (w *Worker) work(ctx context.Context, a assignment) error {
 	log := &jobLog{w.Log.With(zap.Int64("turn_id", int64(a.TurnID)), zap.Int64("job", int64(a.job)))}
 	w.at(ctx, PointFetched)
 	defer func() { w.at(ctx, PointWorked) }()
-	for range reloads {
-		err := w.dispatch(ctx, a, log)
+	for n := range reloads {
+		err := w.dispatch(ctx, a, n > 0, log)
 		switch {
 		case err == nil:
 			return nil
@@ -205,9 +205,15 @@ func (w *Worker) load(ctx context.Context, a assignment) (record turnlog.Record,
 	return record, read, first, err
 }
 
-// dispatch continues the turn from its journal.
-func (w *Worker) dispatch(ctx context.Context, a assignment, log *jobLog) error {
-	record, read, first, unreadable := w.load(ctx, a)
+// dispatch continues the turn from its journal. again: it has done so before.
+func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jobLog) error {
+	reads := ctx
+	if again && ctx.Err() != nil { // the journal moved as ctx ended: the turn is still this worker's to end
+		var stop context.CancelFunc
+		reads, stop = context.WithTimeout(context.WithoutCancel(ctx), endTime)
+		defer stop()
+	}
+	record, read, first, unreadable := w.load(reads, a)
 	if unreadable != nil && !errors.Is(unreadable, journal.ErrNewerJournal) {
 		return unreadable
 	}
@@ -229,7 +235,7 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, log *jobLog) error 
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
 	}
-	if definition, err = w.withBudget(ctx, record.Turn, definition); err != nil {
+	if definition, err = w.withBudget(reads, record.Turn, definition); err != nil {
 		return err
 	}
 	if record.Cancelled {
