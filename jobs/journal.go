@@ -26,8 +26,17 @@ var (
 // endTime is the additional time for the last write of a turn.
 const endTime = 10 * time.Second
 
+// stepTime is the additional time for another write that is in flight when its context ends. Without it the write might be done
+// after its writer has read that it is not, and the turn would not know what is on record.
+const stepTime = 2 * time.Second
+
 func (j *turnJournal) Append(ctx context.Context, e turnlog.Entry) error {
 	if e.Outcome == nil {
+		if ctx.Err() == nil {
+			var cancel context.CancelFunc
+			ctx, cancel = outlive(ctx, stepTime)
+			defer cancel()
+		}
 		return j.writer.Append(ctx, e, journal.Ending{})
 	}
 	end := agentturn.EndingOf(*e.Outcome)
