@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -332,6 +333,31 @@ type atPoint struct {
 func (p atPoint) At(_ context.Context, label string) {
 	if label == p.label {
 		p.do()
+	}
+}
+
+// A turn that is cancelled before its worker has read it, in its first or a later dispatch, is closed at once.
+func TestATurnIsCancelledAsItIsRead(t *testing.T) {
+	for _, point := range []string{jobs.PointFetched, jobs.PointLoaded} {
+		for _, later := range []bool{false, true} {
+			t.Run(fmt.Sprint(point, " later ", later), func(t *testing.T) {
+				s := newSite(t)
+				s.enqueue("clerk", "", "hello")
+				job := s.grant()
+				if later {
+					s.exec("update turnkeeper.turns set dispatches = 2")
+				}
+				ctx, stop := context.WithCancelCause(t.Context())
+				defer stop(nil)
+				worker, _ := s.turnWorker(echo, func(c *jobs.WorkerConfig) { c.Fault = atPoint{point, func() { stop(agentturn.ErrCancelled) }} })
+				if err := worker.Work(ctx, job); err != nil {
+					t.Error(err)
+				}
+				if state := one[string](s, "select state from turnkeeper.turns"); state != "cancelled" {
+					t.Errorf("the turn is %s", state)
+				}
+			})
+		}
 	}
 }
 

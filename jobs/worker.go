@@ -205,14 +205,32 @@ func (w *Worker) load(ctx context.Context, a assignment) (record turnlog.Record,
 	return record, read, first, err
 }
 
+// reading returns the context for reading a turn. It outlives ctx if the turn is cancelled, because it is read to be closed, and
+// if the journal moved as ctx ended. Otherwise the worker would keep the turn until its lease is given back.
+func reading(ctx context.Context, moved bool) (context.Context, context.CancelFunc) {
+	closes := func() bool { return moved || errors.Is(context.Cause(ctx), agentturn.ErrCancelled) }
+	if ctx.Err() != nil && !closes() {
+		return ctx, func() {}
+	}
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if !closes() {
+			cancel(context.Cause(ctx))
+			return
+		}
+		timer := time.AfterFunc(endTime, func() { cancel(context.Cause(ctx)) })
+		context.AfterFunc(longer, func() { timer.Stop() })
+	})
+	return longer, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // dispatch continues the turn from its journal. again: it has done so before.
 func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jobLog) error {
-	reads := ctx
-	if again && ctx.Err() != nil { // the journal moved as ctx ended: the turn is still this worker's to end
-		var stop context.CancelFunc
-		reads, stop = context.WithTimeout(context.WithoutCancel(ctx), endTime)
-		defer stop()
-	}
+	reads, stop := reading(ctx, again && ctx.Err() != nil)
+	defer stop()
 	record, read, first, unreadable := w.load(reads, a)
 	if unreadable != nil && !errors.Is(unreadable, journal.ErrNewerJournal) {
 		return unreadable
@@ -230,7 +248,7 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 	}
 	definition, err := w.definitionOf(record)
 	if err == nil {
-		err = w.equipped(ctx, record, definition)
+		err = w.equipped(reads, record, definition)
 	}
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
