@@ -1,5 +1,6 @@
-// Command toolserver is an MCP server over standard input and output. Its argument names a file with
-// its tools: {"NAME": "DESCRIPTION"}. A call returns the name and description of the tool.
+// Command toolserver is an MCP server over standard input and output. Its first argument names a file with
+// its tools: {"NAME": "DESCRIPTION"}. A call returns the name of the tool and its text in the file that the second argument
+// names, {"NAME": "TEXT"}, or its description without one.
 package main
 
 import (
@@ -11,15 +12,10 @@ import (
 type object = map[string]any
 
 func main() {
-	text, err := os.ReadFile(os.Args[1])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(3)
-	}
-	var tools map[string]string
-	if err := json.Unmarshal(text, &tools); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(4)
+	tools := read(os.Args[1])
+	results := tools
+	if len(os.Args) > 2 {
+		results = read(os.Args[2])
 	}
 	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
 	for {
@@ -37,7 +33,7 @@ func main() {
 			continue
 		}
 		reply := object{"jsonrpc": "2.0", "id": m.ID}
-		if result := answer(m.Method, m.Params.Name, tools); result != nil {
+		if result := answer(m.Method, m.Params.Name, tools, results); result != nil {
 			reply["result"] = result
 		} else {
 			reply["error"] = object{"code": -32601, "message": "method not found"}
@@ -48,8 +44,22 @@ func main() {
 	}
 }
 
+// read reads a file of tools.
+func read(name string) (tools map[string]string) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(3)
+	}
+	if err := json.Unmarshal(text, &tools); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(4)
+	}
+	return tools
+}
+
 // answer returns the result of a request, or nil if the method is unknown.
-func answer(method, tool string, tools map[string]string) object {
+func answer(method, tool string, tools, results map[string]string) object {
 	switch method {
 	case "initialize":
 		return object{
@@ -64,7 +74,7 @@ func answer(method, tool string, tools map[string]string) object {
 		}
 		return object{"tools": list}
 	case "tools/call":
-		return object{"content": []object{{"type": "text", "text": tool + ": " + tools[tool]}}}
+		return object{"content": []object{{"type": "text", "text": tool + ": " + results[tool]}}}
 	}
 	return nil
 }
