@@ -48,6 +48,9 @@ func (s *HookServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// Paused reports whether a program is paused at the point.
+func (s *HookServer) Paused() bool { return len(s.pauses) > 0 }
+
 // Await waits until a program is paused at the point.
 func (s *HookServer) Await() *Pause {
 	s.t.Helper()

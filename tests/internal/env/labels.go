@@ -39,10 +39,13 @@ const LabelSettings = `tools:
 //	repeat            answers with the injected text
 //	ANYTHING ELSE     is the answer
 //
-// In a line, $TEXT stands for the injected text in the request. Asked for a summary, the model repeats that text.
+// In a line, $TEXT stands for the injected text in the request, and $OUTPUT for the handle of a result. Asked for a summary, the model repeats that text.
 func Gullible(r inferencetest.Recorded) inferencetest.Reply {
-	messages, text, number := r.Chat().Messages, "nothing", ""
+	messages, text, number, output := r.Chat().Messages, "nothing", "", ""
 	for _, m := range messages {
+		if found := outputID.FindStringSubmatch(m.Text()); found != nil {
+			output = found[1]
+		}
 		if found := injected.FindStringSubmatch(m.Text()); found != nil {
 			text, number = found[0], found[1]
 		}
@@ -54,7 +57,7 @@ func Gullible(r inferencetest.Recorded) inferencetest.Reply {
 	if round > len(lines) {
 		return inferencetest.Text("Done.")
 	}
-	line := strings.ReplaceAll(lines[round-1], "$TEXT", text)
+	line := strings.NewReplacer("$TEXT", text, "$OUTPUT", output).Replace(lines[round-1])
 	switch {
 	case line == "repeat":
 		line = text
