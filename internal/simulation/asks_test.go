@@ -65,24 +65,34 @@ func (l *ledger) approve(k callID, arguments string) {
 }
 
 // checkApproved checks that a call that needs an approval runs with what was approved.
-func (e *env) checkApproved(k callID, planned, arguments string) {
+func (e *env) checkApproved(k callID, name, planned, arguments string) {
 	e.ledger.mu.Lock()
 	approved := e.ledger.approved[k]
 	e.ledger.mu.Unlock()
-	if e.profile.asks && planned == gated && approved != arguments {
+	if !e.needsApproval(name, planned) {
+		return
+	}
+	if planned != gated {
+		e.visit(labelledCall)
+	}
+	if approved != arguments {
 		e.report("call %s of turn %d runs as %s, but %s: %q", k.key, k.turn, arguments, notApproved, approved)
 	}
 }
 
 const notApproved = "a person approved other arguments"
 
-// misreads is a planted bug of what a dispatch reads of asks.
+// misreads is a planted bug of what a dispatch reads of asks and labels.
 type misreads struct {
 	expired bool // an ask that has expired counts as approved
 	edits   bool // changed arguments are overlooked
+	labels  bool // labels of results are forgotten
 }
 
 func (m misreads) apply(r *turnlog.Record) {
+	if m.labels {
+		r.Labels.Calls = nil
+	}
 	for i := range r.Asks {
 		if a := &r.Asks[i]; m.expired && a.State == asks.Expired {
 			a.State = asks.Approved

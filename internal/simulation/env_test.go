@@ -41,6 +41,9 @@ func newEnv(t *testing.T, seed uint64, m mutation) *env {
 	e := &env{t: t, seed: seed, mutation: m, began: time.Now()}
 	e.ledger, e.visited = newLedger(), map[string]int{}
 	e.profile = e.newProfile()
+	if m.name != "" { // its seed was found without labels
+		e.profile.labels = false
+	}
 	if m.adjust != nil {
 		m.adjust(&e.profile)
 	}

@@ -31,7 +31,7 @@ func (p *process) Generate(ctx context.Context, req inference.Request, onDelta f
 	if !p.env.isQuiet() && a.chance(0.1) {
 		took = a.between(0, 100*time.Second)
 	}
-	res := a.answer(req)
+	res := repeat(req, a.answer(req))
 	if a.chance(0.2) && res.Text != "" { // a slow stream is written in parts
 		onDelta(inference.Delta{Kind: inference.DeltaText, Text: res.Text[:1]})
 		if !sleep(ctx, took/2+300*time.Millisecond) {

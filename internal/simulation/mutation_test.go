@@ -27,7 +27,8 @@ type mutation struct {
 	lateClock      bool         // counts lease and time from the start of the work, not from the grant
 	forgetsRuns    bool         // a process runs a job whose grant it already runs
 	wrongEffects   bool         // declares effects as reads, so nothing waits for them
-	misreads       misreads     // what a dispatch misreads of asks
+	misreads       misreads     // what a dispatch misreads of asks and labels
+	losesLabels    string       // what is written without its labels
 	// adjust, if not nil, changes the profile to make the bug likely to show.
 	adjust func(*profile)
 }
@@ -63,6 +64,11 @@ var mutations = []mutation{
 	{name: "other arguments than approved run", want: notApproved, bugs: []memory.Bug{memory.BugApprovesOther}, misreads: misreads{edits: true}, adjust: peopleAnswer},
 	{name: "expired and run anyway", want: memory.Approved, bugs: []memory.Bug{memory.BugExpiredRuns}, misreads: misreads{expired: true}, adjust: peopleAnswer},
 	{name: "answered and never woken", want: memory.WaitsForResult, bugs: []memory.Bug{memory.BugNeverWoken}, adjust: peopleAnswer},
+	{name: "labels lost on restart", want: notApproved, misreads: misreads{labels: true}, adjust: contentIsLabelled},
+	{name: "results written without labels", want: unlabelled, losesLabels: "results", adjust: contentIsLabelled},
+	{name: "results written without labels, and a call not asked about", want: notApproved, losesLabels: "results", adjust: contentIsLabelled},
+	{name: "tasks written without labels", want: notApproved, losesLabels: "tasks", adjust: contentIsLabelled},
+	{name: "turns written without labels", want: unlabelled, losesLabels: "turns", adjust: contentIsLabelled},
 	{name: "start after the effect", want: "with 0 starts on record", lateStart: true},
 	{name: "no starts", want: memory.StartedBefore, noStarts: true},
 	{name: "lost turn reported as succeeded", seed: 2, want: memory.NoFalseSuccess, reportsSuccess: true},
@@ -160,6 +166,8 @@ func (m mutation) wrap(journal agentturn.Journal) agentturn.Journal {
 		return reportsSuccess{journal}
 	case m.failsEarly:
 		return failsEarly{journal}
+	case m.losesLabels != "":
+		return losesLabels{journal, m.losesLabels}
 	default:
 		return journal
 	}

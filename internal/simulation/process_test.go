@@ -83,7 +83,7 @@ func (e *env) boot() *process {
 
 func (e *env) newRunner(p *process) *agentturn.Runner {
 	return agentturn.New(agentturn.Config{
-		Models: p, DefaultModel: simulatedModel, Tools: e.mutation.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
+		Models: p, DefaultModel: simulatedModel, Tools: e.tools(), Bounds: bounds(), Freshness: p.conn, Outputs: p.conn, Fault: p,
 		Retry: inference.Retry{Jitter: func() float64 { return 0.5 }},
 	})
 }

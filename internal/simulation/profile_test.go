@@ -30,6 +30,7 @@ type profile struct {
 	outages                        []outage
 	asks                           bool // people must approve some calls
 	handOver                       bool // schedulers hand turns over to their own processes
+	labels                         bool // some content is labelled, and people must approve calls that it may have led to
 }
 
 // An outage is a failure of the model's provider. Its times count from the start of the simulation.
@@ -89,6 +90,7 @@ func (e *env) newProfile() profile {
 	p.outages = e.newOutages(p.length)
 	p.handOver = e.actor(nil, kindFaults, 3).chance(0.6)
 	p.asks = e.actor(nil, kindFaults, 4).chance(0.4)
+	p.labels = e.actor(nil, kindFaults, 5).chance(0.3)
 	return p
 }
 
@@ -104,23 +106,26 @@ var sources = map[string]string{
 
 var agentNames = []string{"clerk", "desk", "watch"}
 
-var definitions = func() []*agentdef.Definition {
+var definitions = definitionsOf(func(_, source string) string { return source })
+
+// definitionsOf parses the agents' definitions, with a change of each.
+func definitionsOf(change func(name, source string) string) []*agentdef.Definition {
 	var all []*agentdef.Definition
 	for _, name := range agentNames {
-		d, err := agentdef.Parse(name+".md", []byte(sources[name]))
+		d, err := agentdef.Parse(name+".md", []byte(change(name, sources[name])))
 		if err != nil {
 			panic(err)
 		}
 		all = append(all, d)
 	}
 	return all
-}()
+}
 
 // agents returns the registrations of a process. There are no schedules once faults have ended.
 func (e *env) agents() []turnkeeper.AgentRegistration {
 	var all []turnkeeper.AgentRegistration
 	quiet := e.isQuiet()
-	for _, d := range definitions {
+	for _, d := range e.definitions() {
 		r := turnkeeper.AgentRegistration{
 			Name: d.Name, Definition: d.Source, DefinitionHash: d.Hash, LanePerConversation: d.LanePerConversation,
 			Models: d.Chain(simulatedModel), GiveUpAfter: giveUpAfter,

@@ -26,7 +26,7 @@ func (e *env) run() []string {
 	if e.profile.crashes > 0 {
 		go e.crashServer(ctx, e.actor(nil, kindServer))
 	}
-	if e.profile.asks {
+	if e.profile.asks || e.profile.labels {
 		go e.answerAsks(ctx, e.actor(nil, kindPeople))
 	}
 	e.injectFaults(faults)
@@ -177,6 +177,7 @@ func (e *env) client(ctx context.Context, a *actor, i int, accepted chan<- turnk
 	if a.chance(0.05) {
 		m.Body = poison
 	}
+	m = e.labelMessage(i, m)
 	conn := e.store.Connect(&wire{env: e})
 	for ctx.Err() == nil {
 		id, err := conn.Enqueue(a.in(ctx), m)

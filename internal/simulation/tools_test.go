@@ -35,8 +35,8 @@ const detachedTimeout = 15 * time.Minute
 // transactional, two detached, and those that read outputs and wait for them.
 var toolbox = toolsWith(effects)
 
-// toolsWith makes the tools with these declared effects.
-func toolsWith(effects map[string]turnkeeper.Effect) *tools.Registry {
+// toolsWith makes the tools with these declared effects and changes of their specs.
+func toolsWith(effects map[string]turnkeeper.Effect, changes ...func(*tools.Spec)) *tools.Registry {
 	var all []tools.Tool
 	for _, name := range toolNames {
 		t := &tool{spec: tools.Spec{
@@ -48,6 +48,9 @@ func toolsWith(effects map[string]turnkeeper.Effect) *tools.Registry {
 		}
 		if slices.Contains(detachedTools, name) {
 			t.spec.Detached, t.spec.Timeout = true, detachedTimeout
+		}
+		for _, change := range changes {
+			change(&t.spec)
 		}
 		if name == "ask" {
 			all = append(all, reconciler{t})
@@ -87,7 +90,11 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 		}
 	}
 	e.note(p, "run "+t.spec.Name, call.Key.String(), int64(call.TurnID), 0)
-	return t.behave(ctx, a)
+	result, err := t.behave(ctx, a)
+	if err == nil && e.profile.labels {
+		result = t.label(result, call)
+	}
+	return result, err
 }
 
 // behave returns the tool's result, after a while; or it fails, hangs, panics or ignores its context.
@@ -244,7 +251,7 @@ func (e *env) checkArguments(k callID, name, arguments string) {
 		e.report("call %s of turn %d runs, but %s", k.key, k.turn, notPlanned)
 		return
 	}
-	e.checkApproved(k, rounds[k.key.Round-1].Calls[k.key.Ordinal-1].Arguments, arguments)
+	e.checkApproved(k, name, rounds[k.key.Round-1].Calls[k.key.Ordinal-1].Arguments, arguments)
 	if planned := rounds[k.key.Round-1].Calls[k.key.Ordinal-1]; planned.Name != name || planned.Arguments != arguments && arguments != changed {
 		e.report("call %s of turn %d runs as %s %s, but %s: %s %s", k.key, k.turn, name, arguments, notPlanned, planned.Name, planned.Arguments)
 	}
@@ -292,6 +299,7 @@ func (e *env) checkLedger() {
 			e.report("transactional call %s of turn %d happened %d times", k.key, k.turn, n)
 		}
 	}
+	labels := e.store.Labels()
 	for id := turnkeeper.TurnID(1); ; id++ {
 		_, rounds, _, ok := e.store.Turn(id)
 		if !ok {
@@ -300,6 +308,7 @@ func (e *env) checkLedger() {
 		for _, round := range rounds {
 			for _, call := range round.Calls {
 				e.checkCall(callID{id, call.Key}, call)
+				e.checkLabelled(labels, callID{id, call.Key}, call)
 			}
 		}
 	}
