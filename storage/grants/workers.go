@@ -11,9 +11,10 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Beat records a heartbeat of a worker process.
+// Beat records a heartbeat of a worker process. It uses a connection of the queue's pool: writes that wait for locked rows can
+// take all connections of the main pool.
 func (s *Store) Beat(ctx context.Context, h presence.Heartbeat) error {
-	return pg.Translate(s.db.Q.Beat(ctx, dbsqlc.BeatParams{
+	return pg.Translate(dbsqlc.New(s.db.Queue).Beat(ctx, dbsqlc.BeatParams{
 		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
 		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, Roles: dbrow.OrEmpty(h.Roles), //nolint:gosec // checked settings
 	}))

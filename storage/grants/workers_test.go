@@ -2,11 +2,13 @@ package grants_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"turnkeeper"
+	heart "turnkeeper/internal/presence"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -185,5 +187,22 @@ func TestLostGrantIsThatOfItsWorker(t *testing.T) {
 				t.Errorf("the lost worker is %s", lost[0].WorkerID)
 			}
 		})
+	}
+}
+
+// A worker beats while its other work takes all connections of the main pool, for example because it waits for locked rows.
+func TestBeatBesideABusyPool(t *testing.T) {
+	h := newEnv(t)
+	for range h.Pool().Config().MaxConns {
+		conn, err := h.Pool().Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Release()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), storagetest.Patience)
+	defer cancel()
+	if err := h.Beat(ctx, heart.Heartbeat{WorkerID: "w", Host: "h", Slots: 1}); err != nil {
+		t.Error(err)
 	}
 }

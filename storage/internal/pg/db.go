@@ -19,7 +19,7 @@ import (
 type DB struct {
 	Pool   *pgxpool.Pool
 	Finish *pgxpool.Pool   // for ends of turns only, which must not wait behind reads
-	Queue  *pgxpool.Pool   // for River's statements
+	Queue  *pgxpool.Pool   // for River's statements, and heartbeats
 	Q      *dbsqlc.Queries // on Pool
 	Log    *zap.Logger
 	Mask   func(string) string // nil: nothing is masked
