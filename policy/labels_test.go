@@ -2,7 +2,10 @@ package policy_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper/policy"
 )
@@ -28,16 +31,24 @@ func TestDestinations(t *testing.T) {
 		{"https://api.example.com/**", "https://api.example.com@evil.com/a", false},
 		{"https://*.example.com/**", "https://evil.com/x.example.com/a", false},
 		{"*@example.com", "", false},
+		{"ann*@example.com", "ann.b@example.com", true},
+		{"ann*@example.com", "bob@example.com", false},
+		{"https://a.b/**", "https://a.b/c d", false},
+		{"https://a.b/**", "https://a.b/\u00a0", false},
+		{"https://a.b/**", "https://a.b/\x00", false},
+		{"https://a.b/**", "https://a.b/\ufffd", false},
 	} {
 		if got := policy.MatchDestination(c.pattern, c.to); got != c.want {
 			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.to, got, c.want)
 		}
 	}
-	for pattern, valid := range map[string]bool{
-		"*@example.com": true, "https://a/**": true, "": false, "*": false, "**": false, "a b": false, "https://**.com": false, "a**": false,
+	for pattern, want := range map[string]string{
+		"*@example.com": "", "https://a/**": "", "*.*.*.*.*.com": "", strings.Repeat("a", 200): "",
+		"": "1 to 200 bytes", "a b": "1 to 200 bytes", strings.Repeat("a", 201): "1 to 200 bytes", "*": "every destination",
+		"**": "end of a URL", "https://**.com": "end of a URL", "a**": "end of a URL", "*.*.*.*.*.*.com": "more than 5",
 	} {
-		if fault := policy.CheckDestination(pattern); (fault == "") != valid {
-			t.Errorf("%q: %q", pattern, fault)
+		if fault := policy.CheckDestination(pattern); (fault == "") != (want == "") || !strings.Contains(fault, want) {
+			t.Errorf("%q: %q, want %q", pattern, fault, want)
 		}
 	}
 }
@@ -65,10 +76,27 @@ func TestTheDefaultRule(t *testing.T) {
 		{mail, private, `{}`, "tool sends content out, and the turn has private content from a note"},
 		{mail, private, `{"to":{"a":1}}`, "tool sends content out, and the turn has private content from a note"},
 		{policy.Flow{}, policy.Join(untrusted, private), `{}`, ""},
+		{policy.Flow{Sinks: mail.Sinks, Destination: "to"}, private, `{"to":"ann@example.com"}`, "tool sends content out, and the turn has private content from a note"},
+		{policy.Flow{Sinks: mail.Sinks, Destinations: mail.Destinations}, private, `{"":"ann@example.com"}`, "tool sends content out, and the turn has private content from a note"},
+		{pay, []policy.Mark{{Label: policy.Untrusted}}, `{}`, "tool changes something, and the turn has untrusted content from an unknown source"},
 	} {
 		got := c.flow.Decide(policy.Call{Tool: "tool", Arguments: json.RawMessage(c.args), Labels: c.marks})
 		if got.Reason != c.reason || (got.Verdict == policy.Ask) != (c.reason != "") {
 			t.Errorf("%+v, %+v, %s: %+v", c.flow, c.marks, c.args, got)
 		}
+	}
+}
+
+// What one says about a tool replaces what the other says, field by field. An empty list says something too.
+func TestOneFlowOrAnother(t *testing.T) {
+	general := policy.Flow{
+		Labels: []policy.Label{policy.Private}, Sinks: []policy.Sink{policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"},
+	}
+	own := policy.Flow{Labels: []policy.Label{}, Sinks: []policy.Sink{}, Destination: "url", Destinations: []string{}}
+	if diff := cmp.Diff(general, policy.Flow{}.Or(general)); diff != "" {
+		t.Errorf("nothing, or the general flow (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(own, own.Or(general)); diff != "" {
+		t.Errorf("its own flow, or the general one (-want +got):\n%s", diff)
 	}
 }
