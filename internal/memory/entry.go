@@ -26,7 +26,7 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 		t.Usage = t.Usage.Add(failed.Usage)
 	}
 	j.keepParts(e)
-	if e.Summary != nil && e.Round != nil {
+	if e.Summary != nil {
 		key := conversationKey{t.Agent, t.Conversation}
 		j.s.state.summaries[key] = append(j.s.state.summaries[key], *e.Summary)
 	}

@@ -55,7 +55,7 @@ func (s labels) of(r turnlog.Record) turnlog.Labels {
 // ofReply returns the labels of the reply to a message: those of its turns.
 func (s labels) ofReply(id turnkeeper.MessageID) (marks []policy.Mark) {
 	for _, row := range s.labels {
-		if t := s.turn(turnkeeper.TurnID(row.ID)); row.Kind == turnlog.LabelTurn && t != nil && t.MessageID == id {
+		if row.Kind == turnlog.LabelTurn && s.turn(turnkeeper.TurnID(row.ID)).MessageID == id {
 			marks = policy.Join(marks, []policy.Mark{row.Mark})
 		}
 	}

@@ -33,7 +33,7 @@ func (e Entry) LabelRows(turn turnkeeper.TurnID) (rows []LabelRow) {
 		}
 	}
 	add(LabelTurn, int64(turn), turnkeeper.CallKey{}, e.Labels)
-	if e.Summary != nil && e.Round != nil {
+	if e.Summary != nil {
 		add(LabelSummary, int64(e.Summary.UpTo), turnkeeper.CallKey{}, e.Summary.Labels)
 	}
 	for _, start := range e.Starts {
@@ -61,15 +61,15 @@ type Labels struct {
 	Calls  map[turnkeeper.CallKey][]policy.Mark // of the results of its calls
 }
 
-// LabelsOf returns the labels of a turn from those of itself, of its calls, and of what it knows.
+// LabelsOf returns the labels of a turn from those of itself, of its calls but no others, and of what it knows.
 func LabelsOf(turn turnkeeper.TurnID, rows []LabelRow) Labels {
 	l := Labels{Calls: map[turnkeeper.CallKey][]policy.Mark{}}
 	for _, row := range rows {
-		own := row.ID == int64(turn) && (row.Kind == LabelCall || row.Kind == LabelTurn)
+		ofResult := row.Kind == LabelTurn && row.ID == int64(turn) && row.Call.Round > 0
 		switch {
-		case own && row.Kind == LabelCall:
+		case row.Kind == LabelCall:
 			l.Calls[row.Call] = policy.Join(l.Calls[row.Call], []policy.Mark{row.Mark})
-		case !own || row.Call.Round == 0:
+		case !ofResult:
 			l.Before = policy.Join(l.Before, []policy.Mark{row.Mark})
 		}
 	}
