@@ -2,6 +2,8 @@ package storesuite
 
 import (
 	"context"
+	"fmt"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
@@ -12,6 +14,8 @@ var labelProperties = []property{
 	{"the labels of a result are those of its turn, and of later turns of the conversation", labelsOfResults},
 	{"a summary has labels", labelsOfSummary},
 	{"a message to a sub-agent has labels, and its reply those of the sub-agent's turn", labelsOfSpawn},
+	{"each of two sub-agents has its own labels", labelsOfTwoSpawns},
+	{"a run of a schedule has the labels of the previous run", labelsOfSchedule},
 	{"labels are written with their entry, or not at all", labelsAtomic},
 	{"a late result has labels", labelsLate},
 	{"a transactional call writes its labels", labelsTransact},
@@ -71,7 +75,11 @@ func labelsOfSummary(e *env) {
 	d := e.turn()
 	d.append(turnlog.Entry{Round: round(1), Summary: &turnlog.Summary{UpTo: before.grant.TurnID, Text: "a summary", Labels: []policy.Mark{private}}})
 	e.finish(d, succeeded("done"))
-	e.turn().wantBefore("of a turn that sees the summary", private)
+	next := e.turn()
+	next.wantBefore("of a turn that sees the summary", private)
+	e.finish(next, succeeded("done"))
+	e.enqueue("clerk", "other", "do it")
+	e.next(first).wantBefore("of a turn of another conversation")
 }
 
 func labelsOfSpawn(e *env) {
@@ -96,6 +104,54 @@ func labelsOfSpawn(e *env) {
 	equal(e, "labels of the reply", len(marks), 2)
 	equal(e, "private", len(policy.Only(policy.Private, marks)), 1)
 	equal(e, "untrusted", len(policy.Only(policy.Untrusted, marks)), 1)
+}
+
+// The first sub-agent's message has a label, and its turn gets another. The message has the id of the second one's turn.
+func labelsOfTwoSpawns(e *env) {
+	parent := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce)
+	e.enqueue("clerk", "", "later")
+	var starts []turnlog.CallStart
+	var handles []turnlog.CallResult
+	for n, marks := range [][]policy.Mark{{private}, nil} {
+		start, handle := parent.spawnOf(key(1, n+1), "desk", "find it")
+		start.Spawn.Labels = marks
+		starts, handles = append(starts, start), append(handles, handle)
+	}
+	parent.append(turnlog.Entry{Starts: starts, Results: handles})
+	parent.wait()
+	e.tick()
+	for _, child := range e.take(second) {
+		first := child.record.Message.ID == starts[0].Spawn.Message
+		if first {
+			child.wantBefore("of the first sub-agent's turn", private)
+			child.append(turnlog.Entry{Labels: []policy.Mark{private, untrusted}})
+		} else {
+			child.wantBefore("of the second sub-agent's turn")
+		}
+		e.finish(child, succeeded("found"))
+	}
+	arrived, err := e.next(second).Arrivals(e.Context())
+	if err != nil || len(arrived) != 2 || arrived[0].Spawned == nil || arrived[1].Spawned == nil {
+		e.Fatalf("arrived: %+v, %v", arrived, err)
+	}
+	for _, reply := range arrived {
+		equal(e, "labels of the reply to "+reply.Key.String(), len(reply.Spawned.Labels), map[int]int{1: 2, 2: 0}[reply.Key.Ordinal])
+	}
+}
+
+func labelsOfSchedule(e *env) {
+	e.Register(schedule())
+	e.tick()
+	for n := range 2 {
+		e.Pass(hourly + time.Minute)
+		d := e.next(first)
+		d.wantBefore(fmt.Sprintf("of run %d", n+1), []policy.Mark{private}[:n]...)
+		d.append(turnlog.Entry{Labels: []policy.Mark{private}})
+		e.finish(d, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone})
+		for range 41 * (1 - n) { // then the history has no room for the run
+			e.finish(e.turn(), succeeded("done"))
+		}
+	}
 }
 
 func labelsAtomic(e *env) {
