@@ -61,7 +61,8 @@ func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 }
 
 // handlesIn returns the calls to whose results the arguments refer by handles. written reports whether any other argument can
-// carry content: anything except null, true, false, or an enum value of the tool's schema.
+// carry content: anything except null, true, false, or an enum value of the tool's schema. The name of an argument that the
+// schema does not list carries content, and so does the order of values in a list.
 func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
 	var args map[string]any
 	decoder := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
@@ -71,14 +72,17 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 	}
 	spec, _ := l.offered.Spec(call.Name)
 	resolves := l.offered.HasHandles(call)
+	choices := choicesOf(spec)
 	for name, value := range args {
+		words, named := choices[name]
+		written = written || !named
 		list, several := value.([]any)
 		if !several {
 			list = []any{value}
 		}
 		for _, item := range list {
 			switch text, isText := item.(string); {
-			case item == nil || item == true || item == false || isText && isChoice(spec, name, text):
+			case !several && (item == nil || item == true || item == false || isText && slices.Contains(words, item)):
 			case isText && resolves && !slices.Contains(spec.OutputIDs, name):
 				if key, ok := l.handleOf(call, text); ok {
 					keys = append(keys, key)
@@ -107,14 +111,19 @@ func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.
 	return key, false
 }
 
-// isChoice reports whether a text is an enum value of an argument in the tool's schema.
-func isChoice(spec tools.Spec, argument, text string) bool {
+// choicesOf returns the values that a tool's schema lists, for each of the arguments that it names.
+func choicesOf(spec tools.Spec) map[string][]any {
 	var schema struct {
 		Properties map[string]struct {
 			Enum []any `json:"enum"`
 		} `json:"properties"`
 	}
-	return json.Unmarshal(spec.Parameters, &schema) == nil && slices.Contains(schema.Properties[argument].Enum, any(text))
+	_ = json.Unmarshal(spec.Parameters, &schema) // a schema that cannot be read names no argument
+	choices := map[string][]any{}
+	for name, property := range schema.Properties {
+		choices[name] = property.Enum
+	}
+	return choices
 }
 
 // resultMarks returns the labels of a call's result: those of its tool, those of its arguments, and more from the result itself.

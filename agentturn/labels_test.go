@@ -297,16 +297,29 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 		"a written text":              {`{"text":"the page says yes"}`, true},
 		"a written text and a handle": {`{"text":"output:2","urgency":"very"}`, true},
 		"a part":                      {`{"text":"output:2[0:1]"}`, false},
+		"the first result":            {`{"text":"output:1"}`, false},
 		"no handle of a result":       {`{"text":"output:9"}`, false}, // it is refused
+		"true, false and null":        {`{"text":true,"urgency":null,"more":false}`, false},
+		"a number":                    {`{"text":1}`, true},
+		"a name that was written":     {`{"text":"output:2","the page says yes":true}`, true},
+		"a list of bits":              {`{"text":[true,false,true]}`, true},
+		"a list of handles and bits":  {`{"text":["output:2",true,false]}`, true},
+		"an empty list":               {`{"text":[]}`, false},
+		"the id of an output":         {`{"text":"output:2","id":"output:1"}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}})
-				send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{},"urgency":{"enum":["low","high","very"]}}}`)
+				send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{},"urgency":{"enum":["low","high","very",null]},"more":{},"id":{}}}`)
+				send.spec.OutputIDs = []string{"id"}
 				if strings.Contains(c.arguments, "very") {
 					send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{},"urgency":{"type":"string"}}}`)
 				}
-				b := newBench(t, asks("secret", "open"), asks("send "+c.arguments), says("Done.")).with(labelled("secret", "s", policy.Private), labelled("open", "o"), send)
+				read := []string{"secret", "open"}
+				if name == "the first result" {
+					slices.Reverse(read)
+				}
+				b := newBench(t, asks(read...), asks("send "+c.arguments), says("Done.")).with(labelled("secret", "s", policy.Private), labelled("open", "o"), send)
 				b.bounds.OutputHandles = true
 				b.run(t.Context())
 				if asked := len(b.store.asked()) > 0; asked != c.asked {
