@@ -330,6 +330,42 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 	}
 }
 
+// TestLabelsOfTheInbox checks which turns have the labels of their agent's inbox. The store knows no labels.
+func TestLabelsOfTheInbox(t *testing.T) {
+	written, unwritten := turnlog.Past{TurnID: 7, Rounds: []turnkeeper.Round{{}}}, turnlog.Past{TurnID: 8}
+	for name, c := range map[string]struct {
+		change func(*turnlog.Record)
+		asked  bool
+	}{
+		"a message":           {func(*turnlog.Record) {}, true},
+		"a run of a schedule": {func(r *turnlog.Record) { r.Turn.Trigger = turnkeeper.TriggerSchedule }, false},
+		"a run that sees an earlier turn": {func(r *turnlog.Record) {
+			r.Turn.Trigger, r.History = turnkeeper.TriggerSchedule, []turnlog.Past{written}
+		}, false},
+		"a run that sees an earlier turn without labels": {func(r *turnlog.Record) {
+			r.Turn.Trigger, r.History = turnkeeper.TriggerSchedule, []turnlog.Past{written, unwritten}
+		}, true},
+		"a task from another agent": {func(r *turnlog.Record) { r.Lineage.Parent = 9 }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pay := sink("pay", policy.Flow{Sinks: []policy.Sink{policy.Changes}})
+				b := newBench(t, asks("pay"), asks("secret"), says("Done.")).with(pay, labelled("secret", "s", policy.Private))
+				b.def.InboxLabels = []string{"untrusted"}
+				record, journal := b.store.dispatch()
+				record.Labels = turnlog.Labels{}
+				c.change(&record)
+				if _, err := b.runner().Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+					t.Fatal(err)
+				}
+				if asked := len(b.store.asked()) > 0; asked != c.asked {
+					t.Errorf("asked: %v, want %v", asked, c.asked)
+				}
+			})
+		})
+	}
+}
+
 // TestLabelsSurviveALostWorker checks that a later worker asks too.
 func TestLabelsSurviveALostWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
