@@ -204,13 +204,10 @@ declare
     a       turnkeeper.asks;
 begin
     select k.turn_id into v_turn from turnkeeper.asks k where k.id = answer_ask.ask;
-    if not found then
-        raise exception using errcode = 'TK013', message = format('no such ask: %s', coalesce(answer_ask.ask::text, 'null'));
-    end if;
     perform from turnkeeper.turns t where t.id = v_turn for update; -- before the ask: all writers lock in this order
     select * into a from turnkeeper.asks k where k.id = answer_ask.ask for update;
-    if not found then -- purged meanwhile
-        raise exception using errcode = 'TK013', message = format('no such ask: %s', answer_ask.ask);
+    if not found then
+        raise exception using errcode = 'TK013', message = format('no such ask: %s', coalesce(answer_ask.ask::text, 'null'));
     end if;
     v_takes := case a.kind when 'approve' then 'approved' when 'budget' then 'approved' else 'answered' end;
     if answer_ask.decision is null or answer_ask.decision <> v_takes and (answer_ask.decision <> 'denied' or a.kind = 'settle') then
