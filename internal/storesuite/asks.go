@@ -13,11 +13,14 @@ var askProperties = []property{
 	{"a turn that asks a person waits without a lease", askWaits},
 	{"an answer queues its turn, and its start uses the approval up", askApproved},
 	{"a start needs the approval of its arguments", askRefuses},
+	{"an approval, a gate and an ask about an outcome are for one call of one turn", askOfOneCall},
+	{"a repeatable call starts again with the arguments that were approved", askRepeated},
 	{"a gated call does not start without an ask", askGated},
 	{"a gate keeps its call from starting in the same write", askGatedNow},
 	{"edited arguments have a hash of their own", askEdited},
 	{"a repeat of an answer changes nothing, and another answer is refused", askTwice},
 	{"an answer that does not fit is refused", askInvalid},
+	{"each kind of ask takes its own answers", askKinds},
 	{"an answer that comes before the turn waits is not missed", askBeforeWait},
 	{"an ask expires, and its turn goes on", askExpires},
 	{"the wait for a person is no wait for a service", askIsNoFailure},
@@ -26,8 +29,10 @@ var askProperties = []property{
 	{"a call that did not happen starts again once", askSettled},
 	{"a call goes on once with the input that it asked for", askInput},
 	{"a parked turn blocks no other conversation, and goes back to the head of its lane", askParks},
+	{"a turn that blocks nobody is not parked", askNotParked},
 	{"a parked turn holds its conversation", askHolds},
 	{"a turn that goes on while asking holds nothing", askGoesOn},
+	{"an ask that was answered holds nothing", askHoldsNoLonger},
 	{"a parked turn waits for the end of the turn in its lane", askParkedWaits},
 	{"a message accepted while a turn is parked is held", askHoldsLater},
 	{"a schedule whose conversation is held has one message that waits", askHoldsSchedule},
@@ -159,6 +164,75 @@ func askRefuses(e *env) {
 	wantErr(e, "a denied call", d.startWith(ask.ID, askArguments, 1), asks.ErrNotApproved)
 }
 
+// plannedAt returns a dispatch of desk, in a lane of its own, with two planned calls of effect once.
+func (e *env) plannedAt(conversation string) *dispatch {
+	e.Helper()
+	e.enqueue("desk", conversation, "do it")
+	d := e.next(first)
+	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
+	return d
+}
+
+// asked opens an ask of a dispatch, answers it unless the decision is empty, and returns its id.
+func (d *dispatch) asked(q asks.Question, a asks.Answer) asks.ID {
+	d.env.Helper()
+	d.append(turnlog.Entry{Asks: []asks.Question{q}})
+	all := d.env.Asks(d.grant.TurnID)
+	id := all[len(all)-1].ID
+	if a.Decision != "" {
+		d.env.answerAsk(id, a)
+	}
+	return id
+}
+
+func answered(answer string) asks.Answer {
+	return asks.Answer{Decision: asks.Answered, By: "ann", Channel: "test", Answer: answer}
+}
+
+func askOfOneCall(e *env) {
+	settle := func(k turnkeeper.CallKey, n int) asks.Question {
+		q := question(k, asks.KindSettle)
+		q.N = n
+		return q
+	}
+	one, two := e.plannedAt("one"), e.plannedAt("two")
+	one.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 1)}})
+	mine := one.asked(question(key(1, 1), asks.KindApprove), approved("ann"))
+	wantErr(e, "with the ask of another turn", two.startWith(mine, askArguments, 1), asks.ErrNotApproved)
+	two.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 2)}})
+	two.asked(question(key(1, 2), asks.KindApprove), asks.Answer{})
+	two.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))
+	wantErr(e, "beside the gate and the asks of others", two.startWith(0, askArguments, 1), nil)
+	two.append(turnlog.Entry{Round: round(2, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
+	wantErr(e, "beside the gate of an earlier round", two.startCall(key(2, 2), 0, askArguments, 1), nil)
+
+	// Call 1.1 of the first turn is started three times, each with an ask of its own. Others ask about theirs meanwhile.
+	two.asked(settle(key(1, 1), 1), asks.Answer{})
+	wantErr(e, "first start", one.startWith(mine, askArguments, 1), nil)
+	wantErr(e, "of another call", one.startCall(key(1, 2), 0, askArguments, 1), nil)
+	one.append(turnlog.Entry{Round: round(2, turnkeeper.EffectOnce)})
+	wantErr(e, "of another round", one.startCall(key(2, 1), 0, askArguments, 1), nil)
+	other, later := one.asked(settle(key(1, 2), 1), answered(asks.Unknown)), one.asked(settle(key(2, 1), 1), answered(asks.Happened))
+	wantErr(e, "second start of a call of unknown outcome", one.startCall(key(1, 2), other, askArguments, 2), asks.ErrNotApproved)
+	wantErr(e, "second start of a call that happened", one.startCall(key(2, 1), later, askArguments, 2), asks.ErrNotApproved)
+	doubt := one.asked(settle(key(1, 1), 1), asks.Answer{})
+	wantErr(e, "second start while the ask is open", one.startWith(doubt, askArguments, 2), asks.ErrNotApproved)
+	e.answerAsk(doubt, answered(asks.DidNotHappen))
+	wantErr(e, "second start with the ask of another call", one.startWith(other, askArguments, 2), asks.ErrNotApproved)
+	wantErr(e, "second start", one.startWith(doubt, askArguments, 2), nil)
+	wantErr(e, "third start", one.startWith(one.asked(settle(key(1, 1), 2), answered(asks.DidNotHappen)), askArguments, 3), nil)
+}
+
+// A repeatable call whose worker was lost starts again with what was approved, and names no ask again.
+func askRepeated(e *env) {
+	d := e.planned(turnkeeper.EffectKeyed)
+	ask := d.asked(question(key(1, 1), asks.KindApprove), approved("ann"))
+	wantErr(e, "first start", d.startWith(ask, askArguments, 1), nil)
+	wantErr(e, "second start with other arguments", d.startWith(0, `{"amount":2}`, 2), asks.ErrNotApproved)
+	wantErr(e, "second start with the ask", d.startWith(ask, askArguments, 2), asks.ErrNotApproved)
+	wantErr(e, "second start", d.startWith(0, askArguments, 2), nil)
+}
+
 func askGated(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	d.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 1)}})
@@ -237,6 +311,35 @@ func askInvalid(e *env) {
 		wantErr(e, name, err, asks.ErrInvalid)
 	}
 	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Answered, Answer: `"x"`, By: "bob"})
+}
+
+func askKinds(e *env) {
+	d := e.planned(turnkeeper.EffectOnce)
+	refused := func(id asks.ID, what string, a asks.Answer) {
+		e.Helper()
+		a.By = "ann"
+		_, err := e.AnswerAsk(e.Context(), id, a)
+		wantErr(e, what, err, asks.ErrInvalid)
+	}
+	budget := d.asked(question(key(2, 0), asks.KindBudget), asks.Answer{})
+	refused(budget, "arguments of a budget", asks.Answer{Decision: asks.Approved, Edited: "{}"})
+	refused(budget, "an answer to an ask for a budget", asks.Answer{Decision: asks.Answered, Answer: `"x"`})
+	refused(budget, "an approval with an answer", asks.Answer{Decision: asks.Approved, Answer: `"x"`})
+	e.answerAsk(budget, approved("ann"))
+	approve := d.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
+	refused(approve, "a denial with arguments", asks.Answer{Decision: asks.Denied, Edited: "{}"})
+	refused(approve, "arguments that are no object", asks.Answer{Decision: asks.Approved, Edited: "[1]"})
+	refused(approve, "arguments that are no JSON", asks.Answer{Decision: asks.Approved, Edited: "{"})
+	e.answerAsk(approve, asks.Answer{Decision: asks.Denied, By: "ann"})
+	text := d.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))
+	_, err := e.AnswerAsk(e.Context(), text, answered(`"y"`))
+	wantErr(e, "another answer", err, asks.ErrClosed)
+	e.answerAsk(d.asked(question(key(1, 1), asks.KindInput), asks.Answer{}), asks.Answer{Decision: asks.Denied, By: "ann"})
+	for n, answer := range []string{asks.Happened, asks.Unknown, asks.DidNotHappen} {
+		settle := question(key(1, 1), asks.KindSettle)
+		settle.N = n + 1
+		e.answerAsk(d.asked(settle, asks.Answer{}), answered(answer))
+	}
 }
 
 func askBeforeWait(e *env) {
@@ -342,6 +445,34 @@ func askParks(e *env) {
 	equal(e, "next", e.next(first).record.Message.ID, c)
 }
 
+func askNotParked(e *env) {
+	holding := e.plannedAt("a")
+	holding.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
+	holding.wait()
+	turn, _ := e.Turn(holding.grant.TurnID)
+	equal(e, "lane of a turn that holds its conversation", turn.Lane, "desk/a")
+
+	parent, message := e.spawned()
+	child := e.childTurn(message)
+	before := child.record.Turn.Lane
+	child.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	goesOn := question(key(1, 1), asks.KindApprove)
+	goesOn.Hold = false
+	child.asked(goesOn, asks.Answer{})
+	child.wait()
+	equal(e, "state of a sub-agent", child.turnState(), turnkeeper.TurnWaiting)
+	turn, _ = e.Turn(child.grant.TurnID)
+	equal(e, "lane of a sub-agent", turn.Lane, before)
+
+	// It has an answer, and waits for the sub-agent.
+	ask := parent.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))
+	parent.append(turnlog.Entry{Seen: []asks.ID{ask}})
+	parent.wait()
+	equal(e, "state of a turn that waits for a sub-agent", parent.turnState(), turnkeeper.TurnWaiting)
+	turn, _ = e.Turn(parent.grant.TurnID)
+	equal(e, "lane of a turn that waits for a sub-agent", turn.Lane, "clerk")
+}
+
 func askHolds(e *env) {
 	asking := e.turn()
 	mine, other := e.enqueue("clerk", "", "later"), e.enqueue("clerk", "other", "hello")
@@ -376,6 +507,19 @@ func askGoesOn(e *env) {
 		equal(e, agent+": granted after the answer", d.grant.TurnID, asking.grant.TurnID)
 		e.conclude(d)
 	}
+}
+
+// The terms of the open ask count, not those of one that has an answer.
+func askHoldsNoLonger(e *env) {
+	d := e.turn()
+	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	ask := d.asked(question(key(1, 1), asks.KindApprove), approved("ann"))
+	goesOn := question(key(1, 1), asks.KindSettle)
+	goesOn.Hold = false
+	d.append(turnlog.Entry{Seen: []asks.ID{ask}, Asks: []asks.Question{goesOn}})
+	next := e.enqueue("clerk", "", "meanwhile")
+	d.wait()
+	equal(e, "granted", e.next(first).record.Message.ID, next)
 }
 
 func askParkedWaits(e *env) {

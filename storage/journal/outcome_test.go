@@ -197,6 +197,14 @@ func TestWhetherATurnWaits(t *testing.T) {
 	other.must(h.Arrive(t.Context(), other.claim("w"), storagetest.Result(storagetest.Key(1, 1), other.nonce(1, 1), turnkeeper.CallSucceeded, "ok")))
 	const arrived = "update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"
 	const closed = "update turnkeeper.awaited_calls set closed_at = clock_timestamp()"
+	const asks = `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
+		select $1, 1, 1, 'question', count(*) + 1, 't', '{}', 'h', '', '', '{}', true, clock_timestamp() + interval '1 hour' from turnkeeper.asks where turn_id = $1`
+	const answered = "update turnkeeper.asks set state = 'denied', answered_by = 'ann', closed_at = clock_timestamp() where turn_id = $1 and n = 1"
+	const seen = "update turnkeeper.asks set seen_at = clock_timestamp() where turn_id = $1 and n = 1"
+	for range 2 {
+		h.Exec(asks, other.Grant.TurnID)
+	}
+	h.Exec(answered, other.Grant.TurnID)
 	for name, c := range map[string]struct {
 		open    bool
 		changes []string
@@ -209,6 +217,11 @@ func TestWhetherATurnWaits(t *testing.T) {
 		"one is, and another has arrived":  {true, []string{arrived + " where turn_id = $1", closed + ofCall}, turnkeeper.TurnQueued},
 		"all are in the journal":           {true, []string{closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
 		"all are, and so is what has come": {true, []string{arrived + ofCall, closed + " where turn_id = $1"}, turnkeeper.TurnQueued},
+		"it asks":                          {false, []string{asks}, turnkeeper.TurnWaiting},
+		"an answer has come":               {false, []string{asks, answered}, turnkeeper.TurnQueued},
+		"one of two answers has come":      {true, []string{asks, asks, answered}, turnkeeper.TurnQueued},
+		"the answer was seen":              {false, []string{asks, answered, seen}, turnkeeper.TurnQueued},
+		"one of two answers was seen":      {false, []string{asks, asks, answered, seen}, turnkeeper.TurnWaiting},
 	} {
 		h.Submit("desk", name, "x")
 		for _, d := range h.Dispatch("worker-1") {
