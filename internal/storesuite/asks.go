@@ -1,6 +1,7 @@
 package storesuite
 
 import (
+	"context"
 	"time"
 
 	"turnkeeper"
@@ -23,13 +24,14 @@ var askProperties = []property{
 	{"each kind of ask takes its own answers", askKinds},
 	{"an answer that comes before the turn waits is not missed", askBeforeWait},
 	{"an ask expires, and its turn goes on", askExpires},
+	{"an ask expires alone, and not while its turn is locked", askExpiresAlone},
 	{"the wait for a person is no wait for a service", askIsNoFailure},
 	{"a cancelled turn's asks are withdrawn", askCancelled},
 	{"an ask of an answered call is withdrawn", askWithdrawn},
 	{"a call that did not happen starts again once", askSettled},
 	{"a call goes on once with the input that it asked for", askInput},
 	{"a parked turn blocks no other conversation, and goes back to the head of its lane", askParks},
-	{"a turn that blocks nobody is not parked", askNotParked},
+	{"a turn that asks no longer is not parked", askNotParked},
 	{"a parked turn holds its conversation", askHolds},
 	{"a turn that goes on while asking holds nothing", askGoesOn},
 	{"an ask that was answered holds nothing", askHoldsNoLonger},
@@ -370,6 +372,30 @@ func askExpires(e *env) {
 	wantErr(e, "an answer to an expired ask", err, asks.ErrClosed)
 }
 
+// The asks of two turns have expired. A third turn has an answer, and waits for another one, which is open for longer.
+func askExpiresAlone(e *env) {
+	locked, free, waiting := e.planned(turnkeeper.EffectOnce, turnkeeper.EffectOnce), e.plannedAt("a"), e.plannedAt("b")
+	soon := question(key(1, 2), asks.KindApprove)
+	soon.Timeout = time.Minute
+	locked.asked(soon, asks.Answer{})
+	free.asked(soon, asks.Answer{})
+	waiting.append(turnlog.Entry{Seen: []asks.ID{waiting.asked(soon, approved("ann"))}})
+	waiting.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
+	waiting.wait()
+	e.Pass(2 * time.Minute)
+	n := nonce()
+	_, err := locked.transact(key(1, 1), n, func(context.Context) turnlog.CallResult {
+		equal(e, "expired while a turn is locked", e.tick().Asks, 1)
+		return result(key(1, 1), n, turnkeeper.CallFailed, "no")
+	})
+	wantErr(e, "transaction", err, nil)
+	equal(e, "the ask of the other turn", e.onlyAsk(free.grant.TurnID).State, asks.Expired)
+	equal(e, "expired afterwards", e.tick().Asks, 1)
+	equal(e, "the ask of the turn that was locked", e.onlyAsk(locked.grant.TurnID).State, asks.Expired)
+	equal(e, "the turn that waits", waiting.turnState(), turnkeeper.TurnWaiting)
+	equal(e, "its ask", e.Asks(waiting.grant.TurnID)[1].State, asks.Open)
+}
+
 func askCancelled(e *env) {
 	d := e.asksFor()
 	d.wait()
@@ -384,6 +410,8 @@ func askCancelled(e *env) {
 }
 
 func askWithdrawn(e *env) {
+	other := e.plannedAt("a")
+	other.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
 	d := e.asksFor(question(key(1, 1), asks.KindApprove), question(key(1, 2), asks.KindApprove))
 	d.append(turnlog.Entry{
 		Withdrawn: []turnkeeper.CallKey{key(1, 1)},
@@ -394,6 +422,9 @@ func askWithdrawn(e *env) {
 	equal(e, "second", all[1].State, asks.Open)
 	d.wait()
 	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
+	e.cancel(d.grant.TurnID, true)
+	equal(e, "second, after the end", e.Asks(d.grant.TurnID)[1].State, asks.Withdrawn)
+	equal(e, "the ask of another turn", e.onlyAsk(other.grant.TurnID).State, asks.Open)
 }
 
 func askSettled(e *env) {
@@ -445,32 +476,18 @@ func askParks(e *env) {
 	equal(e, "next", e.next(first).record.Message.ID, c)
 }
 
+// The turn has an answer, and waits for its sub-agent, which asks.
 func askNotParked(e *env) {
-	holding := e.plannedAt("a")
-	holding.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
-	holding.wait()
-	turn, _ := e.Turn(holding.grant.TurnID)
-	equal(e, "lane of a turn that holds its conversation", turn.Lane, "desk/a")
-
 	parent, message := e.spawned()
 	child := e.childTurn(message)
-	before := child.record.Turn.Lane
 	child.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
-	goesOn := question(key(1, 1), asks.KindApprove)
-	goesOn.Hold = false
-	child.asked(goesOn, asks.Answer{})
+	child.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
 	child.wait()
-	equal(e, "state of a sub-agent", child.turnState(), turnkeeper.TurnWaiting)
-	turn, _ = e.Turn(child.grant.TurnID)
-	equal(e, "lane of a sub-agent", turn.Lane, before)
-
-	// It has an answer, and waits for the sub-agent.
-	ask := parent.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))
-	parent.append(turnlog.Entry{Seen: []asks.ID{ask}})
+	parent.append(turnlog.Entry{Seen: []asks.ID{parent.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))}})
 	parent.wait()
-	equal(e, "state of a turn that waits for a sub-agent", parent.turnState(), turnkeeper.TurnWaiting)
-	turn, _ = e.Turn(parent.grant.TurnID)
-	equal(e, "lane of a turn that waits for a sub-agent", turn.Lane, "clerk")
+	equal(e, "state", parent.turnState(), turnkeeper.TurnWaiting)
+	e.enqueue("clerk", "other", "hello")
+	equal(e, "granted while it waits", e.tick().Granted, 0)
 }
 
 func askHolds(e *env) {

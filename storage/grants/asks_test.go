@@ -87,3 +87,57 @@ func TestManyAsksDoNotSlowATick(t *testing.T) {
 		t.Errorf("ready are %+v, want messages %d and %d", ready, waiting, other)
 	}
 }
+
+// TestWhatAParkedTurnHolds checks which messages wait because of a turn of clerk that is parked, and where they go. A turn of
+// desk is parked, too.
+func TestWhatAParkedTurnHolds(t *testing.T) {
+	h := newEnv(t)
+	for _, turn := range [][2]string{{"clerk", "a"}, {"desk", "z"}} {
+		h.Exec(`with m as (insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts) values ($1, $2, $1, 'asks', 'running', 1) returning *)
+			insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token)
+			select id, 1, agent, conversation, agent || '#', agent, true, 'message', repeat('a', 64), 'waiting', 1 from m`, turn[0], turn[1])
+	}
+	check := func(what, want string) {
+		t.Helper()
+		if got := storagetest.One[string](h, `select concat_ws(' ', turnkeeper.lane_asks('clerk', 'a', 'clerk'), turnkeeper.lane_asks('clerk', 'b', 'clerk'),
+			turnkeeper.lane_asks('desk', 'a', 'desk'), coalesce(turnkeeper.held_lane('clerk', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', 'b'), '-'),
+			coalesce(turnkeeper.held_lane('desk', 'a'), '-'))`); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	check("it holds its conversation", "t f f clerk# - -")
+	h.Exec("update turnkeeper.turns set held = false where agent = 'clerk'")
+	check("it goes on", "f f f - - -")
+
+	lanes := func(what, want string) {
+		t.Helper()
+		if got := storagetest.One[string](h, "select string_agg(body || ' ' || lane, ', ' order by id) from turnkeeper.messages where body <> 'asks'"); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	move := func(what string, limit, want int) {
+		t.Helper()
+		if got := storagetest.One[int](h, "select turnkeeper.move_held($1)", limit); got != want {
+			t.Errorf("%s: %d messages were moved, want %d", what, got, want)
+		}
+	}
+	for _, m := range [][3]string{{"clerk", "z", "1"}, {"clerk", "a", "2"}, {"desk", "a", "3"}, {"desk", "z", "4"}, {"clerk", "a", "closed"}} {
+		h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at, state, closed_at) select $1, $2, $1, $3, now() - interval '1 hour',
+			case when $3 = 'closed' then 'cancelled' else 'waiting' end, case when $3 = 'closed' then clock_timestamp() end`, m[0], m[1], m[2])
+	}
+	move("while it goes on", 10, 1)
+	h.Exec("update turnkeeper.messages set lane = 'desk', held = false where body = '4'")
+	h.Exec("update turnkeeper.turns set held = true where agent = 'clerk'")
+	move("of the oldest message", 1, 0)
+	move("of all messages", 10, 2)
+	lanes("moved", "1 clerk, 2 clerk#, 3 desk, 4 desk#, closed clerk")
+	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('clerk', 'a', 'clerk', '5')")
+	move("of a later message", 10, 1)
+	h.Exec("update turnkeeper.messages set lane = 'clerk#' where body = 'closed'")
+
+	h.Exec("update turnkeeper.turns set state = 'queued' where agent = 'clerk'")
+	check("it is woken", "t t f clerk# - -")
+	lanes("woken", "1 clerk, 2 clerk, 3 desk, 4 desk#, closed clerk#, 5 clerk")
+	h.Exec("update turnkeeper.turns set held = false where agent = 'clerk'")
+	check("it is woken, and held nothing", "t t f - - -")
+}
