@@ -56,7 +56,7 @@ var targets = []Target{
 		Name: "asks",
 		Functions: []string{"check_approvals", "answer_ask", "expire_asks", "withdraw_asks", "may_wait", "park_turn", "unpark_turn",
 			"lane_asks", "move_held", "held_lane"},
-		First: "^(TestSuite|TestManyAsks|TestAnswersBySQL|TestAnAnswerWaits|TestWhetherATurnWaits)",
+		First: "^(TestSuite|TestManyAsks|TestAnswersBySQL|TestAnAnswerWaits|TestWhetherATurnWaits|TestWhichTurnsAreParked|TestWhatAParkedTurnHolds)",
 		Tests: stores, Skip: plans,
 	},
 	{
