@@ -15,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/httpapi"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/waiting"
@@ -88,6 +89,13 @@ func (f *faulty) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.Tu
 	return f.Store.ViewTurn(ctx, id)
 }
 
+func (f *faulty) Ask(ctx context.Context, id asks.ID) (operate.Ask, error) {
+	if err := f.fail("Ask"); err != nil {
+		return operate.Ask{}, err
+	}
+	return f.Store.Ask(ctx, id)
+}
+
 // Events fails only lookups of a single event; streams read more than one.
 func (f *faulty) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
 	if limit == 1 {
@@ -118,6 +126,7 @@ func TestTheStoreFails(t *testing.T) {
 		token  string
 	}{
 		{"AgentOfTurn", 0, fmt.Sprintf("/v1/turns/%d", d.id), clerk},
+		{"Ask", 0, "/v1/asks/1", both},
 		{"Message", 0, "/v1/messages/1", clerk},
 		{"FindOutput", 0, "/v1/outputs/" + string(output), clerk},
 		{"ReplyTo", 0, "/v1/messages/2", both},

@@ -162,7 +162,7 @@ var targets = []Target{
 		Name:      "answering",
 		Go:        []Code{{File: "httpapi/internal/access/asks.go"}, {File: "httpapi/asks.go"}},
 		Functions: []string{"push_ask", "drop_closed_asks", "enqueue_by", "message_sender", "keep_sender"},
-		First:     "^(TestAsksAre|TestQuestionsAre|TestWhoMayAnswer|TestFourEyes|TestSenders|TestAsksOnThePage|TestFormsOfQuestions|TestDeliveriesOfAsks)",
+		First:     "^(TestTheStoreFails|TestAsksAre|TestQuestionsAre|TestWhoMayAnswer|TestFourEyes|TestSenders|TestAsksOnThePage|TestFormsOfQuestions|TestDeliveriesOfAsks)",
 		Tests:     []string{"./httpapi", "./storage/operate"},
 	},
 	{
