@@ -135,7 +135,5 @@ func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []poli
 
 // label records the labels of a result.
 func (l flows) label(result turnlog.CallResult) {
-	if len(result.Labels) > 0 {
-		l.labels.Calls[result.Key] = policy.Join(l.labels.Calls[result.Key], result.Labels)
-	}
+	l.labels.Calls[result.Key] = policy.Join(l.labels.Calls[result.Key], result.Labels)
 }

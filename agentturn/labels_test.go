@@ -305,12 +305,14 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 		"a list of bits":              {`{"text":[true,false,true]}`, true},
 		"a list of handles and bits":  {`{"text":["output:2",true,false]}`, true},
 		"an empty list":               {`{"text":[]}`, false},
-		"the id of an output":         {`{"text":"output:2","id":"output:1"}`, true},
+		"the id of an output":         {`{"text":"output:2","id":"output:2"}`, true},
+		"an object of a list":         {`{"text":"output:2","urgency":{"a":1}}`, true},
+		"without handles":             {`{"text":"output:2","more":true}`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				send := sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}})
-				send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{},"urgency":{"enum":["low","high","very",null]},"more":{},"id":{}}}`)
+				send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{},"urgency":{"enum":["low","high","very",null,{"a":1}]},"more":{},"id":{}}}`)
 				send.spec.OutputIDs = []string{"id"}
 				if strings.Contains(c.arguments, "very") {
 					send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{},"urgency":{"type":"string"}}}`)
@@ -320,7 +322,7 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 					slices.Reverse(read)
 				}
 				b := newBench(t, asks(read...), asks("send "+c.arguments), says("Done.")).with(labelled("secret", "s", policy.Private), labelled("open", "o"), send)
-				b.bounds.OutputHandles = true
+				b.bounds.OutputHandles = name != "without handles"
 				b.run(t.Context())
 				if asked := len(b.store.asked()) > 0; asked != c.asked {
 					t.Errorf("asked: %v, %+v", asked, b.store.calls())
@@ -355,11 +357,9 @@ func TestLabelsOfTheInbox(t *testing.T) {
 				record, journal := b.store.dispatch()
 				record.Labels = turnlog.Labels{}
 				c.change(&record)
-				if _, err := b.runner().Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
-					t.Fatal(err)
-				}
-				if asked := len(b.store.asked()) > 0; asked != c.asked {
-					t.Errorf("asked: %v, want %v", asked, c.asked)
+				o, err := b.runner().Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal)
+				if asked := len(b.store.asked()) > 0; err != nil || asked != c.asked || !asked && o.State != turnkeeper.TurnSucceeded {
+					t.Errorf("asked: %v, want %v; %+v, %v", asked, c.asked, o, err)
 				}
 			})
 		})
