@@ -94,7 +94,7 @@ func (j *Journal) checkApproval(t *turnRow, start turnlog.CallStart) error {
 	switch {
 	case start.Ask == 0:
 	case start.Attempt == 1:
-		bad = bad || approval == nil || start.Ask != approval.ID
+		bad = bad || approval == nil // approves has compared the ask
 	default:
 		bad = bad || settled == nil || start.Ask != settled.ID || settled.Answer != asks.DidNotHappen || settled.Hash != start.Hash
 	}

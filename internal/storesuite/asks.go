@@ -25,6 +25,7 @@ var askProperties = []property{
 	{"an answer that comes before the turn waits is not missed", askBeforeWait},
 	{"an ask expires, and its turn goes on", askExpires},
 	{"an ask expires alone, and not while its turn is locked", askExpiresAlone},
+	{"the agents above one that asks wait for as long as it asks", askExtendsParents},
 	{"the wait for a person is no wait for a service", askIsNoFailure},
 	{"a cancelled turn's asks are withdrawn", askCancelled},
 	{"an ask of an answered call is withdrawn", askWithdrawn},
@@ -223,6 +224,10 @@ func askOfOneCall(e *env) {
 	wantErr(e, "second start with the ask of another call", one.startWith(other, askArguments, 2), asks.ErrNotApproved)
 	wantErr(e, "second start", one.startWith(doubt, askArguments, 2), nil)
 	wantErr(e, "third start", one.startWith(one.asked(settle(key(1, 1), 2), answered(asks.DidNotHappen)), askArguments, 3), nil)
+	changed := settle(key(1, 1), 3)
+	changed.Arguments = `{"amount":2}`
+	doubt = one.asked(changed, answered(asks.DidNotHappen))
+	wantErr(e, "fourth start, with arguments that were not approved", one.startWith(doubt, changed.Arguments, 4), asks.ErrNotApproved)
 }
 
 // A repeatable call whose worker was lost starts again with what was approved, and names no ask again.
@@ -290,6 +295,9 @@ func askTwice(e *env) {
 	wantErr(e, "other arguments", err, asks.ErrClosed)
 	_, err = e.AnswerAsk(e.Context(), ask.ID+100, approved("ann"))
 	wantErr(e, "no such ask", err, turnkeeper.ErrNotFound)
+	err = d.Append(e.Context(), turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
+	equal(e, "the same ask again is refused", err != nil, true)
+	equal(e, "asks", len(e.Asks(d.grant.TurnID)), 1)
 }
 
 func askInvalid(e *env) {
@@ -346,7 +354,9 @@ func askKinds(e *env) {
 
 func askBeforeWait(e *env) {
 	d := e.asksFor()
-	e.answerAsk(e.onlyAsk(d.grant.TurnID).ID, approved("ann"))
+	open := e.onlyAsk(d.grant.TurnID).ID
+	d.append(turnlog.Entry{Seen: []asks.ID{open, open + 100}}) // there is nothing to see yet
+	e.answerAsk(open, approved("ann"))
 	d.wait()
 	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
 	// It has seen this answer, and waits for another.
@@ -396,6 +406,36 @@ func askExpiresAlone(e *env) {
 	equal(e, "its ask", e.Asks(waiting.grant.TurnID)[1].State, asks.Open)
 }
 
+// The sub-agent of a sub-agent asks for a day, and for an hour. Another tree has no such reason to wait.
+func askExtendsParents(e *env) {
+	e.Register(registration("scribe", false))
+	other := e.plannedAt("other")
+	overdue := other.spawn(key(1, 1), "scribe", "write it down")
+	other.wait()
+	e.childTurn(overdue)
+	parent, message := e.spawned()
+	parent.wait()
+	child := e.childTurn(message)
+	child.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	message = child.spawn(key(1, 1), "scribe", "write it down")
+	child.wait()
+	asking := e.childTurn(message)
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	day, hour := question(key(1, 1), asks.KindApprove), question(key(1, 1), asks.KindQuestion)
+	day.Timeout = 24 * time.Hour
+	asking.asked(day, asks.Answer{})
+	asking.asked(hour, asks.Answer{})
+	asking.wait()
+	e.Pass(23 * time.Hour)
+	equal(e, "calls that ended", e.tick().Spawns, 1)
+	for _, d := range []*dispatch{parent, child} {
+		equal(e, "state", d.turnState(), turnkeeper.TurnWaiting)
+		equal(e, "call", d.call(key(1, 1)).State, turnkeeper.CallRunning)
+	}
+	e.Pass(3 * time.Hour)
+	equal(e, "calls that ended later", e.tick().Spawns, 2)
+}
+
 func askCancelled(e *env) {
 	d := e.asksFor()
 	d.wait()
@@ -413,13 +453,16 @@ func askWithdrawn(e *env) {
 	other := e.plannedAt("a")
 	other.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
 	d := e.asksFor(question(key(1, 1), asks.KindApprove), question(key(1, 2), asks.KindApprove))
+	answer := d.asked(question(key(1, 1), asks.KindQuestion), answered(`"x"`))
 	d.append(turnlog.Entry{
+		Seen:      []asks.ID{answer},
 		Withdrawn: []turnkeeper.CallKey{key(1, 1)},
 		Results:   []turnlog.CallResult{result(key(1, 1), "", turnkeeper.CallDenied, "no time")},
 	})
 	all := e.Asks(d.grant.TurnID)
 	equal(e, "first", all[0].State, asks.Withdrawn)
 	equal(e, "second", all[1].State, asks.Open)
+	equal(e, "one that had an answer", e.Asks(d.grant.TurnID)[2].State, asks.Answered)
 	d.wait()
 	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
 	e.cancel(d.grant.TurnID, true)
@@ -629,11 +672,15 @@ func askInput(e *env) {
 	wantErr(e, "use", use(d), nil)
 	equal(e, "used", e.onlyAsk(d.grant.TurnID).Used, true)
 	wantErr(e, "second use", use(d), asks.ErrNotApproved)
+	wantErr(e, "use of an ask that is not there", d.Append(e.Context(), turnlog.Entry{Inputs: []asks.ID{ask.ID + 100}}), asks.ErrNotApproved)
 	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(key(1, 1), begun, turnkeeper.CallSucceeded, "done")}})
 	e.finish(d, succeeded("done"))
 
-	for name, kind := range map[string]asks.Kind{"an open ask": asks.KindInput, "an ask of another kind": asks.KindQuestion} {
+	for name, kind := range map[string]asks.Kind{"an open ask": asks.KindInput, "a withdrawn ask": asks.KindInput, "an ask of another kind": asks.KindQuestion} {
 		d := e.asksFor(question(key(1, 1), kind))
+		if name == "a withdrawn ask" {
+			d.append(turnlog.Entry{Withdrawn: []turnkeeper.CallKey{key(1, 1)}})
+		}
 		if kind != asks.KindInput {
 			e.answerAsk(e.onlyAsk(d.grant.TurnID).ID, asks.Answer{Decision: asks.Answered, By: "ann", Channel: "test", Answer: `1`})
 		}
