@@ -54,7 +54,7 @@ var targets = []Target{
 	},
 	{
 		Name: "asks",
-		Functions: []string{"check_approvals", "answer_ask", "expire_asks", "withdraw_asks", "may_wait", "park_turn", "unpark_turn",
+		Functions: []string{"open_asks", "see_asks", "use_inputs", "wake_turn", "check_approvals", "answer_ask", "expire_asks", "withdraw_asks", "may_wait", "park_turn", "unpark_turn",
 			"lane_asks", "move_held", "held_lane"},
 		First: "^(TestSuite|TestManyAsks|TestAnswersBySQL|TestAnAnswerWaits|TestWhetherATurnWaits|TestWhichTurnsAreParked|TestWhatAParkedTurnHolds)",
 		Tests: stores, Skip: plans,
