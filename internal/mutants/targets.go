@@ -128,7 +128,7 @@ var targets = []Target{
 		Go: []Code{
 			{File: "internal/memory/commit_retry.go"}, {File: "internal/memory/journal.go"}, {File: "internal/memory/entry.go"},
 			{File: "internal/memory/end.go"}, {File: "internal/memory/grant.go"}, {File: "internal/memory/tick.go"},
-			{File: "internal/memory/detached.go"}, {File: "internal/memory/cancel.go"},
+			{File: "internal/memory/detached.go"}, {File: "internal/memory/cancel.go"}, {File: "internal/memory/asks.go"},
 		},
 		Tests: []string{"./internal/memory", "./internal/simulation", "./turnkeepertest"},
 	},

@@ -542,12 +542,20 @@ func askHolds(e *env) {
 	equal(e, "granted", d.record.Message.ID, other)
 	e.finish(d, succeeded("hi"))
 	equal(e, "granted while it asks", e.tick().Granted, 0)
+	e.enqueue("desk", "", "hello")
+	d = e.next(first)
+	equal(e, "granted of the same conversation with another agent", d.record.Turn.Agent, "desk")
+	e.finish(d, succeeded("hi"))
 	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
 	d = e.next(first)
 	equal(e, "granted after the answer", d.grant.TurnID, asking.grant.TurnID)
+	other = e.enqueue("clerk", "other", "hello again")
 	equal(e, "granted while it runs", e.tick().Granted, 0)
 	e.conclude(d)
-	equal(e, "granted after its end", e.next(first).record.Message.ID, mine)
+	d = e.next(first)
+	equal(e, "granted after its end", d.record.Message.ID, mine)
+	e.finish(d, succeeded("done"))
+	equal(e, "granted last", e.next(first).record.Message.ID, other)
 }
 
 func askGoesOn(e *env) {
