@@ -36,6 +36,7 @@ var askProperties = []property{
 	{"a parked turn holds its conversation", askHolds},
 	{"a turn that goes on while asking holds nothing", askGoesOn},
 	{"an ask that was answered holds nothing", askHoldsNoLonger},
+	{"an ask holds its conversation although another was answered", askHoldsStill},
 	{"a parked turn waits for the end of the turn in its lane", askParkedWaits},
 	{"a message accepted while a turn is parked is held", askHoldsLater},
 	{"a schedule whose conversation is held has one message that waits", askHoldsSchedule},
@@ -293,8 +294,10 @@ func askTwice(e *env) {
 	wantErr(e, "another answer", err, asks.ErrClosed)
 	_, err = e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Approved, By: "bob", Edited: `{"amount":9}`})
 	wantErr(e, "other arguments", err, asks.ErrClosed)
-	_, err = e.AnswerAsk(e.Context(), ask.ID+100, approved("ann"))
-	wantErr(e, "no such ask", err, turnkeeper.ErrNotFound)
+	for _, id := range []asks.ID{ask.ID + 100, ask.ID + 1_000_000} {
+		_, err = e.AnswerAsk(e.Context(), id, approved("ann"))
+		wantErr(e, "no such ask", err, turnkeeper.ErrNotFound)
+	}
 	err = d.Append(e.Context(), turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	equal(e, "the same ask again is refused", err != nil, true)
 	equal(e, "asks", len(e.Asks(d.grant.TurnID)), 1)
@@ -310,6 +313,7 @@ func askInvalid(e *env) {
 		"an approval":         approved("ann"),
 		"no answer":           {Decision: asks.Answered, By: "ann"},
 		"nobody":              {Decision: asks.Answered, Answer: `"x"`},
+		"a blank name":        {Decision: asks.Answered, Answer: `"x"`, By: " "},
 		"not of the audience": {Decision: asks.Answered, Answer: `"x"`, By: "eve"},
 		"not JSON":            {Decision: asks.Answered, Answer: `x`, By: "ann"},
 		"edited arguments":    {Decision: asks.Answered, Answer: `"x"`, Edited: "{}", By: "ann"},
@@ -353,17 +357,28 @@ func askKinds(e *env) {
 }
 
 func askBeforeWait(e *env) {
-	d := e.asksFor()
-	open := e.onlyAsk(d.grant.TurnID).ID
-	d.append(turnlog.Entry{Seen: []asks.ID{open, open + 100}}) // there is nothing to see yet
-	e.answerAsk(open, approved("ann"))
-	d.wait()
-	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
-	// It has seen this answer, and waits for another.
+	wait := func(d *dispatch, what string, want turnkeeper.TurnState) {
+		e.Helper()
+		d.wait()
+		equal(e, what, d.turnState(), want)
+	}
+	d := e.asksFor(question(key(1, 1), asks.KindApprove), question(key(1, 2), asks.KindApprove))
+	all := e.Asks(d.grant.TurnID)
+	d.append(turnlog.Entry{Seen: []asks.ID{all[0].ID, all[1].ID, all[1].ID + 100}}) // there is nothing to see yet
+	e.answerAsk(all[0].ID, approved("ann"))
+	wait(d, "with one of two answers", turnkeeper.TurnQueued)
 	d = e.next(first)
-	d.append(turnlog.Entry{Seen: []asks.ID{d.record.Asks[0].ID}, Asks: []asks.Question{question(key(1, 2), asks.KindApprove)}})
-	d.wait()
-	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
+	d.append(turnlog.Entry{Seen: []asks.ID{all[0].ID}})
+	wait(d, "once it has seen the answer", turnkeeper.TurnWaiting)
+	e.answerAsk(all[1].ID, approved("ann"))
+	d = e.next(first)
+	wait(d, "with both answers", turnkeeper.TurnQueued)
+	d = e.next(first)
+	d.append(turnlog.Entry{Seen: []asks.ID{all[1].ID}})
+	wait(d, "once it has seen all answers", turnkeeper.TurnQueued)
+	d = e.next(first)
+	d.append(turnlog.Entry{Asks: []asks.Question{question(key(1, 2), asks.KindQuestion)}})
+	wait(d, "for another answer", turnkeeper.TurnWaiting)
 }
 
 func askExpires(e *env) {
@@ -575,6 +590,20 @@ func askGoesOn(e *env) {
 		equal(e, agent+": granted after the answer", d.grant.TurnID, asking.grant.TurnID)
 		e.conclude(d)
 	}
+}
+
+// The first ask is open and holds the conversation. The second has an answer, and does not.
+func askHoldsStill(e *env) {
+	d := e.turn()
+	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	d.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
+	goesOn := question(key(1, 1), asks.KindQuestion)
+	goesOn.Hold = false
+	d.append(turnlog.Entry{Seen: []asks.ID{d.asked(goesOn, answered(`"x"`))}})
+	e.enqueue("clerk", "", "later")
+	d.wait()
+	other := e.enqueue("clerk", "other", "hello")
+	equal(e, "granted", e.next(first).record.Message.ID, other)
 }
 
 // The terms of the open ask count, not those of one that has an answer.
