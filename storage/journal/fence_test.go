@@ -26,6 +26,7 @@ var facts = []struct {
 	{"a waiting turn", "update turnkeeper.turns set state = 'waiting' where id = $1", turnkeeper.ErrFenced},
 	{"another worker", "update turnkeeper.turns set worker_id = 'worker-2' where id = $1", turnkeeper.ErrFenced},
 	{"no worker", "update turnkeeper.turns set worker_id = null where id = $1", turnkeeper.ErrFenced},
+	{"another turn", "update turnkeeper.turns set id = id + 1000000 where id = $1", turnkeeper.ErrFenced},
 	{"a write more", "select turnkeeper.add_events($1, '{}', '{}', '{}', '{}')", turnkeeper.ErrJournalMoved},
 	{"a write less", "delete from turnkeeper.journal where turn_id = $1", turnkeeper.ErrJournalMoved},
 }
@@ -38,13 +39,16 @@ func TestEachConditionOfTheFence(t *testing.T) {
 			h.T = t
 			h.Submit("desk", f.name, "x")
 			d := h.Dispatch("worker-1")[0]
-			d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce)})
+			d.Write(t, turnlog.Entry{
+				Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce), Gates: []turnkeeper.CallKey{storagetest.Key(1, 2)},
+			})
 			h.Exec(f.change, d.Grant.TurnID)
 			before := h.Rows()
 			for name, e := range map[string]turnlog.Entry{
-				"a step":  {Round: storagetest.Round(2)},
-				"a start": {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}},
-				"the end": {Outcome: storagetest.Succeeded("done")},
+				"a step":                       {Round: storagetest.Round(2)},
+				"a start":                      {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)}},
+				"a start without its approval": {Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 2), "n", 1, turnkeeper.EffectOnce)}},
+				"the end":                      {Outcome: storagetest.Succeeded("done")},
 			} {
 				if err := d.Append(t.Context(), e, storagetest.Answered); !errors.Is(err, f.want) {
 					t.Errorf("%s: %v, want %v", name, err, f.want)
