@@ -16,7 +16,7 @@ var targets = []Target{
 		Name:      "fence",
 		Queries:   []string{"BindGrant", "ReadBack", "HasStart"},
 		Functions: []string{"append_many"},
-		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments|TestATurnOfABatch|TestWritesOfMany|TestTwoWriters|TestEndsOfABatch|TestAFencedWrite|TestStarts|TestAFullTurn)",
+		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments|TestATurnOfABatch|TestWritesOfMany|TestTwoWriters|TestEndsOfABatch|TestAFencedWrite|TestStarts|TestAFullTurn|TestAStartWithoutItsApproval|TestSuite)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -31,7 +31,7 @@ var targets = []Target{
 		Name:      "end",
 		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
 		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
-			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd)",
+			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd|TestEndsOfABatch)",
 		Tests: stores, Skip: plans,
 	},
 	{
