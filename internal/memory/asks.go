@@ -166,10 +166,9 @@ func (c *Conn) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (state 
 		return c.store.inRow(ctx, turnkeeper.TurnID(id/asksPerTurn), func(rings *[]Bell) error {
 			c.store.commit++
 			draft := c.store.state.turn(turnkeeper.TurnID(id / asksPerTurn)).draft()
-			if state, err = c.store.answerAsk(draft, id, a); err != nil {
+			if state, err = c.store.answerAsk(draft, id, a, rings); err != nil {
 				return err
 			}
-			c.store.wake(draft, rings)
 			c.store.state.setTurn(draft)
 			return nil
 		})
@@ -177,7 +176,7 @@ func (c *Conn) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (state 
 	return state, err
 }
 
-func (s *Store) answerAsk(t *turnRow, id asks.ID, a asks.Answer) (asks.State, error) {
+func (s *Store) answerAsk(t *turnRow, id asks.ID, a asks.Answer, rings *[]Bell) (asks.State, error) {
 	ask := t.askAt(id)
 	if ask == nil {
 		return "", turnkeeper.ErrNotFound
@@ -202,6 +201,7 @@ func (s *Store) answerAsk(t *turnRow, id asks.ID, a asks.Answer) (asks.State, er
 	if a.Edited != "" {
 		ask.EditedHash = tools.Hash(ask.Tool, a.Edited)
 	}
+	s.wake(t, rings)
 	return ask.State, nil
 }
 

@@ -301,6 +301,10 @@ func askTwice(e *env) {
 	err = d.Append(e.Context(), turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	equal(e, "the same ask again is refused", err != nil, true)
 	equal(e, "asks", len(e.Asks(d.grant.TurnID)), 1)
+	d.append(turnlog.Entry{Seen: []asks.ID{ask.ID}, Asks: []asks.Question{question(key(1, 2), asks.KindApprove)}})
+	d.wait()
+	e.answerAsk(ask.ID, approved("bob"))
+	equal(e, "turn that waits for another answer", d.turnState(), turnkeeper.TurnWaiting)
 }
 
 func askInvalid(e *env) {
