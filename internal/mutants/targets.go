@@ -74,6 +74,18 @@ var targets = []Target{
 		Tests: []string{"./policy", "./agentturn", "./internal/memory"},
 	},
 	{
+		Name: "approvals",
+		Go: []Code{
+			{"agentturn/asks.go", []string{"people.of", "people.open", "people.unseen", "extensions", "ledger.withdraw", "rulings.ruling",
+				"rulings.decideByRules", "rulings.decideByTool", "rulings.gatesOf", "rulings.mayAsk", "approvals.newStart", "gate.pass",
+				"approvals.useApproval", "approvals.askAbout", "gate.settle", "gate.askPerson", "gate.askToGoOn"}},
+			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.RunArguments", "Ask.RunHash"}},
+		},
+		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee)",
+		Tests: []string{"./agentturn", "./policy"},
+	},
+	{
 		Name:      "cancel",
 		Queries:   []string{"CancelledGrants", "CancellationOf"},
 		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},
