@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -198,7 +199,7 @@ func TestWhetherATurnWaits(t *testing.T) {
 	const arrived = "update turnkeeper.awaited_calls set arrived_at = clock_timestamp(), state = 'succeeded'"
 	const closed = "update turnkeeper.awaited_calls set closed_at = clock_timestamp()"
 	const asks = `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
-		select $1, 1, 1, 'question', count(*) + 1, 't', '{}', 'h', '', '', '{}', true, clock_timestamp() + interval '1 hour' from turnkeeper.asks where turn_id = $1`
+		select $1, 1, 1, 'question', count(*) + 1, 't', '{}', 'h', '', '', '{}', false, clock_timestamp() + interval '1 hour' from turnkeeper.asks where turn_id = $1`
 	const answered = "update turnkeeper.asks set state = 'denied', answered_by = 'ann', closed_at = clock_timestamp() where turn_id = $1 and n = 1"
 	const seen = "update turnkeeper.asks set seen_at = clock_timestamp() where turn_id = $1 and n = 1"
 	for range 2 {
@@ -237,6 +238,10 @@ func TestWhetherATurnWaits(t *testing.T) {
 			d.Wait(t)
 			if got := storagetest.One[turnkeeper.TurnState](h, "select state from turnkeeper.turns where id = $1", d.Grant.TurnID); got != c.want {
 				t.Errorf("%s: the turn is %s, want %s", name, got, c.want)
+			}
+			parked := storagetest.One[bool](h, "select home_lane is not null from turnkeeper.turns where id = $1", d.Grant.TurnID)
+			if want := c.want == turnkeeper.TurnWaiting && slices.Contains(c.changes, asks); parked != want {
+				t.Errorf("%s: parked: %v, want %v", name, parked, want)
 			}
 		}
 	}
