@@ -31,7 +31,7 @@ var targets = []Target{
 		Name:      "end",
 		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
 		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
-			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd|TestEndsOfABatch)",
+			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd|TestEndsOfABatch|TestSuite)",
 		Tests: stores, Skip: plans,
 	},
 	{
@@ -63,7 +63,7 @@ var targets = []Target{
 		Name:      "labels",
 		Queries:   []string{"LabelsForTurn", "LabelsOfReplies"},
 		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain)",
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels)",
 		Tests:     stores, Skip: plans,
 	},
 	{

@@ -18,8 +18,11 @@ func TestWhatATurnReadsOfLabels(t *testing.T) {
 	h.Submit("clerk", "c", "x")
 	d := h.Dispatch("w")[0]
 	turn, message, earlier := int64(d.Grant.TurnID), int64(d.Record.Message.ID), int64(d.Record.History[0].TurnID)
-	for _, kind := range []string{"call", "turn", "message", "reply", "summary"} {
-		for _, id := range []int64{turn, message, earlier, 7} {
+	for _, kind := range []string{"call", "turn", "message", "reply", "summary", "note"} {
+		for _, id := range []int64{turn, message, earlier, 7, 0} {
+			if id == 0 && kind != "note" { // only a note has no id
+				continue
+			}
 			known := kind == "call" && id == turn || kind == "turn" && (id == turn || id == earlier) || kind == "message" && id == message
 			h.Exec("delete from turnkeeper.labels")
 			h.Exec("insert into turnkeeper.labels (kind, id, round, ordinal, label, source) values ($1, $2, $3, $3, 'private', 'a file')",

@@ -114,15 +114,61 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	}
 }
 
+// TestWhoseLabelsAreForgotten deletes one of several things that have labels, and writes a note again.
+func TestWhoseLabelsAreForgotten(t *testing.T) {
+	h := newEnv(t)
+	h.Exec("insert into turnkeeper.messages (id, agent, conversation, lane, body) overriding system value select i, 'desk', 'c', 'desk/c', 'x' from generate_series(11, 14) i")
+	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select i, i, 1, 'desk', 'c', 'desk/c', 'message', repeat('a', 64), 'failed', 1, clock_timestamp(), 'none' from generate_series(13, 14) i`)
+	h.Exec("insert into turnkeeper.summaries (agent, conversation, up_to, content, turn_id) select 'desk', 'c', i, 's', i + 1 from generate_series(11, 12) i")
+	h.Exec("insert into turnkeeper.notes (agent, name, content) values ('clerk', 'n', 'x'), ('clerk', 'm', 'x'), ('desk', 'n', 'x')")
+	h.Exec(`insert into turnkeeper.labels (kind, id, label, source) select kind, id, 'private', 'a file'
+		from unnest(array['call', 'turn', 'message', 'reply', 'summary']) kind, generate_series(11, 14) id`)
+	h.Exec("insert into turnkeeper.labels (kind, agent, name, label, source) select 'note', agent, name, 'private', 'a file' from turnkeeper.notes")
+	for change, want := range map[string]string{
+		"delete from turnkeeper.turns where id = 13":                                     "call 13, turn 13",
+		"delete from turnkeeper.messages where id = 11":                                  "message 11, reply 11",
+		"delete from turnkeeper.summaries where up_to = 11":                              "summary 11",
+		"delete from turnkeeper.notes where (agent, name) = ('clerk', 'n')":              "note clerk/n",
+		"select turnkeeper.write_note('clerk', 'n', 'another text', '{}', '{}')":         "note clerk/n",
+		"select turnkeeper.write_note('clerk', 'n', 'x', '{private}', '{another page}')": "",
+	} {
+		t.Run(change, func(t *testing.T) {
+			tx, err := h.Pool().Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = tx.Rollback(context.Background()) }()
+			if _, err := tx.Exec(t.Context(), "create temporary table before on commit drop as select * from turnkeeper.labels"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tx.Exec(t.Context(), change); err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			err = tx.QueryRow(t.Context(), `select coalesce(string_agg(kind || ' ' || case when agent <> '' then agent || '/' || name else id::text end, ', ' order by kind), '')
+				from before b where not exists (select from turnkeeper.labels l where (l.kind, l.id, l.agent, l.name) = (b.kind, b.id, b.agent, b.name))`).Scan(&got)
+			if err != nil || got != want {
+				t.Errorf("forgot %q, %v; want %q", got, err, want)
+			}
+		})
+	}
+}
+
 // TestAMessageThatIsSentAgainKeepsItsLabels checks the messages of sub-agents that an operator retries.
 func TestAMessageThatIsSentAgainKeepsItsLabels(t *testing.T) {
 	h := newEnv(t)
 	h.Submit("desk", "c", "x")
 	d := h.Dispatch("w")[0]
 	h.Exec("insert into turnkeeper.labels (kind, id, label, source) select 'message', message_id, 'untrusted', 'a page' from turnkeeper.turns")
+	h.Exec("insert into turnkeeper.labels (kind, id, label, source) select 'call', message_id, 'private', 'a file' from turnkeeper.turns")
+	h.Exec("insert into turnkeeper.labels (kind, id, label, source) values ('message', 1000, 'private', 'a file')")
 	d.Finish(t, "done")
 	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'c', 'desk/c', 'x')")
 	h.Exec("insert into turnkeeper.retries (message_id, retried_as) select min(id), max(id) from turnkeeper.messages")
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.labels where id = (select max(id) from turnkeeper.messages)"); n != 1 {
+		t.Errorf("the new message has %d labels, want 1", n)
+	}
 	if again := h.Dispatch("w")[0].Record.Labels.Before; len(again) != 1 || again[0].Source != "a page" {
 		t.Errorf("labels of the new message: %+v", again)
 	}
