@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn"
 	askings "turnkeeper/asks"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/scheduler"
 	"turnkeeper/tools"
@@ -518,4 +519,82 @@ func (s *strictBudget) Reserve(_ context.Context, who agentturn.Spender, _ turnk
 
 func (s *strictBudget) Settle(context.Context, agentturn.Reservation, turnkeeper.Usage) error {
 	return nil
+}
+
+// TestReadsBesideOneThatAsks checks that calls which run in parallel do not take one along that needs a person.
+func TestReadsBesideOneThatAsks(t *testing.T) {
+	for name, second := range map[string]string{"an approval": "secret", "a question": `ask_person {"question":"Which?"}`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				look, secret := read("look"), read("secret").needsApproval()
+				b := newBench(t, asks("look", second, "look"), says("Done.")).with(look, secret, builtin.NewAskPerson())
+				b.waits()
+				if n := len(b.store.asked()); n != 1 || look.runs.count() != 1 || secret.runs.count() != 0 {
+					t.Errorf("%d asks, %d and %d runs", n, look.runs.count(), secret.runs.count())
+				}
+				b.answer(no)
+				b.succeeds("Done.")
+				if look.runs.count() != 2 || secret.runs.count() != 0 {
+					t.Errorf("%d and %d runs after the answer", look.runs.count(), secret.runs.count())
+				}
+			})
+		})
+	}
+}
+
+// withHandle is a call whose argument is the handle of an earlier result.
+const withHandle = `pay {"text":"output:1"}`
+
+func payText() *tool {
+	pay := once("pay")
+	pay.spec.Parameters = []byte(`{"type":"object","properties":{"text":{"type":"string"}}}`)
+	return pay
+}
+
+// TestACallWithAHandleIsDenied checks that a rule decides about the text in place of a handle.
+func TestACallWithAHandleIsDenied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := payText()
+		pay.spec.Approve = "nothing untrusted"
+		b := newBench(t, asks("page"), asks(withHandle), says("Done.")).with(labelled("page", "p", policy.Untrusted), pay)
+		b.bounds.OutputHandles = true
+		record, journal := b.store.dispatch()
+		rules := func(cfg *agentturn.Config) {
+			cfg.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return denyUntrusted{}, nil }}
+		}
+		if _, err := b.runnerWith(rules).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.states(); !slices.Equal(got, []turnkeeper.CallState{turnkeeper.CallSucceeded, turnkeeper.CallDenied}) || pay.runs.count() != 0 {
+			t.Errorf("calls %v, %d runs", got, pay.runs.count())
+		}
+	})
+}
+
+// TestAGateStays continues a turn whose worker planned a call that needs an approval, and was lost before it asked. The rules of
+// the next worker would allow the call.
+func TestAGateStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := once("pay")
+		b := newBench(t, says("Done.")).with(pay)
+		_, journal := b.store.dispatch()
+		planned := turnlog.Entry{Gates: []turnkeeper.CallKey{keyOf(1)}, Round: &turnkeeper.Round{
+			Number: 1, Charged: true, Provider: "main", Model: "model", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{{
+				Key: keyOf(1), WireID: "call", Name: "pay", Arguments: `{"n":1}`, ArgsHash: tools.Hash("pay", `{"n":1}`),
+				Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
+			}},
+		}}
+		if err := journal.Append(t.Context(), planned); err != nil {
+			t.Fatal(err)
+		}
+		b.waits()
+		if all := b.store.asked(); len(all) != 1 || !strings.Contains(all[0].Reason, "they have changed since") {
+			t.Errorf("asks %+v", all)
+		}
+		b.answer(yes)
+		b.succeeds("Done.")
+		if pay.runs.count() != 1 {
+			t.Errorf("%d runs", pay.runs.count())
+		}
+	})
 }
