@@ -598,3 +598,36 @@ func TestAGateStays(t *testing.T) {
 		}
 	})
 }
+
+// TestWhichCallsAreGated checks which calls the plan records as needing an approval.
+func TestWhichCallsAreGated(t *testing.T) {
+	const rule = "ask about everything"
+	for name, c := range map[string]struct {
+		rule, call string
+		gated      bool
+	}{
+		"always":                     {policy.Always, `pay {"text":"x"}`, true},
+		"always, with a handle":      {policy.Always, withHandle, true},
+		"a rule":                     {rule, `pay {"text":"x"}`, true},
+		"a rule, with a handle":      {rule, withHandle, false}, // it decides about the text
+		"never":                      {policy.Never, `pay {"text":"x"}`, false},
+		"a call that is denied":      {policy.Always, `pay {"text":1}`, false},
+		"a call that is denied, too": {policy.Always, `sell {"text":"x"}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("page"), asks(c.call), says("Done.")).with(read("page"), payText())
+				b.def.Approve = map[string]string{"pay": c.rule, "sell": c.rule}
+				b.bounds.OutputHandles = true
+				b.run(t.Context())
+				var gates []turnkeeper.CallKey
+				for _, e := range b.store.entries {
+					gates = append(gates, e.Gates...)
+				}
+				if gated := slices.Equal(gates, []turnkeeper.CallKey{{Round: 2, Ordinal: 1}}); gated != c.gated || len(gates) > 1 {
+					t.Errorf("gates %v, want one: %v", gates, c.gated)
+				}
+			})
+		})
+	}
+}

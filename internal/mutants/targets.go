@@ -24,7 +24,7 @@ var targets = []Target{
 		Go:        []Code{{"storage/journal/calls.go", []string{"callLog.call", "callLog.with", "callLog.answer"}}},
 		Queries:   []string{"RecentCalls"},
 		Functions: []string{"late_result", "settle_calls", "call_holds"},
-		First:     "^(TestRowRules|TestALateResult|TestWhoseLateResult|TestRecentCalls|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestNothingHappens|Test.*Moves)",
+		First:     "^(TestRowRules|TestALateResult|TestWhoseLateResult|TestRecentCalls|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestNothingHappens|Test.*Moves|TestEntriesAbout)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -82,7 +82,7 @@ var targets = []Target{
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.RunArguments", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls)",
 		Tests: []string{"./agentturn", "./policy"},
 	},
 	{
