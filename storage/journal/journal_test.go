@@ -475,6 +475,19 @@ func TestRecentCalls(t *testing.T) {
 		storagetest.Result(storagetest.Key(1, 1), "a", turnkeeper.CallSucceeded, "a"), storagetest.Result(storagetest.Key(1, 3), "c", turnkeeper.CallCancelled, "c"),
 		storagetest.Result(storagetest.Key(1, 4), "d", turnkeeper.CallSucceeded, "d"), storagetest.Result(storagetest.Key(1, 5), "", turnkeeper.CallSucceeded, "e"),
 	}})
+	// Calls with the same numbers, of a later round and of another agent.
+	later := storagetest.Round(2, turnkeeper.EffectNone)
+	later.Calls[0].ArgsHash = "other"
+	d.Write(t, turnlog.Entry{Round: later})
+	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(2, 1), "", turnkeeper.CallSucceeded, "x")}})
+	other := h.TurnOf("desk", "worker-1")
+	other.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectNone)})
+	other.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 1), "", turnkeeper.CallSucceeded, "x")}})
+	for agent, name := range map[string]string{"desk": "tool", "clerk": "another"} {
+		if got, err := h.RecentCalls(t.Context(), agent, name, "hash", time.Minute); err != nil || len(got) != 0 {
+			t.Errorf("recent calls of %s by %s: %+v, error %v", name, agent, got, err)
+		}
+	}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{storagetest.Result(storagetest.Key(1, 2), "b", turnkeeper.CallFailed, "b")}})
 	got, err := h.RecentCalls(t.Context(), "clerk", "tool", "hash", time.Minute)
 	if err != nil {
