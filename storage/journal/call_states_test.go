@@ -138,6 +138,38 @@ func TestWhoseLateResultCounts(t *testing.T) {
 	}
 }
 
+// TestWhichLateResultCounts delivers late results of several calls of a turn, and of two starts of one call.
+func TestWhichLateResultCounts(t *testing.T) {
+	h, it, other := twoTurns(t)
+	second := storagetest.Key(1, 2)
+	for attempt, nonce := range []string{"first", "newest"} {
+		it.Write(t, turnlog.Entry{Starts: []turnlog.CallStart{storagetest.Start(second, nonce, attempt+1, turnkeeper.EffectKeyed)}})
+	}
+	late := func(k turnkeeper.CallKey, nonce string) {
+		t.Helper()
+		if err := it.Late(t.Context(), storagetest.Result(k, nonce, turnkeeper.CallSucceeded, "late")); err != nil {
+			t.Error(err)
+		}
+	}
+	late(second, "first")
+	if call := h.Call(it.Grant.TurnID, second); call.State != turnkeeper.CallStarted || call.LateResult != "late" {
+		t.Errorf("of an earlier start: %+v", call)
+	}
+	for k, nonce := range map[turnkeeper.CallKey]string{second: "newest", storagetest.Key(2, 1): it.nonce(2, 1)} {
+		late(k, nonce)
+		if call := h.Call(it.Grant.TurnID, k); call.State != turnkeeper.CallSucceeded {
+			t.Errorf("of call %s: %+v", k, call)
+		}
+	}
+	first := func(context.Context, *storagetest.DB) error { late(storagetest.Key(1, 1), it.nonce(1, 1)); return nil }
+	for _, turn := range []scene{other, it} {
+		const lock = "select from turnkeeper.turns where id = $1 for no key update"
+		if waits := h.WaitsBehind(func() {}, first, lock, turn.Grant.TurnID); waits != (turn.Grant.TurnID == it.Grant.TurnID) {
+			t.Errorf("the late result waits for turn %d: %v", turn.Grant.TurnID, waits)
+		}
+	}
+}
+
 // TestStartsAndAnswersThatAreRefused writes starts and answers that do not fit their call in one
 // condition.
 func TestStartsAndAnswersThatAreRefused(t *testing.T) {
