@@ -487,7 +487,7 @@ func TestAPersonLetsATurnGoOnAfterItsBudget(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer askings.Answer
 		end    turnkeeper.TurnState
-	}{"yes": {yes, turnkeeper.TurnSucceeded}, "no": {no, turnkeeper.TurnDegraded}} {
+	}{"yes": {yes, turnkeeper.TurnSucceeded}, "no": {no, turnkeeper.TurnDegraded}, "nobody": {end: turnkeeper.TurnDegraded}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, asks("pay"), says("Paid.")).with(once("pay"))
@@ -497,13 +497,33 @@ func TestAPersonLetsATurnGoOnAfterItsBudget(t *testing.T) {
 				if ask := b.store.asked()[0]; ask.Kind != askings.KindBudget || ask.Reason == "" {
 					t.Errorf("the ask is %+v", ask)
 				}
-				b.answer(c.answer)
+				if name == "nobody" {
+					time.Sleep(askings.DefaultTimeout)
+					b.store.expire()
+				} else {
+					b.answer(c.answer)
+				}
 				if o := b.run(t.Context()); o.State != c.end {
 					t.Errorf("the turn ended %s: %s", o.State, o.Error)
 				}
 			})
 		})
 	}
+}
+
+// The approval of a call lets no turn go on after its budget.
+func TestAnApprovedCallExtendsNoBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("pay"), says("Paid.")).with(once("pay").needsApproval())
+		b.def.Budget = agentdef.Budget{TurnCalls: 1, OnLimit: "ask"}
+		b.budget = &strictBudget{}
+		b.waits()
+		b.answer(yes)
+		b.waits()
+		if all := b.store.asked(); len(all) != 2 || all[1].Kind != askings.KindBudget {
+			t.Errorf("asks %+v", all)
+		}
+	})
 }
 
 // A strictBudget counts the calls of a turn.
@@ -626,6 +646,60 @@ func TestWhichCallsAreGated(t *testing.T) {
 				}
 				if gated := slices.Equal(gates, []turnkeeper.CallKey{{Round: 2, Ordinal: 1}}); gated != c.gated || len(gates) > 1 {
 					t.Errorf("gates %v, want one: %v", gates, c.gated)
+				}
+			})
+		})
+	}
+}
+
+// TestOtherArgumentsThanApproved continues a turn with an approval of other arguments than the call has.
+func TestOtherArgumentsThanApproved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := once("pay").needsApproval()
+		b := newBench(t, asks("pay"), says("It is not paid.")).with(pay)
+		b.waits()
+		b.answer(yes)
+		record, journal := b.store.dispatch()
+		record.Asks[0].Hash = tools.Hash("pay", `{"n":2}`)
+		if o, err := b.resume(t.Context(), record, journal); err != nil || o.State != turnkeeper.TurnSucceeded {
+			t.Fatalf("the turn ended %+v, %v", o, err)
+		}
+		if got := results(b.requests()[1]); pay.runs.count() != 0 || !strings.HasPrefix(got[0], "denied: the arguments of this call are no longer those that were approved") {
+			t.Errorf("the model is shown %q, %d runs", got, pay.runs.count())
+		}
+	})
+}
+
+// TestWhatIsAskedAboutTogether checks which later calls of an answer are asked about with the first one.
+func TestWhatIsAskedAboutTogether(t *testing.T) {
+	const first = `pay {"text":"x"}`
+	for name, c := range map[string]struct {
+		calls []string
+		asked int
+	}{
+		"another call":             {[]string{first, `pay {"text":"y"}`}, 2},
+		"the same call":            {[]string{first, first}, 1},
+		"a call with a handle":     {[]string{first, withHandle}, 1}, // the person sees the text in its place
+		"a call that pages":        {[]string{first, "get_tool_output"}, 1},
+		"a question":               {[]string{first, `ask_person {"question":"Which?"}`}, 1},
+		"a call that pages, alone": {[]string{"get_tool_output"}, 0},
+		"a call that is denied":    {[]string{first, `pay {"text":1}`}, 1},
+		"a question, alone":        {[]string{`ask_person {"question":"Which?"}`}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, asks("page"), asks(c.calls...), says("Done.")).with(read("page"), payText(), reader("get_tool_output"), builtin.NewAskPerson())
+				b.def.Approve = map[string]string{policy.AllTools: policy.Always, "page": policy.Never}
+				b.bounds.OutputHandles = true
+				b.run(t.Context())
+				all := b.store.asked()
+				if len(all) != c.asked {
+					t.Errorf("asks %+v, want %d", all, c.asked)
+				}
+				for _, ask := range all {
+					if question := ask.Kind == askings.KindQuestion; question != (ask.Tool == turnkeeper.ToolAskPerson) {
+						t.Errorf("the ask is %+v", ask)
+					}
 				}
 			})
 		})
