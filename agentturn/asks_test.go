@@ -592,31 +592,41 @@ func TestACallWithAHandleIsDenied(t *testing.T) {
 }
 
 // TestAGateStays continues a turn whose worker planned a call that needs an approval, and was lost before it asked. The rules of
-// the next worker would allow the call.
+// the next worker allow the call, or deny it.
 func TestAGateStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pay := once("pay")
-		b := newBench(t, says("Done.")).with(pay)
-		_, journal := b.store.dispatch()
-		planned := turnlog.Entry{Gates: []turnkeeper.CallKey{keyOf(1)}, Round: &turnkeeper.Round{
-			Number: 1, Charged: true, Provider: "main", Model: "model", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{{
-				Key: keyOf(1), WireID: "call", Name: "pay", Arguments: `{"n":1}`, ArgsHash: tools.Hash("pay", `{"n":1}`),
-				Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
-			}},
-		}}
-		if err := journal.Append(t.Context(), planned); err != nil {
-			t.Fatal(err)
-		}
-		b.waits()
-		if all := b.store.asked(); len(all) != 1 || !strings.Contains(all[0].Reason, "they have changed since") {
-			t.Errorf("asks %+v", all)
-		}
-		b.answer(yes)
-		b.succeeds("Done.")
-		if pay.runs.count() != 1 {
-			t.Errorf("%d runs", pay.runs.count())
-		}
-	})
+	for _, denies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			pay := once("pay")
+			b := newBench(t, says("Done.")).with(pay)
+			_, journal := b.store.dispatch()
+			planned := turnlog.Entry{Gates: []turnkeeper.CallKey{keyOf(1)}, Round: &turnkeeper.Round{
+				Number: 1, Charged: true, Provider: "main", Model: "model", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{{
+					Key: keyOf(1), WireID: "call", Name: "pay", Arguments: `{"n":3}`, ArgsHash: tools.Hash("pay", `{"n":3}`),
+					Effect: turnkeeper.EffectOnce, State: turnkeeper.CallPlanned,
+				}},
+			}}
+			if err := journal.Append(t.Context(), planned); err != nil {
+				t.Fatal(err)
+			}
+			if denies {
+				b.tools = []tools.Tool{approver{pay}}
+				b.succeeds("Done.")
+				if got := b.states(); got[0] != turnkeeper.CallDenied || len(b.store.asked()) != 0 {
+					t.Errorf("calls %v, asks %+v", got, b.store.asked())
+				}
+				return
+			}
+			b.waits()
+			if all := b.store.asked(); len(all) != 1 || !strings.Contains(all[0].Reason, "they have changed since") {
+				t.Errorf("asks %+v", all)
+			}
+			b.answer(yes)
+			b.succeeds("Done.")
+			if pay.runs.count() != 1 {
+				t.Errorf("%d runs", pay.runs.count())
+			}
+		})
+	}
 }
 
 // TestWhichCallsAreGated checks which calls the plan records as needing an approval.

@@ -24,7 +24,7 @@ var targets = []Target{
 		Go:        []Code{{"storage/journal/calls.go", []string{"callLog.call", "callLog.with", "callLog.answer"}}},
 		Queries:   []string{"RecentCalls"},
 		Functions: []string{"late_result", "settle_calls", "call_holds"},
-		First:     "^(TestRowRules|TestALateResult|TestWhoseLateResult|TestWhichLateResult|TestRecentCalls|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestNothingHappens|Test.*Moves|TestEntriesAbout)",
+		First:     "^(TestRowRules|TestALateResult|TestWhoseLateResult|TestWhichLateResult|TestRecentCalls|TestStartsAndAnswers|TestACallInTheBackground|TestWhatACancelledTurn|TestWhatALostTurn|TestWhatATurnLeaves|TestALostParent|TestCloseOf|TestNothingHappens|Test.*Moves|TestEntriesAbout)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -83,7 +83,7 @@ var targets = []Target{
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
 			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked)",
-		Tests: []string{"./agentturn", "./policy"},
+		Tests: []string{"./policy", "./internal/memory", "./agentturn"},
 	},
 	{
 		Name:      "cancel",
