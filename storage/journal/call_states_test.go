@@ -294,3 +294,17 @@ func TestWhatACancelledTurnLeaves(t *testing.T) {
 		t.Errorf("the call that had ended is %+v", c)
 	}
 }
+
+// TestATurnWithoutOpenCallsIsSettled checks that nothing is written for it.
+func TestATurnWithoutOpenCallsIsSettled(t *testing.T) {
+	h := newEnv(t)
+	d := h.Turn("x")
+	d.Write(t, turnlog.Entry{Round: storagetest.Round(1)})
+	before := h.Rows()
+	h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+		return tick.SettleCalls(ctx, d.Grant.TurnID, "unknown", "perhaps", "not run", "")
+	})
+	for _, row := range storagetest.Changed(before, h.Rows()) {
+		t.Errorf("changed %s", row)
+	}
+}
