@@ -16,7 +16,7 @@ var targets = []Target{
 		Name:      "fence",
 		Queries:   []string{"BindGrant", "ReadBack", "HasStart"},
 		Functions: []string{"append_many"},
-		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments|TestATurnOfABatch|TestWritesOfMany|TestTwoWriters|TestEndsOfABatch|TestAFencedWrite|TestStarts|TestAFullTurn|TestAStartWithoutItsApproval|TestSuite)",
+		First:     "^(TestEachConditionOfTheFence|TestBindGrantChecks|TestTheSecondBinding|TestTurnsThatShare|TestLateAttachments|TestATurnOfABatch|TestWritesOfMany|TestTwoWriters|TestEndsOfABatch|TestAFencedWrite|TestStarts|TestAFullTurn|TestAStartWithoutItsApproval|TestLostAnswerOfAStep|TestSuite)",
 		Tests:     stores, Skip: plans,
 	},
 	{

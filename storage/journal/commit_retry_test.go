@@ -52,6 +52,7 @@ func TestLostAnswerOfAStep(t *testing.T) {
 	for name, what := range cuts {
 		t.Run(name, func(t *testing.T) {
 			h, p, d := overProxy(t)
+			h.TurnOf("desk", "worker-1").Write(t, turnlog.Entry{Round: storagetest.Round(1)}) // a write with the same number
 			happened := p.CutNext(what, storagetest.Sent.Executes)
 			d.Write(t, turnlog.Entry{
 				Round: storagetest.Round(1, turnkeeper.EffectOnce), Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
