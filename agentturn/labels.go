@@ -48,6 +48,9 @@ func (l flows) marksBefore(round int) []policy.Mark {
 // marksOf returns the labels of a call. Any untrusted content may have led the model to make the call. A call has private
 // content only if an argument is the handle of a private result, or if the model wrote it after it had seen private content.
 func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
+	if len(l.labels.Before) == 0 && len(l.labels.Calls) == 0 {
+		return nil // nothing that the turn knows has labels
+	}
 	before := l.marksBefore(call.Key.Round)
 	handles, written := l.handlesIn(call)
 	marks := policy.Only(policy.Untrusted, before)
