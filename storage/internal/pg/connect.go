@@ -65,6 +65,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	cfg.MaxConnLifetimeJitter = time.Minute
 	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	cfg.ConnConfig.DialFunc = dialer.DialContext
+	boundCaches(cfg.ConnConfig)
 	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
@@ -89,6 +90,18 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	}
 	resets.watch(pool)
 	return pool, nil
+}
+
+// maxStatements is the maximum number of statements that a connection keeps prepared. It is above the number of different
+// statements that the programs have; with a greater number each connection reserves more memory when it is opened.
+const maxStatements = 256
+
+// boundCaches bounds the caches of statements, and leaves out the cache of descriptions, which only one mode uses.
+func boundCaches(cfg *pgx.ConnConfig) {
+	cfg.StatementCacheCapacity = min(cfg.StatementCacheCapacity, maxStatements)
+	if cfg.DefaultQueryExecMode != pgx.QueryExecModeCacheDescribe {
+		cfg.DescriptionCacheCapacity = 0
+	}
 }
 
 // byKey keeps plans from depending on statistics. A statement that is planned while a table is small would scan or hash
@@ -152,6 +165,7 @@ func ConnectOne(ctx context.Context, url, name string, limit time.Duration) (*pg
 	}
 	cfg.ConnectTimeout = limit
 	cfg.DialFunc = dialer.DialContext
+	boundCaches(cfg)
 	cfg.Tracer = answerBound{limit: limit}
 	cfg.RuntimeParams["application_name"] = name
 	maps.Copy(cfg.RuntimeParams, findDead) // the server must notice soon that the worker's host is gone
