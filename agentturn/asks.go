@@ -28,7 +28,7 @@ type people struct {
 	doubts    map[turnkeeper.CallKey]string // why the outcome of a call is unknown
 }
 
-func newPeople(r turnlog.Record) people {
+func newPeople(r *turnlog.Record) people {
 	p := people{
 		asks: slices.Clone(r.Asks), gates: map[turnkeeper.CallKey]bool{}, decisions: map[turnkeeper.CallKey]policy.Decision{},
 		doubts: map[turnkeeper.CallKey]string{},

@@ -48,7 +48,7 @@ func benchmarkTurn(b *testing.B, earlier int) {
 	}
 	runner := agentturn.New(agentturn.Config{Models: oneModel{client}, Tools: registry, Bounds: turnkeeper.DefaultBounds()})
 	def := &agentdef.Definition{Name: "tester", Prompt: "You test.", Model: "main/model", Tools: []string{"noop"}}
-	record := turnlog.Record{
+	record := &turnlog.Record{
 		Turn: turnkeeper.Turn{ID: turnkeeper.TurnID(earlier + 1)}, Message: turnkeeper.Message{Body: "go"}, NextBlock: 1, Remaining: time.Hour,
 		Summary: turnlog.Summary{UpTo: turnkeeper.TurnID(max(earlier-20, 0)), Text: strings.Repeat("They talked. ", 100)}, // of those not shown
 	}

@@ -103,7 +103,7 @@ func (b *bench) dispatch(ctx context.Context) (turnlog.Outcome, error) {
 	return b.resume(ctx, record, journal)
 }
 
-func (b *bench) resume(ctx context.Context, record turnlog.Record, journal agentturn.Journal) (turnlog.Outcome, error) {
+func (b *bench) resume(ctx context.Context, record *turnlog.Record, journal agentturn.Journal) (turnlog.Outcome, error) {
 	a := agentturn.Assignment{Record: record, Definition: b.def}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)

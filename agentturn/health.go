@@ -23,7 +23,7 @@ type modelHealth struct {
 	asked map[string]bool               // models that got a request in the current call
 }
 
-func newModelHealth(record turnlog.Record) modelHealth {
+func newModelHealth(record *turnlog.Record) modelHealth {
 	h := modelHealth{grant: record.Turn.GrantID, known: map[string]modelhealth.Health{}, asked: map[string]bool{}}
 	for _, m := range record.Down {
 		h.known[m.Model] = m

@@ -118,7 +118,7 @@ func (s *site) turn(id turnkeeper.MessageID, def *agentdef.Definition, change fu
 	s.store.mu.Unlock()
 	record := must(s.store.conn.Load(s.t.Context(), grant.TurnID, grant.GrantID))
 	if change != nil {
-		change(&record)
+		change(record)
 	}
 	outcome, err := s.runner().Run(s.t.Context(), agentturn.Assignment{Record: record, Definition: def}, s.store.conn.Journal(record, grant))
 	if err != nil {

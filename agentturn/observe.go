@@ -34,7 +34,7 @@ type Observer interface {
 
 // A DispatchBegin describes the beginning of a dispatch.
 type DispatchBegin struct {
-	Record turnlog.Record
+	Record *turnlog.Record
 	Before turnkeeper.Dispatch // the dispatch before this one; zero: none, or unknown
 }
 

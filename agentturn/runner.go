@@ -117,7 +117,7 @@ func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 // An Assignment is one dispatch of a turn: the record from its journal, and its deadlines
 // by the monotonic clock of this process.
 type Assignment struct {
-	Record     turnlog.Record
+	Record     *turnlog.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
 	Before     turnkeeper.Dispatch  // the dispatch before this one, for the Observer; zero: none, or unknown
 

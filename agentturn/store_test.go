@@ -103,7 +103,7 @@ func (s *store) tick(f func(scheduler.Tick) error) {
 }
 
 // dispatch grants the turn to a new worker. A worker that has it counts as lost.
-func (s *store) dispatch() (turnlog.Record, *journal) {
+func (s *store) dispatch() (*turnlog.Record, *journal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.message == 0 {
@@ -141,21 +141,21 @@ func (s *store) grant(id turnkeeper.MessageID) turnkeeper.Grant {
 }
 
 // load reads the turn for the holder of a grant.
-func (s *store) load(g turnkeeper.Grant) (turnlog.Record, *journal) {
+func (s *store) load(g turnkeeper.Grant) (*turnlog.Record, *journal) {
 	record := must(s.conn.Load(context.Background(), g.TurnID, g.GrantID))
 	return s.changed(record), &journal{Journal: s.conn.Journal(record, g), s: s, grant: g}
 }
 
 // record returns the turn's record, without the check of a grant.
-func (s *store) record() turnlog.Record {
+func (s *store) record() *turnlog.Record {
 	s.mu.Lock()
 	message, _ := s.mem.Message(s.message)
 	s.mu.Unlock()
 	turn, rounds, _, _ := s.mem.Turn(message.TurnID)
-	return s.changed(turnlog.Record{Turn: turn, Message: message, Rounds: rounds})
+	return s.changed(&turnlog.Record{Turn: turn, Message: message, Rounds: rounds})
 }
 
-func (s *store) changed(r turnlog.Record) turnlog.Record {
+func (s *store) changed(r *turnlog.Record) *turnlog.Record {
 	if s.faults != 0 {
 		r.Message.Faults = s.faults
 	}

@@ -20,7 +20,7 @@ import (
 // A task is the immutable input of an execution. It is safe for concurrent use.
 type task struct {
 	cfg     Config
-	record  turnlog.Record
+	record  *turnlog.Record
 	def     *agentdef.Definition
 	bounds  turnkeeper.Bounds
 	offered prompt.Offer // the agent's tools, in the order of its file

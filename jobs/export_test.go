@@ -13,7 +13,7 @@ import (
 )
 
 // NewJournal returns the journal that a worker passes to a dispatch.
-func NewJournal(store *journal.Store, record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
+func NewJournal(store *journal.Store, record *turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return &turnJournal{writer: store.Writer(record, grant)}
 }
 

@@ -19,7 +19,7 @@ import (
 // while both are in use. The turn is unchanged, and no loss is counted. The scheduler
 // offers it to every other live worker and, once all have handed it back, to any worker
 // again after a pause.
-func (w *Worker) handBack(ctx context.Context, record turnlog.Record, writer *journal.Writer, reason error) error {
+func (w *Worker) handBack(ctx context.Context, record *turnlog.Record, writer *journal.Writer, reason error) error {
 	err := leave(ctx, writer, "handed_back", turnlog.Outcome{ErrorClass: journal.ClassNewer, Error: reason.Error(), Backoff: handBackPause})
 	if err != nil {
 		return err
@@ -45,13 +45,13 @@ const classLate = "late_worker"
 // late reports whether half of the turn's time had passed before a worker took the grant.
 // That happens if the slot belonged to a dead worker and the others were busy. Only the
 // first time counts: a turn that is late again runs with the time left.
-func late(record turnlog.Record, bounds turnkeeper.Bounds) bool {
+func late(record *turnlog.Record, bounds turnkeeper.Bounds) bool {
 	turn := record.Turn
 	return turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
 }
 
 // putOff queues a late turn, so that its next grant has the full time.
-func (w *Worker) putOff(ctx context.Context, record turnlog.Record, writer *journal.Writer) error {
+func (w *Worker) putOff(ctx context.Context, record *turnlog.Record, writer *journal.Writer) error {
 	waited := record.Elapsed.Round(time.Second)
 	err := leave(ctx, writer, "deferred", turnlog.Outcome{
 		ErrorClass: classLate, Error: fmt.Sprintf("no worker had the turn for %s after its grant; it is granted anew", waited),
@@ -69,7 +69,7 @@ const waitForTools = 5 * time.Minute
 
 // equipped fails if this worker lacks tools that the agent lists, as during a rollout of
 // a new tool. Without this check the model would be told that they do not exist.
-func (w *Worker) equipped(ctx context.Context, record turnlog.Record, definition *agentdef.Definition) error {
+func (w *Worker) equipped(ctx context.Context, record *turnlog.Record, definition *agentdef.Definition) error {
 	lacking := w.Runner.Lacks(definition)
 	if len(lacking) == 0 {
 		return nil

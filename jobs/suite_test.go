@@ -127,7 +127,7 @@ func (d *door) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.Call
 }
 
 // Journal returns a journal that writes through the cutter, where the suite can drop requests.
-func (d *door) Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
+func (d *door) Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return jobs.NewJournal(d.overCutter().Journals, record, grant)
 }
 

@@ -192,7 +192,7 @@ type jobLog struct{ *zap.Logger }
 // load returns the turn's record, and when it was read. It binds the grant first, because River may have
 // given the job to another worker too; a grant that was handed over is bound. first reports whether no
 // worker has run the turn under the grant.
-func (w *Worker) load(ctx context.Context, a assignment) (record turnlog.Record, read time.Time, first bool, err error) {
+func (w *Worker) load(ctx context.Context, a assignment) (record *turnlog.Record, read time.Time, first bool, err error) {
 	if a.handed != nil {
 		record, err = a.handed.Load(ctx)
 		return record, a.handed.Read, true, err
@@ -292,7 +292,7 @@ func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Di
 const keptDefinitions = 1000
 
 // definitionOf returns the agent's definition as of the turn's creation.
-func (w *Worker) definitionOf(record turnlog.Record) (*agentdef.Definition, error) {
+func (w *Worker) definitionOf(record *turnlog.Record) (*agentdef.Definition, error) {
 	hash := record.Turn.DefinitionHash
 	w.mu.Lock()
 	known := w.definitions[hash]

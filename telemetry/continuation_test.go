@@ -32,7 +32,7 @@ func TestContinuationErrors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: turnlog.Record{Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
+		_, end := told.Dispatch(t.Context(), agentturn.DispatchBegin{Record: &turnlog.Record{Turn: turnkeeper.Turn{ID: 1, Agent: agent}}})
 		end(agentturn.DispatchEnd{Outcome: turnlog.Outcome{State: c.state, StopReason: c.stop}, Rounds: c.rounds})
 		text := read(t, told)
 		line := "\ntool_continuation_errors{agent=\"" + agent + "\",stop_reason=\"" + c.want + "\"} 1\n"

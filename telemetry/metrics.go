@@ -105,7 +105,7 @@ func with(pairs ...string) metric.MeasurementOption {
 var always = context.Background()
 
 // granted records the time until a worker started the turn.
-func (i *instruments) granted(_ context.Context, r turnlog.Record) {
+func (i *instruments) granted(_ context.Context, r *turnlog.Record) {
 	ready := r.ReadySince
 	if r.Turn.Dispatches <= 1 && !r.Message.DueAt.IsZero() {
 		ready = r.Message.AcceptedAt

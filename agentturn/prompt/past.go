@@ -14,24 +14,23 @@ import (
 // shownHistory returns the record with only the part of the conversation that the turn's
 // requests include. It depends only on the record and the definition, so that a request can
 // be rebuilt later.
-func shownHistory(record turnlog.Record, d *agentdef.Definition) turnlog.Record {
+func shownHistory(record *turnlog.Record, d *agentdef.Definition) *turnlog.Record {
 	if record.Message.Trigger != turnkeeper.TriggerSchedule {
 		return record
 	}
+	var history []turnlog.Past
 	switch historyOf(d, record.Message.Schedule) {
 	case agentdef.HistoryAll:
 		return record
 	case agentdef.HistoryLast:
-		last := record.LastRun
-		record.History = nil
-		if last != nil {
-			record.History = []turnlog.Past{runBefore(*last)}
+		if last := record.LastRun; last != nil {
+			history = []turnlog.Past{runBefore(*last)}
 		}
 	case agentdef.HistoryNone:
-		record.History = nil
 	}
-	record.Older, record.Summary = 0, turnlog.Summary{}
-	return record
+	shown := *record
+	shown.History, shown.Older, shown.Summary = history, 0, turnlog.Summary{}
+	return &shown
 }
 
 // historyOf returns the history setting of a schedule, or the default if the definition no

@@ -30,7 +30,7 @@ var (
 // now, with the Summary that the round's recipe names. parts holds the request parts that
 // the recipe names, by hash. If the request's hash differs from the recipe's, a stored text
 // has been masked, and the request is not exactly what was sent.
-func Rebuild(record turnlog.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
+func Rebuild(record *turnlog.Record, d *agentdef.Definition, number int, parts map[string]string) (Rebuilt, error) {
 	if number < 1 || number > len(record.Rounds) {
 		return Rebuilt{}, fmt.Errorf("%w: turn %d has %d", ErrNoRound, record.Turn.ID, len(record.Rounds))
 	}

@@ -24,8 +24,8 @@ var agent = &agentdef.Definition{Name: "tester", Prompt: "You test."}
 var model = prompt.Model{Provider: "main", Name: "model", Tokens: prompt.NewCounts(prompt.HeuristicTokens{}, "", nil)}
 
 // turn returns a turn without rounds, after the given turns of its conversation.
-func turn(history ...turnlog.Past) turnlog.Record {
-	return turnlog.Record{Turn: turnkeeper.Turn{ID: 7}, Message: turnkeeper.Message{Body: "do it"}, History: history}
+func turn(history ...turnlog.Past) *turnlog.Record {
+	return &turnlog.Record{Turn: turnkeeper.Turn{ID: 7}, Message: turnkeeper.Message{Body: "do it"}, History: history}
 }
 
 // past returns an earlier turn with one call followed by a text.
@@ -47,7 +47,7 @@ func call(name, wireID, shown string) turnkeeper.ToolCall {
 	}
 }
 
-func stateOf(t *testing.T, record turnlog.Record, specs ...tools.Spec) *prompt.State {
+func stateOf(t *testing.T, record *turnlog.Record, specs ...tools.Spec) *prompt.State {
 	t.Helper()
 	registry := &tools.Registry{}
 	for _, spec := range specs {

@@ -44,7 +44,7 @@ type State struct {
 }
 
 // NewState returns the State of a turn that starts or continues from a record.
-func NewState(record turnlog.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
+func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learned *Calibrations) *State {
 	record = shownHistory(record, d)
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},

@@ -113,5 +113,5 @@ type Handed struct {
 	Read    time.Time // when the record was read, or before, by the process's clock
 	// Load returns the turn's record as of the grant. It reads the parts that were not read with the
 	// grant, and retries while the database is unavailable, until its context ends.
-	Load func(context.Context) (turnlog.Record, error)
+	Load func(context.Context) (*turnlog.Record, error)
 }

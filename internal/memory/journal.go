@@ -27,7 +27,7 @@ var _ agentturn.Journal = (*Journal)(nil)
 
 // Journal returns the journal of a dispatch whose record was loaded under its grant.
 // BindGrant must have bound the grant to its worker.
-func (c *Conn) Journal(record turnlog.Record, grant turnkeeper.Grant) *Journal {
+func (c *Conn) Journal(record *turnlog.Record, grant turnkeeper.Grant) *Journal {
 	j := &Journal{
 		conn: c, s: c.store, grant: grant, lastSeq: record.Turn.LastSeq, paging: map[turnkeeper.CallKey]bool{},
 		writer: commit.Writer{Grant: grant, Entries: record.Entries},

@@ -28,7 +28,7 @@ func sameLabel(a, b turnlog.LabelRow) bool {
 }
 
 // of returns the labels of a turn and of what it knows.
-func (s labels) of(r turnlog.Record) turnlog.Labels {
+func (s labels) of(r *turnlog.Record) turnlog.Labels {
 	turns := []turnkeeper.TurnID{r.Turn.ID}
 	for _, past := range r.History {
 		turns = append(turns, past.TurnID)

@@ -11,7 +11,7 @@ import (
 
 // Load reads a turn and its journal, for the holder of grant. It fails with turnkeeper.ErrFenced if
 // the turn no longer has that grant.
-func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
+func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record *turnlog.Record, err error) {
 	err = c.ask(ctx, "load", func() error {
 		c.store.mu.Lock()
 		defer c.store.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *Conn) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeepe
 }
 
 // LoadPatiently is like Load, but retries while the store is unavailable, until ctx ends.
-func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record turnlog.Record, err error) {
+func (c *Conn) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (record *turnlog.Record, err error) {
 	err = patiently(ctx, func() error {
 		record, err = c.Load(ctx, turn, grant)
 		return err
@@ -40,9 +40,9 @@ const pastTurns = 40
 // countedTurns is the maximum of the count of turns before those.
 const countedTurns = 1000
 
-func (s *Store) recordOf(row *turnRow) turnlog.Record {
+func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	now := s.now()
-	r := turnlog.Record{
+	r := &turnlog.Record{
 		Turn: row.Turn, Message: *s.state.message(row.MessageID), Definition: slices.Clone(s.state.definitions[row.DefinitionHash]),
 		Rounds: cloneRounds(row.rounds), Entries: row.entries(), NextBlock: 1, Down: models{&s.state}.down(now), Waited: max(0, now.Sub(waitingSince(s.state.message(row.MessageID), row))), ReadySince: row.CreatedAt, Cancelled: s.state.cancels[row.ID], Lineage: s.state.lineageOf(row.MessageID), Remaining: row.LeaseUntil.Sub(now), Elapsed: now.Sub(row.GrantedAt),
 	}

@@ -115,11 +115,11 @@ func (d *door) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turn
 	return d.conn.BindGrant(ctx, turn, grant, worker)
 }
 
-func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
+func (d *door) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error) {
 	return d.conn.Load(ctx, turn, grant)
 }
 
-func (d *door) Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
+func (d *door) Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn.Journal {
 	return d.store.Connect(d).Journal(record, grant)
 }
 

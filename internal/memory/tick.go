@@ -70,7 +70,7 @@ func (c *Conn) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []
 
 func (s *Store) handedOf(turn *turnRow, read time.Time) granting.Handed {
 	record := s.recordOf(turn)
-	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(context.Context) (turnlog.Record, error) {
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(context.Context) (*turnlog.Record, error) {
 		return record, nil
 	}}
 }

@@ -376,7 +376,7 @@ func (p *process) leave(d *dispatch) {
 }
 
 // load returns the turn's record and when it was read. It binds the grant, unless it was handed over.
-func (p *process) load(ctx context.Context, job memory.Job, handed *granting.Handed) (record turnlog.Record, read time.Time, err error) {
+func (p *process) load(ctx context.Context, job memory.Job, handed *granting.Handed) (record *turnlog.Record, read time.Time, err error) {
 	if handed != nil {
 		record, err = handed.Load(ctx)
 		return record, handed.Read, err
@@ -409,7 +409,7 @@ func (p *process) dispatch(ctx context.Context, job memory.Job, handed *granting
 		return err
 	}
 	own := definition.Bounds(bounds())
-	p.env.mutation.misreads.apply(&record)
+	p.env.mutation.misreads.apply(record)
 	journal := p.conn.Journal(record, turnkeeper.Grant{
 		TurnID: turn.ID, Lane: turn.Lane, Token: turn.Token, GrantID: turn.GrantID, JobID: job.ID, WorkerID: p.id,
 	})

@@ -33,7 +33,7 @@ type Store interface {
 	// Fetch fetches every queued job of a turn, as the worker.
 	Fetch(worker turnkeeper.WorkerID) []Job
 	BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error)
-	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error)
+	Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error)
 	// ForgetFetch queues a fetched job again, as a crash of the server that lost the fetch.
 	ForgetFetch(job turnkeeper.JobID)
 	// FetchCalls fetches every queued job of a detached call, as the worker.
@@ -42,7 +42,7 @@ type Store interface {
 	Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error
 	Release(ctx context.Context, c turnlog.ClaimedCall) error
 	ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error)
-	Journal(record turnlog.Record, grant turnkeeper.Grant) agentturn.Journal
+	Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn.Journal
 	// CancelTurn and CancelMessage report whether they closed the turn; otherwise its holder ends it.
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)

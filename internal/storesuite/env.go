@@ -80,7 +80,7 @@ func (e *env) tickAlone() scheduler.Report {
 type dispatch struct {
 	agentturn.Journal
 	env    *env
-	record turnlog.Record
+	record *turnlog.Record
 	grant  turnkeeper.Grant
 }
 

@@ -173,7 +173,8 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 			}
 			rows, err := q.TurnForWorker(ctx, turns, []string{}, []string{})
 			handed = nil
-			for _, row := range rows {
+			for i := range rows {
+				row := &rows[i]
 				grant := turnkeeper.GrantID(dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID))
 				if slices.Contains(grants, grant) && journal.Holds(row, grant) && dbrow.OrZero(row.TurnkeeperTurnsNow.WorkerID) == string(worker) {
 					handed = append(handed, s.handedOf(row, read))
@@ -185,9 +186,9 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 	return handed, err
 }
 
-func (s *Store) handedOf(row dbsqlc.TurnForWorkerRow, read time.Time) granting.Handed {
+func (s *Store) handedOf(row *dbsqlc.TurnForWorkerRow, read time.Time) granting.Handed {
 	turn := dbrow.Turn(row.TurnkeeperTurnsNow)
-	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(ctx context.Context) (turnlog.Record, error) {
+	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(ctx context.Context) (*turnlog.Record, error) {
 		return s.journals.CompletePatiently(ctx, row)
 	}}
 }
@@ -356,7 +357,10 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 	if len(handed) > 0 {
 		t.last.Queue(func(q *dbsqlc.Queries) error {
 			rows, err := q.TurnForWorker(ctx, nil, nil, nil)
-			t.handed = dbrow.Map(rows, func(row dbsqlc.TurnForWorkerRow) granting.Handed { return t.store.handedOf(row, t.asked) })
+			t.handed = nil
+			for i := range rows {
+				t.handed = append(t.handed, t.store.handedOf(&rows[i], t.asked))
+			}
 			return err
 		}, dbsqlc.TurnForWorker, []int64{}, lanes, handed)
 	}

@@ -25,24 +25,24 @@ const countedTurns = 1000
 // the turn no longer has that grant, and with ErrNewerJournal if only a newer program
 // can run the turn: the record then lacks rounds and history, but suffices to hand the
 // turn back.
-func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
+func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error) {
 	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{}, []string{})
 	if err != nil {
-		return turnlog.Record{}, pg.Translate(err)
+		return nil, pg.Translate(err)
 	}
-	if len(rows) == 0 || !Holds(rows[0], grant) {
-		return turnlog.Record{}, turnkeeper.ErrFenced
+	if len(rows) == 0 || !Holds(&rows[0], grant) {
+		return nil, turnkeeper.ErrFenced
 	}
-	return s.Complete(ctx, rows[0])
+	return s.Complete(ctx, &rows[0])
 }
 
 // Holds reports whether grant is the current grant of a turn.
-func Holds(row dbsqlc.TurnForWorkerRow, grant turnkeeper.GrantID) bool {
+func Holds(row *dbsqlc.TurnForWorkerRow, grant turnkeeper.GrantID) bool {
 	return row.TurnkeeperTurnsNow.State == string(turnkeeper.TurnRunning) && dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID) == string(grant)
 }
 
 // Complete reads the rest of a turn's record. It fails with ErrNewerJournal as Load does.
-func (s *Store) Complete(ctx context.Context, row dbsqlc.TurnForWorkerRow) (record turnlog.Record, err error) {
+func (s *Store) Complete(ctx context.Context, row *dbsqlc.TurnForWorkerRow) (record *turnlog.Record, err error) {
 	record = recordOf(row)
 	if row.AnyDown {
 		if record.Down, err = s.downModels(ctx); err != nil {
@@ -50,10 +50,10 @@ func (s *Store) Complete(ctx context.Context, row dbsqlc.TurnForWorkerRow) (reco
 		}
 	}
 	if row.Entries > 0 {
-		if err := s.loadJournal(ctx, &record); err != nil {
+		if err := s.loadJournal(ctx, record); err != nil {
 			return record, err
 		}
-		if err := s.loadAsks(ctx, &record); err != nil {
+		if err := s.loadAsks(ctx, record); err != nil {
 			return record, err
 		}
 	}
@@ -63,12 +63,12 @@ func (s *Store) Complete(ctx context.Context, row dbsqlc.TurnForWorkerRow) (reco
 		}
 	}
 	if row.HasPast {
-		if err = s.loadConversation(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo)); err != nil {
+		if err = s.loadConversation(ctx, record, turnkeeper.TurnID(row.SummaryUpTo)); err != nil {
 			return record, err
 		}
 	}
 	if row.AnyLabels {
-		err = s.loadLabels(ctx, &record, turnkeeper.TurnID(row.SummaryUpTo))
+		err = s.loadLabels(ctx, record, turnkeeper.TurnID(row.SummaryUpTo))
 	}
 	return record, err
 }
@@ -81,7 +81,7 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 	if record.History, err = s.loadHistory(ctx, turn); err != nil {
 		return err
 	}
-	if record.LastRun, err = s.loadLastRun(ctx, *record); err != nil {
+	if record.LastRun, err = s.loadLastRun(ctx, record); err != nil {
 		return err
 	}
 	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < pastTurns {
@@ -92,9 +92,9 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 	return pg.Translate(err)
 }
 
-func recordOf(row dbsqlc.TurnForWorkerRow) turnlog.Record {
+func recordOf(row *dbsqlc.TurnForWorkerRow) *turnlog.Record {
 	turn := dbrow.Turn(row.TurnkeeperTurnsNow)
-	return turnlog.Record{
+	return &turnlog.Record{
 		Turn: turn,
 		Message: turnkeeper.Message{
 			ID: turn.MessageID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
@@ -158,7 +158,7 @@ func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnlo
 
 // loadLastRun reads the previous run of the turn's schedule. It returns nil if there is
 // none, or if no schedule started the turn.
-func (s *Store) loadLastRun(ctx context.Context, record turnlog.Record) (*turnlog.Past, error) {
+func (s *Store) loadLastRun(ctx context.Context, record *turnlog.Record) (*turnlog.Past, error) {
 	turn := record.Turn
 	if record.Message.Schedule == "" {
 		return nil, nil
@@ -181,16 +181,16 @@ func (s *Store) loadLastRun(ctx context.Context, record turnlog.Record) (*turnlo
 
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx
 // ends.
-func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnlog.Record, error) {
-	return patiently(ctx, func() (turnlog.Record, error) { return s.Load(ctx, turn, grant) })
+func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error) {
+	return patiently(ctx, func() (*turnlog.Record, error) { return s.Load(ctx, turn, grant) })
 }
 
 // CompletePatiently is like Complete, but retries while the database is unavailable, until ctx ends.
-func (s *Store) CompletePatiently(ctx context.Context, row dbsqlc.TurnForWorkerRow) (turnlog.Record, error) {
-	return patiently(ctx, func() (turnlog.Record, error) { return s.Complete(ctx, row) })
+func (s *Store) CompletePatiently(ctx context.Context, row *dbsqlc.TurnForWorkerRow) (*turnlog.Record, error) {
+	return patiently(ctx, func() (*turnlog.Record, error) { return s.Complete(ctx, row) })
 }
 
-func patiently(ctx context.Context, load func() (turnlog.Record, error)) (record turnlog.Record, err error) {
+func patiently(ctx context.Context, load func() (*turnlog.Record, error)) (record *turnlog.Record, err error) {
 	var newer error // not retried
 	err = pg.Patiently(ctx, func() error {
 		record, err = load()

@@ -93,17 +93,17 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turn
 // RecordForRequest reads a turn as its worker saw it when it built the request of a
 // round, so that the request can be rebuilt: with its rounds, its definition, its
 // history, and the summary that the round's recipe names.
-func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (turnlog.Record, error) {
+func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, round int) (*turnlog.Record, error) {
 	rows, err := s.db.Q.TurnForWorker(ctx, []int64{int64(turn)}, []string{}, []string{})
 	if err != nil {
-		return turnlog.Record{}, pg.Translate(err)
+		return nil, pg.Translate(err)
 	}
 	if len(rows) == 0 {
-		return turnlog.Record{}, turnkeeper.ErrNotFound
+		return nil, turnkeeper.ErrNotFound
 	}
-	row := rows[0]
+	row := &rows[0]
 	record := recordOf(row)
-	if err := s.loadJournal(ctx, &record); err != nil {
+	if err := s.loadJournal(ctx, record); err != nil {
 		return record, err
 	}
 	if !row.HasPast {
@@ -113,6 +113,6 @@ func (s *Store) RecordForRequest(ctx context.Context, turn turnkeeper.TurnID, ro
 	if round >= 1 && round <= len(record.Rounds) && record.Rounds[round-1].Recipe != nil {
 		summary = record.Rounds[round-1].Recipe.Summary
 	}
-	err = s.loadConversation(ctx, &record, summary)
+	err = s.loadConversation(ctx, record, summary)
 	return record, err
 }

@@ -35,7 +35,7 @@ func (w *Writer) clean(text string) string { return w.store.db.Clean(text) }
 
 // Writer returns a writer that continues the journal in record under the grant. If
 // BindGrant has not bound the grant to its worker, every write fails with ErrFenced.
-func (s *Store) Writer(record turnlog.Record, grant turnkeeper.Grant) *Writer {
+func (s *Store) Writer(record *turnlog.Record, grant turnkeeper.Grant) *Writer {
 	return &Writer{
 		store: s, grant: grant, agent: record.Turn.Agent, calls: logOf(record.Rounds),
 		journal: commit.Writer{Grant: grant, Entries: record.Entries},

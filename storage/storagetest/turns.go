@@ -74,7 +74,7 @@ const TTL = 240 * time.Second
 // A Dispatch is a granted turn, as its worker loaded it.
 type Dispatch struct {
 	*journal.Writer
-	Record turnlog.Record
+	Record *turnlog.Record
 	Grant  turnkeeper.Grant
 }
 
