@@ -12,101 +12,132 @@ import (
 )
 
 // withJournals reads the journals of earlier turns, which must be sorted by id: what a
-// history shows, and the recipes of the newest turn, which calibrate token counts.
+// history shows, and the recipes of the newest turn, which tell how much its model takes.
 func (s *Store) withJournals(ctx context.Context, past []dbsqlc.PastTurnsRow) ([]turnlog.Past, error) {
 	if len(past) == 0 {
 		return nil, nil
 	}
-	known := s.pasts.get(past)
+	shown := s.pasts.get(past)
 	var unknown []int64
 	for _, p := range past {
-		if _, ok := known[p.ID]; !ok {
+		if _, ok := shown[p.ID]; !ok {
 			unknown = append(unknown, p.ID)
 		}
 	}
-	if len(unknown) > 0 {
-		writes, err := s.db.Q.PastJournals(ctx, unknown)
-		if err != nil {
-			return nil, pg.Translate(err)
-		}
-		for _, id := range unknown {
-			n := 0
-			for n < len(writes) && writes[n].TurnID == id {
-				n++
-			}
-			known[id] = s.pasts.put(id, pastRounds(writes[:n]))
-			writes = writes[n:]
-		}
+	read, err := readPast(ctx, s.db.Q, unknown)
+	if err != nil {
+		return nil, err
+	}
+	for id, rounds := range read {
+		shown[id] = s.pasts.put(id, rounds)
 	}
 	history := make([]turnlog.Past, len(past))
-	newest := true // of the turns with rounds
-	for i, p := range slices.Backward(past) {
+	newest := -1 // of the turns with rounds
+	for i, p := range past {
 		history[i] = turnlog.Past{
 			TurnID: turnkeeper.TurnID(p.ID), Body: p.Body, Reply: p.Reply, Silent: p.Silent,
-			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass, Rounds: known[p.ID].rounds,
+			State: turnkeeper.TurnState(p.State), ErrorClass: p.ErrorClass, Rounds: shown[p.ID],
 		}
-		if newest && len(known[p.ID].rounds) > 0 {
-			history[i].Rounds, newest = known[p.ID].withRecipes, false
+		if len(shown[p.ID]) > 0 {
+			newest = i
 		}
 	}
+	if newest < 0 {
+		return history, nil
+	}
+	id := past[newest].ID
+	if read[id] == nil { // rarely: a turn is mostly read first by the next one of its conversation
+		if read, err = readPast(ctx, s.db.Q, []int64{id}); err != nil {
+			return nil, err
+		}
+	}
+	history[newest].Rounds = read[id]
 	return history, nil
 }
 
-// pasts caches what histories show of ended turns. Without it, each turn of a conversation would decode the same journals
-// again. It holds at most maxPasts bytes of text, and evicts the oldest entries first.
-type pasts struct {
-	mu    sync.Mutex
-	turns map[int64]pastTurn
-	order []int64 // of turns, as they came
-	bytes int
+// readPast reads the rounds of ended turns, with recipes. The ids must be sorted.
+func readPast(ctx context.Context, q *dbsqlc.Queries, ids []int64) (map[int64][]turnkeeper.Round, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	writes, err := q.PastJournals(ctx, ids)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	read := map[int64][]turnkeeper.Round{}
+	for _, id := range ids {
+		n := 0
+		for n < len(writes) && writes[n].TurnID == id {
+			n++
+		}
+		read[id] = pastRounds(writes[:n])
+		writes = writes[n:]
+	}
+	return read, nil
 }
 
-// A pastTurn holds the rounds of a turn. They are immutable.
-type pastTurn struct {
-	rounds      []turnkeeper.Round
-	withRecipes []turnkeeper.Round
-	bytes       int
+// pasts keeps what histories show of ended turns, which do not change any more: each turn of a conversation would decode the
+// same journals again. It holds at most about maxPasts bytes. Then it forgets any turns: each turn of a conversation reads the
+// same ones in the same order, so with those first that came first, it would forget each shortly before it is read.
+type pasts struct {
+	mu    sync.Mutex
+	turns map[int64][]turnkeeper.Round // nobody changes them
+	bytes int
 }
 
 const maxPasts = 2 << 20
 
-// get returns the cached ones of the turns.
-func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64]pastTurn {
+// get returns those of the turns that are known.
+func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := map[int64]pastTurn{}
+	known := map[int64][]turnkeeper.Round{}
 	for _, row := range past {
-		if turn, ok := p.turns[row.ID]; ok {
-			known[row.ID] = turn
+		if rounds, ok := p.turns[row.ID]; ok {
+			known[row.ID] = rounds
 		}
 	}
 	return known
 }
 
-// put caches a turn, given its rounds with recipes, and returns it.
-func (p *pasts) put(id int64, rounds []turnkeeper.Round) pastTurn {
-	const overhead = 400 // of a call, and a third of a round, roughly
-	turn := pastTurn{slices.Clone(rounds), rounds, overhead}
-	for i, r := range rounds {
-		turn.rounds[i].Recipe = nil
-		turn.bytes += 3*overhead + len(r.Text) + len(r.Raw)
-		for _, c := range r.Calls {
-			turn.bytes += overhead + len(c.Name) + len(c.Arguments) + len(c.Shown) + len(c.Preview)
-		}
+// put keeps the rounds of a turn without their recipes, and returns them.
+func (p *pasts) put(id int64, read []turnkeeper.Round) []turnkeeper.Round {
+	rounds := slices.Clone(read)
+	for i := range rounds {
+		rounds[i].Recipe = nil
 	}
+	size := sizeOf(rounds)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, known := p.turns[id]; known || turn.bytes > maxPasts/4 {
-		return turn
+	if _, known := p.turns[id]; known || size > maxPasts/4 {
+		return rounds
 	}
 	if p.turns == nil {
-		p.turns = map[int64]pastTurn{}
+		p.turns = map[int64][]turnkeeper.Round{}
 	}
-	p.turns[id], p.order, p.bytes = turn, append(p.order, id), p.bytes+turn.bytes
-	for p.bytes > maxPasts {
-		p.bytes -= p.turns[p.order[0]].bytes
-		delete(p.turns, p.order[0])
-		p.order = p.order[1:]
+	for other, those := range p.turns { // in random order
+		if p.bytes+size <= maxPasts {
+			break
+		}
+		delete(p.turns, other)
+		p.bytes -= sizeOf(those)
 	}
-	return turn
+	p.turns[id], p.bytes = rounds, p.bytes+size
+	return rounds
+}
+
+// sizeOf returns about the bytes of memory that rounds without recipes take.
+func sizeOf(rounds []turnkeeper.Round) int {
+	const ofTurn, ofRound, ofCall = 100, 250, 400 // without texts
+	size := ofTurn
+	for _, r := range rounds {
+		size += ofRound + len(r.Text) + len(r.Raw)
+		for _, c := range r.Calls {
+			size += ofCall + len(c.Name) + len(c.Arguments) + len(c.Shown)
+			if c.Preview != c.Shown { // else they share their text
+				size += len(c.Preview)
+			}
+		}
+	}
+	return size
 }
