@@ -459,6 +459,13 @@ func TestHistoryOfAConversation(t *testing.T) {
 	if diff := cmp.Diff([]string{"one", "re: one", "two", "re: two", "cancelled", "cancelled"}, got); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
+	again, err := h.Load(t.Context(), d.Grant.TurnID, d.Grant.GrantID) // from what the store keeps of the past
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(d.Record.History, again.History); diff != "" {
+		t.Errorf("history, loaded again (-first +again):\n%s", diff)
+	}
 }
 
 func TestRecentCalls(t *testing.T) {
