@@ -356,7 +356,7 @@ func TestLabelsOfTheInbox(t *testing.T) {
 				b.def.InboxLabels = []string{"untrusted"}
 				record, journal := b.store.dispatch()
 				record.Labels = turnlog.Labels{}
-				c.change(&record)
+				c.change(record)
 				o, err := b.runner().Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal)
 				if asked := len(b.store.asked()) > 0; err != nil || asked != c.asked || !asked && o.State != turnkeeper.TurnSucceeded {
 					t.Errorf("asked: %v, want %v; %+v, %v", asked, c.asked, o, err)

@@ -36,7 +36,7 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.Rollback(context.WithoutCancel(t.Context()))
+	defer func() { _ = open.Rollback(context.WithoutCancel(t.Context())) }()
 	if _, err := open.Exec(t.Context(), "select from turnkeeper.settings"); err != nil {
 		t.Fatal(err)
 	}

@@ -76,18 +76,18 @@ func readPast(ctx context.Context, q *dbsqlc.Queries, ids []int64) (map[int64][]
 	return read, nil
 }
 
-// pasts keeps what histories show of ended turns, which do not change any more: each turn of a conversation would decode the
-// same journals again. It holds at most about maxPasts bytes. Then it forgets any turns: each turn of a conversation reads the
-// same ones in the same order, so with those first that came first, it would forget each shortly before it is read.
+// pasts caches what histories show of ended turns, which no longer change. Without it, each turn of a conversation would decode
+// the same journals again. It holds about maxPasts bytes, and evicts any turns: the turns of a conversation read the same ones in
+// the same order, so evicting the oldest first would evict each one shortly before it is read.
 type pasts struct {
 	mu    sync.Mutex
-	turns map[int64][]turnkeeper.Round // nobody changes them
+	turns map[int64][]turnkeeper.Round // immutable
 	bytes int
 }
 
 const maxPasts = 2 << 20
 
-// get returns those of the turns that are known.
+// get returns the cached ones of the turns.
 func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *pasts) get(past []dbsqlc.PastTurnsRow) map[int64][]turnkeeper.Round {
 	return known
 }
 
-// put keeps the rounds of a turn without their recipes, and returns them.
+// put caches the rounds of a turn without their recipes, and returns them.
 func (p *pasts) put(id int64, read []turnkeeper.Round) []turnkeeper.Round {
 	rounds := slices.Clone(read)
 	for i := range rounds {
