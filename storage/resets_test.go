@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.uber.org/zap"
 
-	"turnkeeper/internal/presence"
 	"turnkeeper/storage"
 	"turnkeeper/storage/storagetest"
 )
@@ -47,13 +46,11 @@ func TestServersThatNoLongerServe(t *testing.T) {
 				}
 				conn.Release()
 			}
-			beat := func() error {
-				return s.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Minute})
-			}
-			if err := beat(); c.held && err == nil {
+			write := func() error { return s.StopBeating(t.Context(), "w") }
+			if err := write(); c.held && err == nil {
 				t.Error("a read-only session took a write")
 			}
-			if err := beat(); err != nil {
+			if err := write(); err != nil {
 				t.Errorf("the write after the refusal: %v", err)
 			}
 			for pid, conn := range sessions(t, s.Pool(), map[int]bool{}) {

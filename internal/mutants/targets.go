@@ -36,10 +36,10 @@ var targets = []Target{
 	},
 	{
 		Name:    "grant",
-		Queries: []string{"Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
-		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "check_granted", "worker_gone", "owner_gone",
+		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "ShortQueue", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
+		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "check_granted", "worker_gone", "owner_gone",
 			"loss_counts", "worker_present", "lane_waits", "forget_lanes"},
-		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
+		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},
 	{
