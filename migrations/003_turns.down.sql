@@ -8,4 +8,4 @@ drop function turnkeeper.end_many, turnkeeper.settle_tree_spend, turnkeeper.rese
     turnkeeper.spawn_agents, turnkeeper.stop_awaiting, turnkeeper.run_detached_again, turnkeeper.end_detached,
     turnkeeper.arrive_call, turnkeeper.detach_calls, turnkeeper.ring_detached, turnkeeper.sweep_drafts,
     turnkeeper.finish_drafts, turnkeeper.add_events, turnkeeper.first_turn, turnkeeper.events_after, turnkeeper.late_result, turnkeeper.settle_calls,
-    turnkeeper.add_write, turnkeeper.append_many, turnkeeper.check_turn_move;
+    turnkeeper.add_write, turnkeeper.has_past, turnkeeper.append_many, turnkeeper.check_turn_move;

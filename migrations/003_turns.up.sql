@@ -126,6 +126,18 @@ begin
     end loop;
 end $$;
 
+-- Whether a conversation has a closed turn before another. Without statistics, Postgres would read all turns of the agent and sort
+-- them; the order and the settings leave it only the index of the conversation's turns.
+create function turnkeeper.has_past(p_agent text, p_conversation text, p_before bigint) returns boolean
+stable language plpgsql set enable_sort = off set enable_bitmapscan = off as $$
+begin
+    perform from turnkeeper.turns p
+    where p.agent = p_agent and p.conversation >= p_conversation and p.conversation <= p_conversation and p.id < p_before
+      and p.state in ('succeeded', 'degraded', 'failed', 'cancelled')
+    order by p.conversation desc, p.id desc limit 1;
+    return found;
+end $$;
+
 -- Add a write without a grant to the journal of a turn whose row the caller has locked: events, and results as in the view
 -- call_results; null: none.
 create function turnkeeper.add_write(p_turn bigint, p_types text[], p_rounds integer[], p_blocks integer[], p_data text[], p_results json)

@@ -45,7 +45,7 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 		"a partial look": query(t, "scheduler.sql", "Look", "@everything", "false", "@held_from", later),
 		"a full look":    query(t, "scheduler.sql", "Look"),
 		"the next due":   query(t, "scheduler.sql", "NextDue", "@held_from", later),
-		"a turn's row": query(t, "record.sql", "TurnForWorker", "sqlc.embed(t)", "t.id", "@turn_ids", "'{}'",
+		"a turn's row": query(t, "record.sql", "TurnForWorker", "@turn_ids", "'{}'",
 			"@lanes", "'{desk/1,desk/2}'", "@grants", "array[gen_random_uuid(), gen_random_uuid()]"),
 	}
 	before := map[string]int{}

@@ -127,3 +127,37 @@ func reads(t *testing.T, s *storagetest.DB) map[string]int {
 	}
 	return all
 }
+
+// Whether a conversation has a past is read by key, in a session that has planned it while the tables were small too.
+func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
+	h := newEnv(t)
+	h.NeverAnalyzed()
+	// So many that the index by conversation is larger than the one by agent.
+	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select i, 1, 'desk', 'a conversation with a long name ' || i, 'desk', 'message', repeat('a', 64), 'succeeded', 1, now(), 'none' from generate_series(100001, 100200) i`)
+	conn, err := h.Pool().Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	past := func(conversation string) (has bool) {
+		if err := conn.QueryRow(t.Context(), "select turnkeeper.has_past('desk', $1, 1000000)", conversation).Scan(&has); err != nil {
+			t.Fatal(err)
+		}
+		return has
+	}
+	for range 6 { // Postgres keeps a plan from the sixth execution on
+		past("new")
+	}
+	pour(t, h.DB)
+	if past("new") || !past("main7") {
+		t.Errorf("a new conversation has a past: %v, an old one: %v", past("new"), past("main7"))
+	}
+	var plan string
+	if err := conn.QueryRow(t.Context(), "explain (analyze, buffers, format json) select turnkeeper.has_past('desk', 'new', 1000000)").Scan(&plan); err != nil {
+		t.Fatal(err)
+	}
+	if pages := storagetest.ParsePlan(t, plan).Pages(); pages > 10 {
+		t.Errorf("it read %d pages", pages)
+	}
+}

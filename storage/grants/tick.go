@@ -175,8 +175,8 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 			handed = nil
 			for i := range rows {
 				row := &rows[i]
-				grant := turnkeeper.GrantID(dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID))
-				if slices.Contains(grants, grant) && journal.Holds(row, grant) && dbrow.OrZero(row.TurnkeeperTurnsNow.WorkerID) == string(worker) {
+				grant := turnkeeper.GrantID(dbrow.OrZero(row.GrantID))
+				if slices.Contains(grants, grant) && journal.Holds(row, grant) && dbrow.OrZero(row.WorkerID) == string(worker) {
 					handed = append(handed, s.handedOf(row, read))
 				}
 			}
@@ -187,7 +187,7 @@ func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants [
 }
 
 func (s *Store) handedOf(row *dbsqlc.TurnForWorkerRow, read time.Time) granting.Handed {
-	turn := dbrow.Turn(row.TurnkeeperTurnsNow)
+	turn := dbrow.TurnForWorker(row)
 	return granting.Handed{TurnID: turn.ID, GrantID: turn.GrantID, JobID: turn.JobID, Read: read, Load: func(ctx context.Context) (*turnlog.Record, error) {
 		return s.journals.CompletePatiently(ctx, row)
 	}}

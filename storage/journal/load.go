@@ -38,7 +38,7 @@ func (s *Store) Load(ctx context.Context, turn turnkeeper.TurnID, grant turnkeep
 
 // Holds reports whether grant is the current grant of a turn.
 func Holds(row *dbsqlc.TurnForWorkerRow, grant turnkeeper.GrantID) bool {
-	return row.TurnkeeperTurnsNow.State == string(turnkeeper.TurnRunning) && dbrow.OrZero(row.TurnkeeperTurnsNow.GrantID) == string(grant)
+	return row.State == string(turnkeeper.TurnRunning) && dbrow.OrZero(row.GrantID) == string(grant)
 }
 
 // Complete reads the rest of a turn's record. It fails with ErrNewerJournal as Load does.
@@ -93,7 +93,7 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 }
 
 func recordOf(row *dbsqlc.TurnForWorkerRow) *turnlog.Record {
-	turn := dbrow.Turn(row.TurnkeeperTurnsNow)
+	turn := dbrow.TurnForWorker(row)
 	return &turnlog.Record{
 		Turn: turn,
 		Message: turnkeeper.Message{

@@ -1,7 +1,12 @@
 -- name: TurnForWorker :many
 -- The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
 -- lengthen the lease.
-select sqlc.embed(t), (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
+with wanted as materialized (
+    select unnest(@turn_ids::bigint[]) as id
+    union all select k.turn_id from (select unnest(@lanes::text[]) as lane, unnest(@grants::uuid[]) as grant_id) g,
+        lateral (select * from turnkeeper.leases l where l.lane = g.lane offset 0) k where k.grant_id = g.grant_id
+)
+select t.*, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
@@ -12,19 +17,15 @@ select sqlc.embed(t), (select w.n from turnkeeper.newest_write(t.id) w)::bigint 
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
-    exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
-        and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
+    turnkeeper.has_past(t.agent, t.conversation, t.id)::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
     exists (select from turnkeeper.labels)::boolean as any_labels
-from turnkeeper.turns_now t
-join turnkeeper.messages m on m.id = t.message_id
-join turnkeeper.definitions d on d.hash = t.definition_hash
-left join turnkeeper.leases l on l.lane = t.lane
-where t.id = any(@turn_ids::bigint[] || array(
-    select k.turn_id from (select unnest(@lanes::text[]) as lane, unnest(@grants::uuid[]) as grant_id) g,
-        lateral (select * from turnkeeper.leases l where l.lane = g.lane offset 0) k -- offset 0: look each up by its key, not among all that are held
-    where k.grant_id = g.grant_id));
+from wanted w,
+    lateral (select * from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m,
+    lateral (select * from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
+    left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true;
 
 -- name: DefinitionOfTurn :one
 select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = @turn_id;

@@ -1,6 +1,9 @@
 package storagetest
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"testing"
+)
 
 // A Plan is a node of a query plan, from explain.
 type Plan struct {
@@ -31,10 +34,15 @@ func (n Plan) Pages() int { return n.Hit + n.Read }
 // Explain runs a statement in a session like a worker's and returns its plan.
 func (db *DB) Explain(sql string) Plan {
 	db.T.Helper()
+	return ParsePlan(db.T, One[string](db, "explain (analyze, buffers, format json) "+sql))
+}
+
+// ParsePlan reads the output of EXPLAIN in the format JSON.
+func ParsePlan(t testing.TB, text string) Plan {
+	t.Helper()
 	var plans []struct{ Plan Plan }
-	text := One[string](db, "explain (analyze, buffers, format json) "+sql)
 	if err := json.Unmarshal([]byte(text), &plans); err != nil {
-		db.T.Fatal(err)
+		t.Fatal(err)
 	}
 	return plans[0].Plan
 }

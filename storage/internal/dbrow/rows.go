@@ -138,6 +138,19 @@ func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 	})
 }
 
+// TurnForWorker converts a turn that a worker reads.
+func TurnForWorker(r *dbsqlc.TurnForWorkerRow) turnkeeper.Turn {
+	return Turn(dbsqlc.TurnkeeperTurnsNow{
+		ID: r.ID, MessageID: r.MessageID, Attempt: r.Attempt, Agent: r.Agent, Conversation: r.Conversation, Lane: r.Lane, Trigger: r.Trigger,
+		DefinitionHash: r.DefinitionHash, State: r.State, Token: r.Token, GrantID: r.GrantID, JobID: r.JobID, WorkerID: r.WorkerID,
+		GrantedAt: r.GrantedAt, LeaseUntil: r.LeaseUntil, Dispatches: r.Dispatches, Losses: r.Losses, LastSeq: r.LastSeq,
+		InferenceRounds: r.InferenceRounds, ChargedRounds: r.ChargedRounds, ExecutedCalls: r.ExecutedCalls, InputTokens: r.InputTokens,
+		OutputTokens: r.OutputTokens, CachedTokens: r.CachedTokens, ReasoningTokens: r.ReasoningTokens, UsageEstimated: r.UsageEstimated,
+		CreatedAt: r.CreatedAt, DueAt: r.DueAt, EndedAt: r.EndedAt, StopReason: r.StopReason, ErrorClass: r.ErrorClass, Error: r.Error,
+		InnerDialogue: r.InnerDialogue,
+	})
+}
+
 // Turn converts a row.
 func Turn(r dbsqlc.TurnkeeperTurnsNow) turnkeeper.Turn {
 	return turnkeeper.Turn{

@@ -457,6 +457,11 @@ func (q *Queries) SummaryUpTo(ctx context.Context, agent string, conversation st
 }
 
 const TurnForWorker = `-- name: TurnForWorker :many
+with wanted as materialized (
+    select unnest($1::bigint[]) as id
+    union all select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
+        lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k where k.grant_id = g.grant_id
+)
 select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
@@ -468,46 +473,74 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
-    exists (select from turnkeeper.turns p where p.agent = t.agent and p.conversation = t.conversation and p.id < t.id
-        and p.state in ('succeeded', 'degraded', 'failed', 'cancelled'))::boolean as has_past,
+    turnkeeper.has_past(t.agent, t.conversation, t.id)::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
     exists (select from turnkeeper.labels)::boolean as any_labels
-from turnkeeper.turns_now t
-join turnkeeper.messages m on m.id = t.message_id
-join turnkeeper.definitions d on d.hash = t.definition_hash
-left join turnkeeper.leases l on l.lane = t.lane
-where t.id = any($1::bigint[] || array(
-    select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
-        lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k -- offset 0: look each up by its key, not among all that are held
-    where k.grant_id = g.grant_id))
+from wanted w,
+    lateral (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = t.message_id offset 0) m,
+    lateral (select hash, content from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
+    left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
 `
 
 type TurnForWorkerRow struct {
-	TurnkeeperTurnsNow TurnkeeperTurnsNow
-	Entries            int64
-	Definition         string
-	Failures           int32
-	RemainingUs        int64
-	ElapsedUs          int64
-	Body               string
-	IdempotencyKey     *string
-	Priority           int32
-	Schedule           *string
-	Slot               *time.Time
-	MessageAttempts    int32
-	MessageDueAt       time.Time
-	AcceptedAt         time.Time
-	TraceParent        *string
-	Faults             int32
-	WaitedUs           int64
-	AnyDown            bool
-	SummaryUpTo        int64
-	ReadySince         time.Time
-	HasPast            bool
-	Cancelled          bool
-	Spawned            bool
-	AnyLabels          bool
+	ID              int64
+	MessageID       int64
+	Attempt         int32
+	Agent           string
+	Conversation    string
+	Lane            string
+	Trigger         string
+	DefinitionHash  string
+	State           string
+	Token           int64
+	GrantID         *string
+	JobID           *int64
+	WorkerID        *string
+	GrantedAt       *time.Time
+	LeaseUntil      *time.Time
+	Dispatches      int32
+	Losses          int32
+	LastSeq         int64
+	InferenceRounds int32
+	ChargedRounds   int32
+	ExecutedCalls   int32
+	InputTokens     int64
+	OutputTokens    int64
+	CachedTokens    int64
+	ReasoningTokens int64
+	UsageEstimated  bool
+	CreatedAt       time.Time
+	DueAt           *time.Time
+	EndedAt         *time.Time
+	StopReason      *string
+	ErrorClass      *string
+	Error           *string
+	InnerDialogue   *string
+	Entries         int64
+	Definition      string
+	Failures        int32
+	RemainingUs     int64
+	ElapsedUs       int64
+	Body            string
+	IdempotencyKey  *string
+	Priority        int32
+	Schedule        *string
+	Slot            *time.Time
+	MessageAttempts int32
+	MessageDueAt    time.Time
+	AcceptedAt      time.Time
+	TraceParent     *string
+	Faults          int32
+	WaitedUs        int64
+	AnyDown         bool
+	SummaryUpTo     int64
+	ReadySince      time.Time
+	HasPast         bool
+	Cancelled       bool
+	Spawned         bool
+	AnyLabels       bool
 }
 
 // The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
@@ -522,39 +555,39 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 	for rows.Next() {
 		var i TurnForWorkerRow
 		if err := rows.Scan(
-			&i.TurnkeeperTurnsNow.ID,
-			&i.TurnkeeperTurnsNow.MessageID,
-			&i.TurnkeeperTurnsNow.Attempt,
-			&i.TurnkeeperTurnsNow.Agent,
-			&i.TurnkeeperTurnsNow.Conversation,
-			&i.TurnkeeperTurnsNow.Lane,
-			&i.TurnkeeperTurnsNow.Trigger,
-			&i.TurnkeeperTurnsNow.DefinitionHash,
-			&i.TurnkeeperTurnsNow.State,
-			&i.TurnkeeperTurnsNow.Token,
-			&i.TurnkeeperTurnsNow.GrantID,
-			&i.TurnkeeperTurnsNow.JobID,
-			&i.TurnkeeperTurnsNow.WorkerID,
-			&i.TurnkeeperTurnsNow.GrantedAt,
-			&i.TurnkeeperTurnsNow.LeaseUntil,
-			&i.TurnkeeperTurnsNow.Dispatches,
-			&i.TurnkeeperTurnsNow.Losses,
-			&i.TurnkeeperTurnsNow.LastSeq,
-			&i.TurnkeeperTurnsNow.InferenceRounds,
-			&i.TurnkeeperTurnsNow.ChargedRounds,
-			&i.TurnkeeperTurnsNow.ExecutedCalls,
-			&i.TurnkeeperTurnsNow.InputTokens,
-			&i.TurnkeeperTurnsNow.OutputTokens,
-			&i.TurnkeeperTurnsNow.CachedTokens,
-			&i.TurnkeeperTurnsNow.ReasoningTokens,
-			&i.TurnkeeperTurnsNow.UsageEstimated,
-			&i.TurnkeeperTurnsNow.CreatedAt,
-			&i.TurnkeeperTurnsNow.DueAt,
-			&i.TurnkeeperTurnsNow.EndedAt,
-			&i.TurnkeeperTurnsNow.StopReason,
-			&i.TurnkeeperTurnsNow.ErrorClass,
-			&i.TurnkeeperTurnsNow.Error,
-			&i.TurnkeeperTurnsNow.InnerDialogue,
+			&i.ID,
+			&i.MessageID,
+			&i.Attempt,
+			&i.Agent,
+			&i.Conversation,
+			&i.Lane,
+			&i.Trigger,
+			&i.DefinitionHash,
+			&i.State,
+			&i.Token,
+			&i.GrantID,
+			&i.JobID,
+			&i.WorkerID,
+			&i.GrantedAt,
+			&i.LeaseUntil,
+			&i.Dispatches,
+			&i.Losses,
+			&i.LastSeq,
+			&i.InferenceRounds,
+			&i.ChargedRounds,
+			&i.ExecutedCalls,
+			&i.InputTokens,
+			&i.OutputTokens,
+			&i.CachedTokens,
+			&i.ReasoningTokens,
+			&i.UsageEstimated,
+			&i.CreatedAt,
+			&i.DueAt,
+			&i.EndedAt,
+			&i.StopReason,
+			&i.ErrorClass,
+			&i.Error,
+			&i.InnerDialogue,
 			&i.Entries,
 			&i.Definition,
 			&i.Failures,
