@@ -47,8 +47,9 @@ select * from turnkeeper.calls where turn_id = any(@turn_ids::bigint[]) order by
 select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer, coalesce(j.calls::text, '')::text as calls,
     coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text, '')::text as results,
     coalesce(j.request::text, '')::text as request
-from turnkeeper.journal j
-where j.turn_id = any(@turn_ids::bigint[]) and (j.round is not null or j.results is not null) order by j.turn_id, j.n;
+from (select unnest(@turn_ids::bigint[]) as id) w,
+    lateral (select * from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null or q.results is not null) order by q.n offset 0) j -- offset 0: by key
+order by j.turn_id, j.n;
 
 -- name: PastTurns :many
 -- The conditions and the order use the index of a conversation's turns, whatever the statistics say.

@@ -207,8 +207,9 @@ const PastJournals = `-- name: PastJournals :many
 select j.turn_id, coalesce(j.round, 0)::integer as round, coalesce(j.answer::text, '')::text as answer, coalesce(j.calls::text, '')::text as calls,
     coalesce(j.text, '')::text as text, coalesce(j.raw, '')::text as raw, coalesce(j.results::text, '')::text as results,
     coalesce(j.request::text, '')::text as request
-from turnkeeper.journal j
-where j.turn_id = any($1::bigint[]) and (j.round is not null or j.results is not null) order by j.turn_id, j.n
+from (select unnest($1::bigint[]) as id) w,
+    lateral (select turn_id, n, write_id, seq, last_seq, at, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, types, rounds, blocks, data, round, answer, calls, text, reasoning, raw, request, results from turnkeeper.journal q where q.turn_id = w.id and (q.round is not null or q.results is not null) order by q.n offset 0) j -- offset 0: by key
+order by j.turn_id, j.n
 `
 
 type PastJournalsRow struct {
