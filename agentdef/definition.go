@@ -90,7 +90,7 @@ type Budget struct {
 	OnLimit string `yaml:"on_limit" of:"end, ask"` // empty: end
 }
 
-// AsksOnLimit reports whether a person is asked before a turn ends because of the budget.
+// AsksOnLimit reports whether a turn asks a person before it ends because its budget is used up.
 func (b Budget) AsksOnLimit() bool { return b.OnLimit == "ask" }
 
 // Settles reports whether a person is asked about calls of unknown outcome.

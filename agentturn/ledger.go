@@ -259,7 +259,7 @@ func (l *ledger) recordRun(call *turnkeeper.ToolCall, done *toolrun.Run, nonce s
 	result := l.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used
-	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !prompt.WentOn(*call) { // a person is asked: see settle
+	if result.State == turnkeeper.CallUnknown && l.def.Settles() && !prompt.WentOn(*call) { // settle asks a person
 		l.people.doubts[call.Key] = result.Preview
 		return
 	}

@@ -32,7 +32,7 @@ func (h *env) send(agent, body string) turnkeeper.MessageID {
 	return id
 }
 
-// TestManyAsksDoNotSlowATick explains the statements of a tick beside 10,000 turns that ask: they read as much as without them.
+// TestManyAsksDoNotSlowATick checks that a tick reads no more pages when 10,000 turns have open asks.
 func TestManyAsksDoNotSlowATick(t *testing.T) {
 	statements := []string{"Look", "ShortQueue", "ReadyMessages", "ReadyTurns", "NextDue"}
 	h := newEnv(t)

@@ -197,7 +197,7 @@ func TestInputThatIsTooLarge(t *testing.T) {
 	}
 }
 
-// A server that is gone when the call goes on: the call fails, and the model is told what is not known.
+// If the server is gone when the call resumes, the call fails, and its result says what is unknown.
 func TestAServerIsGoneWhenItGetsItsInput(t *testing.T) {
 	t.Parallel()
 	a := newAsker(t, sdk.InputRequestMap{"q": ask("Which seat?", seatSchema)})
