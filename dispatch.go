@@ -30,6 +30,7 @@ type AgentRegistration struct {
 	LanePerConversation bool
 	Models              []string      // the models its turns ask, in order; nil: unknown
 	GiveUpAfter         time.Duration // how long its messages may wait for a failing service; 0: no time
+	MaxRunning          int           // of its turns at once; 0: three quarters of all slots while other agents wait
 	Schedules           []Schedule
 
 	RetiredAt       time.Time // zero: it is not retired; a registration does not change it

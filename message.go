@@ -45,12 +45,19 @@ type Submission struct {
 	Conversation string // empty: DefaultConversation
 	Body         string
 	Key          string // idempotency key; empty: none
-	Priority     int    // higher goes first among messages due in the same second
+	Priority     int    // each point counts as a second of waiting: see RankOf
 	TraceParent  string // W3C trace context of the sender; empty: none
 
 	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:
 	// at once. At most MaxDelay ahead.
 	DueAt time.Time
+}
+
+// RankOf returns the rank of a message: its due time less one second for each point of its priority. The
+// message with the lower rank goes first, and of two with the same rank the one with the lower ID. It is the
+// same rule as the function rank_of in SQL.
+func RankOf(due time.Time, priority int) time.Time {
+	return due.Add(-time.Duration(priority) * time.Second)
 }
 
 // A Message is a row of the inbox.
@@ -77,6 +84,9 @@ type Message struct {
 	WaitsFor     []string  // models that it waits for, all down; nil: none
 	TraceParent  string
 }
+
+// Rank returns the rank of the message in its lane: see RankOf.
+func (m Message) Rank() time.Time { return RankOf(m.DueAt, m.Priority) }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 

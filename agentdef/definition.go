@@ -66,6 +66,7 @@ type Definition struct {
 	InboxLabels []string          `yaml:"inbox_labels" once:"yes" check:"label"`    // of messages that do not come from other agents
 	OnUnknown   string            `yaml:"on_unknown" of:"degrade, ask"`             // empty: degrade
 
+	MaxRunning      int      `yaml:"max_running" in:"0 to 1000"`                  // turns at once; 0: see turnkeeper.AgentRegistration
 	MaxOutputTokens int      `yaml:"max_output_tokens" in:"0 to 1000000"`         // reserved for each answer; 0: DefaultOutputTokens
 	ContextWindow   int      `yaml:"context_window" in:"0, or 1024 to 100000000"` // tokens the model takes; 0: by the model's name, else 32768
 	Temperature     *float64 `yaml:"temperature" in:"0 to 2"`                     // nil: the provider's default

@@ -46,6 +46,7 @@ create table turnkeeper.agents (
     description           text not null default '',
     models                text[] not null, -- in the order in which its turns try them
     give_up_after         interval,    -- how long a message waits for a failing service; null: for ever
+    max_running           integer check (max_running > 0), -- of its turns at once; null: the worker_slots of all workers
     lane_per_conversation boolean not null default false,
     -- When the lanes of the agent were changed, until the old ones are empty, and when a tick last moved its waiting
     -- messages: an open transaction may still accept a message under the old setting.
@@ -109,6 +110,11 @@ begin
         and attempts >= 0;
 end $$;
 
+-- The rank of a message: its due time less one second for each point of its priority. The lower rank goes first, then the
+-- lower id. It is the same rule as turnkeeper.RankOf in Go.
+create function turnkeeper.rank_of(due_at timestamptz, priority integer) returns timestamptz immutable language sql
+return to_timestamp((extract(epoch from due_at) - priority)::float8);
+
 create table turnkeeper.messages (
     id              bigint generated always as identity primary key,
     agent           text not null,
@@ -117,14 +123,19 @@ create table turnkeeper.messages (
     held            boolean not null default false, -- a turn outside its lane holds it: it waits in that turn's lane
     body            text not null,
     idempotency_key text,
-    priority        integer not null default 0, -- higher goes first
+    priority        integer not null default 0, -- see rank
     trigger         text not null default 'message',
     schedule        text,          -- the schedule that sent the message, with its slot
     slot            timestamptz,
     state           text not null default 'waiting',
     attempts        integer not null default 0, -- turns so far
     faults          integer not null default 0, -- turns that failed because of the message itself
-    due_at          timestamptz not null default date_trunc('second', clock_timestamp()),
+    due_at          timestamptz not null default date_trunc('second', clock_timestamp()), -- no retry changes it
+    rank            timestamptz not null generated always as (turnkeeper.rank_of(due_at, priority)) stored, -- its place in its lane
+    -- The rank of its lane while it is the head. Null: its rank, and it waits since its rank. A message that began to wait, or waits
+    -- again, later than its rank has one, because partial looks (see oldest_waiting) leave out old ranks. After a failure it is the
+    -- rank as of the next try, so that lanes that fail do not go before lanes that work.
+    queue_rank      timestamptz,
     accepted_at     timestamptz not null default clock_timestamp(),
     closed_at       timestamptz,
     turn_id         bigint,        -- the newest
@@ -133,9 +144,12 @@ create table turnkeeper.messages (
 );
 create unique index messages_key on turnkeeper.messages (agent, idempotency_key) where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
--- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days.
-create index messages_waiting on turnkeeper.messages (lane, due_at, priority desc, id) where state = 'waiting';
-create index messages_oldest on turnkeeper.messages (due_at, priority desc, id) where state = 'waiting' and not held;
+-- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days. Those with a
+-- queue_rank are few, and in indexes of their own, so that no entries of other messages need to be read to find them.
+create index messages_waiting on turnkeeper.messages (lane, rank, id) where state = 'waiting';
+create index messages_oldest on turnkeeper.messages (rank, id) where state = 'waiting' and not held and queue_rank is null;
+create index messages_late on turnkeeper.messages (queue_rank, id) where state = 'waiting' and not held and queue_rank is not null;
+create index messages_late_lane on turnkeeper.messages (lane, rank, id) where state = 'waiting' and queue_rank is not null;
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, conversation, id);

@@ -125,16 +125,57 @@ begin
     return message;
 end $$;
 
--- The oldest waiting messages of those that are due at p_from or later, without held ones, and whether each is due now: a message
--- that was due once stays due, even if the clock is set back. The settings keep the planner from sorting the whole
--- inbox, which it would do while a new table has no statistics.
+-- A message that begins to wait later than its rank has a queue_rank from the beginning: one with a priority, a sub-agent's, which
+-- has the due time of its parent's message, or that of a missed slot.
+create function turnkeeper.set_queue_rank() returns trigger language plpgsql as $$
+begin
+    new.queue_rank := turnkeeper.rank_of(new.due_at, new.priority);
+    return new;
+end $$;
+create trigger message_is_late before insert on turnkeeper.messages
+    for each row when (new.priority <> 0 or new.due_at < new.accepted_at - interval '2 s')
+    execute function turnkeeper.set_queue_rank();
+
+-- Whether a message is due: one that was due once stays due, even if the clock is set back.
+create function turnkeeper.is_due(due_at timestamptz, accepted_at timestamptz) returns boolean stable language sql
+return due_at <= greatest(statement_timestamp(), accepted_at);
+
+-- The waiting messages that are not held and have the lowest queue ranks, and whether each is due now: at most max_rows of those
+-- without a queue_rank, from the rank p_from on, and as many of the others that are due. Whoever gives a p_from must know that no
+-- message with a lower rank and without a queue_rank waits: see grants.floor. The settings keep the planner from sorting the
+-- whole inbox, which it would do while a new table has no statistics.
 create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity')
-returns table (lane text, id bigint, due_at timestamptz, priority integer, due boolean)
+returns table (lane text, id bigint, rank timestamptz, queue_rank timestamptz, due boolean)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 begin
-    return query select m.lane, m.id, m.due_at, m.priority, m.due_at <= greatest(statement_timestamp(), m.accepted_at) from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held and m.due_at >= p_from
-        order by m.due_at, m.priority desc, m.id limit max_rows;
+    return query select m.lane, m.id, m.rank, m.queue_rank, turnkeeper.is_due(m.due_at, m.accepted_at) from turnkeeper.messages m
+        where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
+        order by m.rank, m.id limit max_rows;
+    return query select m.lane, m.id, m.rank, m.queue_rank, true from turnkeeper.messages m
+        where m.state = 'waiting' and not m.held and m.queue_rank is not null
+          and m.queue_rank <= statement_timestamp() + interval '1000 s' -- no rank is lower than the due time by more than that
+          and turnkeeper.is_due(m.due_at, m.accepted_at)
+        order by m.queue_rank, m.id limit max_rows;
+end $$;
+
+-- The earliest due time among the waiting messages that are not held; of those with a queue_rank, among the first 10,000.
+create function turnkeeper.oldest_due() returns timestamptz stable language sql as $$
+    select least(
+        (select m.due_at from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null
+         order by m.rank, m.id limit 1),
+        (select min(l.due_at) from (select m.due_at from turnkeeper.messages m
+            where m.state = 'waiting' and not m.held and m.queue_rank is not null
+            order by m.queue_rank, m.id limit 10000) l))
+$$;
+
+-- Whether a waiting message that is due is ahead of another one in its lane. p_from as in oldest_waiting.
+create function turnkeeper.waits_behind(p_lane text, p_rank timestamptz, p_id bigint, p_from timestamptz default '-infinity')
+returns boolean stable language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
+begin
+    return exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is not null
+            and a.lane = p_lane and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at))
+        or exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is null
+            and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at));
 end $$;
 
 ----------------------------------------------------------------------------------------------------

@@ -725,6 +725,8 @@ begin
             update turnkeeper.messages m set
                 state      = p_message_states[e.i],
                 closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
+                queue_rank = case when p_message_states[e.i] = 'waiting'
+                    then turnkeeper.rank_of(clock_timestamp() + p_lane_backoffs[e.i], m.priority) end,
                 last_error = nullif(p_errors[e.i], '')
             from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
             where m.id = x.message_id and m.id = any(messages)

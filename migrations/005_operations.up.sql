@@ -158,7 +158,8 @@ begin
             if found then
                 verdict := 'due_now';
             end if;
-            update turnkeeper.messages set due_at = date_trunc('second', clock_timestamp())
+            update turnkeeper.messages set due_at = date_trunc('second', clock_timestamp()),
+                queue_rank = turnkeeper.rank_of(date_trunc('second', clock_timestamp()), priority)
             where id = p_message and due_at > clock_timestamp() and due_at > accepted_at;
             if found then
                 verdict := 'due_now';

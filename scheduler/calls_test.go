@@ -144,7 +144,7 @@ func TestATurnGoesOnInTheTickThatEndsItsCall(t *testing.T) {
 			inBubble(t, func(t *testing.T, w *testEnv) {
 				w.wakes = []granting.Candidate{{TurnID: 7, MessageID: 7, Lane: "x"}}
 				w.messages = inLanes(1)
-				w.messages[0].DueAt = w.now()
+				w.messages[0].Rank = w.now()
 				w.sit.Room, w.sit.Waiting = 1, 1
 				end(w)
 				report := w.tick(t, w.scheduler())

@@ -43,7 +43,6 @@ type state struct {
 	calls     []granting.LostCall
 	schedules []granting.DueSchedule
 	chains    []modelhealth.Chain
-	overdue   []granting.Candidate
 	turns     []granting.Candidate
 	messages  []granting.Candidate
 	wakes     []granting.Candidate // turns that continue when a call or a sub-agent has ended
@@ -233,16 +232,20 @@ func (t *tick) Chains(_ context.Context, _ []string) ([]modelhealth.Chain, error
 	return slices.Clone(t.chains), nil
 }
 
-func (t *tick) Overdue(_ context.Context, limit int, _ []string) ([]granting.Candidate, error) {
-	return slices.Clone(t.overdue[:min(limit, len(t.overdue))]), nil
+func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
+	return without(held, full, t.turns, limit), nil
 }
 
-func (t *tick) ReadyTurns(_ context.Context, limit int, _ []string) ([]granting.Candidate, error) {
-	return slices.Clone(t.turns[:min(limit, len(t.turns))]), nil
+func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
+	return without(held, full, t.messages, limit), nil
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int, _ []string) ([]granting.Candidate, error) {
-	return slices.Clone(t.messages[:min(limit, len(t.messages))]), nil
+// without returns the first candidates, except those of held agents that are not overdue, and those of full agents.
+func without(held, full []string, all []granting.Candidate, limit int) []granting.Candidate {
+	left := slices.DeleteFunc(slices.Clone(all), func(c granting.Candidate) bool {
+		return !c.Overdue && slices.Contains(held, c.Agent) || slices.Contains(full, c.Agent)
+	})
+	return left[:min(limit, len(left))]
 }
 
 func (t *tick) Dispatch(_ context.Context, ready []granting.Candidate) error {

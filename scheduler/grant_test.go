@@ -16,16 +16,15 @@ func TestOrderOfGrants(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	inBubble(t, func(t *testing.T, w *testEnv) {
 		w.turns = []granting.Candidate{
-			{MessageID: 40, Lane: "taken-back", DueAt: at.Add(time.Second)},
+			{MessageID: 40, Lane: "taken-back", Rank: at.Add(time.Second)},
 		}
 		w.messages = []granting.Candidate{
-			{New: true, MessageID: 9, Lane: "late", DueAt: at.Add(2 * time.Second), Priority: 1000},
-			{New: true, MessageID: 3, Lane: "a", DueAt: at},
-			{New: true, MessageID: 2, Lane: "b", DueAt: at},
-			{New: true, MessageID: 8, Lane: "urgent", DueAt: at, Priority: 5},
-			{New: true, MessageID: 41, Lane: "taken-back", DueAt: at},
+			{New: true, MessageID: 9, Lane: "late", Rank: at.Add(2 * time.Second)},
+			{New: true, MessageID: 3, Lane: "a", Rank: at},
+			{New: true, MessageID: 2, Lane: "b", Rank: at},
+			{New: true, MessageID: 8, Lane: "urgent", Rank: turnkeeper.RankOf(at.Add(time.Second), 5)},
+			{New: true, MessageID: 41, Lane: "taken-back", Rank: at.Add(time.Second)},
 		}
-		w.messages[4].DueAt = at.Add(time.Second)
 		w.tick(t, w.scheduler())
 		var ids []turnkeeper.MessageID
 		for _, r := range w.granted[0] {

@@ -43,21 +43,16 @@ func (o *outage) probes(c modelhealth.Chain) (models []string) {
 	return models
 }
 
-// stuck returns the agents whose whole chain is down. held are those of them that cannot
-// probe a model now: only their overdue work is granted.
-func (o *outage) stuck() (stuck, held []string) {
+// held returns the agents whose whole chain is down and that cannot probe a model now: only their overdue work is
+// granted.
+func (o *outage) held() (held []string) {
 	for agent, c := range o.chains {
-		if !c.Down(o.down) {
-			continue
-		}
-		stuck = append(stuck, agent)
-		if len(o.probes(c)) == 0 {
+		if c.Down(o.down) && len(o.probes(c)) == 0 {
 			held = append(held, agent)
 		}
 	}
-	slices.Sort(stuck)
 	slices.Sort(held)
-	return stuck, held
+	return held
 }
 
 // admit returns the work that may be granted. The first turn that uses a model that is due

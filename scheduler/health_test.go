@@ -22,13 +22,13 @@ func TestOutage(t *testing.T) {
 		return modelhealth.Chain{Agent: agent, Models: models}
 	}
 	ready := func(id turnkeeper.MessageID, agent string) granting.Candidate {
-		return granting.Candidate{New: true, MessageID: id, Agent: agent, Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), DueAt: since}
+		return granting.Candidate{New: true, MessageID: id, Agent: agent, Lane: turnkeeper.Lane(agent + "/" + string(rune('a'+id))), Rank: since}
 	}
 	cases := map[string]struct {
 		down    []modelhealth.Health
 		chains  []modelhealth.Chain
 		ready   []granting.Candidate
-		overdue []granting.Candidate
+		overdue []granting.Candidate              // has waited for give_up_after
 		want    map[turnkeeper.MessageID][]string // probes by granted message
 	}{
 		"nothing is down": {
@@ -68,7 +68,7 @@ func TestOutage(t *testing.T) {
 				w.sit.Down, w.chains, w.messages = c.down, c.chains, c.ready
 				for _, r := range c.overdue {
 					r.Overdue = true
-					w.overdue = append(w.overdue, r)
+					w.messages = append(w.messages, r)
 				}
 				report := w.tick(t, w.scheduler())
 				got := map[turnkeeper.MessageID][]string{}

@@ -10,11 +10,11 @@ import (
 	"turnkeeper/internal/modelhealth"
 )
 
-// oldestFirst sorts ready work in the order of grants: oldest due first, then priority, then
-// ID. It returns only the first of each lane, and at most limit items.
-func oldestFirst(ready []granting.Candidate, limit int) []granting.Candidate {
+// inOrder sorts ready work in the order of grants: lowest rank first, then ID. It returns only the first of each
+// lane, and at most limit items.
+func inOrder(ready []granting.Candidate, limit int) []granting.Candidate {
 	slices.SortStableFunc(ready, func(a, b granting.Candidate) int {
-		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
+		return cmp.Or(a.Rank.Compare(b.Rank), cmp.Compare(a.MessageID, b.MessageID))
 	})
 	seen := make(map[turnkeeper.Lane]bool, len(ready))
 	ready = slices.DeleteFunc(ready, func(r granting.Candidate) bool {

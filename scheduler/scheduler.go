@@ -82,16 +82,13 @@ type Tick interface {
 	// Fire carries out the decision on a due schedule.
 	Fire(ctx context.Context, d granting.SlotDecision) error
 
-	// ReadyTurns and ReadyMessages list what can be granted, oldest due first, then
-	// priority, then ID, at most one per lane. For the held agents, they list only
-	// overdue turns, and no messages.
-	ReadyTurns(ctx context.Context, limit int, held []string) ([]granting.Candidate, error)
-	ReadyMessages(ctx context.Context, limit int, held []string) ([]granting.Candidate, error)
+	// ReadyTurns and ReadyMessages list what can be granted, lowest rank first, then ID, at most one per lane. For the
+	// held agents, they list only what is overdue: it has waited for a service for give_up_after; for the full agents,
+	// nothing. Either may be called several times.
+	ReadyTurns(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error)
+	ReadyMessages(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error)
 	// Chains lists the agents that use one of the models.
 	Chains(ctx context.Context, models []string) ([]modelhealth.Chain, error)
-	// Overdue lists the heads of the given agents' free lanes that have waited for a service
-	// for give_up_after.
-	Overdue(ctx context.Context, limit int, agents []string) ([]granting.Candidate, error)
 	// Dispatch grants each item of ready its lane, sends it to a worker, and records
 	// which models its turn probes. Turns with a slot are handed over instead of sent.
 	Dispatch(ctx context.Context, ready []granting.Candidate) error

@@ -322,7 +322,7 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, re
 	return nil
 }
 
-// grant grants free lanes to the oldest due work, up to the free slots of the workers.
+// grant grants free lanes to the work with the lowest ranks, up to the free slots of the workers.
 func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
 	limit := s.MaxDispatches
 	if sit.MaxDispatches > 0 {
@@ -337,25 +337,11 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 	if err != nil {
 		return err
 	}
-	stuck, held := outage.stuck()
-	var ready []granting.Candidate
-	if len(stuck) > 0 {
-		if ready, err = t.Overdue(ctx, limit, stuck); err != nil {
-			return err
-		}
-	}
-	if sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 || report.Asks > 0 {
-		turns, err := t.ReadyTurns(ctx, limit, held)
-		if err != nil {
-			return err
-		}
-		ready = append(ready, turns...)
-	}
-	messages, err := t.ReadyMessages(ctx, limit, held)
+	turns := sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 || report.Asks > 0
+	ready, err := s.pick(ctx, t, sit, outage.held(), limit, turns)
 	if err != nil {
 		return err
 	}
-	ready = oldestFirst(append(ready, messages...), limit)
 	full := len(ready) == limit
 	ready, left := outage.admit(ready)
 	report.More = report.More || full || left // other work may have been cut off by limit
@@ -375,6 +361,30 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 		}
 	}
 	return nil
+}
+
+// pick returns the work to grant, in order, at most limit: the heads of lanes with the lowest ranks, so that no agent
+// exceeds its share of the slots. It asks again without the agents that have their share, until nobody else waits or
+// no slot is left. What is left then goes to agents that have their share.
+func (s *Scheduler) pick(ctx context.Context, t Tick, sit granting.Snapshot, held []string, limit int, turns bool) (picked []granting.Candidate, err error) {
+	shares := newShares(sit.Running, sit.Room+len(sit.Running))
+	for _, lost := range s.reclaimed {
+		shares.running[lost.agent]--
+	}
+	for more := true; more && len(picked) < limit; more = more || len(picked) < limit && shares.lift() {
+		var ready []granting.Candidate
+		if turns {
+			if ready, err = t.ReadyTurns(ctx, limit, held, shares.full...); err != nil {
+				return nil, err
+			}
+		}
+		messages, err := t.ReadyMessages(ctx, limit, held, shares.full...)
+		if err != nil {
+			return nil, err
+		}
+		picked, more = shares.take(picked, inOrder(append(ready, messages...), limit), limit)
+	}
+	return inOrder(picked, limit), nil
 }
 
 // recordInterval is the maximum age of the last recorded tick. A tick without work writes

@@ -62,6 +62,7 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 	err := q.SaveAgent(ctx, dbsqlc.SaveAgentParams{
 		Name: a.Name, DefinitionHash: a.DefinitionHash, Description: a.Description, LanePerConversation: a.LanePerConversation,
 		Models: append([]string{}, a.Models...), GiveUpAfter: a.GiveUpAfter,
+		MaxRunning: int32(a.MaxRunning), //nolint:gosec // at most 1000
 	})
 	if err != nil {
 		return err

@@ -38,6 +38,8 @@ type Snapshot struct {
 	Lanes  bool // the lane setting of an agent changed, so messages may wait in old lanes
 	Room   int  // free slots of live workers
 
+	Running []string // the agent of each held lease
+
 	Waiting int // due messages in the inbox, counted up to MaxWaiting
 
 	Down []modelhealth.Health // models that are down
@@ -95,8 +97,8 @@ type Candidate struct {
 	Trigger        turnkeeper.Trigger
 	Attempt        int
 	DefinitionHash string
-	DueAt          time.Time
-	Priority       int
+	Rank           time.Time           // among the heads of lanes: the lower one is granted first
+	MaxRunning     int                 // of its agent's turns at once; 0: see shares in package scheduler
 	WorkerID       turnkeeper.WorkerID // the only worker that may take it; empty: any
 	Overdue        bool                // it has waited for a service as long as its agent allows
 	Probes         []string            // models that are down, and that its turn probes

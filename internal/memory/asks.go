@@ -292,7 +292,17 @@ func (s parking) laneAsks(m *turnkeeper.Message, again map[turnkeeper.TurnID]boo
 			continue
 		}
 		woken := turn.State == turnkeeper.TurnQueued || again[turn.ID]
-		if woken && turn.home == m.Lane || turn.holds && turn.Agent == m.Agent && turn.Conversation == m.Conversation {
+		if woken && turn.home == m.Lane && before(s.message(turn.MessageID), m) {
+			return true
+		}
+	}
+	return s.holds(m)
+}
+
+// holds reports whether a parked turn holds the conversation of a message.
+func (s parking) holds(m *turnkeeper.Message) bool {
+	for _, turn := range s.open {
+		if turn.home != "" && turn.holds && turn.Agent == m.Agent && turn.Conversation == m.Conversation {
 			return true
 		}
 	}

@@ -78,7 +78,9 @@ func (t *turnRow) endAsks(park func(*turnRow), now time.Time) {
 func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 	m := s.message(t.MessageID)
 	m.State, m.LastError = e.message, e.outcome.Error
+	delete(s.queueRanks, m.ID)
 	if e.message == turnkeeper.MessageWaiting {
+		s.queueRanks[m.ID] = turnkeeper.RankOf(now.Add(e.laneBackoff), m.Priority)
 		s.setWaiting(m)
 	} else {
 		m.ClosedAt = now

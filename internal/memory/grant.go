@@ -20,7 +20,7 @@ func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
 	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
 }
 
-func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []granting.Candidate, err error) {
+func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
@@ -32,13 +32,16 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []
 				continue
 			}
 			m := s.message(turn.MessageID)
+			if turn.home != "" && t.waitsBehind(s, lane, m, now) {
+				continue
+			}
 			overdue := s.givenUp(m.ID, turn, turn.Agent, now)
-			if !overdue && slices.Contains(held, turn.Agent) {
+			if !overdue && slices.Contains(held, turn.Agent) || slices.Contains(full, turn.Agent) {
 				continue
 			}
 			ready = append(ready, granting.Candidate{
 				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
-				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
+				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: s.queueRank(m), MaxRunning: s.maxRunning(turn.Agent),
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -46,7 +49,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string) (ready []
 	return ready, err
 }
 
-func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready []granting.Candidate, err error) {
+func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
@@ -66,13 +69,18 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string) (ready
 			m := heads[lane]
 			open := s.open[lane]
 			closed := open != nil && t.freed[lane] && !t.again[open.ID]
-			if open != nil && !closed || !t.free(lane, now) || s.laneWaits(m) || slices.Contains(held, m.Agent) ||
+			if open != nil && !closed || !t.free(lane, now) || s.laneWaits(m) ||
 				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // a retired agent still works as a sub-agent
+				continue
+			}
+			overdue := s.givenUp(m.ID, nil, m.Agent, now)
+			if !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) {
 				continue
 			}
 			ready = append(ready, granting.Candidate{
 				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: lane, Trigger: m.Trigger,
-				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, DueAt: m.DueAt, Priority: m.Priority,
+				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: s.queueRank(m),
+				MaxRunning: s.maxRunning(m.Agent), Overdue: overdue,
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -85,14 +93,36 @@ func isDue(m *turnkeeper.Message, now time.Time) bool {
 	return !m.DueAt.After(now) || !m.DueAt.After(m.AcceptedAt)
 }
 
-// before reports whether a comes before b in a lane: oldest due, then priority, then ID.
+// before reports whether a comes before b in a lane: lowest rank, then ID.
 func before(a, b *turnkeeper.Message) bool {
-	return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID)) < 0
+	return cmp.Or(a.Rank().Compare(b.Rank()), cmp.Compare(a.ID, b.ID)) < 0
+}
+
+// waitsBehind reports whether a waiting message that is due is ahead of m in a lane.
+func (t *tick) waitsBehind(s *state, lane turnkeeper.Lane, m *turnkeeper.Message, now time.Time) bool {
+	return slices.ContainsFunc(s.waiting[lane], func(w *turnkeeper.Message) bool {
+		return before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w)
+	})
+}
+
+// queueRank returns the rank of a lane whose head is m: see the column queue_rank.
+func (s *state) queueRank(m *turnkeeper.Message) time.Time {
+	if rank, late := s.queueRanks[m.ID]; late {
+		return rank
+	}
+	return m.Rank()
+}
+
+func (s *state) maxRunning(agent string) int {
+	if a := s.agents[agent]; a != nil {
+		return a.MaxRunning
+	}
+	return 0
 }
 
 func inOrder(ready []granting.Candidate, limit int) []granting.Candidate {
 	slices.SortStableFunc(ready, func(a, b granting.Candidate) int {
-		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.MessageID, b.MessageID))
+		return cmp.Or(a.Rank.Compare(b.Rank), cmp.Compare(a.MessageID, b.MessageID))
 	})
 	return ready[:min(limit, len(ready))]
 }

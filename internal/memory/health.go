@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/turnlog"
 )
@@ -105,26 +104,6 @@ func (t *tick) Chains(_ context.Context, models []string) (chains []modelhealth.
 	})
 	return chains, err
 }
-
-// Overdue lists the first messages of free lanes of the given agents that have waited for
-// GiveUpAfter.
-func (t *tick) Overdue(ctx context.Context, limit int, agents []string) (overdue []granting.Candidate, err error) {
-	ready, err := t.ReadyMessages(ctx, maxHeads, nil)
-	if err != nil {
-		return nil, err
-	}
-	err = t.read(func(s *state, now time.Time) {
-		for _, r := range ready {
-			if r.Overdue = s.givenUp(r.MessageID, nil, r.Agent, now); r.Overdue && slices.Contains(agents, r.Agent) {
-				overdue = append(overdue, r)
-			}
-		}
-	})
-	return overdue[:min(limit, len(overdue))], err
-}
-
-// maxHeads is larger than the number of lanes in any test.
-const maxHeads = 1 << 20
 
 // dueSince returns the time from which a message could be granted.
 func dueSince(m *turnkeeper.Message) time.Time {

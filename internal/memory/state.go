@@ -45,9 +45,10 @@ type state struct {
 	moved       []string                   // state changes that a table would refuse, for Check
 
 	// Indexes.
-	waiting map[turnkeeper.Lane][]*turnkeeper.Message
-	open    map[turnkeeper.Lane]*turnRow
-	held    map[turnkeeper.Lane]*leaseRow
+	waiting    map[turnkeeper.Lane][]*turnkeeper.Message
+	queueRanks map[turnkeeper.MessageID]time.Time // of messages that wait again after a failure
+	open       map[turnkeeper.Lane]*turnRow
+	held       map[turnkeeper.Lane]*leaseRow
 
 	timeline, seenTimeline string
 	silenceFrom            time.Time // the silence of workers counts from here
@@ -121,7 +122,7 @@ func newState() state {
 		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[conversationKey][]turnlog.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
-		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
+		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
 		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
 		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
 		timeline: "00000001",

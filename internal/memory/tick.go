@@ -151,6 +151,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	}
 	for _, l := range s.held {
 		sit.Lost = sit.Lost || s.isLost(l, now)
+		sit.Running = append(sit.Running, l.Lane.Agent())
 	}
 	for _, messages := range s.waiting {
 		for _, m := range messages {

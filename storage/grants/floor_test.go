@@ -69,7 +69,7 @@ func TestGrantsBesideAnOpenTransactionReadFewPages(t *testing.T) {
 }
 
 // A partial look counts the grants since the full one, whether or not leases were held then. A full look finds what partial
-// ones leave out: messages that were committed long after they were due, and leases that were ended early.
+// ones leave out: messages whose due time somebody has changed, and leases that were ended early.
 func TestWhatPartialLooksLeaveOut(t *testing.T) {
 	h := newEnv(t)
 	if err := h.Beat(t.Context(), heart.Heartbeat{WorkerID: "w", Host: "h", Slots: 5, TakeoverAfter: time.Hour}); err != nil {
@@ -89,10 +89,15 @@ func TestWhatPartialLooksLeaveOut(t *testing.T) {
 	if room := look(t, h, false).Room; room != 4 {
 		t.Errorf("%d of 5 slots are free beside a turn", room)
 	}
-	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at) values ('desk', 'late', 'desk/late', 'x', now() - interval '1 hour')`)
 	h.Exec("update turnkeeper.leases set granted_at = granted_at - interval '1 hour', lease_until = clock_timestamp() where grant_id = $1", first.Grant.GrantID)
-	if sit := look(t, h, false); sit.Waiting != 0 || sit.Lost {
-		t.Errorf("a partial look found %d messages and lost grants: %v", sit.Waiting, sit.Lost)
+	if look(t, h, false).Lost {
+		t.Error("a partial look found lost grants")
+	}
+	for found := 1; found > 0; found = look(t, h, false).Waiting { // partial looks begin before the oldest transaction on the server
+		h.Exec("delete from turnkeeper.messages where body = 'x'")
+		look(t, h, true)
+		h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body) values ('desk', 'late', 'desk/late', 'x')`)
+		h.Exec("update turnkeeper.messages set due_at = due_at - interval '1 hour' where body = 'x'") // by nobody who writes a queue_rank
 	}
 	if sit := look(t, h, true); sit.Waiting != 1 || !sit.Lost {
 		t.Errorf("a full look found %d messages and lost grants: %v", sit.Waiting, sit.Lost)

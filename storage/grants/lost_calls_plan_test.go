@@ -59,7 +59,6 @@ func TestLooksBesideTenThousandWaitingTurnsUseIndexes(t *testing.T) {
 			{"scheduler.sql", "Look", 1200}, // before the tables are analyzed, the lanes' leases are read three times
 			{"scheduler.sql", "ReadyTurns", 30},
 			{"scheduler.sql", "ReadyMessages", 60},
-			{"scheduler.sql", "ShortQueue", 60},
 			{"scheduler.sql", "NextDue", 500}, // and here they are read once
 			{"detached.sql", "LostCalls", 200},
 			{"detached.sql", "LookAgainAtCalls", 250}, // runs only when something looks lost

@@ -20,17 +20,6 @@ func (t *Tick) Chains(ctx context.Context, models []string) ([]modelhealth.Chain
 	}), pg.Translate(err)
 }
 
-// Overdue lists heads of free lanes of the given agents that have waited for a service
-// longer than give_up_after.
-func (t *Tick) Overdue(ctx context.Context, limit int, agents []string) ([]granting.Candidate, error) {
-	rows, err := t.q.OverdueMessages(ctx, int32(limit), agents) //nolint:gosec // small
-	return dbrow.Map(rows, func(r dbsqlc.OverdueMessagesRow) granting.Candidate {
-		ready := readyOf(dbsqlc.ReadyMessagesRow(r))
-		ready.Overdue = true
-		return ready
-	}), pg.Translate(err)
-}
-
 // noteProbes queues the record of the grants that probe models that are down, for the commit of the
 // tick. It must follow the writes to the leases, because all code locks rows in this order.
 func (t *Tick) noteProbes(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID) error {

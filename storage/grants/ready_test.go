@@ -19,13 +19,12 @@ import (
 	"turnkeeper/storage/storagetest"
 )
 
-// readyMessages returns the conversations whose first messages a tick would grant, once from the
-// statement for short queues and once from the general one. If agents are held, both come from the
-// general one.
-func (h *env) readyMessages(limit int, held ...string) (short, general string) {
+// readyMessages returns the conversations whose first messages a tick would grant, once as its look
+// finds them and once as a query for more does.
+func (h *env) readyMessages(limit int, full ...string) (short, general string) {
 	h.T.Helper()
 	ask := func(ctx context.Context, tick *grants.Tick) string {
-		ready, err := tick.ReadyMessages(ctx, limit, held)
+		ready, err := tick.ReadyMessages(ctx, limit, nil, full...)
 		if err != nil {
 			h.T.Fatal(err)
 		}
@@ -139,10 +138,33 @@ func TestWhichMessagesAreReady(t *testing.T) {
 			where m.conversation = $1 and m.state = 'waiting' and e.conversation = 'ended' and e.state = 'waiting'`, name)
 	}
 	if _, general := h.readyMessages(100, "desk"); general != "desk" {
-		t.Errorf("while an agent is held: %q, want the clerk's message", general)
+		t.Errorf("while an agent is full: %q, want the clerk's message", general)
 	}
 	if _, general := h.readyMessages(100, "desk", "clerk"); general != "" {
-		t.Errorf("while both agents are held: %q", general)
+		t.Errorf("while both agents are full: %q", general)
+	}
+	// Messages of a held agent are ready only if they have waited for the agent's give_up_after.
+	h.Exec("update turnkeeper.agents set give_up_after = case name when 'desk' then interval '1 h' end")
+	h.Exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where body = 'y' and conversation in ('ended', 'free')")
+	for want, held := range map[string][]string{"ended! free! paused paused-oddly desk": nil, "ended! free! desk": {"desk"}, "ended! free!": {"clerk", "desk"}} {
+		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+			for range 2 {
+				ready, err := tick.ReadyMessages(ctx, 100, held)
+				if err != nil {
+					return err
+				}
+				var got []string
+				for _, r := range ready {
+					if r.Conversation != "later-once" { // accepted in the future
+						got = append(got, r.Conversation+map[bool]string{true: "!"}[r.Overdue])
+					}
+				}
+				if strings.Join(got, " ") != want {
+					t.Errorf("while %v are held, ready are %v, want %s", held, got, want)
+				}
+			}
+			return nil
+		})
 	}
 }
 

@@ -36,24 +36,39 @@ type Tick struct {
 	asked  time.Time            // when they were sent
 	handed []granting.Handed    // read with the commit
 	ahead  []granting.Candidate // heads of free lanes, read by Look, which saves most ticks a query; nil: not known
-	all    bool                 // ahead has all of them
+	few    bool                 // the oldest waiting messages that Look looks at are all
+	all    bool                 // ahead has all heads of free lanes
 }
 
-// A floor is where partial looks begin: each full look notes where the oldest waiting message and the first lease to end
-// are. A message or a grant that becomes visible more than lateCommit after it was due or made, and that is older, waits for the
-// next full look.
+// A floor is where partial looks begin. Each full look notes it. No message without a queue_rank waits, or will wait, with a lower
+// rank than waiting: messages that were visible have it, and those that were not yet visible were accepted by transactions that
+// began after an earlier look, and are due no earlier than that. A grant that becomes visible more than lateCommit after it was made
+// is found by the next full look.
 type floor struct {
 	mu            sync.Mutex
 	waiting, held time.Time
+	looks         []past        // newest last, at most maxLooks
 	ttl           time.Duration // of the leases that this process grants; 0: not known yet
 	room          int           // free slots that the last look found
 }
 
-// lateCommit is the time from a message's due time, or from a grant, to the commit that makes it visible which partial looks allow for.
+// A past look saw no transaction from next on.
+type past struct {
+	at   time.Time
+	next int64 // a transaction id
+}
+
+const (
+	maxLooks  = 40
+	looksEach = 100 * time.Millisecond // least time between two that are kept
+)
+
+// lateCommit is the time from a grant to the commit that makes it visible which partial looks allow for. A message is due at most that
+// long before its transaction gets an id: due times are whole seconds.
 const lateCommit = 2 * time.Second
 
 // get returns where partial looks begin, the zero time being the beginning, and for how many heads of lanes they ask: for twice
-// as many as there were free slots, so that a long queue beside busy workers costs little.
+// as many as there were free slots, so that a long queue costs little while workers are busy.
 func (f *floor) get() (waiting, held time.Time, heads int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,8 +87,8 @@ func (f *floor) setRoom(room int64) {
 func (f *floor) set(row dbsqlc.LookRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.waiting, f.held = row.Now.Add(-lateCommit), row.Now.Add(f.ttl-lateCommit)
-	if row.WaitingFrom.Before(f.waiting) {
+	f.waiting, f.held = f.unseen(row.FirstOpen), row.Now.Add(f.ttl-lateCommit)
+	if !f.waiting.IsZero() && row.WaitingFrom.Before(f.waiting) {
 		f.waiting = row.WaitingFrom
 	}
 	if row.HeldFrom.Before(f.held) && row.HeldFrom.After(time.Unix(0, 0)) { // else none is held, and later grants end later
@@ -81,8 +96,32 @@ func (f *floor) set(row dbsqlc.LookRow) {
 	}
 }
 
-// grants notes how long new leases last.
-func (f *floor) grants(ttl time.Duration) {
+// unseen returns a time after which all messages are due that a transaction accepts which is not visible yet: before the newest look
+// that saw no open transaction. It is the zero time if there is none.
+func (f *floor) unseen(firstOpen int64) time.Time {
+	for _, look := range slices.Backward(f.looks) {
+		if look.next <= firstOpen {
+			return look.at.Add(-lateCommit)
+		}
+	}
+	return time.Time{}
+}
+
+// saw notes a look.
+func (f *floor) saw(row dbsqlc.LookRow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.looks); n > 0 && row.Now.Sub(f.looks[n-1].at).Abs() < looksEach {
+		return
+	}
+	f.looks = append(f.looks, past{row.Now, row.NextXid})
+	if len(f.looks) > maxLooks {
+		f.looks = f.looks[1:]
+	}
+}
+
+// setTTL notes how long new leases last.
+func (f *floor) setTTL(ttl time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ttl = ttl
@@ -201,7 +240,7 @@ func (t *Tick) Tx() pgx.Tx { return t.tx }
 // everything is set, the snapshot lacks what can be lost or due rarely: see Store in package scheduler.
 func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot, locked bool, err error) {
 	var row dbsqlc.LookRow
-	var ahead []dbsqlc.ShortQueueRow
+	var ahead []dbsqlc.ReadyMessagesRow
 	var down []dbsqlc.DownModelsRow
 	near, held, heads := t.store.floor.get()
 	waiting := near
@@ -214,8 +253,8 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ShortQueue, granting.MaxWaiting, near, heads).Query(func(rows pgx.Rows) (err error) {
-		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ShortQueueRow])
+	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
 		return err
 	})
 	batch.Queue(dbsqlc.DownModels).Query(func(rows pgx.Rows) (err error) {
@@ -231,17 +270,19 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	if everything && row.Locked {
 		t.store.floor.set(row)
 	}
-	t.ahead = dbrow.Map(ahead, func(r dbsqlc.ShortQueueRow) granting.Candidate { return readyOf(dbsqlc.ReadyMessagesRow(r)) })
-	if row.WaitingFrom.Before(near) { // a message waits that ShortQueue did not look at
+	t.store.floor.saw(row)
+	t.ahead = dbrow.Map(ahead, readyOf)
+	if row.WaitingFrom.Before(near) { // a message waits that was not looked at: somebody changed its row
 		t.ahead = nil
 	}
-	t.all = row.Waiting < granting.MaxWaiting && len(ahead) < heads
+	t.few = row.Waiting < granting.MaxWaiting
+	t.all = t.few && len(ahead) < heads
 	t.store.floor.setRoom(row.Room)
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant, Took: time.Duration(row.TookUs) * time.Microsecond,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Waiting: int(row.Waiting),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Running: row.Running, Waiting: int(row.Waiting),
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
 }
@@ -274,31 +315,49 @@ func (t *Tick) MoveLanes(ctx context.Context) error {
 }
 
 // ReadyTurns lists queued turns that are due. It leaves out those of the held agents
-// unless they are overdue.
-func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string) ([]granting.Candidate, error) {
-	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), int32(limit)) //nolint:gosec // small
+// unless they are overdue, and those of the full agents.
+func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
+	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), dbrow.OrEmpty(full), int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) granting.Candidate {
 		return granting.Candidate{
 			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
 			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
-			DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority), WorkerID: turnkeeper.WorkerID(r.WorkerID),
+			DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning), WorkerID: turnkeeper.WorkerID(r.WorkerID),
 			Overdue: r.Overdue,
 		}
 	}), pg.Translate(err)
 }
 
-// ReadyMessages lists the heads of free lanes, except those of the held agents. Grant creates
-// their turns. If it took long a short time ago, it lists only the heads among the oldest messages:
-// NextDue says when to ask again.
-func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string) ([]granting.Candidate, error) {
-	began := time.Now()
-	ahead := slices.DeleteFunc(t.ahead, func(c granting.Candidate) bool { return slices.Contains(held, c.Agent) })
-	if t.ahead != nil && (t.all || len(ahead) >= limit || !t.store.scan.due(began)) {
-		t.ahead = nil
-		return ahead[:min(limit, len(ahead))], nil
+// ReadyMessages lists the heads of free lanes, except those of the held agents that are not overdue, and those of the full
+// agents. Grant creates their turns. If it took long a short time ago to go from lane to lane, it lists only the heads among
+// the oldest messages: NextDue says when to ask again.
+func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string, full ...string) ([]granting.Candidate, error) {
+	began, known := time.Now(), t.ahead != nil
+	ready := slices.DeleteFunc(t.ahead, func(c granting.Candidate) bool {
+		return !c.Overdue && slices.Contains(held, c.Agent) || slices.Contains(full, c.Agent)
+	})
+	t.ahead = nil
+	p := dbsqlc.ReadyMessagesParams{
+		MaxHeads: int32(limit), MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held), FullAgents: dbrow.OrEmpty(full), //nolint:gosec // small
 	}
-	rows, err := t.q.ReadyMessages(ctx, int32(limit), dbrow.OrEmpty(held)) //nolint:gosec // small
-	t.store.scan.took(began, time.Now())
+	switch {
+	case known && (t.all || len(ready) >= limit):
+		return ready[:min(limit, len(ready))], nil
+	case t.few:
+		return t.readyMessages(ctx, p)
+	case t.store.scan.due(began):
+		p.EveryLane = true
+		defer func() { t.store.scan.took(began, time.Now()) }()
+		return t.readyMessages(ctx, p)
+	case known:
+		return ready, nil
+	default:
+		return t.readyMessages(ctx, p)
+	}
+}
+
+func (t *Tick) readyMessages(ctx context.Context, p dbsqlc.ReadyMessagesParams) ([]granting.Candidate, error) {
+	rows, err := t.q.ReadyMessages(ctx, p)
 	return dbrow.Map(rows, readyOf), pg.Translate(err)
 }
 
@@ -306,7 +365,7 @@ func readyOf(r dbsqlc.ReadyMessagesRow) granting.Candidate {
 	return granting.Candidate{
 		New: true, MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
 		Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
-		DefinitionHash: r.DefinitionHash, DueAt: r.DueAt, Priority: int(r.Priority),
+		DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning), Overdue: r.Overdue,
 	}
 }
 
@@ -330,7 +389,7 @@ func (j Job) queueFor(r granting.Candidate) string {
 // and grant_id. If a lane is not free, the commit fails and the tick is undone. It hands
 // over the turns that have a slot: see Handed.
 func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID, job Job, ttl time.Duration) error {
-	t.store.floor.grants(ttl)
+	t.store.floor.setTTL(ttl)
 	p := dbsqlc.GrantParams{Ttl: ttl, Kind: job.Kind}
 	var handed, lanes []string
 	for i, r := range ready {

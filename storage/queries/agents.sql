@@ -3,15 +3,16 @@ insert into turnkeeper.definitions (hash, content) values (@hash, @content)
 on conflict (hash) do nothing;
 
 -- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after)
-values (@name, @definition_hash, @description, @lane_per_conversation, @models::text[], @give_up_after::interval)
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running)
+values (@name, @definition_hash, @description, @lane_per_conversation, @models::text[], @give_up_after::interval, nullif(@max_running::integer, 0))
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp(),
+    models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running, updated_at = clock_timestamp(),
     lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
     lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
-where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
-    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after);
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running)
+    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after,
+        excluded.max_running);
 
 -- name: SaveSchedule :exec
 insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversation, message)

@@ -14,23 +14,6 @@ order by h.model;
 select name, models, turnkeeper.chain_down(models)::boolean as down from turnkeeper.agents
 where models && @models::text[] order by name;
 
--- name: OverdueMessages :many
--- Heads of free lanes of agents whose models are all down that have waited longer than give_up_after. A turn ends each.
-select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
-    m.due_at, m.priority
-from (select distinct on (w.lane) w.lane, w.id from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority, due)
-      order by w.lane, w.due_at, w.priority desc, w.id) head
-join turnkeeper.messages m on m.id = head.id
-join turnkeeper.agents a on a.name = m.agent || ''
-where a.name = any(@agents::text[]) and greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp() and m.due_at <= statement_timestamp()
-  and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
-  and not exists (select from turnkeeper.leases l where l.lane = head.lane and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
-  and not exists (select from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null)
-  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
-  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
-order by m.due_at, m.priority desc, m.id
-limit @max_rows::integer;
-
 -- name: NoteProbe :exec
 update turnkeeper.model_health set probe_grant = @grant_id::uuid where model = @model and down_since is not null;
 

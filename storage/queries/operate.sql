@@ -39,8 +39,7 @@ select content from turnkeeper.definitions where hash = @hash;
 -- ended turns are of the newest 5,000 in the window. The oldest waiting message is one that waits for no person.
 select
     (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
-    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,
@@ -75,9 +74,12 @@ select count(*) from turnkeeper.notes where agent = @agent;
 -- name: Queue :one
 -- Due messages and open turns only, because it runs every few seconds. Messages that wait for a person do not count.
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' and not held and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
-    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from (
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null and rank <= statement_timestamp() limit 100000)
+        union all
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null and due_at <= statement_timestamp() limit 100000)
+    ) w)::bigint as waiting,
+    coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns;

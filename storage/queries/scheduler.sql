@@ -1,9 +1,10 @@
 -- name: Look :one
 -- Takes the scheduler's lock if it is free, and returns what the tick has to do. Unless
--- everything is set, it looks only for what can be granted, and not at messages that were due
--- before waiting_from, nor at leases that end before held_from: while a transaction is open, the indexes keep an
--- entry of each that was there since it began. For the same reason it reads the leases only once. The
--- flags are hints that may be a tick old: the statements that act on them check again.
+-- everything is set, it looks only for what can be granted, and not at messages whose rank is
+-- before waiting_from (see oldest_waiting), nor at leases that end before held_from: while a transaction is open, the indexes keep
+-- an entry of each that was there since it began. For the same reason it reads the leases only once. The
+-- flags are hints that may be a tick old: the statements that act on them check again. Transactions from next_xid on, and those
+-- from first_open on that are still open, are not visible to it.
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
@@ -11,7 +12,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     coalesce(timeline, '')::text as timeline, last_tick_at, hold_until, coalesce(hold_reason, '')::text as hold_reason,
     coalesce(server_started <> pg_postmaster_start_time(), false)::boolean as restarted,
     held.lost,
-    held.newest_grant, held.first_end as held_from,
+    held.newest_grant, held.first_end as held_from, held.agents::text[] as running,
     (@everything and exists (select from turnkeeper.schedules s where s.active and s.paused_at is null
             and (s.next_due is null or s.next_due <= statement_timestamp())
             and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)))::boolean as slots,
@@ -25,6 +26,7 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open, pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next_xid,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
                  and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room,
@@ -33,7 +35,7 @@ from turnkeeper.settings,
     lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
         where @everything::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from), h.takeover_after)) silent,
     lateral (select count(*) as number, coalesce(max(l.granted_at), to_timestamp(0))::timestamptz as newest_grant,
-        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end,
+        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end, coalesce(array_agg(l.agent), '{}') as agents,
         -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if River
         -- has since given the job to another one.
         coalesce(bool_or(@everything and (turnkeeper.lease_over(l.granted_at, l.lease_until) or (
@@ -42,8 +44,8 @@ from turnkeeper.settings,
             from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null where t.id = l.turn_id))), false)::boolean as lost
      from turnkeeper.leases l where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
     (select count(*) filter (where w.due) as due,
-        coalesce(min(w.due_at), statement_timestamp())::timestamptz as oldest
-     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority, due)) inbox;
+        coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
+     from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, rank, queue_rank, due)) inbox;
 
 -- name: NoteTick :exec
 update turnkeeper.settings set last_tick_at = @now::timestamptz, timeline = @timeline::text,
@@ -60,6 +62,9 @@ update turnkeeper.settings set hold_until = @until::timestamptz, hold_reason = @
 -- the clock was set back they would last that much longer.
 with held as (
     update turnkeeper.settings set hold_until = null, hold_reason = null where hold_until is not null returning true
+), ranks as (
+    update turnkeeper.messages set queue_rank = rank
+    where state = 'waiting' and queue_rank > clock_timestamp() and exists (select from held)
 )
 update turnkeeper.leases set not_before = null where not_before is not null and exists (select from held);
 
@@ -122,7 +127,8 @@ where agent = @agent and name = @name;
 with a as (
     select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
 ), moved as (
-    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
+    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end,
+        queue_rank = coalesce(m.queue_rank, m.rank)
     from a where m.agent = a.name and m.state = 'waiting'
       and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
       and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
@@ -140,12 +146,14 @@ from a where u.name = a.name;
 -- Queued turns that may be granted: handed back, reclaimed, deferred. A turn that was
 -- handed back for a newer worker is offered at once, by name, to each live worker that
 -- has not handed it back yet, the newest first. If there is none, it waits until due_at,
--- like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn.
+-- like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn, and
+-- no waiting message there is ahead of it.
 with t as materialized (
     select id, message_id, agent, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
     from turnkeeper.turns where state = 'queued'
 )
-select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash, m.due_at, m.priority,
+select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
+    coalesce(m.queue_rank, m.rank)::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(other.worker_id, '')::text as worker_id,
     (a.give_up_after is not null and greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
         + a.give_up_after <= statement_timestamp())::boolean as overdue
@@ -161,101 +169,74 @@ left join lateral (
 ) other on t.error_class = @left_to_newer::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
-  and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null))
+  and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
+       and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id))
   and (t.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
        + a.give_up_after <= statement_timestamp())
-order by m.due_at, m.priority desc, m.id
+  and t.agent <> all(@full_agents::text[])
+order by coalesce(m.queue_rank, m.rank), m.id
 limit @max_rows;
 
--- name: ShortQueue :many
--- The heads of free lanes among the oldest waiting messages that are due, at most max_heads: all heads, if not more
--- messages wait. It must be cheap, because every tick runs it: it looks at no more heads than it returns, apart from
--- those of busy lanes. Of a retired agent, only its work as a sub-agent is granted.
+-- name: ReadyMessages :many
+-- The heads of free lanes that may be granted, in the order of grants: the lowest queue rank first. It looks among the oldest
+-- waiting messages: the first of a lane there is its head unless another one, which is not among them, is ahead of it. It must be
+-- cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of busy lanes. With every_lane,
+-- it goes from lane to lane by a loose index scan instead, for when most of the oldest messages are in few or busy lanes. So no
+-- tick reads through a long queue of one lane. It leaves out the work of held agents unless it has waited for a service for
+-- give_up_after, that of full agents, and that of retired agents unless it is a sub-agent's.
+with recursive near as materialized (
+    select distinct on (w.lane) w.lane, w.id, w.rank, coalesce(w.queue_rank, w.rank) as place
+    from turnkeeper.oldest_waiting(case when @every_lane::boolean then 0 else @max_waiting::integer end, @waiting_from::timestamptz)
+        as w (lane, id, rank, queue_rank, due)
+    where w.due
+    order by w.lane, w.rank, w.id
+), jumps as (
+    (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place, turnkeeper.is_due(m.due_at, m.accepted_at) as due
+     from turnkeeper.messages m where m.state = 'waiting' and @every_lane::boolean
+     order by m.lane, m.rank, m.id limit 1)
+    union all
+    select n.lane, n.id, n.rank, n.place, n.due
+    from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place,
+            turnkeeper.is_due(m.due_at, m.accepted_at) as due
+        from turnkeeper.messages m
+        where m.state = 'waiting' and m.lane > jumps.lane
+        order by m.lane, m.rank, m.id limit 1) n
+), heads as (
+    select near.lane, near.id, near.rank, near.place from near
+    union all
+    select jumps.lane, jumps.id, jumps.rank, jumps.place from jumps where jumps.due
+    union all
+    select d.lane, d.id, d.rank, d.place -- behind one with a higher priority that is not due yet
+    from jumps, lateral (select m.lane, m.id, m.rank, coalesce(m.queue_rank, m.rank) as place from turnkeeper.messages m
+        where m.state = 'waiting' and m.lane = jumps.lane and m.rank <= statement_timestamp() + interval '1000 s'
+          and turnkeeper.is_due(m.due_at, m.accepted_at)
+        order by m.rank, m.id limit 1) d
+    where not jumps.due
+)
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
-    m.due_at, m.priority
-from (select h.* from (select distinct on (w.lane) w.lane, w.id, w.due_at, w.priority
-          from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, due_at, priority, due)
-          where w.due
-          order by w.lane, w.due_at, w.priority desc, w.id) h
-      order by h.due_at, h.priority desc, h.id) head,
+    head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
+    coalesce(greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp(), false)::boolean as overdue
+from (select heads.* from heads order by heads.place, heads.id) head,
     lateral (select * from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
+  and (m.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
+  and m.agent <> all(@full_agents::text[])
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
-  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null
-  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
+  and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null -- one by one: many turns may wait
+  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane, m.rank, m.id)
   and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
-order by head.due_at, head.priority desc, head.id
+  and (@every_lane::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, @waiting_from))
+order by head.place, head.id
 limit @max_heads::integer;
-
--- name: ReadyMessages :many
--- The heads of free lanes, oldest due first. First it looks among the oldest waiting
--- messages: the first of a lane there is its head. Only if these do not give enough
--- heads, because they are in few or busy lanes, it finds the heads of all lanes by a
--- loose index scan from lane to lane. So no tick reads through a long queue of one lane,
--- or ten thousand lanes. It leaves out lanes of held agents, and of retired agents
--- except for their work as sub-agents.
-with recursive oldest as materialized (
-    select w.lane, w.id, w.due_at, w.priority
-    from turnkeeper.oldest_waiting(4 * @max_rows::integer) as w (lane, id, due_at, priority, due)
-    where w.due
-), retired as materialized (
-    select array(select a.name from turnkeeper.agents a where a.retired_at is not null) as names
-), near as materialized (
-    select distinct on (o.lane) o.lane, o.id, o.due_at, o.priority from oldest o
-    order by o.lane, o.due_at, o.priority desc, o.id
-), moving as materialized (
-    select array(select a.name from turnkeeper.agents a where a.lanes_changed_at is not null) as names
-), far as materialized (
-    select (select count(*) from oldest) >= 4 * @max_rows::integer and (select count(*) from near
-        where split_part(near.lane, '/', 1) <> all(@held::text[])
-          and split_part(near.lane, '/', 1) <> all((select names from moving)::text[])
-          and (split_part(near.lane, '/', 1) <> all((select names from retired)::text[])
-            or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = near.id) is not null)
-          and not exists (select from turnkeeper.leases l where l.lane = near.lane
-                and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
-          and not exists (select from turnkeeper.turns t where t.lane = near.lane
-                and t.ended_at is null)) < @max_rows::integer as needed
-), jumps as (
-    (select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
-     where m.state = 'waiting' and (select far.needed from far)
-     order by m.lane, m.due_at, m.priority desc, m.id limit 1)
-    union all
-    select n.lane, n.id, n.due_at, n.priority
-    from jumps, lateral (select m.lane, m.id, m.due_at, m.priority from turnkeeper.messages m
-        where m.state = 'waiting' and m.lane > jumps.lane
-        order by m.lane, m.due_at, m.priority desc, m.id limit 1) n
-), heads as (
-    select near.lane, near.id, near.due_at, near.priority from near where not (select far.needed from far)
-    union all
-    select jumps.lane, jumps.id, jumps.due_at, jumps.priority from jumps
-), free as (
-    select heads.id, heads.due_at, heads.priority from heads
-    where split_part(heads.lane, '/', 1) <> all(@held::text[])
-      and (split_part(heads.lane, '/', 1) <> all((select names from retired)::text[])
-        or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = heads.id) is not null)
-      and not exists (select from turnkeeper.leases l where l.lane = heads.lane
-                      and (l.grant_id is not null or turnkeeper.lane_pauses(l.not_before)))
-      and (select t.id from turnkeeper.turns t where t.lane = heads.lane and t.ended_at is null) is null -- one by one: many turns may wait
-    order by heads.due_at, heads.priority desc, heads.id
-)
-select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
-    m.due_at, m.priority
-from free,
-    lateral (select * from turnkeeper.messages q where q.id = free.id offset 0) m,
-    lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
-where m.due_at <= greatest(statement_timestamp(), m.accepted_at) -- a message that was due once stays due even if the clock is set back
-  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane)
-  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
-order by free.due_at, free.priority desc, free.id
-limit @max_rows::integer;
 
 -- name: NextDue :one
 -- Seconds until something becomes due that was not due when the tick looked; at most an hour. Zero or less if something
 -- has become due since, which the tick may not have seen. Leases that end before held_from are left out, as in Look.
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > @since::timestamptz),
-    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.due_at > @since::timestamptz),
+    (select min(m.rank) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank > @since::timestamptz),
+    (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.due_at > @since::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),

@@ -89,6 +89,7 @@ func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.Agent
 	r := turnkeeper.AgentRegistration{
 		Name: d.Name, Description: d.Description, DefinitionHash: d.Hash, Definition: d.Source,
 		LanePerConversation: d.LanePerConversation, Models: usableModels(d.Chain(cfg.DefaultModel), cfg), GiveUpAfter: d.Bounds(cfg.Bounds).GiveUpAfter,
+		MaxRunning: d.MaxRunning,
 	}
 	for _, s := range d.Schedules {
 		r.Schedules = append(r.Schedules, turnkeeper.Schedule{

@@ -126,15 +126,16 @@ func (q *Queries) RetiredAgentOf(ctx context.Context, message int64) (string, er
 }
 
 const SaveAgent = `-- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after)
-values ($1, $2, $3, $4, $5::text[], $6::interval)
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running)
+values ($1, $2, $3, $4, $5::text[], $6::interval, nullif($7::integer, 0))
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, updated_at = clock_timestamp(),
+    models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running, updated_at = clock_timestamp(),
     lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
     lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
-where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after)
-    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after)
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running)
+    is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after,
+        excluded.max_running)
 `
 
 type SaveAgentParams struct {
@@ -144,6 +145,7 @@ type SaveAgentParams struct {
 	LanePerConversation bool
 	Models              []string
 	GiveUpAfter         time.Duration
+	MaxRunning          int32
 }
 
 func (q *Queries) SaveAgent(ctx context.Context, arg SaveAgentParams) error {
@@ -154,6 +156,7 @@ func (q *Queries) SaveAgent(ctx context.Context, arg SaveAgentParams) error {
 		arg.LanePerConversation,
 		arg.Models,
 		arg.GiveUpAfter,
+		arg.MaxRunning,
 	)
 	return err
 }

@@ -63,8 +63,12 @@ func (q *Queries) DaySpend(ctx context.Context) ([]DaySpendRow, error) {
 const LongWaits = `-- name: LongWaits :many
 with waiting as (
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
-     where m.state = 'waiting' and not m.held and m.due_at < statement_timestamp() - $1::interval
-     order by m.due_at, m.priority desc, m.id limit 10000)
+     where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank < statement_timestamp() - $1::interval
+     order by m.rank, m.id limit 10000)
+    union all
+    (select m.agent, m.id, m.due_at from turnkeeper.messages m
+     where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.due_at < statement_timestamp() - $1::interval
+     order by m.queue_rank, m.id limit 10000)
     union all
     select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
     where t.state = 'queued' and coalesce(t.due_at, t.granted_at, t.created_at) < statement_timestamp() - $1::interval
@@ -82,7 +86,8 @@ type LongWaitsRow struct {
 	Messages  int64
 }
 
-// For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long.
+// For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long, and as many with a
+// queue_rank.
 // A queued turn counts as a waiting message; a message that waits for a person does not.
 func (q *Queries) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWaitsRow, error) {
 	rows, err := q.db.Query(ctx, LongWaits, dueFor)

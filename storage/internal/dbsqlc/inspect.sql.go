@@ -887,8 +887,8 @@ select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::tex
     (select count(*) from turnkeeper.awaited_calls w where w.turn_id = o.id and w.closed_at is null)::bigint as calls,
     (select count(*) from turnkeeper.asks a where a.turn_id = o.id and a.state = 'open')::bigint as asks,
     coalesce(first.id, 0)::bigint as first_before,
-    (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
-        and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id) limit 100) before)::bigint as before
+    (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and (b.rank, b.id) < (m.rank, m.id)
+        and turnkeeper.is_due(b.due_at, b.accepted_at) limit 100) before)::bigint as before
 from turnkeeper.messages m
 left join turnkeeper.agents a on a.name = m.agent
 left join turnkeeper.leases l on l.lane = m.lane
@@ -899,9 +899,9 @@ left join lateral ( -- its own turn, which may be outside the message's lane, or
 ) o on true
 left join turnkeeper.river_job j on j.id = o.job_id
 left join lateral (
-    select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and b.due_at <= m.due_at
-        and (b.due_at < m.due_at or b.priority > m.priority or b.priority = m.priority and b.id < m.id)
-    order by b.due_at, b.priority desc, b.id limit 1
+    select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and (b.rank, b.id) < (m.rank, m.id)
+        and turnkeeper.is_due(b.due_at, b.accepted_at)
+    order by b.rank, b.id limit 1
 ) first on true
 where m.id = any($1::bigint[]) and m.state in ('waiting', 'running')
 `

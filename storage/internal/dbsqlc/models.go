@@ -180,6 +180,8 @@ type TurnkeeperMessage struct {
 	Attempts       int32
 	Faults         int32
 	DueAt          time.Time
+	Rank           time.Time
+	QueueRank      *time.Time
 	AcceptedAt     time.Time
 	ClosedAt       *time.Time
 	TurnID         *int64

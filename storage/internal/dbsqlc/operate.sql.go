@@ -234,9 +234,12 @@ func (q *Queries) PurgeNotes(ctx context.Context, agent string) (int64, error) {
 
 const Queue = `-- name: Queue :one
 select
-    (select count(*) from (select from turnkeeper.messages where state = 'waiting' and not held and due_at <= statement_timestamp() limit 100000) w)::bigint as waiting,
-    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    (select count(*) from (
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is null and rank <= statement_timestamp() limit 100000)
+        union all
+        (select from turnkeeper.messages where state = 'waiting' and not held and queue_rank is not null and due_at <= statement_timestamp() limit 100000)
+    ) w)::bigint as waiting,
+    coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns
@@ -327,8 +330,7 @@ func (q *Queries) SettleCancel(ctx context.Context, turn int64) (SettleCancelRow
 const Totals = `-- name: Totals :one
 select
     (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
-    coalesce((select extract(epoch from clock_timestamp() - m.due_at) from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held order by m.due_at, m.priority desc, m.id limit 1), 0)::float8 as oldest_seconds,
+    coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
     (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns,

@@ -44,7 +44,7 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 }
 
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
@@ -97,6 +97,8 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.TurnkeeperMessage.Attempts,
 		&i.TurnkeeperMessage.Faults,
 		&i.TurnkeeperMessage.DueAt,
+		&i.TurnkeeperMessage.Rank,
+		&i.TurnkeeperMessage.QueueRank,
 		&i.TurnkeeperMessage.AcceptedAt,
 		&i.TurnkeeperMessage.ClosedAt,
 		&i.TurnkeeperMessage.TurnID,
