@@ -45,19 +45,12 @@ type Submission struct {
 	Conversation string // empty: DefaultConversation
 	Body         string
 	Key          string // idempotency key; empty: none
-	Priority     int    // each point counts as a second of waiting: see RankOf
+	Priority     int    // each point counts as a second of waiting: see Message.Rank
 	TraceParent  string // W3C trace context of the sender; empty: none
 
 	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:
 	// at once. At most MaxDelay ahead.
 	DueAt time.Time
-}
-
-// RankOf returns the rank of a message: its due time less one second for each point of its priority. The
-// message with the lower rank goes first, and of two with the same rank the one with the lower ID. It is the
-// same rule as the function rank_of in SQL.
-func RankOf(due time.Time, priority int) time.Time {
-	return due.Add(-time.Duration(priority) * time.Second)
 }
 
 // A Message is a row of the inbox.
@@ -85,8 +78,9 @@ type Message struct {
 	TraceParent  string
 }
 
-// Rank returns the rank of the message in its lane: see RankOf.
-func (m Message) Rank() time.Time { return RankOf(m.DueAt, m.Priority) }
+// Rank returns the message's place in its lane: its due time less one second for each point of its priority. The
+// lower rank goes first, then the lower ID. It is the same rule as the function rank_of in SQL.
+func (m Message) Rank() time.Time { return m.DueAt.Add(-time.Duration(m.Priority) * time.Second) }
 
 var nameForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
 

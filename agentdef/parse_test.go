@@ -39,6 +39,7 @@ max_sub_agent_depth: 2
 max_tree_sub_agents: 0
 sub_agent_timeout: 5m
 give_up_after: 2h
+max_running: 6
 mcp_servers:
   files: [read_text_file, write.file]
   browser: [browser_navigate]
@@ -100,6 +101,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		MaxTreeSubAgents:    new(0),
 		SubAgentTimeout:     new(5 * time.Minute),
 		GiveUpAfter:         new(2 * time.Hour),
+		MaxRunning:          6,
 		Root:                "/srv/files",
 		AllowPrivateHosts:   []string{"intranet.local", "10.0.0.7", "::1"},
 		MaxRounds:           new(20),

@@ -111,7 +111,7 @@ begin
 end $$;
 
 -- The rank of a message: its due time less one second for each point of its priority. The lower rank goes first, then the
--- lower id. It is the same rule as turnkeeper.RankOf in Go.
+-- lower id. It is the same rule as Message.Rank in Go.
 create function turnkeeper.rank_of(due_at timestamptz, priority integer) returns timestamptz immutable language sql
 return to_timestamp((extract(epoch from due_at) - priority)::float8);
 

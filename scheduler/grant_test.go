@@ -22,7 +22,7 @@ func TestOrderOfGrants(t *testing.T) {
 			{New: true, MessageID: 9, Lane: "late", Rank: at.Add(2 * time.Second)},
 			{New: true, MessageID: 3, Lane: "a", Rank: at},
 			{New: true, MessageID: 2, Lane: "b", Rank: at},
-			{New: true, MessageID: 8, Lane: "urgent", Rank: turnkeeper.RankOf(at.Add(time.Second), 5)},
+			{New: true, MessageID: 8, Lane: "urgent", Rank: at.Add(-4 * time.Second)},
 			{New: true, MessageID: 41, Lane: "taken-back", Rank: at.Add(time.Second)},
 		}
 		w.tick(t, w.scheduler())

@@ -80,7 +80,7 @@ func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 	m.State, m.LastError = e.message, e.outcome.Error
 	delete(s.queueRanks, m.ID)
 	if e.message == turnkeeper.MessageWaiting {
-		s.queueRanks[m.ID] = turnkeeper.RankOf(now.Add(e.laneBackoff), m.Priority)
+		s.queueRanks[m.ID] = turnkeeper.Message{DueAt: now.Add(e.laneBackoff), Priority: m.Priority}.Rank()
 		s.setWaiting(m)
 	} else {
 		m.ClosedAt = now

@@ -41,7 +41,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 			}
 			ready = append(ready, granting.Candidate{
 				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
-				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: s.queueRank(m), MaxRunning: s.maxRunning(turn.Agent),
+				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: t.queueRank(s, m), MaxRunning: t.maxRunning(s, turn.Agent),
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -79,8 +79,8 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full .
 			}
 			ready = append(ready, granting.Candidate{
 				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: lane, Trigger: m.Trigger,
-				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: s.queueRank(m),
-				MaxRunning: s.maxRunning(m.Agent), Overdue: overdue,
+				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: t.queueRank(s, m),
+				MaxRunning: t.maxRunning(s, m.Agent), Overdue: overdue,
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -106,14 +106,14 @@ func (t *tick) waitsBehind(s *state, lane turnkeeper.Lane, m *turnkeeper.Message
 }
 
 // queueRank returns the rank of a lane whose head is m: see the column queue_rank.
-func (s *state) queueRank(m *turnkeeper.Message) time.Time {
+func (t *tick) queueRank(s *state, m *turnkeeper.Message) time.Time {
 	if rank, late := s.queueRanks[m.ID]; late {
 		return rank
 	}
 	return m.Rank()
 }
 
-func (s *state) maxRunning(agent string) int {
+func (t *tick) maxRunning(s *state, agent string) int {
 	if a := s.agents[agent]; a != nil {
 		return a.MaxRunning
 	}

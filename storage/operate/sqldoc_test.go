@@ -216,7 +216,7 @@ func (h *env) many() {
 				when data_type = 'uuid' then 'gen_random_uuid()'
 				when data_type like 'timestamp%' then format('now() - (20001 - i) * interval ''13 min''')
 				else quote_ident(column_name) end, ', ') into columns, "values"
-			from information_schema.columns where table_schema = 'turnkeeper' and table_name = t;
+			from information_schema.columns where table_schema = 'turnkeeper' and table_name = t and is_generated = 'NEVER';
 			execute format('insert into turnkeeper.%1$I (%2$s) overriding system value select %3$s from turnkeeper.%1$I, generate_series(1, 20000) i where %4$s',
 				t, columns, "values", case t when 'turns' then 'id = 17' when 'output_chunks' then 'output_id = ''result-17''' else 'turn_id = 17' end);
 		end loop;
