@@ -39,6 +39,7 @@ const (
 	BugExpiredRuns                       // a call starts although its ask has expired
 	BugNeverWoken                        // an answer does not queue its turn
 	BugSummaryUnlabelled                 // a summary loses the labels of its turns
+	BugOvertaken                         // a message that waits again is overtaken in its lane
 	BugHandedQueued                      // the job of a turn that is handed over is available in the queue too
 )
 

@@ -38,6 +38,7 @@ const (
 	RepliesTold     = "a sub-agent's reply is its call's result"
 	NobodyWaits     = "a sub-agent that nobody waits for is cancelled"
 	Approved        = "a call that needs an approval runs once, with what was approved"
+	InOrder         = "nothing is granted before what is ahead of it in its lane"
 	WaitsForResult  = "a turn that waits holds nothing and waits for what has not come"
 )
 
@@ -62,6 +63,9 @@ func (s *Store) Check(grace time.Duration) []Violation {
 		if s.now().After(l.Until.Add(grace)) {
 			c.found(NothingStuck, "lane %s is held since %s, and its lease ended at %s", lane, l.GrantedAt, l.Until)
 		}
+	}
+	for _, what := range s.state.overtaken {
+		c.found(InOrder, "%s", what)
 	}
 	for _, what := range s.state.moved {
 		c.found(NoBadMove, "%s", what)

@@ -41,7 +41,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 			}
 			ready = append(ready, granting.Candidate{
 				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
-				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: t.queueRank(s, m), MaxRunning: t.maxRunning(s, turn.Agent),
+				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: queueRank(s, m), MaxRunning: maxRunning(s, turn.Agent),
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -53,6 +53,9 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full .
 	err = t.read(func(s *state, now time.Time) {
 		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
+			if _, again := s.queueRanks[m.ID]; again && t.s.bugs.has(BugOvertaken) {
+				return
+			}
 			if head := heads[m.Lane]; isDue(m, now) && !t.gone[m.ID] && !(parking{s}).laneAsks(m, t.again) && (head == nil || before(m, head)) {
 				heads[m.Lane] = m
 			}
@@ -79,8 +82,8 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full .
 			}
 			ready = append(ready, granting.Candidate{
 				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: lane, Trigger: m.Trigger,
-				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: t.queueRank(s, m),
-				MaxRunning: t.maxRunning(s, m.Agent), Overdue: overdue,
+				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: queueRank(s, m),
+				MaxRunning: maxRunning(s, m.Agent), Overdue: overdue,
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -106,14 +109,14 @@ func (t *tick) waitsBehind(s *state, lane turnkeeper.Lane, m *turnkeeper.Message
 }
 
 // queueRank returns the rank of a lane whose head is m: see the column queue_rank.
-func (t *tick) queueRank(s *state, m *turnkeeper.Message) time.Time {
+func queueRank(s *state, m *turnkeeper.Message) time.Time {
 	if rank, late := s.queueRanks[m.ID]; late {
 		return rank
 	}
 	return m.Rank()
 }
 
-func (t *tick) maxRunning(s *state, agent string) int {
+func maxRunning(s *state, agent string) int {
 	if a := s.agents[agent]; a != nil {
 		return a.MaxRunning
 	}
@@ -240,6 +243,11 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 		return draft
 	}
 	m := st.message(r.MessageID)
+	for _, w := range st.waiting[r.Lane] {
+		if before(w, m) && isDue(w, s.now()) && !(parking{st}).holds(w) {
+			st.overtaken = append(st.overtaken, fmt.Sprintf("message %d was granted before message %d of lane %s", m.ID, w.ID, r.Lane))
+		}
+	}
 	turn := &turnRow{Turn: turnkeeper.Turn{
 		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: r.Attempt, Agent: r.Agent, Conversation: r.Conversation,
 		Lane: r.Lane, Trigger: r.Trigger, DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),

@@ -43,6 +43,7 @@ type state struct {
 	extractions map[turnlog.ExtractionKey][]byte
 	cancels     map[turnkeeper.TurnID]bool // turns with a request to cancel
 	moved       []string                   // state changes that a table would refuse, for Check
+	overtaken   []string                   // grants of messages that were not the first of their lane, for Check
 
 	// Indexes.
 	waiting    map[turnkeeper.Lane][]*turnkeeper.Message

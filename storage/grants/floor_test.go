@@ -15,7 +15,7 @@ import (
 )
 
 // look returns what a look finds.
-func look(t *testing.T, h *env, everything bool) (sit granting.Snapshot) {
+func look(t testing.TB, h *env, everything bool) (sit granting.Snapshot) {
 	t.Helper()
 	err := h.InTick(t.Context(), func(tick *grants.Tick) (err error) {
 		sit, _, err = tick.Look(t.Context(), everything)

@@ -165,6 +165,20 @@ group by t.root, t.max_agents, t.max_depth
 having count(s.message_id) > t.max_agents or max(cardinality(s.agents)) - 1 > t.max_depth
     or bool_or(cardinality(s.agents) <> (select count(distinct a) from unnest(s.agents) a))
 
+-- promise: nothing is granted in a lane while a message that is ahead of it waits again
+-- Between the attempts of a message, or since the newest one if it waits, its lane was granted to one with a higher rank. Messages
+-- that a turn outside the lane holds are not in the lane.
+select 'turn ' || g.turn_id || ' before message ' || m.id || ' in lane ' || m.lane
+from turnkeeper.turns p join turnkeeper.messages m on m.id = p.message_id and m.lane = p.lane
+left join turnkeeper.turns n on n.message_id = m.id and n.attempt = p.attempt + 1
+join turnkeeper.lease_log g on g.lane = p.lane and g.token > p.token
+    and (n.id is null or g.token < (select min(f.token) from turnkeeper.lease_log f where f.turn_id = n.id and f.lane = p.lane))
+join turnkeeper.turns b on b.id = g.turn_id join turnkeeper.messages o on o.id = b.message_id
+where p.state = 'failed' and (n.id is null and m.state = 'waiting' or n.dispatches > 0) and (o.rank, o.id) > (m.rank, m.id)
+  and not exists (select from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
+        where t.agent = m.agent and t.conversation = m.conversation and a.hold and a.opened_at <= g.granted_at
+          and (a.closed_at is null or a.closed_at >= g.granted_at))
+
 -- promise: the grants of a lane do not overlap
 select 'lane ' || a.lane || ' tokens ' || a.token || ' and ' || b.token
 from turnkeeper.lease_log a join turnkeeper.lease_log b on b.lane = a.lane and b.token = a.token + 1

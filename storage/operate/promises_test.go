@@ -185,6 +185,13 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 		"a sub-agent has ended when its message is closed":                                            spawnedBy("'answered'", "null", "array['a', 'b']"),
 		"a call whose sub-agent is reported has the result, and an answered call awaits no sub-agent": spawnedBy("'running'", "now()", "array['a', 'b']"),
 		"a tree of sub-agents keeps its bounds, and no agent is its own ancestor":                     spawnedBy("'running'", "null", "array['a', 'b', 'a']"),
+		"nothing is granted in a lane while a message that is ahead of it waits again": `
+			update turnkeeper.turns set state = 'failed' where state = 'succeeded';
+			update turnkeeper.messages m set state = 'waiting', closed_at = null, due_at = m.due_at - interval '1 hour' from turnkeeper.turns t
+			where t.message_id = m.id and t.state = 'failed';
+			insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
+			select p.lane, p.token + 1000, gen_random_uuid(), r.id, 1, now(), now(), now(), 'finished'
+			from turnkeeper.turns p, turnkeeper.turns r where p.state = 'failed' and r.state = 'running'`,
 		"the grants of a lane do not overlap": `
 			update turnkeeper.ended_grants set ended_at = ended_at + interval '1 hour'`,
 		"a running turn holds its lane, and a held lane runs its turn": `
@@ -237,7 +244,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newEnv(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 49 {
+		if err != nil || len(promises) != 50 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
