@@ -52,10 +52,10 @@ type floor struct {
 	room          int           // free slots that the last look found
 }
 
-// A past look saw no transaction from next on.
+// A past is a look that took the transaction id own: transactions with a higher one began to write later.
 type past struct {
-	at   time.Time
-	next int64 // a transaction id
+	at  time.Time
+	own int64
 }
 
 const (
@@ -96,11 +96,11 @@ func (f *floor) set(row dbsqlc.LookRow) {
 	}
 }
 
-// unseen returns a time after which all messages are due that a transaction accepts which is not visible yet: before the newest look
-// that saw no open transaction. It is the zero time if there is none.
+// unseen returns a time after which all messages are due that a transaction accepts which is not visible yet: the newest look before
+// the oldest open transaction, less lateCommit. It is the zero time if no look is kept from before it.
 func (f *floor) unseen(firstOpen int64) time.Time {
 	for _, look := range slices.Backward(f.looks) {
-		if look.next <= firstOpen {
+		if look.own < firstOpen {
 			return look.at.Add(-lateCommit)
 		}
 	}
@@ -111,10 +111,10 @@ func (f *floor) unseen(firstOpen int64) time.Time {
 func (f *floor) saw(row dbsqlc.LookRow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if n := len(f.looks); n > 0 && row.Now.Sub(f.looks[n-1].at).Abs() < looksEach {
+	if n := len(f.looks); row.OwnID == 0 || n > 0 && row.Now.Sub(f.looks[n-1].at).Abs() < looksEach {
 		return
 	}
-	f.looks = append(f.looks, past{row.Now, row.NextXid})
+	f.looks = append(f.looks, past{row.Now, row.OwnID})
 	if len(f.looks) > maxLooks {
 		f.looks = f.looks[1:]
 	}

@@ -3,8 +3,8 @@
 -- everything is set, it looks only for what can be granted, and not at messages whose rank is
 -- before waiting_from (see oldest_waiting), nor at leases that end before held_from: while a transaction is open, the indexes keep
 -- an entry of each that was there since it began. For the same reason it reads the leases only once. The
--- flags are hints that may be a tick old: the statements that act on them check again. Transactions from next_xid on, and those
--- from first_open on that are still open, are not visible to it.
+-- flags are hints that may be a tick old: the statements that act on them check again. All transactions with an id
+-- before first_open have ended, and those with a higher one than own_id (0: unknown) begin to write later.
 select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
@@ -26,7 +26,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
-    pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open, pg_snapshot_xmax(pg_current_snapshot())::text::bigint as next_xid,
+    pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
+    (case when @everything and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
                where stopped_at is null
                  and not turnkeeper.heart_silent(beat_at, greatest(takeover_after, interval '15 s'))), 0) - held.number)::bigint as room,
