@@ -101,7 +101,7 @@ end $$;
 comment on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) is
     'Puts a message into an agent''s inbox and returns its id. The message exists when the caller''s transaction commits. '
     'conversation: the one to continue. idempotency_key: a repeat with the same key and message returns the first id; '
-    'with another message it fails. priority: -1000 to 1000, higher goes first. trace_parent: W3C Trace Context; ignored if invalid. '
+    'with another message it fails. priority: -1000 to 1000, each point counts as one second of waiting. trace_parent: W3C Trace Context; ignored if invalid. '
     'due_at: the message is not run before; null or past: at once.';
 
 -- Put the message of a response into the inbox. A repeat with the same key returns the same response. It fails like enqueue

@@ -1,6 +1,6 @@
 // Package scheduler decides what runs next. A tick is one transaction under one lock, so ticks
 // never overlap, whatever the number of processes. A tick reclaims the turns of lost workers,
-// turns due schedule slots into messages, and grants free lanes to the oldest due work.
+// turns due schedule slots into messages, and grants free lanes to the work with the lowest ranks.
 //
 // The package reaches the database and the queue only through Store and Tick. All times are
 // the database's. The package must not import storage or jobs.

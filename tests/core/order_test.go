@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/tests/internal/env"
@@ -22,19 +23,19 @@ func refuseOnce() func(inferencetest.Recorded) inferencetest.Reply {
 			seen[body] = true
 			return wrongKey
 		}
-		return inferencetest.Text("Fine.")
+		return inferencetest.WaitFor(env.After(20*time.Millisecond), inferencetest.Text("Fine.")) // others fail meanwhile
 	}
 }
 
 // TestALaneKeepsItsOrderOverFailures sends pairs of messages to agents with one lane each. The first of a pair fails with a fault of the
-// service and waits again, while other messages keep the scheduler busy. The second one is not granted before it.
+// service and waits again, while answers to other messages bring the model back. The second one is not granted before it.
 func TestALaneKeepsItsOrderOverFailures(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.Model.Then(refuseOnce())
-	const agents, pairs = 4, 2
+	const agents, pairs = 4, 4
 	for a := range agents {
-		e.WriteAgent(fmt.Sprint("clerk", a), fmt.Sprint("model: test/model-", a)) // one is down, not all
+		e.WriteAgent(fmt.Sprint("clerk", a))
 	}
 	e.WriteAgent("desk", "lane: conversation")
 	e.StartWorker()
@@ -54,8 +55,8 @@ func TestALaneKeepsItsOrderOverFailures(t *testing.T) {
 	senders.Wait()
 	overtaken := env.Query[int](e, `select count(*) from messages a join messages b on b.lane = a.lane and b.id > a.id join turns t on t.message_id = b.id
 		where a.agent <> 'desk' and t.created_at < a.closed_at`)
-	if retried := env.Query[int](e, "select count(*) from messages where attempts = 2"); overtaken != 0 || retried != agents*pairs {
-		t.Errorf("%d turns began before an older message of their lane was closed; %d messages were tried twice, want %d", overtaken, retried, agents*pairs)
+	if retried := env.Query[int](e, "select count(*) from messages where attempts = 2"); overtaken != 0 || retried < agents*pairs {
+		t.Errorf("%d turns began before an older message of their lane was closed; %d messages were tried twice, want at least %d", overtaken, retried, agents*pairs)
 	}
 }
 

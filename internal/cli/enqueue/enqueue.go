@@ -60,7 +60,7 @@ else goes to standard error. With --json it prints one JSON object instead.
 		f.StringVar(&e.message.Agent, "agent", "", "the agent that handles the message (required)")
 		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation to continue")
 		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key is the same message")
-		f.IntVar(&e.message.Priority, "priority", 0, "higher goes first among messages due in the same second, -1000 to 1000")
+		f.IntVar(&e.message.Priority, "priority", 0, "each point counts as one second of waiting, -1000 to 1000")
 		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
 		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this delay or later, such as 90s or 2h")
 		f.StringVar(&e.message.TraceParent, "trace-parent", "", "W3C trace context to store with the message")
