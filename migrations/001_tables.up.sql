@@ -148,7 +148,8 @@ create unique index messages_slot on turnkeeper.messages (agent, schedule, slot)
 -- queue_rank are few, and in indexes of their own, so that no entries of other messages need to be read to find them.
 create index messages_waiting on turnkeeper.messages (lane, rank, id) where state = 'waiting';
 create index messages_oldest on turnkeeper.messages (rank, id) where state = 'waiting' and not held and queue_rank is null;
-create index messages_late on turnkeeper.messages (queue_rank, id) where state = 'waiting' and not held and queue_rank is not null;
+create index messages_late on turnkeeper.messages (queue_rank, id) include (lane, rank, due_at, accepted_at) -- for those not due
+    where state = 'waiting' and not held and queue_rank is not null;
 create index messages_late_lane on turnkeeper.messages (lane, rank, id) where state = 'waiting' and queue_rank is not null;
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);

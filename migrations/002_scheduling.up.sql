@@ -153,7 +153,6 @@ begin
         order by m.rank, m.id limit max_rows;
     return query select m.lane, m.id, m.rank, m.queue_rank, true from turnkeeper.messages m
         where m.state = 'waiting' and not m.held and m.queue_rank is not null
-          and m.queue_rank <= statement_timestamp() + interval '1000 s' -- no rank is lower than the due time by more than that
           and turnkeeper.is_due(m.due_at, m.accepted_at)
         order by m.queue_rank, m.id limit max_rows;
 end $$;

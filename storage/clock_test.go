@@ -18,7 +18,7 @@ import (
 func (h *env) setBack(by time.Duration) {
 	h.T.Helper()
 	for _, sql := range []string{
-		"update turnkeeper.messages set due_at = due_at + $1::interval, accepted_at = accepted_at + $1",
+		"update turnkeeper.messages set due_at = due_at + $1::interval, accepted_at = accepted_at + $1, queue_rank = queue_rank + $1",
 		"update turnkeeper.leases set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, not_before = not_before + $1",
 		"update turnkeeper.turns set created_at = created_at + $1::interval, granted_at = granted_at + $1, lease_until = lease_until + $1, due_at = due_at + $1",
 		"update turnkeeper.ended_grants set granted_at = granted_at + $1::interval, lease_until = lease_until + $1, ended_at = ended_at + $1",

@@ -79,7 +79,7 @@ func inOrder(e *env) {
 		want = append(want, e.Message(id))
 	}
 	slices.SortFunc(want, func(a, b turnkeeper.Message) int {
-		return cmp.Or(a.DueAt.Compare(b.DueAt), cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(a.Rank().Compare(b.Rank()), cmp.Compare(a.ID, b.ID))
 	})
 	for _, m := range want {
 		d := e.next(first)

@@ -302,6 +302,7 @@ func (t *Tick) CountSilence(ctx context.Context, since time.Time) error {
 // the hold-off.
 func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 	if until.IsZero() {
+		t.ahead = nil // back-offs end
 		return pg.Translate(errors.Join(t.q.EndHold(ctx), t.q.TryAllModels(ctx)))
 	}
 	return pg.Translate(t.q.HoldOff(ctx, until, reason))

@@ -1,0 +1,132 @@
+package storesuite
+
+import (
+	"fmt"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/presence"
+	"turnkeeper/scheduler"
+)
+
+var orderProperties = []property{
+	{"a message that failed is not overtaken in its lane", failedKeepsItsPlace},
+	{"a lane that failed counts from its next try", failedLaneWaits},
+	{"priority counts as waiting time", priorityIsARank},
+	{"a message that is not due delays no other", notDueDelaysNobody},
+	{"an agent leaves slots to others", leavesSlots},
+	{"no more turns than max_running run", maxRunning},
+}
+
+// only returns the only grant of a tick for which the first worker has one free slot.
+func (e *env) only() *dispatch {
+	e.Helper()
+	all := e.with(1)
+	if len(all) != 1 {
+		e.Fatalf("%d turns were granted, want 1", len(all))
+	}
+	return all[0]
+}
+
+// with returns the grants of a tick for which the only worker has some slots.
+func (e *env) with(slots int) []*dispatch {
+	e.Helper()
+	e.Beat(presence.Heartbeat{WorkerID: first, Host: "h", Version: "v", Slots: slots, TakeoverAfter: takeover})
+	e.tickAlone()
+	return e.take(first)
+}
+
+func failedKeepsItsPlace(e *env) {
+	older := e.turn()
+	younger := e.enqueue("clerk", "", "later")
+	wantErr(e, "end", older.end(failedFor(scheduler.Backoff(2))), nil)
+	e.Pass(scheduler.Backoff(1))
+	equal(e, "granted during the back-off", e.tick().Granted, 0)
+	e.Pass(scheduler.Backoff(2))
+	again := e.next(first)
+	equal(e, "granted after it", again.record.Message.ID, older.record.Message.ID)
+	wantErr(e, "end", again.end(succeeded("done")), nil)
+	equal(e, "granted last", e.next(first).record.Message.ID, younger)
+}
+
+func failedLaneWaits(e *env) {
+	e.enqueue("desk", "a", "fails")
+	fails := e.only()
+	wantErr(e, "end", fails.end(failedFor(30*time.Second)), nil)
+	healthy := e.enqueue("desk", "b", "works")
+	e.Pass(40 * time.Second)
+	first := e.only()
+	equal(e, "granted first", first.record.Message.ID, healthy)
+	wantErr(e, "end", first.end(succeeded("done")), nil)
+	equal(e, "granted second", e.only().record.Message.ID, fails.record.Message.ID)
+}
+
+func priorityIsARank(e *env) {
+	send := func(conversation string, priority int) turnkeeper.MessageID {
+		id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "desk", Conversation: conversation, Body: "x", Priority: priority})
+		wantErr(e, "enqueue", err, nil)
+		return id
+	}
+	old := send("old", 0)
+	e.Pass(10 * time.Second)
+	low, urgent := send("low", 5), send("urgent", 60)
+	for i, want := range []turnkeeper.MessageID{urgent, old, low} {
+		d := e.only()
+		equal(e, fmt.Sprint("granted as number ", i+1), d.record.Message.ID, want)
+		wantErr(e, "end", d.end(succeeded("done")), nil)
+	}
+}
+
+func notDueDelaysNobody(e *env) {
+	now := e.Message(e.enqueue("desk", "", "what is the time?")).AcceptedAt
+	later, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000, DueAt: now.Add(time.Minute)})
+	wantErr(e, "enqueue", err, nil)
+	id := e.enqueue("clerk", "", "now")
+	for _, d := range e.with(10) {
+		if d.record.Message.Agent == "clerk" {
+			equal(e, "granted", d.record.Message.ID, id)
+			wantErr(e, "end", d.end(succeeded("done")), nil)
+		}
+	}
+	e.Pass(2 * time.Minute)
+	e.enqueue("clerk", "", "after it")
+	equal(e, "granted once it is due", e.next(first).record.Message.ID, later)
+}
+
+func leavesSlots(e *env) {
+	for i := range 20 {
+		e.enqueue("desk", fmt.Sprint(i), "x")
+	}
+	e.Pass(time.Minute)
+	e.enqueue("clerk", "", "waits as well")
+	granted := map[string]int{}
+	all := e.with(8)
+	for _, d := range all {
+		granted[d.record.Turn.Agent]++
+	}
+	equal(e, "granted of the agent with one message", granted["clerk"], 1)
+	equal(e, "granted in all", len(all), 8)
+	for _, d := range all {
+		if d.record.Turn.Agent == "clerk" {
+			wantErr(e, "end", d.end(succeeded("done")), nil)
+		}
+	}
+	e.enqueue("clerk", "", "waits as well")
+	d := e.with(8)
+	equal(e, "granted of a full agent beside another", len(d), 1)
+	equal(e, "agent", d[0].record.Turn.Agent, "clerk")
+}
+
+func maxRunning(e *env) {
+	r := registration("desk", true)
+	r.MaxRunning = 2
+	e.Register(r)
+	for i := range 5 {
+		e.enqueue("desk", fmt.Sprint(i), "x")
+	}
+	all := e.with(10)
+	equal(e, "granted", len(all), 2)
+	equal(e, "granted while they run", len(e.with(10)), 0)
+	wantErr(e, "end", all[0].end(succeeded("done")), nil)
+	equal(e, "granted after an end", len(e.with(10)), 1)
+}
