@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/granting"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -43,7 +44,9 @@ const (
 // was.
 func (r *Runner) RunDetached(ctx context.Context, c turnlog.ClaimedCall, box CallBox) (turnkeeper.CallState, error) {
 	r.at(ctx, pointDetachedClaimed)
-	result, cut := r.runDetached(ctx, c)
+	memory := r.cfg.ResultMemory.Account()
+	defer memory.Close()
+	result, cut := r.runDetached(membudget.With(ctx, memory.Lease()), c)
 	r.at(ctx, pointDetachedRan)
 	limit := arriveTime
 	if ctx.Err() != nil {

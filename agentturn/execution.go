@@ -70,7 +70,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	made := prompt.NewState(a.Record, a.Definition, given.offered, &r.learned)
 	e := &execution{
 		ledger: &ledger{
-			task: given, progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
+			task: given, memory: cfg.ResultMemory.Account(), progress: toolrun.NewProgress(), events: transcript.New(a.Record.Turn.ID, a.Record.NextBlock), sizes: made.Sizes,
 			interrupted: map[turnkeeper.CallKey]turnlog.CallResult{},
 			subAgents:   map[turnkeeper.CallKey]*transcript.SubAgentData{},
 			dirty:       dirtyIn(a.Record.Rounds),
@@ -423,6 +423,7 @@ func (e *execution) commit(ctx context.Context) error {
 		}
 	}
 	e.pending = pending{}
+	e.held.release()
 	e.events.Written()
 	e.atEach(ctx, writes, ".after")
 	return nil

@@ -11,6 +11,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -26,6 +27,8 @@ type ledger struct {
 	progress *toolrun.Progress             // of running calls
 	resolved resolvedCall                  // arguments of the next call, if they contained handles
 	sizes    map[turnkeeper.OutputID]int64 // of stored outputs, in tokens
+	memory   *membudget.Account            // of the results of calls
+	held     leases                        // of results in the entry that is not yet written
 
 	// interrupted holds calls that were stopped while they ran, with the results to
 	// record if the turn ends.
@@ -34,6 +37,16 @@ type ledger struct {
 	people      people
 	labels      turnlog.Labels                                  // of what the turn knows, including results that are not yet written
 	subAgents   map[turnkeeper.CallKey]*transcript.SubAgentData // sub-agents that have ended, for events
+}
+
+// leases are the memory of results.
+type leases []*membudget.Lease
+
+func (l *leases) release() {
+	for _, memory := range *l {
+		memory.Release()
+	}
+	*l = nil
 }
 
 // answer records a call's result in memory and in the next write.
@@ -256,6 +269,7 @@ func (l *ledger) backgroundResult(call *turnkeeper.ToolCall, raw tools.Result) t
 // recordRun records the result of a run. If the end of the turn's context cut the run short,
 // the result is only noted: how the dispatch ends decides what is recorded.
 func (l *ledger) recordRun(call *turnkeeper.ToolCall, done *toolrun.Run, nonce string) {
+	l.held = append(l.held, done.Result.Memory)
 	result := l.callResult(call, done.Result.Result, done.ID)
 	result.Nonce, result.Duration, result.Ran, result.State = nonce, done.Result.Took, !call.Paging, stateOf(done.Result.Outcome, call.Effect)
 	result.Usage = done.Result.Used

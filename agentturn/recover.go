@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
@@ -43,7 +44,9 @@ func (e *execution) reconcile(ctx context.Context, call *turnkeeper.ToolCall) (t
 	approvals{e.ledger}.useEdited(call)
 	e.at(ctx, PointReconcile)
 	used := &toolrun.Meter{}
-	found, happened, err := lookUp(ctx, reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec))
+	memory := e.memory.Lease()
+	e.held = append(e.held, memory)
+	found, happened, err := lookUp(membudget.With(ctx, memory), reconciler, e.toolCall(call, e.outputs(used), used), e.executeOptions(call, spec))
 	if err != nil {
 		e.log.Warn("cannot reconcile a tool call",
 			zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.Error(err))

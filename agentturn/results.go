@@ -108,6 +108,7 @@ func idempotencyKey(turn turnkeeper.Turn, key turnkeeper.CallKey) string {
 // runResult returns the result of a background run. The model still sees the handle, in
 // an unchanged history; the notice reports the end of the call.
 func (l *ledger) runResult(call *turnkeeper.ToolCall, run *toolrun.Run) turnlog.CallResult {
+	l.held = append(l.held, run.Result.Memory)
 	result := l.backgroundResult(call, run.Result.Result)
 	result.Nonce, result.State, result.Duration, result.Ran = run.Nonce, stateOf(run.Result.Outcome, call.Effect), run.Result.Took, true
 	result.Usage = run.Result.Used

@@ -10,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -36,11 +37,12 @@ func (e *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) 
 	}
 	observer, begin := e.cfg.Observer, ToolBegin{Call: *call, Agent: e.record.Turn.Agent}
 	return func(ctx context.Context) toolrun.Result {
-		ctx, end := observer.ToolCall(ctx, begin)
+		memory := e.memory.Lease()
+		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)
 		started := time.Now()
 		ending := tools.Execute(ctx, tool, asked, options)
 		end(toolEnd(ending, begin.Call.Effect))
-		return toolrun.Result{Ending: ending, Took: time.Since(started), Used: used.Used()}
+		return toolrun.Result{Ending: ending, Took: time.Since(started), Used: used.Used(), Memory: memory}
 	}, id
 }
 

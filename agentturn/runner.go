@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/inference"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
@@ -50,6 +51,7 @@ type Config struct {
 	Extractions     extract.Cache                          // nil: not cached
 	Tokens          func(model string) prompt.TokenCounter // nil: HeuristicTokens for all models
 	Retry           inference.Retry                        // of model calls; a Runner sets Provider and OnRetry
+	ResultMemory    *membudget.Budget                      // of the results of tools; nil: unlimited
 	Log             *zap.Logger                            // nil: no log
 	Observer        Observer                               // nil: none
 	Fault           fault.Hook                             // nil in production
@@ -146,6 +148,7 @@ type Assignment struct {
 // not errors. The cause of ctx decides which outcome; see ErrShutdown.
 func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcome turnlog.Outcome, err error) {
 	e := newExecution(r, a, journal)
+	defer e.memory.Close()
 	ctx, stop := context.WithDeadlineCause(ctx, e.wall, errWallTime)
 	defer stop()
 	ctx, end := e.cfg.Observer.Dispatch(ctx, DispatchBegin{Record: a.Record, Before: a.Before})

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+
+	"turnkeeper/internal/jsonlimit"
 )
 
 // Claims are the passages that a model claims to have found in a chunk.
@@ -82,7 +84,7 @@ func objects(text string) func(yield func(json.RawMessage) bool) {
 				return
 			}
 			var object json.RawMessage
-			if json.NewDecoder(strings.NewReader(text[i:])).Decode(&object) == nil && !yield(object) {
+			if json.NewDecoder(strings.NewReader(text[i:])).Decode(&object) == nil && jsonlimit.ModelText.Check(object) == nil && !yield(object) {
 				return
 			}
 			text = text[i+1:]

@@ -123,6 +123,13 @@ var (
 		Name: "turnkeeper.tool.duration", Kind: Histogram, Unit: "s", Labels: []string{labelTool, labelState}, bounds: workSeconds,
 		Doc: "Duration of tool calls, including detached ones on the process that runs them; for spawn_agent, the time until its replies.",
 	}
+	mResultMemory = Metric{
+		Name: "turnkeeper.result.memory", Kind: Gauge, Unit: "By",
+		Doc: "Memory that results of tools hold in this process until they are recorded; max_result_memory limits it.",
+	}
+	mResultsWaiting = Metric{
+		Name: "turnkeeper.results.waiting", Kind: Gauge, Unit: "{result}", Doc: "Results of tools that wait for memory in this process.",
+	}
 	mTokens = Metric{
 		Name: "turnkeeper.tokens", Kind: Counter, Unit: "{token}", Labels: []string{labelAgent, labelProvider, labelModel, labelType},
 		Doc: "Tokens of answered model calls: input, output; cached and reasoning as parts of these; estimated_input and estimated_output if the provider reported none.",

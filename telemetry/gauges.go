@@ -37,6 +37,9 @@ type Sources struct {
 	Pools    func() []Pool
 	Leases   func() int // held by this process
 	Watchers func() int // of events
+	// Results returns the memory that results of tools hold in this process, in bytes, and how many
+	// results wait for memory.
+	Results func() (held int64, waiting int)
 }
 
 // Limits of the queries.
@@ -53,7 +56,8 @@ func (t *Telemetry) Watch(s Sources) error {
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
 	w.modelDown = m.gauge(mModelDown)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime}
+	w.resultMemory, w.resultsWaiting = m.gauge(mResultMemory), m.gauge(mResultsWaiting)
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)
 }
@@ -76,6 +80,7 @@ type watch struct {
 	tele *Telemetry
 
 	queue, queueAge, open, modelDown, leases, watchers, tickAge, pool metric.Float64ObservableGauge
+	resultMemory, resultsWaiting                                      metric.Float64ObservableGauge
 	poolWaits, poolWaitTime                                           metric.Float64ObservableCounter
 
 	mu    sync.Mutex
@@ -90,6 +95,11 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 	}
 	if w.Watchers != nil {
 		o.ObserveFloat64(w.watchers, float64(w.Watchers()))
+	}
+	if w.Results != nil {
+		held, waiting := w.Results()
+		o.ObserveFloat64(w.resultMemory, float64(held))
+		o.ObserveFloat64(w.resultsWaiting, float64(waiting))
 	}
 	if last := w.tele.ticked.Load(); last != nil {
 		o.ObserveFloat64(w.tickAge, time.Since(*last).Seconds())

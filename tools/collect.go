@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"turnkeeper"
+	"turnkeeper/internal/membudget"
 )
 
 // Run runs a tool and collects its result. A tool that wraps another one calls Run
@@ -22,9 +23,21 @@ func run(ctx context.Context, tool Tool, call Call, collect func(context.Context
 	result, err := tool.Run(ctx, call)
 	if err != nil {
 		closeBody(result.Body)
+		membudget.Of(ctx).Settle(0)
 		return Result{}, err
 	}
-	return collect(ctx, result)
+	result, err = collect(ctx, result)
+	membudget.Of(ctx).Settle(memoryOf(result))
+	return result, err
+}
+
+// memoryOf returns about the number of bytes that a result takes while it is cleaned and stored.
+func memoryOf(r Result) int64 {
+	n := len(r.Text) + len(r.Bytes)
+	for _, a := range r.Attached {
+		n += len(a.Bytes)
+	}
+	return 2 * int64(n)
 }
 
 // Collect reads the Body into Text or Bytes, and cuts the result to
@@ -61,9 +74,10 @@ const maxAttached = 32
 
 func readBody(ctx context.Context, body io.Reader) (content []byte, more bool, err error) {
 	var read bytes.Buffer
+	memory := membudget.Of(ctx)
 	more, err = ReadBody(ctx, body, func(piece []byte) error {
-		_, _ = read.Write(piece) // it never fails
-		return nil
+		_, _ = read.Write(piece)                       // it never fails
+		return memory.GrowTo(ctx, 3*int64(read.Len())) // and what is copied below
 	})
 	if err != nil {
 		return nil, false, err

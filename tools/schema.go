@@ -2,6 +2,7 @@ package tools
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
@@ -9,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"turnkeeper/internal/jsonlimit"
 )
 
 // A Schema is a compiled JSON Schema of a tool's arguments. It is safe for
@@ -26,11 +29,14 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 	if len(parameters) == 0 {
 		return nil, fmt.Errorf("the schema of the parameters is missing")
 	}
-	if !json.Valid(parameters) {
+	switch err := jsonlimit.ToolSchema.Check(parameters); {
+	case isLimit(err):
+		return nil, fmt.Errorf("the schema of the parameters is too large: %w", err)
+	case err != nil:
 		return nil, fmt.Errorf("the schema of the parameters is not valid JSON")
 	}
 	root := &jsonschema.Schema{}
-	if err := json.Unmarshal(parameters, root); err != nil {
+	if err := jsonlimit.ToolSchema.Unmarshal(parameters, root); err != nil {
 		return nil, fmt.Errorf("the schema of the parameters cannot be read: a keyword has a value of the wrong type")
 	}
 	if root.Type != "object" {
@@ -54,6 +60,11 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("the schema of the parameters is of draft %s; use draft 2020-12 or draft 7", root.Schema)
 	}
 	return &Schema{root: root, whole: whole, partial: partial, steps: steps, refs: refs.targets()}, nil
+}
+
+func isLimit(err error) bool {
+	_, ok := errors.AsType[*jsonlimit.LimitError](err)
+	return ok
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/tools"
 )
 
@@ -33,6 +34,8 @@ type Result struct {
 	tools.Ending
 	Took time.Duration
 	Used turnkeeper.Usage // by the model calls of the tool
+	// Memory is held for the content until it is recorded.
+	Memory *membudget.Lease
 }
 
 // Launch starts a run of a call. It is safe for concurrent use.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/internal/jsonlimit"
 )
 
 // ErrorMessage returns the message of an error body of any known form, or "".
@@ -29,8 +30,14 @@ type errorBody struct {
 	flagged bool          // moderation refused the input
 }
 
+// maxErrorText is the maximum number of bytes of an error that is not decoded.
+const maxErrorText = 64 << 10
+
 func readErrorBody(body []byte) errorBody {
 	body = bytes.TrimSpace(body)
+	if jsonlimit.ModelError.Check(body) != nil {
+		return errorBody{message: plain(body[:min(len(body), maxErrorText)])}
+	}
 	var array []json.RawMessage
 	if json.Unmarshal(body, &array) == nil && len(array) > 0 {
 		body = array[0]

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/internal/jsonlimit"
 )
 
 // A Model is an entry of a server's list of models.
@@ -20,9 +20,6 @@ type Model struct {
 	Name   string
 	Window int // context window in tokens; 0: unknown
 }
-
-// maxListBytes is the maximum size of a list of models.
-const maxListBytes = 16 << 20
 
 // Models returns the server's list of models. This also checks the address and the key. known is
 // false if the endpoint has no such list, or one with other names than requests use. Errors are
@@ -126,7 +123,7 @@ func (c *Client) query(ctx context.Context, method, path string, body []byte, in
 	answer, failure := c.ask(ctx, method, path, body)
 	switch {
 	case failure == nil:
-		_ = json.Unmarshal(answer, into) // missing members stay empty
+		_ = jsonlimit.ModelList.Unmarshal(answer, into) // missing members stay empty
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -143,7 +140,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, chan
 		return nil, failure
 	}
 	defer func() { _ = res.Body.Close() }()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, maxListBytes))
+	answer, err := jsonlimit.ModelList.ReadStart(res.Body)
 	if err != nil {
 		return nil, TransportError(ctx, err)
 	}
@@ -157,6 +154,9 @@ func readModels(body []byte) (all []Model) {
 		Data loose.List `json:"data"`
 	}
 	entries := loose.List{}
+	if jsonlimit.ModelList.Check(body) != nil {
+		return nil
+	}
 	if json.Unmarshal(body, &object) == nil {
 		entries = object.Data
 	} else {

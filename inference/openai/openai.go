@@ -31,15 +31,13 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper/inference"
+	"turnkeeper/internal/jsonlimit"
 )
 
 // Defaults and limits of a Client.
 const (
 	defaultBaseURL     = "https://api.openai.com/v1"
 	defaultIdleTimeout = 20 * time.Second
-	maxAnswerBytes     = 32 << 20
-
-	maxErrorBytes = 256 << 10
 
 	// maxIdleConns is the largest worker_slots, so a connection of each turn is kept. A worker
 	// keeps no more than it used at once in the last idleConnTime.
@@ -227,7 +225,7 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	}
 	defer func() { _ = res.Body.Close() }()
 	watchdog.reset()
-	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, maxAnswerBytes}, req, onDelta)
+	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, jsonlimit.ModelAnswer.Bytes}, req, onDelta)
 	if failure != nil {
 		return inference.Response{}, failure
 	}
@@ -284,7 +282,7 @@ func (c *Client) request(ctx context.Context, method, path string, body []byte) 
 
 // refused reads and closes an error response.
 func refused(res *http.Response) *inference.Error {
-	body, _ := io.ReadAll(io.LimitReader(res.Body, maxErrorBytes)) // a part of the body is better than nothing
+	body, _ := jsonlimit.ModelError.ReadStart(res.Body) // a part of the body is better than nothing
 	_ = res.Body.Close()
 	failure := Classify(res.StatusCode, res.Header, body)
 	if to := res.Header.Get("Location"); res.StatusCode < 400 && to != "" {

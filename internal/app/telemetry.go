@@ -65,6 +65,10 @@ func (w *worker) watch() error {
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
+	sources.Results = func() (held int64, waiting int) {
+		use := w.memory.Use()
+		return use.Held, use.Waiting
+	}
 	if w.api != nil {
 		sources.Watchers = w.api.watchers
 	}

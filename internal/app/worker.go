@@ -24,6 +24,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/fault"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/presence"
@@ -36,6 +37,7 @@ import (
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 	"turnkeeper/tools"
+	"turnkeeper/tools/mcp"
 )
 
 // Ready describes a worker that has started.
@@ -166,6 +168,7 @@ type worker struct {
 	bell   *storage.Notifier
 	bound  bound
 	api    *api
+	memory *membudget.Budget  // of the results of tools
 	own    netguard.Listeners // the worker's ports, which tools must not reach
 	pushed chan struct{}      // closed when deliveries have stopped
 
@@ -200,6 +203,7 @@ func (w *worker) warnOfRoot() {
 // prepare does everything that can fail before the worker takes any work.
 func (w *worker) prepare(ctx context.Context) error {
 	masker := w.cfg.Masker()
+	w.memory = membudget.New(int64(w.cfg.MaxResultMemory)<<20, mcp.MaxResultMemory)
 	var err error
 	if w.models, err = setup.NewModels(w.cfg, w.agents.Script, completions.Read, masker, w.log); err != nil {
 		return err
@@ -232,7 +236,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	}
 	w.agents.TellFileless(ctx, w.store.Store, w.log)
 	w.learnWindows(ctx)
-	if w.mcp, err = setup.NewMCPSource(ctx, w.cfg, w.store, masker, w.log); err != nil {
+	if w.mcp, err = setup.NewMCPSource(ctx, w.cfg, w.store, masker, w.memory, w.log); err != nil {
 		return err
 	}
 	return w.prepareTurns()
@@ -244,7 +248,8 @@ func (w *worker) prepareTurns() (err error) {
 		Rules: &policy.Cache{Compiler: cel.Compile}, Approve: w.cfg.Approve,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
 		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Grants: w.store.leases}, Log: w.log, Observer: w.telling, Fault: w.fault,
-		Tokens: func(model string) prompt.TokenCounter { return tokens.For(model) },
+		ResultMemory: w.memory,
+		Tokens:       func(model string) prompt.TokenCounter { return tokens.For(model) },
 	})
 	w.turns = jobs.NewWorker(jobs.WorkerConfig{
 		DB: w.store.DB, Runner: w.runner, WorkerID: w.id, Bounds: w.cfg.Bounds, Log: w.log, Observed: w.telling.Traces(), Fault: w.fault,

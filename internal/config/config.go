@@ -67,6 +67,7 @@ type Config struct {
 	ShutdownGrace        time.Duration // 0: turns are handed back at once
 	Retention            time.Duration // age at which closed messages are deleted; 0: never
 	MaxMessageBytes      int
+	MaxResultMemory      int // MiB
 
 	Listen          string   // host:port of the HTTP API; empty: off
 	AllowedHosts    []string // allowed host names beside its address and localhost
@@ -130,6 +131,7 @@ func Default() *Config {
 		MaxDispatchesPerTick: 100,
 		ShutdownGrace:        25 * time.Second,
 		MaxMessageBytes:      64 << 10,
+		MaxResultMemory:      256,
 		Listen:               "127.0.0.1:8722",
 		HTTPConnections:      2000,
 		HTTPRate:             1000,

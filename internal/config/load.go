@@ -3,10 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"turnkeeper/internal/config/strictyaml"
 )
@@ -126,7 +128,7 @@ func shown(s Setting, value string) string {
 // readFile reads the config file, if it exists.
 func (l *loader) readFile() {
 	path, named := l.filePath()
-	source, err := os.ReadFile(path)
+	source, err := readConfig(path)
 	if errors.Is(err, os.ErrNotExist) && !named {
 		return
 	}
@@ -141,6 +143,16 @@ func (l *loader) readFile() {
 	problems := &strictyaml.Problems{Path: path}
 	l.decode(problems, string(source))
 	l.errs = append(l.errs, problems.Errors()...)
+}
+
+// readConfig reads a file, and at most a byte more of it than strictyaml accepts.
+func readConfig(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = file.Close() }()
+	return io.ReadAll(io.LimitReader(file, strictyaml.MaxBytes+utf8.UTFMax)) // with a byte order mark
 }
 
 func (l *loader) filePath() (path string, named bool) {

@@ -5,6 +5,7 @@
 package jsonlimit
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -84,6 +85,16 @@ func (l Limits) Unmarshal(text []byte, into any) error {
 		return err
 	}
 	return json.Unmarshal(text, into)
+}
+
+// Exact is Unmarshal that keeps the digits of numbers, as a json.Number.
+func (l Limits) Exact(text []byte, into any) error {
+	if err := l.Check(text); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	return d.Decode(into)
 }
 
 // ReadAll reads at most Limits.Bytes, and fails with a *LimitError if there is more.

@@ -60,14 +60,15 @@ var (
 		Data: "Answer of a person", Rest: "the answer is refused",
 		Limits: Limits{Bytes: 256 * kib, Depth: 64, Values: 20_000},
 	}
+	State           = Reader{Data: "State that an MCP server gave", Rest: "the call fails", Limits: Limits{Bytes: 512 * kib, Depth: 64, Values: 50_000}}
 	ConfigFile      = Reader{Data: "Config file", Rest: "the file is refused", Limits: Limits{Bytes: 64 * kib, Depth: 32}}
-	WebhookResponse = Reader{Data: "Response to a webhook", Rest: "not read", Limits: Limits{Bytes: 1000}}
+	WebhookResponse = Reader{Data: "Response to a webhook", Rest: "not read", Limits: Limits{Bytes: 16 * kib}}
 )
 
 // Readers lists all readers.
 func Readers() []Reader {
 	return []Reader{
 		MCPMessage, MCPRequest, MCPRefusal, MCPLogin, ToolSchema, ToolResult, ToolText, Arguments,
-		ModelAnswer, ModelMessage, ModelError, ModelList, ModelText, RequestBody, Answer, ConfigFile, WebhookResponse,
+		ModelAnswer, ModelMessage, ModelError, ModelList, ModelText, RequestBody, Answer, State, ConfigFile, WebhookResponse,
 	}
 }

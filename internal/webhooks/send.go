@@ -15,14 +15,14 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/internal/netguard"
 )
 
 // Limits of an answer. Only a short excerpt of a refusal's body is stored.
 const (
 	maxHeaderBytes  = 64 << 10
-	maxExcerptBytes = 16 << 10 // masked before it is cut, so that no part of a secret remains at the end
-	maxExcerptChars = 200
+	maxExcerptChars = 200      // masked before it is cut, so that no part of a secret remains at the end
 	maxDrainBytes   = 64 << 10 // read to reuse the connection
 	drainTime       = time.Second
 )
@@ -73,7 +73,7 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	defer time.AfterFunc(drainTime, cancel).Stop() // the status is known; limit the time for the body
 	a := answer{status: res.StatusCode, header: res.Header}
 	if !a.good() {
-		text, _ := io.ReadAll(io.LimitReader(res.Body, maxExcerptBytes)) // a partial body is enough
+		text, _ := jsonlimit.WebhookResponse.ReadStart(res.Body) // a partial body is enough
 		a.text = excerpt(text, e.Mask)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)

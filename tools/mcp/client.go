@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp/mcpdef"
 )
@@ -26,6 +27,9 @@ type Config struct {
 	Store   Store       // nil: definitions are not stored, so none differs from the pinned one
 	Log     *zap.Logger // nil: nothing is logged
 	Access  Access      // for tokens
+	// Memory bounds what answers take while they are read and decoded, together with the results of
+	// other tools. nil: unlimited.
+	Memory *membudget.Budget
 
 	limits *limits // nil: defaultLimits
 }
@@ -48,6 +52,7 @@ func New(cfg Config) *Client {
 	if cfg.limits != nil {
 		bounds = *cfg.limits
 	}
+	bounds.Memory = cfg.Memory
 	ctx, stop := context.WithCancel(context.Background())
 	c := &Client{hosts: map[string]*host{}, ctx: ctx, stop: stop}
 	for _, s := range cfg.Servers {

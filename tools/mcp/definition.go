@@ -11,6 +11,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"turnkeeper/internal/jsonlimit"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/tools/mcp/mcpdef"
 )
 
@@ -27,14 +29,17 @@ const (
 const emptySchema = `{"properties":{},"type":"object"}`
 
 // listTools reads all pages of a session's tool list.
-func listTools(ctx context.Context, session *sdk.ClientSession, server string) ([]mcpdef.Tool, error) {
+func listTools(ctx context.Context, session *sdk.ClientSession, server string, memory *membudget.Budget) ([]mcpdef.Tool, error) {
 	var all []mcpdef.Tool
 	seen := map[string]bool{}
 	cursor, size := "", 0
+	account := memory.Account()
+	defer account.Close()
 	for range maxPages {
-		page, err := session.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+		lease := account.Lease()
+		page, err := session.ListTools(membudget.With(ctx, lease), &sdk.ListToolsParams{Cursor: cursor})
 		if err != nil {
-			return nil, fmt.Errorf("its tools could not be listed: %w", err)
+			return nil, listError(err)
 		}
 		for _, tool := range page.Tools {
 			if tool == nil || seen[tool.Name] || mcpdef.CheckToolName(tool.Name) != nil {
@@ -50,12 +55,25 @@ func listTools(ctx context.Context, session *sdk.ClientSession, server string) (
 			}
 			all = append(all, mcpdef.Tool{Server: server, Name: tool.Name, Seen: d})
 		}
+		lease.Release()
 		if page.NextCursor == "" {
 			return all, nil
 		}
 		cursor = page.NextCursor
 	}
 	return nil, errors.New("its list of tools has no end")
+}
+
+// listError returns why the tools could not be listed.
+func listError(err error) error {
+	answer := answerOf(err)
+	if answer == nil || answer.Code != codeTooLarge {
+		return fmt.Errorf("its tools could not be listed: %w", err)
+	}
+	if why, ok := strings.CutPrefix(answer.Message, tooLarge+": it has "); ok {
+		return errors.New("it lists " + bounded(why, maxNote))
+	}
+	return fmt.Errorf("its list of tools is too large: at most %d MiB are taken", maxListing>>20)
 }
 
 func definitionOf(tool *sdk.Tool) mcpdef.Definition {
@@ -76,16 +94,11 @@ func definitionOf(tool *sdk.Tool) mcpdef.Definition {
 // canonical returns JSON with sorted keys and without needless escapes.
 func canonical(raw []byte) string {
 	var value any
-	decoder := json.NewDecoder(strings.NewReader(string(raw)))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
+	if jsonlimit.ToolSchema.Exact(raw, &value) != nil {
 		return emptySchema
 	}
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // cannot fail: value was decoded from JSON
-	return strings.TrimSuffix(b.String(), "\n")
+	text, _ := sorted(value) // cannot fail: value was decoded from JSON
+	return text
 }
 
 func hashOf(name string, d mcpdef.Definition) string {

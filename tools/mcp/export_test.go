@@ -27,12 +27,12 @@ func Replacement(message string, n int) string {
 	for piece := range slices.Chunk([]byte(message), n) {
 		s.feed(piece)
 	}
-	return string(s.replacement())
+	return string(s.replacement(nil))
 }
 
 // Events returns a stream of server-sent events after large ones were replaced.
 func Events(stream io.Reader, l Limits) (string, error) {
-	all, err := io.ReadAll(newLargeEvents(io.NopCloser(stream), l))
+	all, err := io.ReadAll(newLargeEvents(context.Background(), io.NopCloser(stream), l))
 	return string(all), err
 }
 

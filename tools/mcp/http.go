@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"turnkeeper/internal/jsonlimit"
 )
 
 const maxRedirects = 5
@@ -96,9 +98,9 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	body := &boundedBody{ReadCloser: res.Body, end: end, left: -1}
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
-		res.Body = newLargeEvents(body, w.limits)
+		res.Body = newLargeEvents(ctx, body, w.limits)
 	} else {
-		res.Body = &largeBody{ReadCloser: body, limits: w.limits}
+		res.Body = &largeBody{ReadCloser: body, ctx: ctx, limits: w.limits, memory: newReadMemory(ctx, w.limits)}
 	}
 	return res, nil
 }
@@ -114,7 +116,7 @@ func refusedForGood(status int) bool {
 	return status >= 400 && status < 500
 }
 
-// maxRefusal is the maximum number of bytes of a refusal that isAnswered reads.
+// maxRefusal is the maximum number of bytes that may be no JSON.
 const maxRefusal = 64 << 10
 
 // isAnswered reports whether a refusal is a protocol error with the id of the
@@ -135,12 +137,12 @@ func isAnswered(req *http.Request, res *http.Response) bool {
 	if json.NewDecoder(sent).Decode(&asked) != nil || asked.ID == nil {
 		return false
 	}
-	head, _ := io.ReadAll(io.LimitReader(res.Body, maxRefusal)) // after an error, what was read is enough
+	head, _ := jsonlimit.MCPRefusal.ReadStart(res.Body) // after an error, what was read is enough
 	res.Body = struct {
 		io.Reader
 		io.Closer
 	}{io.MultiReader(bytes.NewReader(head), res.Body), res.Body}
-	return json.Unmarshal(head, &answered) == nil && answered.Error != nil && bytes.Equal(answered.ID, asked.ID)
+	return jsonlimit.MCPRefusal.Unmarshal(head, &answered) == nil && answered.Error != nil && bytes.Equal(answered.ID, asked.ID)
 }
 
 // A boundedBody calls end when it is closed, and fails with errFrame after left

@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/tools"
 )
 
@@ -52,7 +52,7 @@ func formOf(p *sdk.ElicitParams) (f form, fault string) {
 			return form{}, "its schema cannot be read"
 		}
 		schema = nil
-		if decodeExact(text, &schema) != nil || schema == nil {
+		if jsonlimit.ToolSchema.Exact(text, &schema) != nil || schema == nil {
 			return form{}, "its schema is no object"
 		}
 		if _, err := tools.CompileSchema(text); err != nil {
@@ -60,13 +60,6 @@ func formOf(p *sdk.ElicitParams) (f form, fault string) {
 		}
 	}
 	return form{message: bounded(p.Message, maxQuestion), schema: schema}, ""
-}
-
-// decodeExact decodes JSON, and keeps the digits of numbers.
-func decodeExact(text []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	return d.Decode(into)
 }
 
 // A waiting holds what a call needs to continue. It is stored with the ask.
@@ -141,7 +134,7 @@ func (t *tool) resume(input *tools.Input, asker *sampler) (*resumption, error) {
 		return nil, nil //nolint:nilnil // it begins
 	}
 	var w waiting
-	if err := decodeExact([]byte(input.State), &w); err != nil {
+	if err := jsonlimit.State.Exact([]byte(input.State), &w); err != nil {
 		return nil, fmt.Errorf("the stored state of the call cannot be read: %w", err)
 	}
 	if asker != nil {
@@ -151,7 +144,7 @@ func (t *tool) resume(input *tools.Input, asker *sampler) (*resumption, error) {
 	maps.Copy(responses, w.Responses)
 	var content map[string]any
 	if input.Answer != nil {
-		if err := decodeExact(input.Answer, &content); err != nil {
+		if err := jsonlimit.Answer.Exact(input.Answer, &content); err != nil {
 			return nil, fmt.Errorf("the answer of the person cannot be read: %w", err)
 		}
 	}

@@ -3,13 +3,18 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
+
+	"turnkeeper/internal/membudget"
 )
 
-// A message that is larger than limits.Frame is dropped. If it is an answer, an
+// A message that is larger than limits.Frame or beyond jsonlimit.MCPMessage is dropped. If it is an answer, an
 // error response replaces it: then its call fails and the session continues.
 
 // codeTooLarge is the code of that error response.
@@ -72,29 +77,41 @@ func (s *skimmer) endValue() {
 }
 
 // replacement returns the error response that replaces the message, or nil if
-// the message is no answer.
-func (s *skimmer) replacement() []byte {
+// the message is no answer. why says which limit it exceeds; nil: limits.Frame.
+func (s *skimmer) replacement(why error) []byte {
 	if s.method || s.depth != 0 || len(s.id) == 0 || string(s.id) == "null" {
 		return nil
 	}
-	line := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":"the answer is too large"}}`, s.id, codeTooLarge)
+	text := tooLarge
+	if why != nil {
+		text += ": " + why.Error()
+	}
+	line := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, s.id, codeTooLarge, text)
 	if !json.Valid(line) {
 		return nil
 	}
 	return line
 }
 
-// tooLargeError returns the text for the model about such an answer.
-func tooLargeError(server string) error {
-	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. The call was made; what came of it is lost", server, maxFrame>>20)
+const tooLarge = "the answer is too large"
+
+// tooLargeError returns the text for the model about such an answer, from its error response.
+func tooLargeError(server, message string) error {
+	const lost = "The call was made; what came of it is lost"
+	if why, ok := strings.CutPrefix(message, tooLarge+": "); ok {
+		return fmt.Errorf("the MCP server %q sent an answer that is not taken: %s. %s", server, bounded(why, maxNote), lost)
+	}
+	return fmt.Errorf("the MCP server %q answered with more than %d MiB, and so much is not taken. %s", server, maxFrame>>20, lost)
 }
 
-// A largeBody replaces a too large answer that is the whole body of an HTTP
-// response.
+// A largeBody checks a message that is the whole body of an HTTP response, and
+// replaces an answer that is dropped.
 type largeBody struct {
 	io.ReadCloser
 
+	ctx    context.Context
 	limits limits
+	memory *readMemory
 	read   io.Reader // nil: nothing has been read yet
 }
 
@@ -105,29 +122,84 @@ func (b *largeBody) Read(p []byte) (int, error) {
 	return b.read.Read(p)
 }
 
+func (b *largeBody) Close() error {
+	b.memory.close()
+	return b.ReadCloser.Close()
+}
+
 func (b *largeBody) whole() io.Reader {
-	head, err := io.ReadAll(io.LimitReader(b.ReadCloser, int64(b.limits.Frame)+1))
-	if err != nil || len(head) <= b.limits.Frame {
-		return io.MultiReader(bytes.NewReader(head), failing{err})
-	}
-	large := &skimmer{}
-	large.feed(head)
-	buffer := head[:64<<10]
-	for large.size <= b.limits.Drop {
+	m := newIntake(b.limits, b.memory.lease)
+	var text []byte
+	buffer := make([]byte, 32<<10)
+	for {
 		n, err := b.ReadCloser.Read(buffer)
-		large.feed(buffer[:n])
-		if errors.Is(err, io.EOF) {
-			if line := large.replacement(); line != nil {
-				return bytes.NewReader(line)
+		piece := buffer[:n]
+		if m.large == nil {
+			ok, waited := m.feed(b.ctx, piece)
+			if waited != nil {
+				return failing{waited}
 			}
-			break
+			if text = append(text, piece...); !ok || len(text) > b.limits.Frame {
+				piece, text = text, nil
+				ok = false
+			}
+			if ok {
+				piece = nil
+			}
+		}
+		if piece != nil {
+			if failed := m.drop(piece); failed != nil {
+				return failing{failed}
+			}
 		}
 		if err != nil {
-			return failing{err}
+			return b.ended(m, text, err)
 		}
 	}
-	return failing{errFrame}
 }
+
+// ended returns what the SDK reads of a body that has ended with this error.
+func (b *largeBody) ended(m *intake, text []byte, err error) io.Reader {
+	if !errors.Is(err, io.EOF) {
+		return io.MultiReader(bytes.NewReader(text[:min(len(text), maxRefusal)]), failing{err})
+	}
+	if m.large != nil {
+		if text, err = m.replacement(); err != nil {
+			return failing{err}
+		}
+		return bytes.NewReader(text)
+	}
+	isJSON, err := m.end(text)
+	switch {
+	case err != nil:
+		return failing{err}
+	case !isJSON && len(text) > maxRefusal:
+		return failing{&badOutput{"it sent a body that is not JSON"}}
+	}
+	b.memory.hand()
+	return bytes.NewReader(text)
+}
+
+// A readMemory is the memory of what is read of one HTTP response.
+type readMemory struct {
+	account *membudget.Account
+	lease   *membudget.Lease
+	call    *membudget.Lease // of the call that waits for the response; nil: none
+}
+
+func newReadMemory(ctx context.Context, limits limits) *readMemory {
+	account := limits.Memory.Account()
+	return &readMemory{account: account, lease: account.Lease(), call: membudget.Of(ctx)}
+}
+
+// hand gives the memory of a message to its call. Without one it is held until close.
+func (m *readMemory) hand() {
+	if m.call != nil {
+		m.lease.Transfer(m.call)
+	}
+}
+
+func (m *readMemory) close() { m.account.Close() }
 
 // failing is a reader that returns only its error; nil means io.EOF.
 type failing struct{ err error }
@@ -139,21 +211,28 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, f.err
 }
 
-// largeEvents replaces too large answers among the server-sent events of an
-// HTTP response. Other events pass unchanged.
+// largeEvents checks the messages among the server-sent events of an HTTP
+// response, and replaces answers that are dropped. Other events pass unchanged.
 type largeEvents struct {
 	io.ReadCloser
 
+	ctx    context.Context
 	limits limits
+	memory *readMemory
 	input  *bufio.Reader
-	event  []byte   // lines of the current event
-	large  *skimmer // of its data, if it is too large
-	ready  []byte   // to be returned by Read
-	err    error    // returned after ready
+	event  []byte  // lines of the current event
+	data   *intake // of its data
+	ready  []byte  // to be returned by Read
+	err    error   // returned after ready
 }
 
-func newLargeEvents(body io.ReadCloser, limits limits) *largeEvents {
-	return &largeEvents{ReadCloser: body, limits: limits, input: bufio.NewReaderSize(body, 64<<10)}
+func newLargeEvents(ctx context.Context, body io.ReadCloser, limits limits) *largeEvents {
+	return &largeEvents{ReadCloser: body, ctx: ctx, limits: limits, memory: newReadMemory(ctx, limits), input: bufio.NewReaderSize(body, 64<<10)}
+}
+
+func (b *largeEvents) Close() error {
+	b.memory.close()
+	return b.ReadCloser.Close()
 }
 
 func (b *largeEvents) Read(p []byte) (int, error) {
@@ -170,27 +249,29 @@ func (b *largeEvents) Read(p []byte) (int, error) {
 
 // next reads up to the end of an event.
 func (b *largeEvents) next() {
-	b.event, b.large = nil, nil
+	b.memory.lease.Shrink(0)
+	b.event, b.data = nil, newIntake(b.limits, b.memory.lease)
 	for begins := true; ; { // begins: the piece starts a line
 		piece, err := b.input.ReadSlice('\n')
 		ends := err == nil
 		blank := begins && ends && len(bytes.TrimRight(piece, "\r\n")) == 0
-		b.take(piece, begins)
+		if failed := b.take(piece, begins); failed != nil {
+			b.ready, b.err = nil, failed
+			return
+		}
 		begins = ends
 		switch {
-		case b.large != nil && b.large.size > b.limits.Drop:
-			b.ready, b.err = nil, errFrame
-			return
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case err != nil:
+		case err != nil && b.data.large != nil:
 			b.ready, b.err = b.event, err
 			return
+		case err != nil:
+			b.finish()
+			b.err = cmp.Or(b.err, err)
+			return
 		case blank:
-			b.ready = b.event
-			if b.large != nil {
-				b.replace()
-			}
+			b.finish()
 			return
 		}
 	}
@@ -198,40 +279,72 @@ func (b *largeEvents) next() {
 
 var dataField = []byte("data:")
 
-// take adds a line, or a part of one, to the event. Of an event that is too
-// large it keeps only the fields other than data.
-func (b *largeEvents) take(piece []byte, begins bool) {
-	if b.large == nil {
-		if b.event = append(b.event, piece...); len(b.event) <= b.limits.Frame {
-			return
-		}
-		lines := b.event
-		b.event, b.large = nil, &skimmer{}
-		for line := range bytes.Lines(lines) {
-			b.drop(line, true)
-		}
-		return
+// take adds a line, or a part of one, to the event. Of an event that is
+// dropped it keeps only the fields other than data.
+func (b *largeEvents) take(piece []byte, begins bool) error {
+	if b.data.large != nil {
+		return b.drop(piece, begins)
 	}
-	b.drop(piece, begins)
+	ok := true
+	if data, isData := bytes.CutPrefix(piece, dataField); !begins || isData { // long lines are data
+		var err error
+		if ok, err = b.data.feed(b.ctx, data); err != nil {
+			return err
+		}
+	}
+	if b.event = append(b.event, piece...); ok && len(b.event) <= b.limits.Frame {
+		return nil
+	}
+	lines := b.event
+	b.event = nil
+	for line := range bytes.Lines(lines) {
+		if err := b.drop(line, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (b *largeEvents) drop(piece []byte, begins bool) {
+func (b *largeEvents) drop(piece []byte, begins bool) error {
 	data, isData := bytes.CutPrefix(piece, dataField)
 	switch {
 	case !begins || isData: // long lines are data
-		b.large.feed(data)
+		return b.data.drop(data)
 	case len(b.event) < maxToken && len(piece) < maxToken && len(bytes.TrimSpace(piece)) > 0:
 		b.event = append(b.event, piece...)
 	}
+	return nil
 }
 
-// replace sets ready to the error response for a dropped answer. If the dropped
-// message is no answer, the session ends.
-func (b *largeEvents) replace() {
-	line := b.large.replacement()
-	if line == nil {
-		b.ready, b.err = nil, errFrame
+// finish sets ready to the event that has ended. If it is dropped and no answer,
+// the session ends.
+func (b *largeEvents) finish() {
+	if b.data.large != nil {
+		line, err := b.data.replacement()
+		if err != nil {
+			b.ready, b.err = nil, err
+			return
+		}
+		b.ready = append(append(append(b.event, dataField...), line...), "\n\n"...)
 		return
 	}
-	b.ready = append(append(append(b.event, dataField...), line...), "\n\n"...)
+	isJSON, err := b.data.end(dataOf(b.event))
+	switch {
+	case err != nil:
+		b.ready, b.err = nil, err
+		return
+	case !isJSON && len(b.event) > maxRefusal:
+		b.ready, b.err = nil, &badOutput{"it sent an event that is not JSON"}
+		return
+	}
+	if isJSON {
+		b.memory.hand()
+	}
+	b.ready = b.event
+}
+
+// dataOf returns the text from the first data of an event on.
+func dataOf(event []byte) []byte {
+	_, data, _ := bytes.Cut(event, dataField)
+	return data
 }

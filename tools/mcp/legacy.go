@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"turnkeeper/internal/jsonlimit"
 )
 
 // Servers of the protocol 2025-03-26 have no protected resource metadata: they
@@ -30,14 +32,14 @@ func legacyIssuer(req *http.Request, res *http.Response) error {
 	if origin == "" || res.StatusCode != http.StatusOK || !strings.HasPrefix(req.URL.String(), origin+"/.well-known/") {
 		return nil
 	}
-	text, err := io.ReadAll(res.Body)
+	text, err := jsonlimit.MCPLogin.ReadAll(res.Body)
 	_ = res.Body.Close()
 	if err != nil {
 		return err
 	}
 	var said map[string]json.RawMessage
 	var issuer string
-	if json.Unmarshal(text, &said) == nil && json.Unmarshal(said["issuer"], &issuer) == nil {
+	if jsonlimit.MCPLogin.Unmarshal(text, &said) == nil && json.Unmarshal(said["issuer"], &issuer) == nil {
 		if u, err := url.Parse(issuer); err == nil && u.Scheme+"://"+u.Host == origin {
 			said["issuer"] = json.RawMessage(strconv.Quote(origin))
 			if text, err = json.Marshal(said); err != nil {

@@ -1,12 +1,18 @@
 package mcp
 
-import "time"
+import (
+	"time"
+
+	"turnkeeper/internal/membudget"
+)
 
 // limits bound what a server may send, how long it may take, and how often the
 // client asks it. Clients use defaultLimits; tests set others.
 type limits struct {
 	Frame int   // bytes of a message
 	Drop  int64 // bytes of a larger message that are read to find its id
+
+	Memory *membudget.Budget // Config.Memory
 
 	Newest time.Duration // timeout of the handshake in the newest protocol; 0: half of the connect timeout
 	Ping   time.Duration // timeout of the ping after a call that timed out

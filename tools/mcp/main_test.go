@@ -9,6 +9,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(bulkVariable) != "" {
+		serveBulk()
+		return
+	}
 	if os.Getenv(hostileVariable) != "" {
 		serveStdio()
 		return

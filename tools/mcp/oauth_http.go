@@ -1,9 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/internal/netguard"
 )
 
@@ -78,10 +81,28 @@ func (w *authWire) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	traceOf(req.Context()).answer(res.StatusCode)
 	res.Body = &boundedBody{ReadCloser: res.Body, end: func() {}, left: maxAuthBody}
+	if err := checkAuthBody(res); err != nil {
+		return nil, err
+	}
 	if err := legacyIssuer(req, res); err != nil {
 		return nil, err
 	}
 	return res, nil
+}
+
+// checkAuthBody reads and checks a response before it is decoded. A text that is
+// no JSON passes.
+func checkAuthBody(res *http.Response) error {
+	text, err := jsonlimit.MCPLogin.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil {
+		return err
+	}
+	if limit, ok := errors.AsType[*jsonlimit.LimitError](jsonlimit.MCPLogin.Check(text)); ok {
+		return fmt.Errorf("the response of the authorization server is not taken: %w", limit)
+	}
+	res.Body, res.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return nil
 }
 
 func (w *authWire) check(u *url.URL) error {

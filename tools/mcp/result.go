@@ -3,11 +3,11 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/tools"
 )
 
@@ -20,8 +20,9 @@ func resultOf(r *sdk.CallToolResult) tools.Result {
 	for _, content := range r.Content {
 		p.add(content)
 	}
-	if r.StructuredContent != nil {
-		p.structured(r.StructuredContent)
+	if value := r.StructuredContent; value != nil {
+		r.StructuredContent = nil // not needed while the text is made
+		p.structured(value)
 	}
 	if len(p.texts) == 0 && len(p.files) == 1 && !r.IsError {
 		return tools.Result{Bytes: p.files[0].Bytes, MediaType: p.files[0].MediaType}
@@ -100,11 +101,10 @@ func linkText(l *sdk.ResourceLink) string {
 
 // structured adds structured content, unless a text is the same value.
 func (p *parts) structured(value any) {
-	encoded, err := json.Marshal(value)
+	whole, err := sorted(value)
 	if err != nil {
 		return
 	}
-	whole := canonical(encoded)
 	for _, text := range p.texts {
 		if says(text, whole) {
 			return
@@ -121,6 +121,19 @@ func (p *parts) structured(value any) {
 // floats: 1.0 equals 1, and structured content has already lost any higher
 // precision.
 func says(text, whole string) bool {
-	var one, other any
-	return json.Unmarshal([]byte(text), &one) == nil && json.Unmarshal([]byte(whole), &other) == nil && reflect.DeepEqual(one, other)
+	var value any
+	if jsonlimit.ToolText.Unmarshal([]byte(text), &value) != nil {
+		return false
+	}
+	same, err := sorted(value)
+	return err == nil && same == whole
+}
+
+// sorted returns a value as JSON with sorted keys and without needless escapes.
+func sorted(value any) (string, error) {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return strings.TrimSuffix(b.String(), "\n"), err
 }

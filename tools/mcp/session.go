@@ -289,7 +289,7 @@ func (s *session) probe() {
 }
 
 func (s *session) list(ctx context.Context) ([]mcpdef.Tool, error) {
-	return listTools(ctx, s.sdk, s.server.Name)
+	return listTools(ctx, s.sdk, s.server.Name, s.limits.Memory)
 }
 
 // follow passes the progress of a call to the function to, until stop is

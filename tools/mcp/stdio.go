@@ -15,6 +15,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/zap"
 
+	"turnkeeper/internal/membudget"
 	"turnkeeper/tools/program"
 )
 
@@ -50,8 +51,14 @@ type stdio struct {
 	writing  sync.Mutex
 	readers  sync.WaitGroup
 
-	mu   sync.Mutex
-	tail []byte // of its standard error
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	account *membudget.Account
+	reading *membudget.Lease // of the message that is read
+
+	mu    sync.Mutex
+	tail  []byte                          // of its standard error
+	calls map[jsonrpc.ID]*membudget.Lease // memory of the calls that wait for an answer
 }
 
 var _ sdk.Transport = (*stdio)(nil)
@@ -64,7 +71,10 @@ func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
 	c := &stdio{
 		process: process, log: log, limits: limits,
 		incoming: make(chan jsonrpc.Message), broken: make(chan struct{}), closed: make(chan struct{}),
+		account: limits.Memory.Account(), calls: map[jsonrpc.ID]*membudget.Lease{},
 	}
+	c.reading = c.account.Lease()
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.readers.Go(c.readOutput)
 	c.readers.Go(c.readErrors)
 	return c, nil
@@ -103,12 +113,16 @@ func (c *stdio) Read(ctx context.Context) (jsonrpc.Message, error) {
 
 func (c *stdio) readOutput() {
 	defer func() { _ = c.process.Stdout.Close() }()
+	defer c.account.Close()
 	input := bufio.NewReaderSize(c.process.Stdout, 64<<10)
 	for rubbish := 0; ; {
-		line, err := readLine(input, c.limits)
-		messages, fault := decode(line)
+		line, isJSON, err := readLine(c.ctx, input, newIntake(c.limits, c.reading))
+		messages, fault := []jsonrpc.Message(nil), errNotJSON
+		if err == nil && (isJSON || len(line) == 0) {
+			messages, fault = decode(line)
+		}
 		switch {
-		case err == nil && fault != nil && isAnswer(line): // a call waits for it
+		case err == nil && isJSON && fault != nil && isAnswer(line): // a call waits for it
 			err = &badOutput{fmt.Sprintf("it sent an answer that cannot be read: %v", fault)}
 		case err == nil && fault != nil:
 			rubbish += len(line) + 1
@@ -120,12 +134,16 @@ func (c *stdio) readOutput() {
 			rubbish = 0
 		}
 		for _, m := range messages {
+			if answer, ok := m.(*jsonrpc.Response); ok {
+				c.reading.Transfer(c.caller(answer.ID))
+			}
 			select {
 			case c.incoming <- m:
 			case <-c.closed:
 				err = io.EOF
 			}
 		}
+		c.reading.Shrink(0)
 		if err != nil {
 			c.why = err
 			close(c.broken)
@@ -134,36 +152,65 @@ func (c *stdio) readOutput() {
 	}
 }
 
-// readLine reads up to the next line break. If an answer is too large, it
-// returns the error response that replaces it; any other line that is too large
-// is an error.
-func readLine(input *bufio.Reader, limits limits) (line []byte, err error) {
-	var large *skimmer
+var errNotJSON = errors.New("it is not JSON")
+
+// caller returns the memory of the call that waits for an answer, or nil, and forgets it.
+func (c *stdio) caller(id jsonrpc.ID) *membudget.Lease {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.calls[id]
+	delete(c.calls, id)
+	return l
+}
+
+// await remembers the memory of a call until its context ends.
+func (c *stdio) await(ctx context.Context, m jsonrpc.Message) {
+	call, ok := m.(*jsonrpc.Request)
+	l := membudget.Of(ctx)
+	if !ok || l == nil || !call.ID.IsValid() {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls[call.ID] = l
+	context.AfterFunc(ctx, func() { c.caller(call.ID) })
+}
+
+// readLine reads up to the next line break, and checks the line. If it is an
+// answer beyond the limits, it returns the error response that replaces it; any
+// other line beyond the limits is an error.
+func readLine(ctx context.Context, input *bufio.Reader, m *intake) (line []byte, isJSON bool, err error) {
 	for {
 		piece, err := input.ReadSlice('\n')
-		switch {
-		case large != nil:
-			large.feed(piece)
-		case len(line)+len(piece) > limits.Frame:
-			large = &skimmer{}
-			large.feed(line)
-			large.feed(piece)
+		ok := m.large == nil
+		if ok {
+			var failed error
+			if ok, failed = m.feed(ctx, piece); failed != nil {
+				return nil, false, failed
+			}
+			if line = append(line, piece...); len(line) > m.limits.Frame {
+				ok = false
+			}
+			piece = line
+		}
+		if !ok {
 			line = nil
-		default:
-			line = append(line, piece...)
+			if failed := m.drop(piece); failed != nil {
+				return nil, false, failed
+			}
 		}
 		switch {
-		case large != nil && large.size > limits.Drop:
-			return nil, errFrame
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case large != nil && err == nil:
-			if line = large.replacement(); line == nil {
-				err = errFrame
-			}
-			return line, err
+		case m.large != nil && err == nil:
+			line, err = m.replacement()
+			return line, true, err
+		case err != nil:
+			return bytes.TrimSpace(line), false, err
 		}
-		return bytes.TrimSpace(line), err
+		line = bytes.TrimSpace(line)
+		isJSON, err = m.end(line)
+		return line, isJSON, err
 	}
 }
 
@@ -241,6 +288,7 @@ func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 		return ctx.Err()
 	}
 	traceOf(ctx).send()
+	c.await(ctx, m)
 	hurried := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = c.process.Stdin.SetWriteDeadline(time.Now())
@@ -267,6 +315,7 @@ func (c *stdio) Write(ctx context.Context, m jsonrpc.Message) error {
 func (c *stdio) Close() error {
 	c.once.Do(func() {
 		close(c.closed)
+		c.cancel()
 		_ = c.process.Stdin.Close()
 		go func() {
 			select {

@@ -248,7 +248,7 @@ func (t *tool) lost(s *session, err error) attempt {
 		return attempt{fate: fate, err: fmt.Errorf("the MCP server %q refused the call with HTTP status %d (%s)%s. %s",
 			name, e.status, http.StatusText(e.status), said(e.err), e.nothing())}
 	case answer != nil && answer.Code == codeTooLarge:
-		return attempt{fate: failed, err: tooLargeError(name)}
+		return attempt{fate: failed, err: tooLargeError(name, answer.Message)}
 	case answer != nil && !refusedStatus(e.status):
 		return attempt{fate: failed, err: protocolError(name, answer, e.begun || e.resumed)}
 	}

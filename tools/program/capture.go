@@ -1,7 +1,16 @@
 package program
 
-// A head keeps the first room bytes of what is written and counts the rest.
+import (
+	"context"
+
+	"turnkeeper/internal/membudget"
+)
+
+// A head keeps the first room bytes of what is written and counts the rest. It waits for memory for
+// what it keeps, and with it the program.
 type head struct {
+	ctx     context.Context
+	memory  *membudget.Lease
 	room    int
 	kept    []byte
 	dropped int64
@@ -9,6 +18,9 @@ type head struct {
 
 func (h *head) Write(p []byte) (int, error) {
 	n := min(len(p), h.room-len(h.kept))
+	if err := h.memory.GrowTo(h.ctx, 2*int64(len(h.kept)+n)); err != nil { // append copies
+		return 0, err
+	}
 	h.kept = append(h.kept, p[:n]...)
 	h.dropped += int64(len(p) - n)
 	return len(p), nil

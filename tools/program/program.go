@@ -43,6 +43,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/tools"
 )
 
@@ -147,7 +148,7 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 	if err != nil {
 		return tools.Result{}, err
 	}
-	stdout, stderr := &head{room: t.program.MaxOutput}, &tail{room: maxStderr}
+	stdout, stderr := &head{ctx: ctx, memory: membudget.Of(ctx), room: t.program.MaxOutput}, &tail{room: maxStderr}
 	ended, err := run.run(ctx, stdout, stderr)
 	if err != nil {
 		return tools.Result{}, err
@@ -160,6 +161,10 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 
 func (t *tool) result(stdout *head) tools.Result {
 	result := tools.Result{MediaType: t.program.MediaType, Incomplete: stdout.dropped > 0, RawBytes: stdout.size()}
+	if len(stdout.kept) > maxCopied { // it is stored in parts, without another copy
+		result.Body = bytes.NewReader(stdout.kept)
+		return result
+	}
 	if tools.IsText(t.program.MediaType) {
 		result.Text = string(stdout.kept)
 	} else {
@@ -167,6 +172,9 @@ func (t *tool) result(stdout *head) tools.Result {
 	}
 	return result
 }
+
+// maxCopied is the maximum number of bytes of output that are copied at once.
+const maxCopied = 4 * turnkeeper.OutputChunkBytes
 
 // complaint returns the text for the model about a failed program.
 func (t *tool) complaint(e ending, stdout *head, stderr *tail) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/internal/traceparent"
 )
 
@@ -64,6 +65,9 @@ func (c *Call) JSON(limit int64) ([]byte, error) {
 		return nil, Refuse(http.StatusUnsupportedMediaType, "the body must be application/json")
 	}
 	body, err := c.Bytes(limit)
+	if beyond, ok := errors.AsType[*jsonlimit.LimitError](jsonlimit.RequestBody.Check(body)); ok && err == nil {
+		return nil, Refuse(http.StatusBadRequest, "the request's body is not taken: %s", beyond)
+	}
 	if half := halfPair(body); err == nil && half != "" {
 		return nil, Refuse(http.StatusBadRequest, "the request's body has an unpaired surrogate, %s: send both halves, or the character itself", half)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"maps"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -12,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai/internal/loose"
+	"turnkeeper/internal/jsonlimit"
 )
 
 // An answer collects the chunks of a stream, or one completion.
@@ -33,11 +35,19 @@ type answer struct {
 	details []*detail                 // reasoning_details
 	extra   map[string]json.RawMessage
 
+	limit error // the limit that the answer exceeds; nil: none
+
 	declared map[string]bool // names of tools
 	onDelta  func(inference.Delta)
 
 	chunk sdk.ChatCompletionChunk // the newest: one for all, because it is large
 }
+
+// Limits of an answer, besides those of package jsonlimit.
+const (
+	maxCalls = 2000
+	maxParts = 20_000 // parts of content, or reasoning details
+)
 
 // callParts collects the pieces of one tool call.
 type callParts struct {
@@ -62,18 +72,26 @@ func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) 
 }
 
 // add adds a chunk or a whole completion, which it decodes as a chunk. embedded is the error
-// object of the chunk or its choice, if it has one. ok is false if data is not a chunk.
-func (a *answer) add(data []byte) (embedded []byte, ok bool) {
-	if len(data) == 0 || data[0] != '{' || !json.Valid(data) {
-		return nil, false
+// object of the chunk or its choice, if it has one. ok is false if data is not a chunk. limit is the
+// limit that data exceeds; nil: none.
+func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
+	if len(data) == 0 || data[0] != '{' {
+		return nil, false, nil
+	}
+	err := jsonlimit.ModelMessage.Check(data)
+	if limit, beyond := errors.AsType[*jsonlimit.LimitError](err); beyond {
+		return nil, false, limit
+	}
+	if err != nil {
+		return nil, false, nil
 	}
 	chunk := &a.chunk
 	*chunk = sdk.ChatCompletionChunk{}
 	if chunk.UnmarshalJSON(data) != nil { // json.Unmarshal would scan data twice more
-		return nil, false
+		return nil, false, nil
 	}
 	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {
-		return data, true
+		return data, true, nil
 	}
 	a.id = cmp.Or(a.id, chunk.ID)
 	a.model = cmp.Or(a.model, chunk.Model)
@@ -83,16 +101,16 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool) {
 			continue
 		}
 		if !loose.IsNull(extra(c.JSON.ExtraFields, "error")) {
-			return []byte(c.RawJSON()), true
+			return []byte(c.RawJSON()), true, nil
 		}
 		if c.FinishReason == "error" {
-			return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`), true
+			return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`), true, nil
 		}
 		a.choices++
 		a.addMessage(c)
 		a.finish = cmp.Or(c.FinishReason, a.finish)
 	}
-	return nil, true
+	return nil, true, a.limit
 }
 
 // extra returns the JSON of a field that the library's type lacks.
@@ -124,6 +142,10 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 		a.addExtra("extra_content", value)
 	}
 	for _, call := range m.ToolCalls {
+		if len(a.calls) == maxCalls {
+			a.limit = &jsonlimit.LimitError{What: "tool calls", Max: maxCalls}
+			return
+		}
 		a.addCall(readPiece(call), whole)
 	}
 }
@@ -145,6 +167,10 @@ func (a *answer) addReasoning(fields map[string]respjson.Field) {
 	var details loose.List
 	_ = details.UnmarshalJSON(extra(fields, "reasoning_details")) // absent or of another type: none
 	for _, piece := range details {
+		if len(a.details) == maxParts {
+			a.limit = &jsonlimit.LimitError{What: "parts", Max: maxParts}
+			return
+		}
 		a.addDetail(piece)
 	}
 	a.think(cmp.Or(content, reasoning))
@@ -208,6 +234,10 @@ func (a *answer) addContent(content json.RawMessage) {
 		return
 	}
 	for _, part := range parts {
+		if len(a.content) == maxParts {
+			a.limit = &jsonlimit.LimitError{What: "parts", Max: maxParts}
+			return
+		}
 		if loose.IsObject(part) {
 			a.content = append(a.content, bytes.Clone(part))
 		}

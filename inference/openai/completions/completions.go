@@ -20,6 +20,7 @@ import (
 
 	"turnkeeper/inference"
 	"turnkeeper/inference/openai"
+	"turnkeeper/internal/jsonlimit"
 )
 
 var _ openai.ReadAnswer = Read
@@ -48,12 +49,14 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 	if media, _, _ := mime.ParseMediaType(contentType); media == "text/event-stream" {
 		return readStream(ctx, res, body, a)
 	}
-	data, err := io.ReadAll(body)
+	data, err := jsonlimit.ModelAnswer.ReadAll(body)
 	if err != nil {
 		return openai.TransportError(ctx, err)
 	}
-	embedded, ok := a.add(data)
+	embedded, ok, limit := a.add(data)
 	switch {
+	case limit != nil:
+		return tooLarge(res, limit)
 	case !ok:
 		if complaint := openai.ErrorMessage(data); complaint != "" {
 			contentType += ": " + complaint
@@ -66,6 +69,11 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 		return openai.Classify(res.StatusCode, res.Header, embedded)
 	}
 	return nil
+}
+
+// tooLarge returns the error of an answer beyond a limit.
+func tooLarge(res *http.Response, limit error) *inference.Error {
+	return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "the answer is not taken: " + limit.Error()}
 }
 
 // readStream reads a stream to its end. After a finish reason, it ignores errors of the
@@ -81,8 +89,10 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		if len(data) == 0 {
 			continue
 		}
-		embedded, ok := a.add(data)
+		embedded, ok, limit := a.add(data)
 		switch {
+		case limit != nil:
+			return tooLarge(res, limit)
 		case embedded != nil:
 			return openai.Classify(res.StatusCode, res.Header, embedded)
 		case e.Type == "error" || !ok && data[0] == '[':

@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentdef"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/membudget"
 	"turnkeeper/internal/redact"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp"
@@ -57,8 +58,8 @@ type MCPSource struct {
 
 // NewMCPSource returns the source of the configured servers. Tools of a server that is down are known
 // from the database.
-func NewMCPSource(ctx context.Context, cfg *config.Config, store mcpStore, masker *redact.Masker, log *zap.Logger) (*MCPSource, error) {
-	s := &MCPSource{Client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log, Access: mcpAccess(cfg, store)}), masker: masker}
+func NewMCPSource(ctx context.Context, cfg *config.Config, store mcpStore, masker *redact.Masker, memory *membudget.Budget, log *zap.Logger) (*MCPSource, error) {
+	s := &MCPSource{Client: mcp.New(mcp.Config{Servers: mcpServers(cfg), Store: store, Log: log, Access: mcpAccess(cfg, store), Memory: memory}), masker: masker}
 	return s, s.Client.Load(ctx)
 }
 

@@ -62,7 +62,7 @@ func OpenAgentTools(ctx context.Context, cfg *config.Config, store *operate.Stor
 	if a.registry, err = registry.Subset(slices.Compact(own)); err != nil {
 		return nil, err
 	}
-	if a.mcp, err = NewMCPSource(ctx, cfg, store, masker, log); err != nil {
+	if a.mcp, err = NewMCPSource(ctx, cfg, store, masker, nil, log); err != nil {
 		return nil, err
 	}
 	more, _ := a.mcp.ToolsOf(def)

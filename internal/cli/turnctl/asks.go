@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -198,7 +198,7 @@ comment. Repeating the command does nothing.
 				}
 				text := arguments
 				if text == "-" {
-					all, err := io.ReadAll(s.Stdin)
+					all, err := jsonlimit.Answer.ReadAll(s.Stdin)
 					if err != nil {
 						return a, err
 					}
