@@ -75,7 +75,7 @@ func Settings() []Setting {
 			Name: "max_dispatches_per_tick", Group: "Process", Unit: "turns", Doc: "Maximum number of turns that one tick of the scheduler dispatches; the next tick follows at once."}),
 		number(func(c *Config) *int { return &c.MaxMessageBytes }, 1, 16<<20, Setting{
 			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "Maximum length of a message."}),
-		number(func(c *Config) *int { return &c.MaxResultMemory }, 160, 1<<20, Setting{
+		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
 			Name: "max_result_memory", Group: "Process", Unit: "MiB", Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
 			Name: "log_level", Group: "Process", Doc: "Minimum level of log messages."}),

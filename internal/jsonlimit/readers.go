@@ -19,7 +19,7 @@ const maxMCPTools = 2000
 // of bytes bounds it.
 var (
 	MCPMessage = Reader{Data: "Message of an MCP server", Rest: "the call or the connection fails", Limits: Limits{
-		Bytes: 16 * mib, Depth: 128, Values: 1_000_000, Memory: 96 * mib, Object: 640,
+		Bytes: 16 * mib, Depth: 128, Values: 1_000_000, Memory: 128 * mib, Object: 256,
 		Items: []Items{{In: "result", Name: "tools", What: "tools", Max: maxMCPTools, Memory: 4 * kib}},
 	}}
 	MCPRequest = Reader{

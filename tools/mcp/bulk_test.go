@@ -130,7 +130,7 @@ func bulk(kind string) string {
 		text, _ := json.Marshal(many("[]"))
 		return `{"content":[{"type":"text","text":` + string(text) + `}],"structuredContent":{}}`
 	case "most": // near the limit of memory
-		return structured("[" + strings.Repeat(`{"":0},`, 90_000) + "0]")
+		return structured("[" + strings.Repeat(`{"":0},`, 160_000) + "0]")
 	case "text":
 		return `{"content":[{"type":"text","text":"` + strings.Repeat("x", bulkBytes) + `"}]}`
 	}
@@ -241,7 +241,7 @@ func TestManyBulkyAnswersAtOnce(t *testing.T) {
 		outcome         tools.Outcome
 	}{{"stdio", "arrays", tools.Failed}, {"sse", "most", tools.Succeeded}, {"json", "most", tools.Succeeded}, {"stdio", "most", tools.Succeeded}, {"stdio", "text", tools.Succeeded}} {
 		t.Run(c.transport+" "+c.kind, func(t *testing.T) {
-			memory := membudget.New(160<<20, mcp.MaxResultMemory)
+			memory := membudget.New(192<<20, mcp.MaxResultMemory)
 			client := bulkClient(t, c.transport, "yes", memory)
 			callBulk(t, client, memory, "")
 			grown := peak(func() {
@@ -269,7 +269,7 @@ func TestManyBulkyAnswersAtOnce(t *testing.T) {
 func TestAHundredThousandTools(t *testing.T) {
 	for _, transport := range []string{"stdio", "json", "sse"} {
 		t.Run(transport, func(t *testing.T) {
-			memory := membudget.New(160<<20, mcp.MaxResultMemory)
+			memory := membudget.New(192<<20, mcp.MaxResultMemory)
 			c := bulkClient(t, transport, "list", memory)
 			var got tools.Ending
 			grown := peak(func() { got = callBulk(t, c, memory, "") })

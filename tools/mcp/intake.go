@@ -14,7 +14,7 @@ import (
 const MaxResultMemory = 3*maxFrame + maxDecoded
 
 // maxDecoded is jsonlimit.MCPMessage.Memory.
-const maxDecoded = 96 << 20
+const maxDecoded = 128 << 20
 
 // An intake checks one message while it is read, before the SDK decodes it.
 type intake struct {
