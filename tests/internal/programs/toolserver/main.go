@@ -1,12 +1,13 @@
 // Command toolserver is an MCP server over standard input and output. Its first argument names a file with
 // its tools: {"NAME": "DESCRIPTION"}. A call returns the name of the tool and its text in the file that the second argument
-// names, {"NAME": "TEXT"}, or its description without one.
+// names, {"NAME": "TEXT"}, or its description without one. For "many ITEM" it returns an array of these items, of 15 MB.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 )
 
 type object = map[string]any
@@ -58,6 +59,9 @@ func read(name string) (tools map[string]string) {
 	return tools
 }
 
+// manyBytes is the size of the array that a call with the text "many ITEM" returns.
+const manyBytes = 15_000_000
+
 // answer returns the result of a request, or nil if the method is unknown.
 func answer(method, tool string, tools, results map[string]string) object {
 	switch method {
@@ -74,6 +78,10 @@ func answer(method, tool string, tools, results map[string]string) object {
 		}
 		return object{"tools": list}
 	case "tools/call":
+		if item, many := strings.CutPrefix(results[tool], "many "); many {
+			array := "[" + strings.Repeat(item+",", manyBytes/(len(item)+1)) + item + "]"
+			return object{"content": []object{}, "structuredContent": object{"many": json.RawMessage(array)}}
+		}
 		return object{"content": []object{{"type": "text", "text": tool + ": " + results[tool]}}}
 	}
 	return nil
