@@ -57,8 +57,8 @@ type stdio struct {
 	reading *membudget.Lease // of the message that is read
 
 	mu    sync.Mutex
-	tail  []byte                          // of its standard error
-	calls map[jsonrpc.ID]*membudget.Lease // memory of the calls that wait for an answer
+	tail  []byte                 // of its standard error
+	calls map[jsonrpc.ID]awaited // the calls that wait for an answer
 }
 
 var _ sdk.Transport = (*stdio)(nil)
@@ -71,7 +71,7 @@ func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
 	c := &stdio{
 		process: process, log: log, limits: limits,
 		incoming: make(chan jsonrpc.Message), broken: make(chan struct{}), closed: make(chan struct{}),
-		account: limits.Memory.Account(), calls: map[jsonrpc.ID]*membudget.Lease{},
+		account: limits.Memory.Account(), calls: map[jsonrpc.ID]awaited{},
 	}
 	c.reading = c.account.Lease()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -158,9 +158,19 @@ var errNotJSON = errors.New("it is not JSON")
 func (c *stdio) caller(id jsonrpc.ID) *membudget.Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.calls[id]
+	call, ok := c.calls[id]
+	if !ok {
+		return nil
+	}
 	delete(c.calls, id)
-	return l
+	call.stop()
+	return call.memory
+}
+
+// An awaited call is one that waits for an answer.
+type awaited struct {
+	memory *membudget.Lease
+	stop   func() bool // stops the wait for the end of its context
 }
 
 // await remembers the memory of a call until its context ends.
@@ -172,8 +182,7 @@ func (c *stdio) await(ctx context.Context, m jsonrpc.Message) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.calls[call.ID] = l
-	context.AfterFunc(ctx, func() { c.caller(call.ID) })
+	c.calls[call.ID] = awaited{memory: l, stop: context.AfterFunc(ctx, func() { c.caller(call.ID) })}
 }
 
 // readLine reads up to the next line break, and checks the line. If it is an

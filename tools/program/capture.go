@@ -18,7 +18,7 @@ type head struct {
 
 func (h *head) Write(p []byte) (int, error) {
 	n := min(len(p), h.room-len(h.kept))
-	if err := h.memory.GrowTo(h.ctx, 2*int64(len(h.kept)+n)); err != nil { // append copies
+	if err := h.memory.GrowTo(h.ctx, 2*int64(len(h.kept)+n)); err != nil { // append and the result copy
 		return 0, err
 	}
 	h.kept = append(h.kept, p[:n]...)

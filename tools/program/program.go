@@ -161,10 +161,6 @@ func (t *tool) Run(ctx context.Context, call tools.Call) (tools.Result, error) {
 
 func (t *tool) result(stdout *head) tools.Result {
 	result := tools.Result{MediaType: t.program.MediaType, Incomplete: stdout.dropped > 0, RawBytes: stdout.size()}
-	if len(stdout.kept) > maxCopied { // it is stored in parts, without another copy
-		result.Body = bytes.NewReader(stdout.kept)
-		return result
-	}
 	if tools.IsText(t.program.MediaType) {
 		result.Text = string(stdout.kept)
 	} else {
@@ -172,9 +168,6 @@ func (t *tool) result(stdout *head) tools.Result {
 	}
 	return result
 }
-
-// maxCopied is the maximum number of bytes of output that are copied at once.
-const maxCopied = 4 * turnkeeper.OutputChunkBytes
 
 // complaint returns the text for the model about a failed program.
 func (t *tool) complaint(e ending, stdout *head, stderr *tail) string {
