@@ -1,10 +1,13 @@
 drop trigger lease_token_grows on turnkeeper.leases;
 drop trigger lease_stays on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
+drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.turn_waits, turnkeeper.turn_holder,
+    turnkeeper.given_up, turnkeeper.other_worker, turnkeeper.live_workers;
+drop type turnkeeper.blocker;
 drop function turnkeeper.note_models, turnkeeper.chain_down, turnkeeper.failure_pause, turnkeeper.calls_lost,
     turnkeeper.fetch_overlooked, turnkeeper.run_overdue, turnkeeper.loss_counts,
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
     turnkeeper.heart_silent, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.lease_may_go,
-    turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.lane_waits, turnkeeper.lane_pauses,
+    turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.lane_waits, turnkeeper.lane_rivals, turnkeeper.lane_of, turnkeeper.lane_pauses,
     turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.enqueue,
     turnkeeper.set_queue_rank;

@@ -186,16 +186,26 @@ end $$;
 create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
 stable language sql return not_before > statement_timestamp() and not_before <= statement_timestamp() + interval '130 s';
 
--- Whether a waiting message must not run yet because its agent's lanes were changed: it is still in its old lane, or an
--- open turn that must not run at the same time is in another lane. That is a turn of the same conversation or, if the agent
--- is one lane, any turn of the agent. The lanes of sub-agents never change.
+-- The lane of a conversation's messages, except those to sub-agents, whose lanes never change.
+create function turnkeeper.lane_of(p_agent text, p_conversation text, p_by_conversation boolean) returns text
+immutable language sql return case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end;
+
+-- The open turns in other lanes than p_lane that must not run at the same time as a message there, after the agent's lanes were
+-- changed: turns of the same conversation or, if the agent is one lane, all its turns.
+create function turnkeeper.lane_rivals(p_agent text, p_conversation text, p_lane text, p_by_conversation boolean)
+returns setof turnkeeper.turns stable language sql as $$
+    select t.* from turnkeeper.turns t
+    where t.agent = p_agent and t.ended_at is null and t.home_lane is null and t.lane <> p_lane
+      and (t.conversation = p_conversation or not p_by_conversation
+           and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))
+$$;
+
+-- Whether a waiting message must not run yet because its agent's lanes were changed: it is still in its old lane, or a rival is
+-- open.
 create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_conversation text, p_lane text, p_by_conversation boolean)
 returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
-    and (p_lane <> case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end
-         or exists (select from turnkeeper.turns t
-                    where t.agent = p_agent and t.ended_at is null and t.home_lane is null and t.lane <> p_lane
-                      and (t.conversation = p_conversation or not p_by_conversation
-                           and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))));
+    and (p_lane <> turnkeeper.lane_of(p_agent, p_conversation, p_by_conversation)
+         or exists (select from turnkeeper.lane_rivals(p_agent, p_conversation, p_lane, p_by_conversation)));
 
 -- Undo a tick by an exception unless all lanes that it picked were granted.
 create function turnkeeper.check_granted(granted bigint, picked integer) returns void language plpgsql as $$
@@ -381,3 +391,313 @@ begin
             error_class = excluded.error_class, error = excluded.error, probe_grant = null, changed_at = now;
     end loop;
 end $$;
+
+----------------------------------------------------------------------------------------------------
+-- Why a message waits
+----------------------------------------------------------------------------------------------------
+
+create type turnkeeper.blocker as (
+    reason     text,          -- see docs/operating.md
+    everybody  boolean,       -- it holds back all messages
+    since      timestamptz,   -- null: unknown
+    until      timestamptz,   -- its latest end; null: unknown
+    agent      text,
+    lane       text,
+    message_id bigint,        -- the first one ahead
+    turn_id    bigint,        -- its own turn, or the one in its way
+    turn_state text,
+    worker_id  text,          -- of that turn
+    stopped    boolean,       -- that worker reported its stop
+    silent     interval,      -- since that worker's heartbeat
+    model      text,
+    count      integer,
+    why        text           -- an error, or the reason that an operator gave
+);
+
+-- The live workers that take turns, and their slots.
+create function turnkeeper.live_workers(out workers bigint, out slots bigint) stable language sql as $$
+    select count(*), coalesce(sum(h.slots), 0) from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+$$;
+
+-- What holds all messages back: the scheduler, or the workers. A full house is not among it: see turnkeeper.blockers.
+create function turnkeeper.standstill() returns setof turnkeeper.blocker stable language plpgsql as $$
+declare
+    s turnkeeper.settings;
+    r turnkeeper.blocker;
+begin
+    select * into s from turnkeeper.settings;
+    if s.paused_at is not null then
+        r := null;
+        r.reason := 'scheduler_paused'; r.everybody := true; r.since := s.paused_at; r.why := s.paused_reason;
+        return next r;
+    end if;
+    if s.hold_until > clock_timestamp() then
+        r := null;
+        r.reason := 'scheduler_holds_off'; r.everybody := true; r.until := s.hold_until; r.why := s.hold_reason;
+        return next r;
+    end if;
+    r := null;
+    r.everybody := true;
+    if (select w.workers from turnkeeper.live_workers() w) = 0 then
+        r.reason := 'no_worker';
+        return next r;
+    -- ticks that do nothing are recorded once a minute
+    elsif s.last_tick_at is null or clock_timestamp() - s.last_tick_at > greatest(interval '3 minutes', 3 * coalesce(s.poll_interval, interval '0')) then
+        r.reason := 'scheduler_silent'; r.since := s.last_tick_at;
+        return next r;
+    end if;
+end $$;
+
+-- The models of an agent, if all are down and none is due to be tried again. A down_since in the future was written before the
+-- clock was set back. Overdue work is granted all the same, so that its turn ends.
+create function turnkeeper.models_awaited(p_models text[]) returns setof turnkeeper.blocker stable language plpgsql as $$
+declare
+    h record;
+    r turnkeeper.blocker;
+begin
+    if not turnkeeper.chain_down(p_models) or exists (select from turnkeeper.model_health m
+            where m.model = any(p_models) and (m.until <= statement_timestamp() or m.changed_at > statement_timestamp() + interval '10 s')
+              and not exists (select from turnkeeper.leases l where l.grant_id = m.probe_grant)) then
+        return;
+    end if;
+    for h in select m.*, l.turn_id as probe_turn from unnest(p_models) with ordinality as c (model, i)
+        join turnkeeper.model_health m on m.model = c.model left join turnkeeper.leases l on l.grant_id = m.probe_grant order by c.i
+    loop
+        r := null;
+        r.reason := 'model_down'; r.model := h.model; r.since := h.down_since; r.until := h.until; r.turn_id := h.probe_turn;
+        r.why := nullif(concat_ws(': ', nullif(h.error_class, ''), nullif(h.error, '')), '');
+        return next r;
+    end loop;
+end $$;
+
+-- The newest live worker that has not handed a turn back yet; null: there is none.
+create function turnkeeper.other_worker(p_turn bigint) returns text stable language sql as $$
+    select h.worker_id from turnkeeper.worker_heartbeat h
+    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not exists (select from turnkeeper.ended_grants g where g.turn_id = p_turn and g.worker_id = h.worker_id and g.outcome = 'handed_back')
+    order by h.started_at desc limit 1
+$$;
+
+-- Whether a message, with its open turn if it has one, has waited for a service as long as its agent allows. The wait for a
+-- person does not count.
+create function turnkeeper.given_up(m turnkeeper.messages, p_turn bigint, p_after interval) returns boolean stable language plpgsql as $$
+begin
+    return coalesce(greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = p_turn)) + p_after
+        <= statement_timestamp(), false);
+end $$;
+
+-- What a turn itself waits for that waits or is queued. A turn that was handed back for a newer worker is offered to others at once.
+create function turnkeeper.turn_waits(t turnkeeper.turns) returns setof turnkeeper.blocker stable language plpgsql as $$
+declare
+    r    turnkeeper.blocker;
+    asked boolean := false;
+begin
+    r.turn_id := t.id; r.turn_state := t.state;
+    if t.state = 'queued' and t.due_at > statement_timestamp()
+        and not (t.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(t.id) is not null) then
+        r.reason := case t.error_class when 'budget' then 'budget_spent' else 'deferred' end; r.until := t.due_at; r.why := t.error;
+        return next r;
+    end if;
+    if t.state <> 'waiting' then
+        return;
+    end if;
+    select count(*), min(a.opened_at), min(a.expires_at) into r.count, r.since, r.until
+        from turnkeeper.asks a where a.turn_id = t.id and a.state = 'open';
+    if r.count > 0 then
+        r.reason := 'person'; asked := true;
+        return next r;
+    end if;
+    r.since := null; r.until := null;
+    select count(*), (array_agg(c.agent order by c.message_id))[1], min(c.message_id) into r.count, r.agent, r.message_id
+        from turnkeeper.spawned_calls c join turnkeeper.awaited_calls w using (turn_id, round, ordinal)
+        where c.turn_id = t.id and w.closed_at is null and w.arrived_at is null;
+    if r.count > 0 then
+        r.reason := 'sub_agents'; asked := true;
+        return next r;
+    end if;
+    r.agent := null; r.message_id := null;
+    select count(*) into r.count from turnkeeper.awaited_calls w where w.turn_id = t.id and w.closed_at is null
+        and not exists (select from turnkeeper.spawned_calls c where (c.turn_id, c.round, c.ordinal) = (w.turn_id, w.round, w.ordinal));
+    if r.count > 0 or not asked then
+        r.reason := 'detached_calls';
+        return next r;
+    end if;
+end $$;
+
+-- The worker of a turn that runs, and whether it is silent: it has sent no heartbeat for 15 s, or has stopped. Another worker
+-- takes over at until.
+create function turnkeeper.turn_holder(t turnkeeper.turns, out worker_id text, out stopped boolean, out silent interval, out until timestamptz)
+stable language plpgsql as $$
+declare
+    h turnkeeper.worker_heartbeat;
+begin
+    if t.state <> 'running' then
+        return;
+    end if;
+    worker_id := coalesce(nullif(t.worker_id, ''),
+        (select j.attempted_by[array_upper(j.attempted_by, 1)] from turnkeeper.river_job j where j.id = t.job_id));
+    select * into h from turnkeeper.worker_heartbeat b where b.worker_id = turn_holder.worker_id;
+    if h.stopped_at is not null or clock_timestamp() - h.beat_at > interval '15 s' then
+        stopped := h.stopped_at is not null;
+        silent := greatest(clock_timestamp() - h.beat_at, interval '0');
+        until := least(t.lease_until, case when h.takeover_after > interval '0' then h.beat_at + h.takeover_after end);
+    end if;
+end $$;
+
+-- Why a message is not granted now. Without a row, a message that waits, or whose turn is queued, is granted by the next tick that
+-- has a free slot, unless a model that is due to be tried again is tried by another one first. Of a message whose turn runs, it
+-- says what keeps the turn from starting, or from being taken over.
+create function turnkeeper.blockers(p_message bigint) returns setof turnkeeper.blocker stable language plpgsql rows 2 as $$
+declare
+    m       turnkeeper.messages;
+    a       turnkeeper.agents;
+    t       turnkeeper.turns;   -- its own open turn
+    o       turnkeeper.turns;   -- one in its way
+    l       turnkeeper.leases;
+    h       record;
+    r       turnkeeper.blocker;
+    v_lane  text;
+    v_kin   boolean; -- it is a sub-agent's
+    blocked boolean := false;
+begin
+    select * into m from turnkeeper.messages where id = p_message and state in ('waiting', 'running');
+    if not found then
+        return;
+    end if;
+    select * into a from turnkeeper.agents where name = m.agent;
+    v_kin := exists (select from turnkeeper.spawned_calls c where c.message_id = m.id);
+    if m.state = 'running' then
+        select * into t from turnkeeper.turns where id = m.turn_id and ended_at is null;
+    end if;
+
+    if t.state = 'running' then
+        select * into h from turnkeeper.turn_holder(t);
+        r.turn_id := t.id; r.turn_state := t.state; r.worker_id := h.worker_id; r.lane := t.lane; r.since := t.granted_at;
+        if h.silent is not null then
+            r.reason := 'worker_silent'; r.stopped := h.stopped; r.silent := h.silent; r.until := h.until;
+            return next r;
+            return query select * from turnkeeper.standstill();
+        elsif h.worker_id is null then
+            r.reason := 'not_taken_up';
+            return next r;
+        end if;
+        return;
+    end if;
+
+    v_lane := m.lane;
+    if t.id is not null then
+        v_lane := coalesce(t.home_lane, t.lane);
+        for r in select * from turnkeeper.turn_waits(t) loop
+            blocked := true;
+            return next r;
+        end loop;
+        if t.state = 'waiting' then
+            return;
+        end if;
+    else
+        r := null;
+        r.agent := m.agent;
+        if a.name is null then
+            r.reason := 'unknown_agent'; blocked := true;
+            return next r;
+        elsif a.retired_at is not null and not v_kin then
+            r.reason := 'agent_retired'; r.since := a.retired_at; blocked := true;
+            return next r;
+        end if;
+        if not turnkeeper.is_due(m.due_at, m.accepted_at) then
+            r := null;
+            r.reason := 'not_due'; r.until := m.due_at; blocked := true;
+            return next r;
+        end if;
+        -- A turn of the conversation waits outside the lane.
+        for o in select * from turnkeeper.turns p where p.agent = m.agent and p.conversation = m.conversation
+            and p.home_lane is not null and p.ended_at is null and p.held
+        loop
+            r := null;
+            r.reason := 'conversation_held'; r.turn_id := o.id; r.turn_state := o.state; blocked := true;
+            return next r;
+        end loop;
+        -- The lanes of the agent were changed, except those of sub-agents.
+        if a.lanes_changed_at is not null and not v_kin then
+            for o in select * from turnkeeper.lane_rivals(m.agent, m.conversation, m.lane, a.lane_per_conversation) loop
+                select * into h from turnkeeper.turn_holder(o);
+                r := null;
+                r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := o.lane; r.turn_id := o.id; r.turn_state := o.state;
+                r.worker_id := h.worker_id; blocked := true;
+                return next r;
+            end loop;
+            if not blocked and m.lane <> turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation) then
+                r := null;
+                r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; blocked := true;
+                r.lane := turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation);
+                return next r;
+            end if;
+        end if;
+    end if;
+
+    -- What is ahead in the lane, unless its own turn has it.
+    if t.id is null or t.home_lane is not null then
+        r := null;
+        r.reason := 'earlier_message'; r.lane := v_lane;
+        select count(*), (array_agg(b.id order by b.rank, b.id))[1] into r.count, r.message_id from (
+            select w.id, w.rank from turnkeeper.messages w
+            where w.lane = v_lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
+              and turnkeeper.is_due(w.due_at, w.accepted_at)
+            order by w.rank, w.id limit 100) b;
+        if r.count > 0 then
+            blocked := true;
+            return next r;
+        end if;
+        for o in select p.* from turnkeeper.turns p join turnkeeper.messages w on w.id = p.message_id
+            where p.home_lane = v_lane and p.state = 'queued' and (w.rank, w.id) < (m.rank, m.id)
+            order by w.rank, w.id limit 1
+        loop
+            r := null;
+            r.reason := 'earlier_turn'; r.lane := v_lane; r.turn_id := o.id; r.turn_state := o.state; r.why := o.error; blocked := true;
+            return next r;
+        end loop;
+        select * into o from turnkeeper.turns p where p.lane = v_lane and p.ended_at is null and not m.held;
+        if o.id is not null then
+            select * into h from turnkeeper.turn_holder(o);
+            r := null;
+            r.reason := 'lane_held'; r.lane := v_lane; r.turn_id := o.id; r.turn_state := o.state; r.since := o.granted_at; r.worker_id := h.worker_id;
+            r.until := case o.state when 'running' then o.lease_until when 'queued' then o.due_at end;
+            r.why := case o.state when 'queued' then o.error end;
+            blocked := true;
+            return next r;
+            if h.silent is not null then
+                r.reason := 'worker_silent'; r.stopped := h.stopped; r.silent := h.silent; r.until := h.until;
+                return next r;
+            end if;
+        end if;
+    end if;
+    select * into l from turnkeeper.leases k where k.lane = v_lane;
+    if turnkeeper.lane_pauses(l.not_before) then
+        r := null;
+        r.reason := 'lane_backoff'; r.lane := v_lane; r.until := l.not_before; r.count := l.failures; r.why := m.last_error; blocked := true;
+        return next r;
+    end if;
+
+    if a.max_running <= (select count(*) from turnkeeper.leases k where k.grant_id is not null and k.agent = m.agent) then
+        r := null;
+        r.reason := 'agent_full'; r.agent := m.agent; r.count := a.max_running; blocked := true;
+        return next r;
+    end if;
+
+    for r in select * from turnkeeper.standstill() loop
+        blocked := true;
+        return next r;
+    end loop;
+    if not blocked and (select count(*) from turnkeeper.leases k where k.grant_id is not null) >= (select w.slots from turnkeeper.live_workers() w) then
+        r := null;
+        r.reason := 'no_free_slot'; r.everybody := true; r.count := (select w.slots from turnkeeper.live_workers() w);
+        return next r;
+    end if;
+    if not turnkeeper.given_up(m, t.id, a.give_up_after) then
+        return query select * from turnkeeper.models_awaited(coalesce(a.models, '{}'));
+    end if;
+end $$;
+
+comment on function turnkeeper.blockers(bigint) is
+    'Why a message is not granted now: a row for each reason. No row: the next tick with a free slot grants it.';

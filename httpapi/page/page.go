@@ -100,7 +100,7 @@ var functions = template.FuncMap{
 	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "clause": words.Clause,
 	"doing": func(t turnkeeper.Turn, now time.Time) string { return words.Doing(t, agoFrom(now)) },
 	"messageState": func(m waiting.Message, now time.Time) messageState {
-		state, note := words.Standing(m, agoFrom(now))
+		state, note := waiting.Standing(m, agoFrom(now))
 		return messageState{state, note}
 	},
 	"brief": words.Brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,

@@ -114,7 +114,7 @@ func (Message) section() string { return "/inbox" }
 // Waits returns the reasons why the message waits, as sentences.
 func (p Message) Waits(now time.Time) (sentences []string) {
 	for _, w := range p.Message.Waits {
-		sentences = append(sentences, words.Sentence(words.Wait(w, momentAt(now))))
+		sentences = append(sentences, words.Sentence(w.Long(momentAt(now))))
 	}
 	return sentences
 }

@@ -70,6 +70,15 @@ func values[S ~string](doc string, all ...S) enum {
 	return e
 }
 
+func waitReasons() enum {
+	e := enum{doc: "why a message waits; values may be added"}
+	for _, row := range waiting.Rows {
+		e.values = append(e.values, string(row.Reason))
+		e.doc += "\n- " + string(row.Reason) + ": " + row.Meaning
+	}
+	return e
+}
+
 // enums maps names of components to their values.
 var enums = map[string]enum{
 	"TurnState": values("queued, running and waiting turns are open; degraded: answered, but not as planned",
@@ -90,9 +99,7 @@ var enums = map[string]enum{
 	"State":         values("of an ask; expired denies; withdrawn: its turn ended first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
 	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
-	"WaitReason": values("why a message waits; values may be added",
-		waiting.UnknownAgent, waiting.AgentRetired, waiting.NotDue, waiting.EarlierMessage, waiting.LaneHeld, waiting.LaneBackoff, waiting.DetachedCalls, waiting.Person, waiting.BudgetSpent, waiting.Deferred,
-		waiting.NotTakenUp, waiting.WorkerSilent, waiting.SchedulerPaused, waiting.SchedulerHoldsOff, waiting.SchedulerSilent, waiting.NoWorker, waiting.NoFreeSlot, waiting.ModelDown, waiting.NextTick),
+	"WaitReason": waitReasons(),
 	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),
 	"DispatchOutcome": values("how a grant ended", "finished", "lost", "handed_back", "deferred", "unclaimed", "waiting"),

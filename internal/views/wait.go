@@ -5,7 +5,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/waiting"
-	"turnkeeper/internal/words"
 )
 
 // A Wait is one reason why an open message waits.
@@ -23,7 +22,7 @@ type Wait struct {
 // OfWait returns the view of a reason to wait.
 func OfWait(w waiting.Wait) Wait {
 	return Wait{
-		Reason: w.Reason, Detail: words.Wait(w, inUTC), Since: OrNull(w.Since), Until: OrNull(w.Until), TurnID: OrNull(w.Turn),
+		Reason: w.Reason, Detail: w.Long(inUTC), Since: OrNull(w.Since), Until: OrNull(w.Until), TurnID: OrNull(w.Turn),
 		MessageID: OrNull(w.Message), WorkerID: w.Worker, Model: w.Model,
 	}
 }

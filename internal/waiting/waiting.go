@@ -1,4 +1,4 @@
-// Package waiting holds the reasons why an open message waits. It does no I/O.
+// Package waiting holds the reasons why an open message waits, and all that is said of each: see Rows. It does no I/O.
 package waiting
 
 import (
@@ -7,49 +7,53 @@ import (
 	"turnkeeper"
 )
 
-// Reason says what an open message waits for.
+// Reason says what an open message waits for. Each is a row of Rows.
 type Reason string
 
 // The reasons. A message may have several at once.
 const (
-	UnknownAgent      Reason = "unknown_agent"       // no worker registered its agent
-	AgentRetired      Reason = "agent_retired"       // its agent is retired
-	NotDue            Reason = "not_due"             // its time has not come
-	EarlierMessage    Reason = "earlier_message"     // messages of its lane are ahead of it
-	LaneHeld          Reason = "lane_held"           // another turn is open in its lane
-	LaneBackoff       Reason = "lane_backoff"        // its lane pauses after a failed turn
-	DetachedCalls     Reason = "detached_calls"      // its turn waits for detached calls
-	Person            Reason = "person"              // its turn waits for a person to answer its asks
-	BudgetSpent       Reason = "budget_spent"        // its turn is deferred until the budget is available again
-	Deferred          Reason = "deferred"            // its turn is deferred for another reason
-	NotTakenUp        Reason = "not_taken_up"        // its turn is granted, and no worker has started it
-	WorkerSilent      Reason = "worker_silent"       // the worker of its turn sends no heartbeat
-	SchedulerPaused   Reason = "scheduler_paused"    // an operator paused the scheduler
-	SchedulerHoldsOff Reason = "scheduler_holds_off" // the scheduler does not trust the clock
-	SchedulerSilent   Reason = "scheduler_silent"    // no scheduler has ticked recently
-	NoWorker          Reason = "no_worker"           // no live worker takes turns
-	NoFreeSlot        Reason = "no_free_slot"        // all slots of live workers are taken
-	ModelDown         Reason = "model_down"          // all models of its agent are down; one Wait for each
-	NextTick          Reason = "next_tick"           // the next tick grants it
+	UnknownAgent      Reason = "unknown_agent"
+	AgentRetired      Reason = "agent_retired"
+	NotDue            Reason = "not_due"
+	EarlierMessage    Reason = "earlier_message"
+	EarlierTurn       Reason = "earlier_turn"
+	LaneHeld          Reason = "lane_held"
+	ConversationHeld  Reason = "conversation_held"
+	LanesChanged      Reason = "lanes_changed"
+	LaneBackoff       Reason = "lane_backoff"
+	DetachedCalls     Reason = "detached_calls"
+	SubAgents         Reason = "sub_agents"
+	Person            Reason = "person"
+	BudgetSpent       Reason = "budget_spent"
+	Deferred          Reason = "deferred"
+	NotTakenUp        Reason = "not_taken_up"
+	WorkerSilent      Reason = "worker_silent"
+	AgentFull         Reason = "agent_full"
+	ModelDown         Reason = "model_down"
+	SchedulerPaused   Reason = "scheduler_paused"
+	SchedulerHoldsOff Reason = "scheduler_holds_off"
+	SchedulerSilent   Reason = "scheduler_silent"
+	NoWorker          Reason = "no_worker"
+	NoFreeSlot        Reason = "no_free_slot"
+	NextTick          Reason = "next_tick"
 )
 
-// A Wait is one reason why an open message waits. Fields that do not apply to the reason are zero.
+// A Wait is one reason why an open message waits. Fields that do not apply to the reason are zero: see Row.Fields.
 type Wait struct {
 	Reason  Reason
 	Since   time.Time            // zero: unknown
 	Until   time.Time            // the latest end; zero: unknown
-	Agent   string               // UnknownAgent, AgentRetired
-	Lane    turnkeeper.Lane      // EarlierMessage, LaneHeld, LaneBackoff
-	Message turnkeeper.MessageID // EarlierMessage: the first message ahead
-	Turn    turnkeeper.TurnID    // the open turn of the lane
+	Agent   string               // of the message, or the sub-agent
+	Lane    turnkeeper.Lane      // where it waits, or where the turn in its way is
+	Message turnkeeper.MessageID // the first message ahead
+	Turn    turnkeeper.TurnID    // its own turn, or the one in its way
 	State   turnkeeper.TurnState // of that turn
 	Worker  turnkeeper.WorkerID  // of that turn; empty: none has started it
-	Stopped bool                 // WorkerSilent: the worker reported its stop
-	Silent  time.Duration        // WorkerSilent: since the worker's last heartbeat
-	Model   string               // ModelDown
-	Count   int                  // EarlierMessage: messages, up to 100; LaneBackoff: failures in a row; DetachedCalls: calls; Person: asks; NoFreeSlot: slots
-	Asks    int                  // LaneHeld: open asks of the turn
-	Why     string               // an error, or the reason an operator gave
+	Stopped bool                 // the worker reported its stop
+	Silent  time.Duration        // since the worker's last heartbeat
+	Model   string
+	Count   int    // of messages ahead, up to 100, of failures in a row, calls, asks, turns or slots
+	Why     string // an error, or the reason that an operator gave
 }
 
 // A Message is a message with the reasons why it waits.

@@ -6,53 +6,7 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/internal/waiting"
 )
-
-// Standing returns the status of a message for a list. state is the message's state, or the outcome if it is answered.
-// note says what an open message waits for; it is "" if that is only its lane or the next tick. ago formats a time
-// relative to now.
-func Standing(m waiting.Message, ago func(time.Time) string) (state, note string) {
-	state = string(m.State)
-	if m.State == turnkeeper.MessageAnswered && m.Outcome != "" {
-		return string(m.Outcome), ""
-	}
-	for _, w := range m.Waits {
-		switch w.Reason {
-		case waiting.ModelDown:
-			return state, "for " + Brief(strings.Join(m.WaitsFor, ", "), 120)
-		case waiting.BudgetSpent:
-			return "deferred", "budget spent, due " + ago(w.Until)
-		case waiting.Deferred:
-			return "deferred", "due " + ago(w.Until)
-		case waiting.DetachedCalls:
-			return state, "for " + detachedCalls(w.Count)
-		case waiting.Person:
-			return state, "for a person"
-		case waiting.WorkerSilent:
-			if m.State == turnkeeper.MessageRunning {
-				return state, SilentFor(turnkeeper.Silence{For: w.Silent, Stopped: w.Stopped})
-			}
-		case waiting.UnknownAgent:
-			return state, "unknown agent"
-		case waiting.AgentRetired:
-			return state, "agent retired"
-		case waiting.SchedulerPaused:
-			return state, "scheduler paused"
-		case waiting.SchedulerHoldsOff:
-			return state, "scheduler holds off"
-		case waiting.SchedulerSilent:
-			return state, "no scheduler"
-		case waiting.NoWorker:
-			return state, "no worker"
-		case waiting.NotDue:
-			return state, "due " + ago(w.Until)
-		case waiting.LaneBackoff:
-			return state, "retried " + ago(w.Until)
-		}
-	}
-	return state, ""
-}
 
 // SilentFor describes a silent or stopped worker, for a list.
 func SilentFor(s turnkeeper.Silence) string {

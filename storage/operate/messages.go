@@ -10,15 +10,13 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// Message reads one message of the inbox, or fails with ErrNotFound.
+// Message reads one message of the inbox, without its waits, or fails with ErrNotFound.
 func (s *Views) Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error) {
 	row, err := s.db.Q.MessageByID(ctx, int64(id))
 	if err != nil {
 		return waiting.Message{}, pg.Translate(err)
 	}
-	found := []waiting.Message{closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState)}
-	err = s.withModels(ctx, found)
-	return found[0], err
+	return closedBy(dbrow.Message(row.TurnkeeperMessage), row.TurnState), nil
 }
 
 // closedBy sets the outcome of a closed message from the state of its newest turn.

@@ -2,11 +2,9 @@ package operate
 
 import (
 	"context"
-	"slices"
 
 	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
-	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -27,29 +25,4 @@ func (s *Reports) Models(ctx context.Context) ([]modelhealth.Health, error) {
 			Error: r.Error, Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Agents: r.Agents, Asked: r.Asked,
 		}
 	}), pg.Translate(err)
-}
-
-// withModels sets the models that waiting messages wait for.
-func (s *Views) withModels(ctx context.Context, messages []waiting.Message) error {
-	var agents []string
-	for _, m := range messages {
-		if m.State == turnkeeper.MessageWaiting && !slices.Contains(agents, m.Agent) {
-			agents = append(agents, m.Agent)
-		}
-	}
-	if len(agents) == 0 {
-		return nil
-	}
-	rows, err := s.db.Q.WaitsOfAgents(ctx, agents)
-	if err != nil {
-		return pg.Translate(err)
-	}
-	for i := range messages {
-		for _, r := range rows {
-			if m := &messages[i]; m.State == turnkeeper.MessageWaiting && m.Agent == r.Name {
-				m.WaitsFor = r.Models
-			}
-		}
-	}
-	return nil
 }

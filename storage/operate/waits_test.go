@@ -90,7 +90,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	h.Exec("update turnkeeper.settings set hold_until = clock_timestamp() - interval '1 second', paused_at = null, paused_reason = null")
 	h.serves("worker-1", 1)
 
-	h.Exec("update turnkeeper.agents set models = '{a/one,b/two}' where name = 'clerk'")
+	h.Exec("update turnkeeper.agents set models = '{a/one,b/two}', give_up_after = interval '1 day' where name = 'clerk'")
 	down := "insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error) values ($1, now(), now() + interval '1 minute', 1, 'auth', $2)"
 	h.Exec(down, "b/two", "401 Unauthorized")
 	h.wantWaits("with one model of two", m, "next_tick")

@@ -61,10 +61,6 @@ left join turnkeeper.model_health h on h.model = n.model
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 order by n.model;
 
--- name: WaitsOfAgents :many
--- The models that each of the agents waits for: none of its chain is up.
-select name, models from turnkeeper.agents where name = any(@names::text[]) and turnkeeper.chain_down(models);
-
 -- name: FailedMessages :many
 -- Messages that failed for good and were not retried, oldest first.
 select m.id, m.agent, coalesce(t.error_class, '')::text as error_class

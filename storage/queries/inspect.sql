@@ -118,48 +118,19 @@ select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from tur
 where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.ended_grants o
     where o.turn_id = b.turn_id and o.token > b.token and o.outcome <> 'handed_back');
 
--- name: WaitsOfMessages :many
--- What each of some open messages may wait for, except what all messages wait for: see GlobalState.
-select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
-    (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
-    (a.name is not null)::boolean as known,
-    a.retired_at, exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)::boolean as spawned,
-    coalesce(a.models, '{}')::text[] as models, turnkeeper.chain_down(coalesce(a.models, '{}'))::boolean as models_down,
-    coalesce(l.failures, 0)::integer as failures,
-    l.not_before, (turnkeeper.lane_pauses(l.not_before) is true)::boolean as pauses,
-    coalesce(o.id, 0)::bigint as turn_id, coalesce(o.state, '')::text as turn_state, o.due_at as turn_due_at,
-    coalesce(o.error_class, '')::text as error_class, coalesce(o.error, '')::text as error, o.lease_until, o.granted_at,
-    coalesce(nullif(o.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    (select count(*) from turnkeeper.awaited_calls w where w.turn_id = o.id and w.closed_at is null)::bigint as calls,
-    (select count(*) from turnkeeper.asks a where a.turn_id = o.id and a.state = 'open')::bigint as asks,
-    coalesce(first.id, 0)::bigint as first_before,
-    (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and (b.rank, b.id) < (m.rank, m.id)
-        and turnkeeper.is_due(b.due_at, b.accepted_at) limit 100) before)::bigint as before
+-- name: BlockersOf :many
+-- Why each of some open messages waits: see turnkeeper.blockers. One without a blocker waits for the next tick.
+select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick' else '' end)::text as reason,
+    coalesce(b.since, to_timestamp(0))::timestamptz as since, coalesce(b.until, to_timestamp(0))::timestamptz as until,
+    coalesce(b.agent, '')::text as agent, coalesce(b.lane, '')::text as lane, coalesce(b.message_id, 0)::bigint as message_id,
+    coalesce(b.turn_id, 0)::bigint as turn_id, coalesce(b.turn_state, '')::text as turn_state, coalesce(b.worker_id, '')::text as worker_id,
+    coalesce(b.stopped, false)::boolean as stopped, coalesce(b.silent, interval '0')::interval as silent, coalesce(b.model, '')::text as model,
+    coalesce(b.count, 0)::integer as count, coalesce(b.why, '')::text as why
 from turnkeeper.messages m
-left join turnkeeper.agents a on a.name = m.agent
-left join turnkeeper.leases l on l.lane = m.lane
-left join lateral ( -- its own turn, which may be outside the message's lane, or the one that is in its way
-    select * from turnkeeper.turns t where m.state = 'running' and t.id = m.turn_id and t.ended_at is null
-    union all
-    select * from turnkeeper.turns t where m.state = 'waiting' and t.lane = m.lane and t.ended_at is null
-) o on true
-left join turnkeeper.river_job j on j.id = o.job_id
-left join lateral (
-    select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and (b.rank, b.id) < (m.rank, m.id)
-        and turnkeeper.is_due(b.due_at, b.accepted_at)
-    order by b.rank, b.id limit 1
-) first on true
-where m.id = any(@ids::bigint[]) and m.state in ('waiting', 'running');
-
--- name: GlobalState :one
--- What all messages wait for: state of the scheduler and of workers.
-select paused_at, coalesce(paused_reason, '')::text as paused_reason,
-    hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
-from turnkeeper.settings, (
-    select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
-) w;
+left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
+left join lateral turnkeeper.blockers(m.id)
+    as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent, model, count, why) on true
+where m.id = any(@ids::bigint[]) and m.closed_at is null;
 
 -- name: Holders :many
 -- The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of an

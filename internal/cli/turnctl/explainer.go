@@ -246,7 +246,7 @@ func (x *explainer) status() string {
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
 		return fmt.Sprintf("It is deferred: queued until %s at the earliest.", x.Moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
-		return "It is queued and continues when a slot is free."
+		return "It is queued."
 	case t.WorkerID == "":
 		return fmt.Sprintf("It is granted, but no worker has started it yet; its lease ends at %s.", x.Moment(t.LeaseUntil))
 	default:
@@ -277,12 +277,11 @@ func (x *explainer) awaits() string {
 	}
 }
 
-// blockers lists what blocks a queued turn, other than its due time.
+// blockers lists what blocks an open turn, other than what it waits for itself.
 func (x *explainer) blockers() (said []string) {
 	for _, w := range x.Message.Waits {
-		switch w.Reason {
-		case waiting.SchedulerPaused, waiting.SchedulerHoldsOff, waiting.SchedulerSilent, waiting.NoFreeSlot, waiting.ModelDown:
-			text := words.Sentence(words.Wait(w, x.Moment))
+		if w.Turn != x.Turn.ID {
+			text := words.Sentence(w.Long(x.Moment))
 			said = append(said, strings.ToUpper(text[:1])+text[1:])
 		}
 	}

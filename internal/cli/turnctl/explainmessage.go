@@ -145,7 +145,7 @@ func quoted(text string) string {
 
 func (x *messageExplainer) waits() (said []string) {
 	for _, w := range x.Waits {
-		said = append(said, "- "+words.Sentence(words.Wait(w, x.Moment)))
+		said = append(said, "- "+words.Sentence(w.Long(x.Moment)))
 	}
 	return said
 }
@@ -158,30 +158,7 @@ func (x *messageExplainer) next() (said []string) {
 		}
 	}
 	for _, w := range x.Waits {
-		switch w.Reason {
-		case waiting.UnknownAgent:
-			advise("Start a worker that has the file of agent %s.", w.Agent)
-		case waiting.AgentRetired:
-			advise("Restore the agent: turnctl agents restore %s. Or cancel the message: turnctl cancel --message %d.", w.Agent, x.ID)
-		case waiting.SchedulerPaused:
-			advise("Resume the scheduler: turnctl scheduler resume.")
-		case waiting.NoWorker:
-			advise("Start a worker: %s.", shell.Command("worker"))
-		case waiting.SchedulerSilent:
-			advise("Start a process with the role scheduler: %s.", shell.Command("worker"))
-		case waiting.NoFreeSlot:
-			advise("Raise worker_slots, or start another worker.")
-		case waiting.ModelDown:
-			advise("Fix the cause: see turnctl models. To retry the message at once: turnctl retry %d.", x.ID)
-		case waiting.LaneBackoff:
-			advise("Fix the cause; the message is retried by itself, or at once: turnctl retry %d.", x.ID)
-		case waiting.BudgetSpent:
-			advise("Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message %d.", x.ID)
-		case waiting.LaneHeld, waiting.WorkerSilent, waiting.DetachedCalls, waiting.Person, waiting.Deferred, waiting.NotTakenUp:
-			advise("See the turn: turnctl explain %d.", w.Turn)
-		case waiting.EarlierMessage:
-			advise("See the message ahead: turnctl explain --message %d.", w.Message)
-		}
+		advise("%s", w.Advice(x.ID, shell.Command("worker")))
 	}
 	switch {
 	case x.ClosedAt.IsZero() && len(x.Waits) == 0:

@@ -9,7 +9,6 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
-	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -32,7 +31,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []waiting.Message) {
 
 // messageCell returns the status of a message.
 func messageCell(m waiting.Message, c term.Clock) term.Cell {
-	state, note := words.Standing(m, c.Ago)
+	state, note := waiting.Standing(m, c.Ago)
 	cell := stateCell(state)
 	if note != "" {
 		cell.Text, cell.Tone = cell.Text+", "+note, term.Warned

@@ -12,7 +12,6 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
-	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -89,7 +88,7 @@ func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c ter
 		}
 		var reasons []string
 		for _, wait := range m.Waits {
-			reasons = append(reasons, words.Wait(wait, c.Moment))
+			reasons = append(reasons, wait.Long(c.Moment))
 		}
 		found := fmt.Sprintf("message %d has been due since %s: %s", w.Message, c.At(w.DueAt), strings.Join(reasons, "; "))
 		if w.Messages > 1 {

@@ -300,33 +300,3 @@ func (q *Queries) TryModelsOfMessage(ctx context.Context, message int64) (int64,
 	}
 	return result.RowsAffected(), nil
 }
-
-const WaitsOfAgents = `-- name: WaitsOfAgents :many
-select name, models from turnkeeper.agents where name = any($1::text[]) and turnkeeper.chain_down(models)
-`
-
-type WaitsOfAgentsRow struct {
-	Name   string
-	Models []string
-}
-
-// The models that each of the agents waits for: none of its chain is up.
-func (q *Queries) WaitsOfAgents(ctx context.Context, names []string) ([]WaitsOfAgentsRow, error) {
-	rows, err := q.db.Query(ctx, WaitsOfAgents, names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitsOfAgentsRow
-	for rows.Next() {
-		var i WaitsOfAgentsRow
-		if err := rows.Scan(&i.Name, &i.Models); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}

@@ -21,6 +21,75 @@ func (q *Queries) AgentOfTurn(ctx context.Context, id int64) (string, error) {
 	return agent, err
 }
 
+const BlockersOf = `-- name: BlockersOf :many
+select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick' else '' end)::text as reason,
+    coalesce(b.since, to_timestamp(0))::timestamptz as since, coalesce(b.until, to_timestamp(0))::timestamptz as until,
+    coalesce(b.agent, '')::text as agent, coalesce(b.lane, '')::text as lane, coalesce(b.message_id, 0)::bigint as message_id,
+    coalesce(b.turn_id, 0)::bigint as turn_id, coalesce(b.turn_state, '')::text as turn_state, coalesce(b.worker_id, '')::text as worker_id,
+    coalesce(b.stopped, false)::boolean as stopped, coalesce(b.silent, interval '0')::interval as silent, coalesce(b.model, '')::text as model,
+    coalesce(b.count, 0)::integer as count, coalesce(b.why, '')::text as why
+from turnkeeper.messages m
+left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
+left join lateral turnkeeper.blockers(m.id)
+    as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent, model, count, why) on true
+where m.id = any($1::bigint[]) and m.closed_at is null
+`
+
+type BlockersOfRow struct {
+	ID        int64
+	Reason    string
+	Since     time.Time
+	Until     time.Time
+	Agent     string
+	Lane      string
+	MessageID int64
+	TurnID    int64
+	TurnState string
+	WorkerID  string
+	Stopped   bool
+	Silent    time.Duration
+	Model     string
+	Count     int32
+	Why       string
+}
+
+// Why each of some open messages waits: see turnkeeper.blockers. One without a blocker waits for the next tick.
+func (q *Queries) BlockersOf(ctx context.Context, ids []int64) ([]BlockersOfRow, error) {
+	rows, err := q.db.Query(ctx, BlockersOf, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []BlockersOfRow
+	for rows.Next() {
+		var i BlockersOfRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Reason,
+			&i.Since,
+			&i.Until,
+			&i.Agent,
+			&i.Lane,
+			&i.MessageID,
+			&i.TurnID,
+			&i.TurnState,
+			&i.WorkerID,
+			&i.Stopped,
+			&i.Silent,
+			&i.Model,
+			&i.Count,
+			&i.Why,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const DescribeOutput = `-- name: DescribeOutput :one
 select media_type, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at
 from turnkeeper.outputs where id = $1 and turn_id = $2
@@ -96,48 +165,6 @@ func (q *Queries) EventsAfter(ctx context.Context, turnID int64, after int64, ma
 		return nil, err
 	}
 	return items, nil
-}
-
-const GlobalState = `-- name: GlobalState :one
-select paused_at, coalesce(paused_reason, '')::text as paused_reason,
-    hold_until, coalesce(hold_reason, '')::text as hold_reason,
-    last_tick_at, poll_interval, clock_timestamp()::timestamptz as now, w.workers, w.slots, (select count(*) from turnkeeper.leases where grant_id is not null)::bigint as held
-from turnkeeper.settings, (
-    select count(*)::bigint as workers, coalesce(sum(h.slots), 0)::bigint as slots from turnkeeper.worker_heartbeat h
-    where h.stopped_at is null and h.slots > 0 and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
-) w
-`
-
-type GlobalStateRow struct {
-	PausedAt     *time.Time
-	PausedReason string
-	HoldUntil    *time.Time
-	HoldReason   string
-	LastTickAt   *time.Time
-	PollInterval *time.Duration
-	Now          time.Time
-	Workers      int64
-	Slots        int64
-	Held         int64
-}
-
-// What all messages wait for: state of the scheduler and of workers.
-func (q *Queries) GlobalState(ctx context.Context) (GlobalStateRow, error) {
-	row := q.db.QueryRow(ctx, GlobalState)
-	var i GlobalStateRow
-	err := row.Scan(
-		&i.PausedAt,
-		&i.PausedReason,
-		&i.HoldUntil,
-		&i.HoldReason,
-		&i.LastTickAt,
-		&i.PollInterval,
-		&i.Now,
-		&i.Workers,
-		&i.Slots,
-		&i.Held,
-	)
-	return i, err
 }
 
 const GrantBefore = `-- name: GrantBefore :one
@@ -862,118 +889,6 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.ErrorClass,
 			&i.Error,
 			&i.InnerDialogue,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const WaitsOfMessages = `-- name: WaitsOfMessages :many
-select m.id, m.state, m.agent, m.lane, m.due_at, coalesce(m.last_error, '')::text as last_error,
-    (m.due_at > greatest(statement_timestamp(), m.accepted_at))::boolean as early,
-    (a.name is not null)::boolean as known,
-    a.retired_at, exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)::boolean as spawned,
-    coalesce(a.models, '{}')::text[] as models, turnkeeper.chain_down(coalesce(a.models, '{}'))::boolean as models_down,
-    coalesce(l.failures, 0)::integer as failures,
-    l.not_before, (turnkeeper.lane_pauses(l.not_before) is true)::boolean as pauses,
-    coalesce(o.id, 0)::bigint as turn_id, coalesce(o.state, '')::text as turn_state, o.due_at as turn_due_at,
-    coalesce(o.error_class, '')::text as error_class, coalesce(o.error, '')::text as error, o.lease_until, o.granted_at,
-    coalesce(nullif(o.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
-    (select count(*) from turnkeeper.awaited_calls w where w.turn_id = o.id and w.closed_at is null)::bigint as calls,
-    (select count(*) from turnkeeper.asks a where a.turn_id = o.id and a.state = 'open')::bigint as asks,
-    coalesce(first.id, 0)::bigint as first_before,
-    (select count(*) from (select from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and (b.rank, b.id) < (m.rank, m.id)
-        and turnkeeper.is_due(b.due_at, b.accepted_at) limit 100) before)::bigint as before
-from turnkeeper.messages m
-left join turnkeeper.agents a on a.name = m.agent
-left join turnkeeper.leases l on l.lane = m.lane
-left join lateral ( -- its own turn, which may be outside the message's lane, or the one that is in its way
-    select id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns t where m.state = 'running' and t.id = m.turn_id and t.ended_at is null
-    union all
-    select id, message_id, attempt, agent, conversation, lane, home_lane, held, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns t where m.state = 'waiting' and t.lane = m.lane and t.ended_at is null
-) o on true
-left join turnkeeper.river_job j on j.id = o.job_id
-left join lateral (
-    select b.id from turnkeeper.messages b where b.lane = m.lane and b.state = 'waiting' and (b.rank, b.id) < (m.rank, m.id)
-        and turnkeeper.is_due(b.due_at, b.accepted_at)
-    order by b.rank, b.id limit 1
-) first on true
-where m.id = any($1::bigint[]) and m.state in ('waiting', 'running')
-`
-
-type WaitsOfMessagesRow struct {
-	ID          int64
-	State       string
-	Agent       string
-	Lane        string
-	DueAt       time.Time
-	LastError   string
-	Early       bool
-	Known       bool
-	RetiredAt   *time.Time
-	Spawned     bool
-	Models      []string
-	ModelsDown  bool
-	Failures    int32
-	NotBefore   *time.Time
-	Pauses      bool
-	TurnID      int64
-	TurnState   string
-	TurnDueAt   *time.Time
-	ErrorClass  string
-	Error       string
-	LeaseUntil  *time.Time
-	GrantedAt   *time.Time
-	WorkerID    string
-	Calls       int64
-	Asks        int64
-	FirstBefore int64
-	Before      int64
-}
-
-// What each of some open messages may wait for, except what all messages wait for: see GlobalState.
-func (q *Queries) WaitsOfMessages(ctx context.Context, ids []int64) ([]WaitsOfMessagesRow, error) {
-	rows, err := q.db.Query(ctx, WaitsOfMessages, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []WaitsOfMessagesRow
-	for rows.Next() {
-		var i WaitsOfMessagesRow
-		if err := rows.Scan(
-			&i.ID,
-			&i.State,
-			&i.Agent,
-			&i.Lane,
-			&i.DueAt,
-			&i.LastError,
-			&i.Early,
-			&i.Known,
-			&i.RetiredAt,
-			&i.Spawned,
-			&i.Models,
-			&i.ModelsDown,
-			&i.Failures,
-			&i.NotBefore,
-			&i.Pauses,
-			&i.TurnID,
-			&i.TurnState,
-			&i.TurnDueAt,
-			&i.ErrorClass,
-			&i.Error,
-			&i.LeaseUntil,
-			&i.GrantedAt,
-			&i.WorkerID,
-			&i.Calls,
-			&i.Asks,
-			&i.FirstBefore,
-			&i.Before,
 		); err != nil {
 			return nil, err
 		}

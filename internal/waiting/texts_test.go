@@ -1,4 +1,4 @@
-package words_test
+package waiting_test
 
 import (
 	"testing"
@@ -6,7 +6,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/waiting"
-	"turnkeeper/internal/words"
 )
 
 func TestWait(t *testing.T) {
@@ -24,17 +23,23 @@ func TestWait(t *testing.T) {
 		{waiting.Wait{Reason: waiting.AgentRetired, Agent: "clerk", Since: since}, "agent clerk has been retired since 09:00:00"},
 		{waiting.Wait{Reason: waiting.UnknownAgent, Agent: "clerk"}, "agent clerk is not registered: no worker has its file"},
 		{waiting.Wait{Reason: waiting.NotDue, Until: until}, "it is due at 09:30:00"},
-		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 1, Lane: "clerk"}, "message 3 is ahead of it in lane clerk"},
-		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 2, Lane: "clerk"}, "message 3 and another are ahead of it in lane clerk"},
-		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 5, Lane: "clerk"}, "message 3 and 4 others are ahead of it in lane clerk"},
-		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 100, Lane: "clerk"}, "message 3 and at least 99 others are ahead of it in lane clerk"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 1, Lane: "clerk"}, "it waits behind message 3 of lane clerk"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 2, Lane: "clerk"}, "it waits behind 2 messages of lane clerk: the first is message 3"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 5, Lane: "clerk"}, "it waits behind 5 messages of lane clerk: the first is message 3"},
+		{waiting.Wait{Reason: waiting.EarlierMessage, Message: 3, Count: 100, Lane: "clerk"}, "it waits behind at least 100 messages of lane clerk: the first is message 3"},
 		{held, "turn 7 of worker w-1 holds lane clerk, at most until 09:30:00"},
 		{untaken, "turn 7 holds lane clerk, at most until 09:30:00"},
-		{open, "turn 7 holds lane clerk and waits for detached calls"},
+		{open, "turn 7 holds lane clerk and waits"},
 		{queued, "turn 7 holds lane clerk and is deferred until 09:30:00: the day's budget is used up"},
 		{waiting.Wait{Reason: waiting.LaneBackoff, Lane: "clerk", Count: 2, Until: until, Why: "503\x1b"}, `lane clerk pauses after 2 failed turns in a row until 09:30:00: 503\x1b`},
 		{waiting.Wait{Reason: waiting.Person, Turn: 7, Count: 1}, "turn 7 waits for a person to answer 1 ask"},
-		{waiting.Wait{Reason: waiting.LaneHeld, Turn: 7, State: turnkeeper.TurnWaiting, Asks: 1}, "turn 7, of the same conversation, waits for a person"},
+		{waiting.Wait{Reason: waiting.ConversationHeld, Turn: 7, State: turnkeeper.TurnWaiting}, "turn 7, of the same conversation, waits for a person and goes first"},
+		{waiting.Wait{Reason: waiting.ConversationHeld, Turn: 7, State: turnkeeper.TurnRunning}, "turn 7, of the same conversation, goes first"},
+		{waiting.Wait{Reason: waiting.EarlierTurn, Turn: 7, Lane: "clerk"}, "turn 7 goes back to lane clerk before it"},
+		{waiting.Wait{Reason: waiting.LanesChanged, Turn: 7, State: turnkeeper.TurnRunning, Lane: "clerk/a", Worker: "w-1"}, "the agent's lanes were changed, and turn 7 of worker w-1 is still open in lane clerk/a"},
+		{waiting.Wait{Reason: waiting.LanesChanged, Lane: "clerk"}, "the agent's lanes were changed: it moves to lane clerk at the next tick"},
+		{waiting.Wait{Reason: waiting.SubAgents, Turn: 7, Count: 1, Agent: "scribe", Message: 9}, "turn 7 waits for a sub-agent: scribe, with message 9"},
+		{waiting.Wait{Reason: waiting.SubAgents, Turn: 7, Count: 2, Agent: "scribe", Message: 9}, "turn 7 waits for 2 sub-agents: scribe, with message 9"},
 		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 1}, "turn 7 waits for a detached call"},
 		{waiting.Wait{Reason: waiting.DetachedCalls, Turn: 7, Count: 2}, "turn 7 waits for 2 detached calls"},
 		{waiting.Wait{Reason: waiting.BudgetSpent, Turn: 7, Until: until, Why: "spent."}, "the budget is spent: turn 7 is deferred until 09:30:00: spent"},
@@ -55,7 +60,7 @@ func TestWait(t *testing.T) {
 		{waiting.Wait{Reason: waiting.NextTick}, "nothing blocks it: the scheduler grants it at its next tick"},
 		{waiting.Wait{Reason: "a_later_reason"}, "a_later_reason"},
 	} {
-		if got := words.Wait(c.wait, moment); got != c.want {
+		if got := c.wait.Long(moment); got != c.want {
 			t.Errorf("%s: %q, want %q", c.wait.Reason, got, c.want)
 		}
 	}
@@ -78,61 +83,21 @@ func TestStanding(t *testing.T) {
 		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered}}, "answered", ""},
 		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}}, "failed", ""},
 		{running(), "running", ""},
-		{running(waiting.Wait{Reason: waiting.BudgetSpent}), "deferred", "budget spent, due in 3 min"},
-		{running(waiting.Wait{Reason: waiting.Deferred}), "deferred", "due in 3 min"},
+		{running(waiting.Wait{Reason: waiting.BudgetSpent, State: turnkeeper.TurnQueued, Until: time.Now()}), "deferred", "budget spent, due in 3 min"},
+		{running(waiting.Wait{Reason: waiting.Deferred, State: turnkeeper.TurnQueued, Until: time.Now()}), "deferred", "due in 3 min"},
 		{running(waiting.Wait{Reason: waiting.WorkerSilent, Silent: time.Minute}), "running", "worker silent for 1 min"},
 		{running(waiting.Wait{Reason: waiting.WorkerSilent, Stopped: true}), "running", "worker stopped"},
-		{open(waiting.Wait{Reason: waiting.ModelDown}), "waiting", "for a/one, b/two"},
+		{open(waiting.Wait{Reason: waiting.ModelDown, Model: "a/one"}), "waiting", "for a/one, b/two"},
 		{open(waiting.Wait{Reason: waiting.LaneHeld}, waiting.Wait{Reason: waiting.SchedulerPaused}), "waiting", "scheduler paused"},
-		{open(waiting.Wait{Reason: waiting.LaneHeld}, waiting.Wait{Reason: waiting.WorkerSilent}), "waiting", ""},
+		{open(waiting.Wait{Reason: waiting.LaneHeld}, waiting.Wait{Reason: waiting.WorkerSilent, Silent: time.Minute}), "waiting", "worker silent for 1 min"},
 		{open(waiting.Wait{Reason: waiting.NoWorker}), "waiting", "no worker"},
-		{open(waiting.Wait{Reason: waiting.NotDue}), "waiting", "due in 3 min"},
-		{open(waiting.Wait{Reason: waiting.NextTick}), "waiting", ""},
+		{open(waiting.Wait{Reason: waiting.NotDue, Until: time.Now()}), "waiting", "due in 3 min"},
+		{open(waiting.Wait{Reason: waiting.LaneHeld, Turn: 7}, waiting.Wait{Reason: waiting.NoFreeSlot}), "waiting", "behind turn 7"},
+		{open(waiting.Wait{Reason: waiting.EarlierMessage, Message: 7, Count: 3}), "waiting", "behind 3 messages"},
+		{open(waiting.Wait{Reason: waiting.NextTick}), "waiting", "next tick"},
 	} {
-		if state, note := words.Standing(c.m, ago); state != c.state || note != c.note {
+		if state, note := waiting.Standing(c.m, ago); state != c.state || note != c.note {
 			t.Errorf("%+v: %q %q, want %q %q", c.m, state, note, c.state, c.note)
-		}
-	}
-}
-
-func TestStopReason(t *testing.T) {
-	t.Parallel()
-	for losses, want := range map[int]string{
-		0: "its worker handed it back during a call that must not be repeated", 1: "its worker was lost during a call that must not be repeated",
-		3: "it lost 3 workers",
-	} {
-		if got := words.StopReason(turnkeeper.Turn{StopReason: turnkeeper.StopWorkerLost, Losses: losses}); got != want {
-			t.Errorf("%d losses: %q", losses, got)
-		}
-	}
-	if got := words.StopReason(turnkeeper.Turn{StopReason: "later"}); got != "later" {
-		t.Errorf("an unknown reason: %q", got)
-	}
-}
-
-func TestUnderWay(t *testing.T) {
-	t.Parallel()
-	calls := []turnkeeper.OpenCall{{Name: "a"}, {Name: "b"}, {Name: "c"}, {Name: "d"}, {Name: "e"}}
-	for want, u := range map[string]turnkeeper.UnderWay{
-		"asks a model for round 2":              {Round: 2},
-		"round 2 streams, ~1,200 tokens so far": {Round: 2, OutputTokens: 1200},
-		"round 1 streams, ~1 token so far":      {Round: 1, OutputTokens: 1},
-		"runs a":                                {Round: 1, Calls: calls[:1]},
-		"runs a, b, c, 2 more":                  {Round: 1, Calls: calls},
-	} {
-		if got := words.UnderWay(u); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
-func TestSentence(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"it ended": "it ended.", "it ended.": "it ended.", "it ended.. ": "it ended.", "it goes on ...": "it goes on ...", "cut…": "cut…",
-	} {
-		if got := words.Sentence(text); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }

@@ -1,0 +1,91 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/internal/cli/turnctl"
+	"turnkeeper/internal/turnlog"
+)
+
+// onStage returns an empty stage with a worker that has free slots and a scheduler.
+func onStage(t *testing.T) (*stage, map[string]string) {
+	env, store := somewhere(t)
+	s := &stage{DB: store, t: t}
+	s.keepAlive("host-1")
+	s.beat("host-1")
+	s.exec("update turnkeeper.worker_heartbeat set slots = 10, takeover_after = interval '1 hour'")
+	s.exec("update turnkeeper.settings set last_tick_at = clock_timestamp()")
+	return s, env
+}
+
+// asks makes a turn ask a person about its call, and wait.
+func (a *act) asks() asks.ID {
+	a.s.t.Helper()
+	a.round(1, turnkeeper.EffectOnce, "pay")
+	a.write(turnlog.Entry{Asks: []asks.Question{{
+		Kind: asks.KindApprove, Call: first(1), N: 1, Tool: "pay", Arguments: "{}", Rule: "r", Reason: "y", Terms: asks.Terms{Hold: true, Timeout: time.Hour},
+	}}})
+	a.end("", turnlog.Outcome{State: turnkeeper.TurnWaiting})
+	var id asks.ID
+	if err := a.s.Pool().QueryRow(a.s.t.Context(), "select id from turnkeeper.asks where turn_id = $1", a.grant.TurnID).Scan(&id); err != nil {
+		a.s.t.Fatal(err)
+	}
+	return id
+}
+
+func (s *stage) sendIn(conversation, body string) turnkeeper.MessageID {
+	s.t.Helper()
+	id, err := s.Enqueue(s.t.Context(), turnkeeper.Submission{Agent: "echo", Conversation: conversation, Body: body})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return id
+}
+
+// TestAnAnsweredTurnBehindARunningOne explains a turn that was parked to ask, and cannot go back to its lane yet.
+func TestAnAnsweredTurnBehindARunningOne(t *testing.T) {
+	s, env := onStage(t)
+	ask := s.turn("Pay.").asks()
+	says(t, env, []string{"explain", "--message", "1"}, "turn 1 waits for a person to answer 1 ask; the first expires at", "turnctl asks --turn 1")
+	s.sendIn("other", "Meanwhile.")
+	meanwhile := s.next("host-1")
+	held := s.sendIn("main", "Later.")
+	says(t, env, []string{"explain", "--message", idOf(held)}, "turn 1, of the same conversation, waits for a person and goes first")
+	if _, err := s.AnswerAsk(t.Context(), ask, asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"explain", "--message", "1"}, {"explain", "1"}} {
+		got := run(t, turnctl.Program(), env, "", args...)
+		if text := strings.ToLower(got.stdout); got.code != 0 || strings.Contains(text, "nothing blocks it") || !strings.Contains(text, "turn 2 of worker host-1 holds lane echo") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	says(t, env, []string{"inbox"}, "running, behind turn 2")
+	meanwhile.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Done."})
+	says(t, env, []string{"explain", "--message", "1"}, "nothing blocks it")
+	behind := s.sendIn("third", "Behind the answered one.")
+	says(t, env, []string{"explain", "--message", idOf(behind)}, "turn 1 goes back to lane echo before it")
+	if again := s.next("host-1"); again.grant.TurnID != 1 {
+		t.Errorf("turn %d was granted, want 1", again.grant.TurnID)
+	}
+}
+
+// TestAMessageBehindAnOldLane explains a message whose agent's lanes were changed while a turn runs.
+func TestAMessageBehindAnOldLane(t *testing.T) {
+	s, env := onStage(t)
+	s.exec("update turnkeeper.agents set lane_per_conversation = true where name = 'echo'")
+	s.sendIn("c1", "Run.")
+	s.next("host-1")
+	s.exec("update turnkeeper.agents set lane_per_conversation = false, lanes_changed_at = clock_timestamp() where name = 'echo'")
+	waits := s.sendIn("c2", "Wait.")
+	says(t, env, []string{"explain", "--message", idOf(waits)}, "the agent's lanes were changed at", "and turn 1 of worker host-1 is still open in lane echo/c1",
+		"turnctl lanes --agent echo")
+	s.exec("update turnkeeper.messages set lane = 'echo/c2' where id = $1", waits) // as it was accepted before the change
+	s.exec("update turnkeeper.turns set lane = 'echo/c2', conversation = 'c9' where id = 1")
+	s.exec("update turnkeeper.leases set lane = 'echo/c2'")
+	says(t, env, []string{"explain", "--message", idOf(waits)}, "it moves to lane echo at the next tick", "turn 1 of worker host-1 holds lane echo/c2")
+}
