@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/jobs"
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
@@ -27,16 +29,23 @@ import (
 // TestSuite runs the suite that the store in memory passes, too.
 func TestSuite(t *testing.T) {
 	testrun.Guard(t)
-	storesuite.Run(t, func(t *testing.T) storesuite.Store {
-		t.Parallel()
-		url := storagetest.URL(t)
-		s := &site{storagetest.Open(t, url), t, url}
-		client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "suite"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return &door{site: s, client: client}
-	})
+	storesuite.Run(t, openDoor)
+}
+
+func openDoor(t *testing.T) storesuite.Store {
+	t.Parallel()
+	url := storagetest.URL(t)
+	s := &site{storagetest.Open(t, url), t, url}
+	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "suite"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &door{site: s, client: client}
+}
+
+// TestBlockers checks that a tick grants what has no blocker.
+func TestBlockers(t *testing.T) {
+	storesuite.Walks(t, openDoor, testrun.Count(3, 12), 40)
 }
 
 // A door implements storesuite.Store with a site.
@@ -223,6 +232,10 @@ func (d *door) FindMessage(ctx context.Context, id turnkeeper.MessageID) (turnke
 func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) {
 	reply, err := d.ReplyTo(d.t.Context(), id)
 	return reply, err == nil
+}
+
+func (d *door) Blockers(id turnkeeper.MessageID) []waiting.Reason {
+	return one[[]waiting.Reason](d.site, fmt.Sprintf("select coalesce(array_agg(reason), '{}') from turnkeeper.blockers(%d)", id))
 }
 
 func (d *door) turnView(id turnkeeper.TurnID) operate.TurnView {

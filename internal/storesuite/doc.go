@@ -16,6 +16,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/scheduler"
 )
 
@@ -57,6 +58,9 @@ type Store interface {
 	// Effect makes an effect in the transaction of a transactional tool.
 	Effect(ctx context.Context, name string)
 	Effects() []string // committed effects
+
+	// Blockers returns why an open message, or its queued turn, is not granted now.
+	Blockers(id turnkeeper.MessageID) []waiting.Reason
 
 	// Pass moves the clock forward by d, or back if d is negative.
 	Pass(d time.Duration)
