@@ -45,7 +45,7 @@ func openDoor(t *testing.T) storesuite.Store {
 
 // TestBlockers checks that a tick grants what has no blocker.
 func TestBlockers(t *testing.T) {
-	storesuite.Walks(t, openDoor, testrun.Count(3, 12), 40)
+	storesuite.Walks(t, openDoor, testrun.Count(3, 20), 40)
 }
 
 // A door implements storesuite.Store with a site.

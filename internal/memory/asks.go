@@ -285,20 +285,6 @@ func (t *turnRow) homeLane() turnkeeper.Lane {
 	return t.Lane
 }
 
-// laneAsks reports whether a message must not run yet because of a parked turn: see turnkeeper.lane_asks.
-func (s parking) laneAsks(m *turnkeeper.Message, again map[turnkeeper.TurnID]bool) bool {
-	for _, turn := range s.open {
-		if turn.home == "" {
-			continue
-		}
-		woken := turn.State == turnkeeper.TurnQueued || again[turn.ID]
-		if woken && turn.home == m.Lane && before(s.message(turn.MessageID), m) {
-			return true
-		}
-	}
-	return s.holds(m)
-}
-
 // holds reports whether a parked turn holds the conversation of a message.
 func (s parking) holds(m *turnkeeper.Message) bool {
 	for _, turn := range s.open {

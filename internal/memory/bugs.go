@@ -41,6 +41,7 @@ const (
 	BugSummaryUnlabelled                 // a summary loses the labels of its turns
 	BugOvertaken                         // a message that waits again is overtaken in its lane
 	BugHandedQueued                      // the job of a turn that is handed over is available in the queue too
+	BugForgotten                         // a message that waits again is never granted
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }

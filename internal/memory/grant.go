@@ -11,37 +11,18 @@ import (
 	"turnkeeper/internal/granting"
 )
 
-// free reports whether this tick may grant a lane.
-func (t *tick) free(lane turnkeeper.Lane, now time.Time) bool {
-	l := t.s.state.leases[lane]
-	if l == nil {
-		return true
-	}
-	return (!l.Held() || t.freed[lane]) && !l.NotBefore.After(now)
-}
-
 func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, lane := range lanesOf(s.open) {
 			turn := s.open[lane]
-			if lane = turn.homeLane(); turn.home != "" && s.open[lane] != nil && (!t.freed[lane] || t.again[s.open[lane].ID]) {
-				continue // it goes back once its lane has no open turn
-			}
-			again := t.again[turn.ID]
-			if t.gone[turn.MessageID] || !again && (turn.State != turnkeeper.TurnQueued || turn.DueAt.After(now)) || !t.free(lane, now) {
-				continue
-			}
 			m := s.message(turn.MessageID)
-			if turn.home != "" && t.waitsBehind(s, lane, m, now) {
-				continue
-			}
 			overdue := s.givenUp(m.ID, turn, turn.Agent, now)
-			if !overdue && slices.Contains(held, turn.Agent) || slices.Contains(full, turn.Agent) {
+			if turn.State != turnkeeper.TurnQueued && !t.again[turn.ID] || t.left(m, overdue, held, full, now) {
 				continue
 			}
 			ready = append(ready, granting.Candidate{
-				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: lane, Trigger: turn.Trigger,
-				Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: queueRank(s, m), MaxRunning: maxRunning(s, turn.Agent),
+				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.homeLane(),
+				Trigger: turn.Trigger, Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: queueRank(s, m), MaxRunning: maxRunning(s, turn.Agent),
 			})
 		}
 		ready = inOrder(ready, limit)
@@ -49,42 +30,35 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 	return ready, err
 }
 
+// left reports whether a tick leaves out a message or its turn: it is closed or blocked, or the scheduler holds its agent back.
+func (t *tick) left(m *turnkeeper.Message, overdue bool, held, full []string, now time.Time) bool {
+	_, again := t.s.state.queueRanks[m.ID]
+	if again && (t.s.bugs.has(BugOvertaken) || t.s.bugs.has(BugForgotten)) {
+		return true
+	}
+	return t.gone[m.ID] || !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) || len(t.blockers(m, now)) > 0
+}
+
 func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
-		heads := map[turnkeeper.Lane]*turnkeeper.Message{}
 		consider := func(m *turnkeeper.Message) {
-			if _, again := s.queueRanks[m.ID]; again && t.s.bugs.has(BugOvertaken) {
+			overdue := s.givenUp(m.ID, nil, m.Agent, now)
+			if t.left(m, overdue, held, full, now) {
 				return
 			}
-			if head := heads[m.Lane]; isDue(m, now) && !t.gone[m.ID] && !(parking{s}).laneAsks(m, t.again) && (head == nil || before(m, head)) {
-				heads[m.Lane] = m
-			}
+			ready = append(ready, granting.Candidate{
+				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger,
+				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: queueRank(s, m),
+				MaxRunning: maxRunning(s, m.Agent), Overdue: overdue,
+			})
 		}
-		for _, waiting := range s.waiting {
-			for _, m := range waiting {
+		for _, lane := range lanesOf(s.waiting) {
+			for _, m := range s.waiting[lane] {
 				consider(m)
 			}
 		}
 		for _, m := range t.slots {
 			consider(m)
-		}
-		for _, lane := range lanesOf(heads) {
-			m := heads[lane]
-			open := s.open[lane]
-			closed := open != nil && t.freed[lane] && !t.again[open.ID]
-			if open != nil && !closed || !t.free(lane, now) || s.laneWaits(m) ||
-				s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0 { // a retired agent still works as a sub-agent
-				continue
-			}
-			overdue := s.givenUp(m.ID, nil, m.Agent, now)
-			if !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) {
-				continue
-			}
-			ready = append(ready, granting.Candidate{
-				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: lane, Trigger: m.Trigger,
-				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: queueRank(s, m),
-				MaxRunning: maxRunning(s, m.Agent), Overdue: overdue,
-			})
 		}
 		ready = inOrder(ready, limit)
 	})
@@ -99,13 +73,6 @@ func isDue(m *turnkeeper.Message, now time.Time) bool {
 // before reports whether a comes before b in a lane: lowest rank, then ID.
 func before(a, b *turnkeeper.Message) bool {
 	return cmp.Or(a.Rank().Compare(b.Rank()), cmp.Compare(a.ID, b.ID)) < 0
-}
-
-// waitsBehind reports whether a waiting message that is due is ahead of m in a lane.
-func (t *tick) waitsBehind(s *state, lane turnkeeper.Lane, m *turnkeeper.Message, now time.Time) bool {
-	return slices.ContainsFunc(s.waiting[lane], func(w *turnkeeper.Message) bool {
-		return before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w)
-	})
 }
 
 // queueRank returns the rank of a lane whose head is m: see the column queue_rank.

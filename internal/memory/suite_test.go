@@ -14,25 +14,30 @@ import (
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
+	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/scheduler"
 )
 
-func TestSuite(t *testing.T) {
-	storesuite.Run(t, func(t *testing.T) storesuite.Store {
-		d := &door{t: t}
-		d.store = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(d.skew) }, LeaseTTL: storesuite.LeaseTTL})
-		d.conn = d.store.Connect(nil)
-		t.Cleanup(func() {
-			if len(d.cuts) > 0 {
-				t.Error("a request was to be cut, and none came")
-			}
-			for _, v := range d.store.Check(time.Hour) {
-				t.Error(v)
-			}
-		})
-		return d
+func TestSuite(t *testing.T) { storesuite.Run(t, openDoor) }
+
+// TestBlockers checks that a tick grants what has no blocker.
+func TestBlockers(t *testing.T) { storesuite.Walks(t, openDoor, testrun.Count(30, 300), 60) }
+
+func openDoor(t *testing.T) storesuite.Store {
+	d := &door{t: t}
+	d.store = memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(d.skew) }, LeaseTTL: storesuite.LeaseTTL})
+	d.conn = d.store.Connect(nil)
+	t.Cleanup(func() {
+		if len(d.cuts) > 0 {
+			t.Error("a request was to be cut, and none came")
+		}
+		for _, v := range d.store.Check(time.Hour) {
+			t.Error(v)
+		}
 	})
+	return d
 }
 
 // A door implements storesuite.Store with a store in memory. Its clock can be moved forward, and its
@@ -191,6 +196,8 @@ func (d *door) FindMessage(_ context.Context, id turnkeeper.MessageID) (turnkeep
 	}
 	return m, nil
 }
+
+func (d *door) Blockers(id turnkeeper.MessageID) []waiting.Reason { return d.store.Blockers(id) }
 
 func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) { return d.store.ReplyTo(id) }
 

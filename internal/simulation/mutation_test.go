@@ -60,6 +60,7 @@ var mutations = []mutation{
 	{name: "handed over and queued, not bound", seed: 156, want: oneWorker, bugs: []memory.Bug{memory.BugHandedQueued, memory.BugGrantUnbound}, adjust: handsOver},
 	{name: "handed over and fetched by the same process", want: twiceInAProcess, bugs: []memory.Bug{memory.BugHandedQueued}, forgetsRuns: true, adjust: handsOver},
 	{name: "overtaken while it waits again", want: memory.InOrder, bugs: []memory.Bug{memory.BugOvertaken}},
+	{name: "forgotten while it waits again", want: notGranted, bugs: []memory.Bug{memory.BugForgotten}},
 	{name: "approval used twice", want: "is used by two starts", bugs: []memory.Bug{memory.BugJournalByAttempt, memory.BugAskUsedTwice}, adjust: peopleAnswer},
 	{name: "approval used for other arguments", want: memory.Approved, bugs: []memory.Bug{memory.BugApprovesOther}, misreads: misreads{edits: true}, adjust: peopleAnswer},
 	{name: "other arguments than approved run", want: notApproved, bugs: []memory.Bug{memory.BugApprovesOther}, misreads: misreads{edits: true}, adjust: peopleAnswer},

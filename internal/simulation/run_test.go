@@ -214,14 +214,35 @@ func (e *env) drain(a *actor) time.Duration {
 	// the time of each message.
 	bound := 25*time.Minute + time.Duration(e.store.Open())*2*time.Minute
 	conn := e.store.Connect(nil)
+	grantable := map[turnkeeper.MessageID]time.Time{}
 	for e.store.Open() > 0 || time.Since(began) < 30*time.Second {
 		if time.Since(began) > bound {
 			return -1
 		}
 		_ = conn.RegisterAgents(context.Background(), e.agents()) // without schedules and backoffs
 		time.Sleep(a.between(5*time.Second, 10*time.Second))
+		grantable = e.checkGranted(grantable)
 	}
 	return time.Since(began)
+}
+
+const notGranted = "has no blocker and is not granted, although slots are free"
+
+// checkGranted checks that no message was without a blocker for much longer than a tick. since says from when on each was, at
+// every look; it returns the same as of now.
+func (e *env) checkGranted(since map[turnkeeper.MessageID]time.Time) map[turnkeeper.MessageID]time.Time {
+	now := map[turnkeeper.MessageID]time.Time{}
+	for _, id := range e.store.Grantable() {
+		now[id] = time.Now()
+		if first, known := since[id]; known {
+			now[id] = first
+		}
+		if waits := time.Since(now[id]); waits > 2*e.profile.poll+5*time.Minute {
+			e.report("message %d %s: for %s", id, notGranted, waits)
+			delete(now, id)
+		}
+	}
+	return now
 }
 
 // check checks every invariant.

@@ -1,0 +1,158 @@
+package memory
+
+import (
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/internal/modelhealth"
+	"turnkeeper/internal/waiting"
+)
+
+// Blockers returns why a waiting message, or the queued turn of a running one, is not granted now, apart from the scheduler and
+// free slots: the reasons that turnkeeper.blockers gives. The ticks grant what has none.
+func (s *Store) Blockers(id turnkeeper.MessageID) []waiting.Reason {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.state.message(id)
+	if m == nil || !m.ClosedAt.IsZero() {
+		return nil
+	}
+	t, now := &tick{s: s}, s.now()
+	return append(t.blockers(m, now), t.limits(m, now)...)
+}
+
+// Grantable returns the messages without a blocker, if there are free slots and the scheduler does not hold off.
+func (s *Store) Grantable() (ids []turnkeeper.MessageID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, now := &tick{s: s}, s.now()
+	if s.state.holdUntil.After(now) || s.state.situation(now).Room <= 0 {
+		return nil
+	}
+	for _, m := range s.state.messages {
+		if m == nil || !m.ClosedAt.IsZero() {
+			continue
+		}
+		turn := openTurnOf(&s.state, m)
+		if (turn == nil || turn.State == turnkeeper.TurnQueued) && len(t.blockers(m, now))+len(t.limits(m, now)) == 0 {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
+}
+
+// openTurnOf returns the open turn of a message; nil: it has none.
+func openTurnOf(s *state, m *turnkeeper.Message) *turnRow {
+	if m.State != turnkeeper.MessageRunning {
+		return nil
+	}
+	return s.turn(m.TurnID)
+}
+
+// blockers returns what blocks a message or its turn, apart from the limits that the scheduler counts: see limits.
+func (t *tick) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
+	s := &t.s.state
+	turn, lane := openTurnOf(s, m), m.Lane
+	switch {
+	case turn == nil && s.agents[m.Agent] == nil:
+		return []waiting.Reason{waiting.UnknownAgent}
+	case turn == nil:
+		found = t.ofMessage(m, now)
+	default:
+		lane, found = turn.homeLane(), t.ofTurn(turn, now)
+	}
+	if turn == nil || turn.home != "" {
+		found = append(found, t.ahead(m, turn, lane, now)...)
+	}
+	if l := s.leases[lane]; l != nil && l.NotBefore.After(now) {
+		found = append(found, waiting.LaneBackoff)
+	}
+	return found
+}
+
+// ofMessage returns what blocks a message without an open turn, apart from its lane.
+func (t *tick) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
+	s := &t.s.state
+	for reason, blocks := range map[waiting.Reason]bool{
+		waiting.AgentRetired:     s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0, // it still works as a sub-agent
+		waiting.NotDue:           !isDue(m, now),
+		waiting.ConversationHeld: parking{s}.holds(m),
+		waiting.LanesChanged:     s.laneWaits(m),
+	} {
+		if blocks {
+			found = append(found, reason)
+		}
+	}
+	return found
+}
+
+// ofTurn returns what a turn waits for itself.
+func (t *tick) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
+	switch {
+	case t.again[turn.ID]:
+	case turn.State == turnkeeper.TurnWaiting && len(turn.openAsks()) > 0:
+		return []waiting.Reason{waiting.Person}
+	case turn.State == turnkeeper.TurnWaiting:
+		return []waiting.Reason{waiting.DetachedCalls}
+	case turn.State == turnkeeper.TurnQueued && turn.DueAt.After(now):
+		return []waiting.Reason{waiting.Deferred}
+	}
+	return nil
+}
+
+// ahead returns what is ahead of a message, or of its turn that goes back to its lane, and the turn that has the lane.
+func (t *tick) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, now time.Time) (found []waiting.Reason) {
+	s := &t.s.state
+	if t.waitsBehind(lane, m, now) {
+		found = append(found, waiting.EarlierMessage)
+	}
+	for _, o := range s.open {
+		back := o.home == lane && o != turn && (o.State == turnkeeper.TurnQueued || t.again[o.ID]) && !t.gone[o.MessageID]
+		if back && before(s.message(o.MessageID), m) {
+			found = append(found, waiting.EarlierTurn)
+			break
+		}
+	}
+	open, l := s.open[lane], s.leases[lane]
+	if open != nil && open != turn && (!t.freed[lane] || t.again[open.ID]) || l != nil && l.Held() && !t.freed[lane] {
+		found = append(found, waiting.LaneHeld)
+	}
+	return found
+}
+
+// waitsBehind reports whether a waiting message that is due is ahead of m in a lane.
+func (t *tick) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time.Time) bool {
+	s := &t.s.state
+	ahead := func(w *turnkeeper.Message) bool {
+		if _, again := s.queueRanks[w.ID]; again && t.s.bugs.has(BugOvertaken) {
+			return false
+		}
+		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w)
+	}
+	return slices.ContainsFunc(s.waiting[lane], ahead) || slices.ContainsFunc(t.slots, ahead)
+}
+
+// limits returns what blocks a message because of the turns of others: the models that are down, and the turns of its agent.
+func (t *tick) limits(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
+	s := &t.s.state
+	a, down := s.agents[m.Agent], models{s}.down(now)
+	if a == nil {
+		return nil
+	}
+	due := func(h modelhealth.Health) bool { return h.Due && slices.Contains(a.Models, h.Model) }
+	chain := modelhealth.Chain{Models: a.Models}
+	if chain.Down(down) && !slices.ContainsFunc(down, due) && !s.givenUp(m.ID, openTurnOf(s, m), m.Agent, now) {
+		found = append(found, waiting.ModelDown)
+	}
+	running := 0
+	for lane := range s.held {
+		if lane.Agent() == m.Agent {
+			running++
+		}
+	}
+	if a.MaxRunning > 0 && running >= a.MaxRunning {
+		found = append(found, waiting.AgentFull)
+	}
+	return found
+}
