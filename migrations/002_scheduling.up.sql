@@ -644,6 +644,8 @@ begin
             select w.id, w.rank from turnkeeper.messages w
             where w.lane = v_lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
+              and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.conversation = w.conversation
+                  and p.home_lane is not null and p.ended_at is null and p.held)) -- the next tick moves it out of the lane
             order by w.rank, w.id limit 100) b;
         if r.count > 0 then
             blocked := true;
@@ -673,6 +675,12 @@ begin
         end if;
     end if;
     select * into l from turnkeeper.leases k where k.lane = v_lane;
+    if l.grant_id is not null and o.id is null then
+        r := null;
+        r.reason := 'lane_held'; r.lane := v_lane; r.turn_id := l.turn_id; r.turn_state := 'running'; r.since := l.granted_at;
+        r.until := l.lease_until; blocked := true;
+        return next r;
+    end if;
     if turnkeeper.lane_pauses(l.not_before) then
         r := null;
         r.reason := 'lane_backoff'; r.lane := v_lane; r.until := l.not_before; r.count := l.failures; r.why := m.last_error; blocked := true;

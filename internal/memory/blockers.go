@@ -65,8 +65,13 @@ func (t *tick) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.R
 	if turn == nil || turn.home != "" {
 		found = append(found, t.ahead(m, turn, lane, now)...)
 	}
-	if l := s.leases[lane]; l != nil && l.NotBefore.After(now) {
-		found = append(found, waiting.LaneBackoff)
+	if l := s.leases[lane]; l != nil {
+		if l.Held() && !t.freed[lane] && !slices.Contains(found, waiting.LaneHeld) {
+			found = append(found, waiting.LaneHeld)
+		}
+		if l.NotBefore.After(now) {
+			found = append(found, waiting.LaneBackoff)
+		}
 	}
 	return found
 }
@@ -114,8 +119,7 @@ func (t *tick) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane,
 			break
 		}
 	}
-	open, l := s.open[lane], s.leases[lane]
-	if open != nil && open != turn && (!t.freed[lane] || t.again[open.ID]) || l != nil && l.Held() && !t.freed[lane] {
+	if open := s.open[lane]; open != nil && open != turn && (!t.freed[lane] || t.again[open.ID]) {
 		found = append(found, waiting.LaneHeld)
 	}
 	return found
