@@ -85,7 +85,7 @@ func TestPages(t *testing.T) {
 
 func TestAnOutageOnThePage(t *testing.T) {
 	h := newEnv(t)
-	one[int](h, "update turnkeeper.agents set models = '{p/m}' where name = 'clerk' returning 1")
+	one[int](h, "update turnkeeper.agents set models = '{p/m}', give_up_after = interval '1 day' where name = 'clerk' returning 1")
 	id, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", Body: "work"})
 	if err != nil {
 		t.Fatal(err)

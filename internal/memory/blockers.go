@@ -11,22 +11,22 @@ import (
 
 // Blockers returns why a waiting message, or the queued turn of a running one, is not granted now, apart from the scheduler and
 // free slots: the reasons that turnkeeper.blockers gives. The ticks grant what has none.
-func (s *Store) Blockers(id turnkeeper.MessageID) []waiting.Reason {
+func Blockers(s *Store, id turnkeeper.MessageID) []waiting.Reason {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.state.message(id)
 	if m == nil || !m.ClosedAt.IsZero() {
 		return nil
 	}
-	t, now := &tick{s: s}, s.now()
-	return append(t.blockers(m, now), t.limits(m, now)...)
+	g, now := gate{&tick{s: s}}, s.now()
+	return append(g.blockers(m, now), g.limits(m, now)...)
 }
 
 // Grantable returns the messages without a blocker, if there are free slots and the scheduler does not hold off.
-func (s *Store) Grantable() (ids []turnkeeper.MessageID) {
+func Grantable(s *Store) (ids []turnkeeper.MessageID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, now := &tick{s: s}, s.now()
+	g, now := gate{&tick{s: s}}, s.now()
 	if s.state.holdUntil.After(now) || s.state.situation(now).Room <= 0 {
 		return nil
 	}
@@ -35,7 +35,7 @@ func (s *Store) Grantable() (ids []turnkeeper.MessageID) {
 			continue
 		}
 		turn := openTurnOf(&s.state, m)
-		if (turn == nil || turn.State == turnkeeper.TurnQueued) && len(t.blockers(m, now))+len(t.limits(m, now)) == 0 {
+		if (turn == nil || turn.State == turnkeeper.TurnQueued) && len(g.blockers(m, now))+len(g.limits(m, now)) == 0 {
 			ids = append(ids, m.ID)
 		}
 	}
@@ -50,8 +50,11 @@ func openTurnOf(s *state, m *turnkeeper.Message) *turnRow {
 	return s.turn(m.TurnID)
 }
 
+// A gate decides what a tick may grant.
+type gate struct{ *tick }
+
 // blockers returns what blocks a message or its turn, apart from the limits that the scheduler counts: see limits.
-func (t *tick) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
+func (t gate) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
 	turn, lane := openTurnOf(s, m), m.Lane
 	switch {
@@ -76,8 +79,17 @@ func (t *tick) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.R
 	return found
 }
 
+// left reports whether a tick leaves out a message or its turn: it is closed or blocked, or the scheduler holds its agent back.
+func (t gate) left(m *turnkeeper.Message, overdue bool, held, full []string, now time.Time) bool {
+	_, again := t.s.state.queueRanks[m.ID]
+	if again && (t.s.bugs.has(BugOvertaken) || t.s.bugs.has(BugForgotten)) {
+		return true
+	}
+	return t.gone[m.ID] || !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) || len(t.blockers(m, now)) > 0
+}
+
 // ofMessage returns what blocks a message without an open turn, apart from its lane.
-func (t *tick) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
+func (t gate) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
 	for reason, blocks := range map[waiting.Reason]bool{
 		waiting.AgentRetired:     s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0, // it still works as a sub-agent
@@ -93,7 +105,7 @@ func (t *tick) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.
 }
 
 // ofTurn returns what a turn waits for itself.
-func (t *tick) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
+func (t gate) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
 	switch {
 	case t.again[turn.ID]:
 	case turn.State == turnkeeper.TurnWaiting && len(turn.openAsks()) > 0:
@@ -107,7 +119,7 @@ func (t *tick) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
 }
 
 // ahead returns what is ahead of a message, or of its turn that goes back to its lane, and the turn that has the lane.
-func (t *tick) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, now time.Time) (found []waiting.Reason) {
+func (t gate) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
 	if t.waitsBehind(lane, m, now) {
 		found = append(found, waiting.EarlierMessage)
@@ -126,7 +138,7 @@ func (t *tick) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane,
 }
 
 // waitsBehind reports whether a waiting message that is due is ahead of m in a lane.
-func (t *tick) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time.Time) bool {
+func (t gate) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time.Time) bool {
 	s := &t.s.state
 	ahead := func(w *turnkeeper.Message) bool {
 		if _, again := s.queueRanks[w.ID]; again && t.s.bugs.has(BugOvertaken) {
@@ -138,7 +150,7 @@ func (t *tick) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time
 }
 
 // limits returns what blocks a message because of the turns of others: the models that are down, and the turns of its agent.
-func (t *tick) limits(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
+func (t gate) limits(m *turnkeeper.Message, now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
 	a, down := s.agents[m.Agent], models{s}.down(now)
 	if a == nil {

@@ -17,7 +17,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 			turn := s.open[lane]
 			m := s.message(turn.MessageID)
 			overdue := s.givenUp(m.ID, turn, turn.Agent, now)
-			if turn.State != turnkeeper.TurnQueued && !t.again[turn.ID] || t.left(m, overdue, held, full, now) {
+			if turn.State != turnkeeper.TurnQueued && !t.again[turn.ID] || (gate{t}).left(m, overdue, held, full, now) {
 				continue
 			}
 			ready = append(ready, granting.Candidate{
@@ -30,20 +30,11 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 	return ready, err
 }
 
-// left reports whether a tick leaves out a message or its turn: it is closed or blocked, or the scheduler holds its agent back.
-func (t *tick) left(m *turnkeeper.Message, overdue bool, held, full []string, now time.Time) bool {
-	_, again := t.s.state.queueRanks[m.ID]
-	if again && (t.s.bugs.has(BugOvertaken) || t.s.bugs.has(BugForgotten)) {
-		return true
-	}
-	return t.gone[m.ID] || !overdue && slices.Contains(held, m.Agent) || slices.Contains(full, m.Agent) || len(t.blockers(m, now)) > 0
-}
-
 func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full ...string) (ready []granting.Candidate, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		consider := func(m *turnkeeper.Message) {
 			overdue := s.givenUp(m.ID, nil, m.Agent, now)
-			if t.left(m, overdue, held, full, now) {
+			if (gate{t}).left(m, overdue, held, full, now) {
 				return
 			}
 			ready = append(ready, granting.Candidate{

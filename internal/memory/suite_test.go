@@ -197,7 +197,9 @@ func (d *door) FindMessage(_ context.Context, id turnkeeper.MessageID) (turnkeep
 	return m, nil
 }
 
-func (d *door) Blockers(id turnkeeper.MessageID) []waiting.Reason { return d.store.Blockers(id) }
+func (d *door) Blockers(id turnkeeper.MessageID) []waiting.Reason {
+	return memory.Blockers(d.store, id)
+}
 
 func (d *door) Reply(id turnkeeper.MessageID) (turnkeeper.Reply, bool) { return d.store.ReplyTo(id) }
 

@@ -232,7 +232,7 @@ const notGranted = "has no blocker and is not granted, although slots are free"
 // every look; it returns the same as of now.
 func (e *env) checkGranted(since map[turnkeeper.MessageID]time.Time) map[turnkeeper.MessageID]time.Time {
 	now := map[turnkeeper.MessageID]time.Time{}
-	for _, id := range e.store.Grantable() {
+	for _, id := range memory.Grantable(e.store) {
 		now[id] = time.Now()
 		if first, known := since[id]; known {
 			now[id] = first
