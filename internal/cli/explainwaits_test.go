@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/cli/enqueue"
 	"turnkeeper/internal/cli/turnctl"
 	"turnkeeper/internal/turnlog"
 )
@@ -88,4 +89,19 @@ func TestAMessageBehindAnOldLane(t *testing.T) {
 	s.exec("update turnkeeper.turns set lane = 'echo/c2', conversation = 'c9' where id = 1")
 	s.exec("update turnkeeper.leases set lane = 'echo/c2'")
 	says(t, env, []string{"explain", "--message", idOf(waits)}, "it moves to lane echo at the next tick", "turn 1 of worker host-1 holds lane echo/c2")
+}
+
+// TestAWaitSaysWhatTheMessageWaitsFor checks that enqueue --wait prints reasons of the table, each once.
+func TestAWaitSaysWhatTheMessageWaitsFor(t *testing.T) {
+	s, env := onStage(t)
+	if err := s.PauseScheduler(t.Context(), "repairs"); err != nil {
+		t.Fatal(err)
+	}
+	got := run(t, enqueue.Program(), env, "", "--agent", "echo", "--wait", "--wait-timeout", "2s", "hi")
+	if n := strings.Count(got.stderr, "the message waits: the scheduler has been paused since"); n != 1 || !strings.Contains(got.stderr, ": repairs") {
+		t.Errorf("the reason is printed %d times: %+v", n, got)
+	}
+	if strings.Contains(got.stderr, "next tick") || got.code != 4 {
+		t.Errorf("%+v", got)
+	}
 }

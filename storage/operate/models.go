@@ -10,12 +10,6 @@ import (
 	"turnkeeper/storage/internal/pg"
 )
 
-// DownModels lists the models that are down, by name.
-func (s *Views) DownModels(ctx context.Context) ([]modelhealth.Health, error) {
-	rows, err := s.db.Q.DownModels(ctx)
-	return dbrow.Map(rows, dbrow.DownModel), pg.Translate(err)
-}
-
 // Models lists the models that agents use, and those that were ever down, by name.
 func (s *Reports) Models(ctx context.Context) ([]modelhealth.Health, error) {
 	rows, err := s.db.Q.ListModels(ctx)

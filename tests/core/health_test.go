@@ -554,7 +554,7 @@ func TestAWaitingSenderSeesTheOutage(t *testing.T) {
 	e.Send("clerk", "Hello")
 	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
 	p := env.StartProcess(t, "enqueue", e.Dir, e.Environ(), env.Binary(t, "enqueue"), "--agent", "clerk", "--wait", "Me too")
-	p.Await("waits for the model test/scripted, which is down")
+	p.Await("the message waits: model test/scripted has been down since")
 	away.end(e)
 	if code := p.Wait(); code != 0 {
 		t.Errorf("enqueue ended with %d", code)

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -24,8 +24,8 @@ type awaiting struct {
 	db       *database.Database
 	accepted acceptedView
 	watcher  *follow.Watcher
-	reported int  // the last failed attempt that was reported
-	down     bool // reported that the message waits for a model
+	reported int              // the last failed attempt that was reported
+	said     []waiting.Reason // why it waits, as reported
 }
 
 // The poll interval grows from minPoll to maxPoll.
@@ -76,7 +76,7 @@ func (w *awaiting) closed(ctx context.Context, notifier *storage.Notifier) (wait
 			last, answered = message, time.Now()
 			w.watcher.Turn(ctx, message.TurnID)
 			w.reportFailure(message)
-			w.reportDown(ctx, message)
+			w.reportWaits(message)
 		}
 		switch {
 		case err == nil && !message.ClosedAt.IsZero():
@@ -102,34 +102,25 @@ func (w *awaiting) reportFailure(m waiting.Message) {
 	w.Err.Line("%s", w.Err.Paint(term.Warned, fmt.Sprintf("attempt %d failed: %s; it is retried after a pause", m.Attempts, term.OneLine(w.Masker.String(m.LastError), 500))))
 }
 
-// reportDown prints, once, that the message waits for a model that is down.
-func (w *awaiting) reportDown(ctx context.Context, m waiting.Message) {
-	if len(m.WaitsFor) == 0 {
-		w.down = false
-		return
-	}
-	if w.json || w.down {
-		return
-	}
-	w.down = true
-	since, what := "", "model "+m.WaitsFor[0]+", which is"
-	if len(m.WaitsFor) > 1 {
-		what = "models " + strings.Join(m.WaitsFor, ", ") + ", which are"
-	}
-	if models, err := w.db.Store.DownModels(ctx); err == nil {
-		for _, h := range models {
-			if h.Model == m.WaitsFor[0] {
-				since = fmt.Sprintf(" since %s (%s)", h.DownSince.Local().Format(time.TimeOnly), h.ErrorClass)
-			}
+// reportWaits prints what the message waits for, each reason once. Lanes, slots and the next tick are not worth a line, and that
+// no worker runs, or that a failed attempt is retried, is reported elsewhere.
+func (w *awaiting) reportWaits(m waiting.Message) {
+	for _, wait := range m.Waits {
+		row, _ := waiting.RowOf(wait.Reason)
+		said := slices.Contains(w.said, wait.Reason) || wait.Reason == waiting.NoWorker || wait.Reason == waiting.LaneBackoff
+		if w.json || said || row.Minor || row.Running {
+			continue
 		}
+		w.said = append(w.said, wait.Reason)
+		w.watcher.Settle(true)
+		text := w.Masker.String(wait.Long(func(t time.Time) string { return t.Local().Format(time.TimeOnly) }))
+		w.Err.Line("%s", w.Err.Paint(term.Warned, "the message waits: "+term.OneLine(text, 500)))
 	}
-	w.watcher.Settle(true)
-	w.Err.Line("%s", w.Err.Paint(term.Warned, "the message waits for the "+what+" down"+since+`; it continues with the model's first answer, see "turnctl models"`))
 }
 
 // read reads the message and, once it is closed, its reply.
 func (w *awaiting) read(ctx context.Context) (m waiting.Message, reply *turnkeeper.Reply, err error) {
-	if m, err = w.db.Store.Message(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
+	if m, err = w.db.Store.WaitingMessage(ctx, w.accepted.MessageID); err != nil || m.ClosedAt.IsZero() {
 		return m, nil, err
 	}
 	found, err := w.db.Store.ReplyTo(ctx, w.accepted.MessageID)
