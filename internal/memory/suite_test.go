@@ -23,7 +23,7 @@ import (
 func TestSuite(t *testing.T) { storesuite.Run(t, openDoor) }
 
 // TestBlockers checks that a tick grants what has no blocker.
-func TestBlockers(t *testing.T) { storesuite.Walks(t, openDoor, testrun.Count(30, 300), 60) }
+func TestBlockers(t *testing.T) { storesuite.Walks(t, openDoor, testrun.Count(100, 1000), 80) }
 
 func openDoor(t *testing.T) storesuite.Store {
 	d := &door{t: t}

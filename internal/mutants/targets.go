@@ -86,6 +86,13 @@ var targets = []Target{
 		Tests: []string{"./policy", "./internal/memory", "./agentturn"},
 	},
 	{
+		Name:      "blockers",
+		Go:        []Code{{File: "internal/memory/blockers.go"}},
+		Functions: []string{"blockers", "standstill", "models_awaited", "turn_waits", "turn_holder", "given_up", "other_worker", "live_workers", "lane_rivals"},
+		First:     "^(TestBlockers|TestWhatAMessageWaitsFor|TestAnAnsweredTurn|TestAMessageBehindAnOldLane|TestATurnForANewerWorker)",
+		Tests:     append([]string{"./internal/memory", "./internal/cli"}, stores...), Skip: plans,
+	},
+	{
 		Name:      "cancel",
 		Queries:   []string{"CancelledGrants", "CancellationOf"},
 		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},

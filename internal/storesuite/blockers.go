@@ -80,13 +80,13 @@ func (w *walk) pick(from ...string) string { return from[w.rand.IntN(len(from))]
 
 // step does one operation.
 func (w *walk) step() {
-	ops := []func(){w.send, w.send, w.send, w.end, w.end, w.end, w.suspend, w.suspend, w.answer, w.cancelOne, w.changeOne, w.wait}
+	ops := []func(){w.send, w.send, w.send, w.end, w.end, w.end, w.suspend, w.suspend, w.answer, w.answer, w.cancelOne, w.changeOne, w.wait}
 	ops[w.rand.IntN(len(ops))]()
 }
 
 func (w *walk) send() {
 	m := turnkeeper.Submission{
-		Agent: w.pick(walkAgents...), Conversation: w.pick("a", "b", "c"), Body: "x",
+		Agent: w.pick(append([]string{"clerk", "clerk", "clerk"}, walkAgents...)...), Conversation: w.pick("a", "b", "c"), Body: "x",
 		Priority: []int{0, 0, 0, 5, -30, 1000}[w.rand.IntN(6)],
 	}
 	if w.retired[m.Agent] {
