@@ -13,7 +13,7 @@ type Wait struct {
 	Detail    string                `json:"detail" doc:"a sentence for people, whose text may change"`
 	Since     *time.Time            `json:"since"`
 	Until     *time.Time            `json:"until" doc:"latest end of the wait; null: unknown"`
-	TurnID    *turnkeeper.TurnID    `json:"turn_id" doc:"the open turn of the lane"`
+	TurnID    *turnkeeper.TurnID    `json:"turn_id" doc:"its own turn, or the one in its way"`
 	MessageID *turnkeeper.MessageID `json:"message_id" doc:"the message that goes first"`
 	WorkerID  turnkeeper.WorkerID   `json:"worker_id" doc:"the worker of turn_id"`
 	Model     string                `json:"model"`
