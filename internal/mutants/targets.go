@@ -37,7 +37,7 @@ var targets = []Target{
 	{
 		Name:    "grant",
 		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
-		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "waits_behind", "is_due", "set_queue_rank", "oldest_due", "check_granted", "worker_gone", "owner_gone",
+		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "waits_behind", "check_granted", "worker_gone", "owner_gone",
 			"loss_counts", "worker_present", "lane_waits", "forget_lanes"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
