@@ -45,7 +45,7 @@ type Submission struct {
 	Conversation string // empty: DefaultConversation
 	Body         string
 	Key          string // idempotency key; empty: none
-	Priority     int    // each point counts as a second of waiting: see Message.Rank
+	Priority     int    // each point counts as a second of waiting: see Message.Rank; above max_sender_priority (0) only for operators
 	TraceParent  string // W3C trace context of the sender; empty: none
 
 	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:

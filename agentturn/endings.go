@@ -73,7 +73,7 @@ func (t *endings) failed(err error) *ending {
 func (t *endings) failure(fault Fault) Failure {
 	return Failure{
 		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
-		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts,
+		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts, Attempts: t.record.Message.Attempts,
 		Waited: t.record.Waited + time.Since(t.began), GiveUpAfter: t.bounds.GiveUpAfter,
 	}
 }

@@ -29,6 +29,7 @@ type Failure struct {
 
 	Counted     int // earlier attempts that count against the message
 	MaxAttempts int
+	Attempts    int // all attempts, this one included
 
 	Waited      time.Duration // since the message was accepted and due
 	GiveUpAfter time.Duration // maximum wait for a service
@@ -43,6 +44,9 @@ type Verdict struct {
 	Backoff  time.Duration // if Retry: the pause before that turn
 }
 
+// lastAttempt is the highest number of an attempt for which the table of messages has room.
+const lastAttempt = 1_000_000
+
 // maxPause is the longest pause of a lane.
 const maxPause = 120 * time.Second
 
@@ -52,6 +56,8 @@ func (f Failure) Verdict() Verdict {
 	switch {
 	case f.Effects, f.Ran && (f.Fault == FaultTime || f.Fault == FaultBound):
 		return Verdict{Degraded: true}
+	case f.Attempts >= lastAttempt:
+		return Verdict{Counted: f.Fault != FaultService}
 	case f.Fault == FaultService:
 		left := f.GiveUpAfter - f.Waited
 		if left <= 0 {

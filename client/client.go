@@ -43,6 +43,28 @@ func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.Me
 	return id, plain(err)
 }
 
+// Edit changes the body of a message that the session's role has sent, while it waits for its first turn. It keeps its place,
+// and a repeat with its Key is still compared with the first body. Another role's message is turnkeeper.ErrNotFound, one that has had
+// a turn turnkeeper.ErrWrongState. The message's lane waits until the transaction ends.
+func Edit(ctx context.Context, db DB, id turnkeeper.MessageID, body string) error {
+	return run(ctx, db, `select turnkeeper.edit_message($1::bigint, $2::text)`, id, body)
+}
+
+// Drop drops a message that the session's role has sent, while it waits: no turn of it starts, and the scheduler's next tick after the
+// transaction closes it as cancelled, with a reply. The errors are those of Edit.
+func Drop(ctx context.Context, db DB, id turnkeeper.MessageID) error {
+	return run(ctx, db, `select turnkeeper.drop_message($1::bigint)`, id)
+}
+
+func run(ctx context.Context, db DB, sql string, args ...any) error {
+	rows, err := db.Query(ctx, sql, args...)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	return plain(err)
+}
+
 func orNull(text string) *string {
 	if text == "" {
 		return nil
@@ -50,17 +72,15 @@ func orNull(text string) *string {
 	return &text
 }
 
-// A Filter selects replies. The zero value selects the replies of all agents, except those of sub-agents
-// to other agents.
+// A Filter selects replies to messages of the session's role. The zero value selects all.
 type Filter struct {
-	Agent     string // empty: all
-	SubAgents bool   // include replies of sub-agents to other agents
+	Agent string // empty: all
 }
 
 // maxReplies is the maximum limit of Replies.
 const maxReplies = 1000
 
-// Replies returns the replies with ids above after, ordered by id, at most limit (1 to 1000).
+// Replies returns the replies to messages of the session's role with ids above after, ordered by id, at most limit (1 to 1000).
 // A caller that continues after the last one misses none: if a reply with a lower id is still being committed,
 // Replies waits for it, at most two seconds, and then omits the replies after it. So db must not be
 // a transaction with an isolation level above read committed.
@@ -68,8 +88,8 @@ func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f 
 	if limit < 1 || limit > maxReplies {
 		return nil, fmt.Errorf("limit is %d: it must be 1 to %d", limit, maxReplies)
 	}
-	rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean) r`,
-		after, limit, f.Agent, !f.SubAgents)
+	rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.my_replies_after($1::bigint, $2::integer, $3::text) r`,
+		after, limit, f.Agent)
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -122,6 +142,7 @@ var conditions = map[string]error{
 	"TK004": turnkeeper.ErrInvalidMessage,
 	"TK005": turnkeeper.ErrUnknownAgent,
 	"TK006": turnkeeper.ErrKeyConflict,
+	"TK008": turnkeeper.ErrWrongState,
 	"TK010": turnkeeper.ErrAgentRetired,
 	"TK012": asks.ErrClosed,
 	"TK013": turnkeeper.ErrNotFound,

@@ -26,7 +26,8 @@ const patience = time.Minute
 // A site is a database with the agents clerk and desk, and the retired agent old.
 type site struct {
 	*testing.T
-	pool   *pgxpool.Pool
+	pool   *pgxpool.Pool // of a role with the rights of the README
+	admin  *pgxpool.Pool // of the workers' role
 	looked chan struct{} // receives a value after a query of Wait or Outbox
 }
 
@@ -44,7 +45,7 @@ func open(t *testing.T) *site {
 	if err := store.RetireAgent(t.Context(), "old"); err != nil {
 		t.Fatal(err)
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pgxpool.ParseConfig(storagetest.SenderURL(t, url, "_app"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,19 +54,22 @@ func open(t *testing.T) *site {
 	if s.pool, err = pgxpool.NewWithConfig(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(s.pool.Close)
+	if s.admin, err = pgxpool.New(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.pool.Close(); s.admin.Close() })
 	// The function answer closes a message without ringing the doorbell.
-	s.exec(`create function answer(message bigint) returns void language plpgsql as $$ declare m turnkeeper.messages; turn bigint; begin
+	s.exec(`create function public.answer(message bigint) returns void language plpgsql as $$ declare m turnkeeper.messages; turn bigint; begin
 		select * into m from turnkeeper.messages where id = message;
 		insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 			values (m.id, 1, m.agent, m.conversation, m.lane, 'message', repeat('a', 64), 'degraded', 1, now(), 'max_rounds') returning id into turn;
-		insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, stop_reason, error_class, calls)
-			values (m.id, turn, m.agent, m.conversation, 'degraded', upper(m.body), 'max_rounds', 'odd',
+		insert into turnkeeper.replies (message_id, turn_id, agent, conversation, sent_by, outcome, body, stop_reason, error_class, calls)
+			values (m.id, turn, m.agent, m.conversation, m.sent_by, 'degraded', upper(m.body), 'max_rounds', 'odd',
 			'[{"ordinal":1,"id":"round-1-tool-2","name":"stock","effect":"keyed","state":"failed","duration_ms":12,"error":"no"}]');
 		update turnkeeper.messages set state = 'answered', closed_at = now(), turn_id = turn where id = message;
 	end $$;
 	alter table turnkeeper.messages disable trigger user;
-	alter table turnkeeper.replies disable trigger user, alter stop_reason set default 'cancelled', alter calls set default '[]'`)
+	alter table turnkeeper.replies disable trigger user, enable trigger complete_reply`)
 	return s
 }
 
@@ -90,7 +94,7 @@ func (s *site) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryE
 
 func (s *site) exec(sql string, args ...any) {
 	s.Helper()
-	if _, err := s.pool.Exec(s.Context(), sql, args...); err != nil {
+	if _, err := s.admin.Exec(s.Context(), sql, args...); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -122,7 +126,7 @@ func TestEnqueue(t *testing.T) {
 	pool := s.pool
 	due := time.Now().Add(time.Hour).Truncate(time.Second)
 	whole := turnkeeper.Submission{
-		Agent: "clerk", Body: "hello", Conversation: "c", Key: "k", Priority: 3, DueAt: due,
+		Agent: "clerk", Body: "hello", Conversation: "c", Key: "k", Priority: -3, DueAt: due,
 		TraceParent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 	}
 	id, err := client.Enqueue(t.Context(), pool, whole)
@@ -130,7 +134,7 @@ func TestEnqueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got turnkeeper.Submission
-	err = pool.QueryRow(t.Context(), "select agent, body, conversation, idempotency_key, priority, trace_parent, due_at from turnkeeper.messages where id = $1", id).
+	err = s.admin.QueryRow(t.Context(), "select agent, body, conversation, idempotency_key, priority, trace_parent, due_at from turnkeeper.messages where id = $1", id).
 		Scan(&got.Agent, &got.Body, &got.Conversation, &got.Key, &got.Priority, &got.TraceParent, &got.DueAt)
 	if got.DueAt = got.DueAt.In(due.Location()); err != nil || got != whole {
 		t.Errorf("it is kept as %+v, error %v; want %+v", got, err, whole)
@@ -160,7 +164,7 @@ func TestEnqueue(t *testing.T) {
 		return undone
 	})
 	var n int
-	if err2 := pool.QueryRow(t.Context(), "select count(*) from turnkeeper.messages").Scan(&n); !errors.Is(err, undone) || err2 != nil || n != 1 {
+	if err2 := s.admin.QueryRow(t.Context(), "select count(*) from turnkeeper.messages").Scan(&n); !errors.Is(err, undone) || err2 != nil || n != 1 {
 		t.Errorf("%d messages after a transaction that was undone, errors %v, %v", n, err, err2)
 	}
 }
@@ -268,21 +272,20 @@ func TestReplies(t *testing.T) {
 	for _, agent := range []string{"clerk", "desk", "clerk"} {
 		s.cancel(s.send(s.pool, agent, "x"))
 	}
-	s.exec("update turnkeeper.replies set parent_turn_id = turn_id where id = (select max(id) from turnkeeper.replies)")
+	s.exec("select turnkeeper.cancel_message(turnkeeper.enqueue('clerk', 'of another role'), '')")
 	for name, c := range map[string]struct {
 		after turnkeeper.ReplyID
 		limit int
 		f     client.Filter
 		want  int
 	}{
-		"from outside": {0, 100, client.Filter{}, 2},
-		"all":          {0, 100, client.Filter{SubAgents: true}, 3},
-		"of an agent":  {0, 100, client.Filter{Agent: "desk"}, 1},
-		"a page":       {0, 1, client.Filter{}, 1},
-		"after":        {1, 100, client.Filter{SubAgents: true}, 2},
-		"no more":      {3, 1000, client.Filter{SubAgents: true}, 0},
-		"no limit":     {0, 0, client.Filter{}, -1},
-		"too many":     {0, 1001, client.Filter{}, -1},
+		"all":         {0, 100, client.Filter{}, 3},
+		"of an agent": {0, 100, client.Filter{Agent: "desk"}, 1},
+		"a page":      {0, 1, client.Filter{}, 1},
+		"after":       {1, 100, client.Filter{}, 2},
+		"no more":     {3, 1000, client.Filter{}, 0},
+		"no limit":    {0, 0, client.Filter{}, -1},
+		"too many":    {0, 1001, client.Filter{}, -1},
 	} {
 		got, err := client.Replies(t.Context(), s.pool, c.after, c.limit, c.f)
 		if (err != nil) != (c.want < 0) || err == nil && len(got) != c.want {
@@ -361,10 +364,11 @@ func TestOutbox(t *testing.T) {
 func TestExamples(t *testing.T) {
 	s := open(t)
 	pool = s.pool
-	s.exec(`create table orders (id bigint primary key); create table answers (message_id bigint primary key, body text);
-		create table outbox_place (reply_id bigint); insert into outbox_place values (0);
-		create function at_once() returns trigger language plpgsql as $$ begin perform answer(new.id); return null; end $$;
-		create trigger at_once after insert on turnkeeper.messages for each row execute function at_once()`)
+	s.exec(`create table public.orders (id bigint primary key); create table public.answers (message_id bigint primary key, body text);
+		create table public.outbox_place (reply_id bigint); insert into public.outbox_place values (0);
+		grant all on public.orders, public.answers, public.outbox_place to public;
+		create function public.at_once() returns trigger language plpgsql security definer as $$ begin perform public.answer(new.id); return null; end $$;
+		create trigger at_once after insert on turnkeeper.messages for each row execute function public.at_once()`)
 	ExampleEnqueue()
 	ExampleWait()
 	if _, err := client.Enqueue(t.Context(), pool, turnkeeper.Submission{Agent: "clerk", Body: "x", Conversation: "last"}); err != nil {

@@ -21,7 +21,7 @@ import (
 var ErrNoReply = errors.New("the message was closed without a reply")
 
 // Wait waits for the reply to a message. The reply's Outcome tells whether the message failed or was
-// cancelled. An unknown message is ErrNotFound, so call Wait after the transaction that sent the message has
+// cancelled. A message that is unknown, or that another role has sent, is ErrNotFound, so call Wait after the transaction that sent the message has
 // committed.
 //
 // When ctx ends, Wait returns an error that matches the cause. It retries for at most half a minute while
@@ -30,27 +30,31 @@ var ErrNoReply = errors.New("the message was closed without a reply")
 func Wait(ctx context.Context, pool *pgxpool.Pool, id turnkeeper.MessageID) (reply turnkeeper.Reply, err error) {
 	err = follow(ctx, pool, func(ctx context.Context, db DB) (bool, error) {
 		var closed bool
-		err := db.QueryRow(ctx, `select closed_at is not null from turnkeeper.messages where id = $1`, id).Scan(&closed)
+		var replyID *turnkeeper.ReplyID
+		err := db.QueryRow(ctx, `select closed_at is not null, reply_id from turnkeeper.my_messages where id = $1`, id).Scan(&closed, &replyID)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return false, turnkeeper.ErrNotFound
 		}
 		if err != nil || !closed {
 			return false, err
 		}
-		rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.replies r where r.message_id = $1`, id)
+		if replyID == nil {
+			return false, ErrNoReply
+		}
+		found, err := Replies(ctx, db, *replyID-1, 1, Filter{})
 		if err != nil {
 			return false, err
 		}
-		reply, err = pgx.CollectExactlyOneRow(rows, scanReply)
-		if errors.Is(err, pgx.ErrNoRows) {
+		if len(found) == 0 || found[0].MessageID != id { // purged meanwhile
 			return false, ErrNoReply
 		}
-		return err == nil, err
+		reply = found[0]
+		return true, nil
 	})
 	return reply, err
 }
 
-// Outbox yields the replies with ids above after, ordered by id and each once, and waits for more until
+// Outbox yields the replies to messages of the session's role with ids above after, ordered by id and each once, and waits for more until
 // ctx ends or the loop breaks. To miss none and handle none twice across restarts, store the id of each
 // reply in the transaction that handles it, and pass it as after; 0 starts at the first reply.
 //

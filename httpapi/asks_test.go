@@ -238,7 +238,7 @@ func TestSenders(t *testing.T) {
 	newest := func() (id int64) { return one[int64](h, "select max(id) from turnkeeper.messages") }
 	want := func(id int64, want string) {
 		t.Helper()
-		if got := one[string](h, "select coalesce((select name from turnkeeper.api_tokens where id = turnkeeper.message_sender($1)), 'nobody')", id); got != want {
+		if got := one[string](h, "select coalesce((select t.name from turnkeeper.messages m join turnkeeper.api_tokens t on m.sent_by = 'token:' || t.id where m.id = $1), 'nobody')", id); got != want {
 			t.Errorf("message %d is from %s, want %s", id, got, want)
 		}
 	}
@@ -255,8 +255,7 @@ func TestSenders(t *testing.T) {
 	response := newest()
 	want(response, "other")
 	for of, sender := range map[int64]string{sent: "shop", local: "nobody", response: "other"} {
-		h.Exec("insert into turnkeeper.messages (agent, lane, body) values ('clerk', 'clerk', 'again')")
-		h.Exec("insert into turnkeeper.retries (message_id, retried_as) values ($1, $2)", of, newest())
-		want(newest(), sender)
+		h.Exec("select turnkeeper.cancel_message($1, '')", of)
+		want(one[int64](h, "select message from turnkeeper.retry_message($1, false)", of), sender)
 	}
 }

@@ -15,12 +15,13 @@ import (
 	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
+	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
 
 // A MessageStore reads and writes for the message routes what access does not.
 type MessageStore interface {
-	AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	AcceptFrom(ctx context.Context, from storage.Sender, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
 	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
@@ -68,7 +69,7 @@ func (m *messages) post(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	id, repeated, err := m.store.AcceptFrom(c.Context(), c.Caller.TokenID(), turnkeeper.Submission{
+	id, repeated, err := m.store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, turnkeeper.Submission{
 		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
 		Key: c.Header.Get(request.IdempotencyKey), TraceParent: c.TraceParent(),
 	})

@@ -12,9 +12,10 @@
 create table turnkeeper.settings (
     singleton               boolean primary key default true check (singleton),
     -- set by operators
-    max_message_bytes       integer not null default 65536 check (max_message_bytes > 0),
-    poll_interval           interval check (poll_interval > interval '0'),
-    max_dispatches_per_tick integer check (max_dispatches_per_tick > 0),
+    max_message_bytes       integer not null default 65536 check (max_message_bytes between 1 and 16777216),
+    max_sender_priority     integer not null default 0 check (max_sender_priority between 0 and 1000), -- higher ones need the right to operate
+    poll_interval           interval check (poll_interval > interval '0' and poll_interval <= interval '1 day'),
+    max_dispatches_per_tick integer check (max_dispatches_per_tick between 1 and 10000),
     paused_at               timestamptz, -- no turn is granted while this is set
     paused_reason           text,
     -- written by the scheduler
@@ -87,28 +88,9 @@ create index schedules_due on turnkeeper.schedules (next_due) where active and p
 -- Inbox
 ----------------------------------------------------------------------------------------------------
 
--- The rules of the busiest tables are functions that "turnctl check" calls for each row. As constraints they took longer than
--- the writes themselves, so only turns, which are seldom written, have theirs as a check. The functions that write these
--- tables are the only writers, and keep the rules.
-
-create function turnkeeper.message_holds(
-    body text, conversation text, idempotency_key text, priority integer, trigger text, schedule text, slot timestamptz,
-    state text, attempts integer, closed_at timestamptz
-) returns boolean immutable language plpgsql as $$
-begin
-    return btrim(body, E' \t\r\n') <> ''
-        and octet_length(conversation) between 1 and 200
-        and (idempotency_key is null or octet_length(idempotency_key) between 1 and 200)
-        and priority between -1000 and 1000
-        and case trigger
-            when 'message' then slot is null or schedule is null
-            when 'schedule' then slot is not null and schedule is not null
-            else false end
-        and case when state in ('waiting', 'running') then closed_at is null
-            when state in ('answered', 'failed', 'cancelled') then closed_at is not null
-            else false end
-        and attempts >= 0;
-end $$;
+-- The rules of the tables that turns write are functions that "turnctl check" calls for each row. As constraints they took longer
+-- than the writes themselves, so only turns, which are seldom written, have theirs as a check. The rules of messages are plain
+-- expressions, which cost little. Only "turnctl check" looks for blank bodies, because that reads the whole text.
 
 -- The rank of a message: its due time less one second for each point of its priority. The lower rank goes first, then the
 -- lower id. It is the same rule as Message.Rank in Go.
@@ -140,8 +122,37 @@ create table turnkeeper.messages (
     closed_at       timestamptz,
     turn_id         bigint,        -- the newest
     last_error      text,
-    trace_parent    text
+    trace_parent    text,
+    -- Who sent it: role:NAME (a session's user), token:ID (of the HTTP API), schedule:NAME, or turn:ID (the parent of a
+    -- sub-agent). A retry keeps the sender.
+    sent_by         text not null default 'role:' || session_user::text,
+    first_sha256    bytea,         -- of the first body, if the sender has changed it: idempotency keys compare with that one
+    dropped_at      timestamptz,   -- when its sender dropped it: the next tick closes it as cancelled
+    -- No value that passes these rules fails a tick: counters can grow by one, times are finite and less than 292 years apart, which
+    -- is the longest duration in Go.
+    constraint id_in_range check (id between 1 and 4611686018427387903),
+    constraint agent_is_a_name check (octet_length(agent) between 1 and 63 and strpos(agent, '/') = 0 and strpos(agent, '#') = 0),
+    constraint conversation_in_range check (octet_length(conversation) between 1 and 200),
+    constraint lane_is_the_agents check (lane in (agent, agent || '/' || conversation) or held and starts_with(lane, agent || '#')),
+    constraint body_in_range check (octet_length(body) between 1 and 16777216),
+    constraint key_in_range check (octet_length(idempotency_key) between 1 and 200),
+    constraint priority_in_range check (priority between -1000 and 1000),
+    constraint trigger_has_its_slot check (case trigger
+        when 'message' then schedule is null and slot is null
+        when 'schedule' then octet_length(schedule) between 1 and 200 and slot is not null else false end),
+    constraint state_fits_closed_at check (case when state in ('waiting', 'running') then closed_at is null
+        else state in ('answered', 'failed', 'cancelled') and closed_at is not null end),
+    constraint counters_in_range check (attempts between 0 and 1000000 and faults between 0 and 1000000
+        and (state <> 'waiting' or attempts < 1000000)),
+    constraint times_in_range check (
+        least(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank) < timestamptz '2200-01-01 00:00:00+00'),
+    constraint trace_parent_in_range check (octet_length(trace_parent) <= 256),
+    constraint sender_has_a_kind check (split_part(sent_by, ':', 1) in ('role', 'token', 'schedule', 'turn') and octet_length(sent_by) between 6 and 300),
+    constraint dropped_before_its_turn check (dropped_at is null or state in ('waiting', 'cancelled'))
 );
+-- Messages that their senders have dropped, until a tick closes them.
+create index messages_dropped on turnkeeper.messages (id) where dropped_at is not null and state = 'waiting';
 create unique index messages_key on turnkeeper.messages (agent, idempotency_key) where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
 -- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days. Those with a
@@ -171,8 +182,7 @@ create table turnkeeper.responses (
     message_id  bigint primary key references turnkeeper.messages on delete cascade,
     previous_id bigint,           -- the response that it continues; null: none
     background  boolean not null,
-    metadata    jsonb not null check (jsonb_typeof(metadata) = 'object'),
-    token_id    bigint            -- of the client that made it and may cancel it; null: a client on loopback
+    metadata    jsonb not null check (jsonb_typeof(metadata) = 'object')
 );
 
 ----------------------------------------------------------------------------------------------------
@@ -685,7 +695,7 @@ create index spawned_calls_dropped on turnkeeper.spawned_calls (dropped_at) wher
 -- Replies and webhooks
 ----------------------------------------------------------------------------------------------------
 
--- The outbox. A trigger sets stop_reason, error_class and calls.
+-- The outbox. Triggers set sent_by, and stop_reason, error_class and calls.
 create table turnkeeper.replies (
     id             bigint generated always as identity primary key,
     message_id     bigint not null unique,
@@ -698,10 +708,12 @@ create table turnkeeper.replies (
     error_class    text,          -- of the error that ended it; null: none
     body           text not null, -- empty: the agent replies silently to such an outcome
     calls          jsonb not null, -- see turnkeeper.reply_calls
+    sent_by        text not null, -- who sent the message, for turnkeeper.my_replies_after
     created_at     timestamptz not null default clock_timestamp(),
     constraint replies_body_check check (body <> '' or outcome <> 'succeeded')
 );
 create index replies_agent on turnkeeper.replies (agent, id);
+create index replies_sender on turnkeeper.replies (sent_by, id);
 
 -- Endpoints to which replies, and asks, are pushed. Only the workers' settings have their addresses and secrets.
 create table turnkeeper.webhooks (

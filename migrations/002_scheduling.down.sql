@@ -1,3 +1,4 @@
+drop view turnkeeper.my_messages;
 drop trigger lease_token_grows on turnkeeper.leases;
 drop trigger lease_stays on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
@@ -8,6 +9,7 @@ drop function turnkeeper.note_models, turnkeeper.chain_down, turnkeeper.failure_
     turnkeeper.fetch_overlooked, turnkeeper.run_overdue, turnkeeper.loss_counts,
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
     turnkeeper.heart_silent, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.lease_may_go,
-    turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.lane_waits, turnkeeper.lane_rivals, turnkeeper.lane_of, turnkeeper.lane_pauses,
-    turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.enqueue,
+    turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits, turnkeeper.lane_pauses,
+    turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,
+    turnkeeper.enqueue_message, turnkeeper.enqueue, turnkeeper.enqueue_by, turnkeeper.check_body,, turnkeeper.lane_rivals, turnkeeper.lane_of;
     turnkeeper.set_queue_rank;

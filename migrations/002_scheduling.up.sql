@@ -4,51 +4,52 @@
 --   TK001 the lease is no longer held     TK002 the journal has moved on
 --   TK003 empty message                   TK004 invalid message
 --   TK005 unknown agent                   TK006 idempotency key conflict
---   TK007 state change refused            TK010 the agent is retired
+--   TK007 state change refused            TK008 not possible in the current state
+--   TK010 the agent is retired            TK013 no such row
 
 ----------------------------------------------------------------------------------------------------
 -- Inbox
 ----------------------------------------------------------------------------------------------------
 
--- Put a message into an agent's inbox and return its id. Everything that sends messages calls this function. The message
--- exists when the caller's transaction commits. A repeat with the same idempotency key returns the first id, whatever its
--- due_at. A message is not granted before due_at; a time in the past means now. An invalid trace_parent (W3C Trace
--- Context) is ignored.
-create function turnkeeper.enqueue(
-    agent           text,
-    body            text,
-    conversation    text default 'main',
-    idempotency_key text default null,
-    priority        integer default 0,
-    trace_parent    text default null,
-    due_at          timestamptz default null
-) returns bigint language plpgsql as $$
-#variable_conflict use_column
+-- Raise an error unless a text may be the body of a message.
+create function turnkeeper.check_body(p_body text) returns void language plpgsql as $$
 declare
-    a_name    text := enqueue.agent;
-    conv      text := coalesce(nullif(enqueue.conversation, ''), 'main');
-    key       text := nullif(enqueue.idempotency_key, '');
     max_bytes integer;
-    by_conv   boolean;
-    known     text;
-    retired   boolean;
-    first     record;
-    at        timestamptz := clock_timestamp();
-    due       timestamptz := date_trunc('second', at);
-    new_id    bigint;
-    trace     text := case when octet_length(enqueue.trace_parent) <= 256 and enqueue.trace_parent ~
-        '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$'
-        and enqueue.trace_parent = lower(enqueue.trace_parent) and substr(enqueue.trace_parent, 4, 32) ~ '[^0]'
-        and substr(enqueue.trace_parent, 37, 16) ~ '[^0]' then enqueue.trace_parent end;
 begin
-    if enqueue.body is null or btrim(enqueue.body, E' \t\r\n') = '' then
+    if p_body is null or btrim(p_body, E' \t\r\n') = '' then
         raise exception using errcode = 'TK003', message = 'message cannot be empty';
     end if;
     select max_message_bytes into max_bytes from turnkeeper.settings;
-    if octet_length(enqueue.body) > max_bytes then
+    if octet_length(p_body) > max_bytes then
         raise exception using errcode = 'TK004', message = format(
-            'invalid message: the body has %s bytes, the limit is %s', octet_length(enqueue.body), max_bytes);
+            'invalid message: the body has %s bytes, the limit is %s', octet_length(p_body), max_bytes);
     end if;
+end $$;
+
+-- Put a message into an agent's inbox and return its id. Everything that sends messages calls this function: see enqueue for the
+-- arguments, and messages.sent_by for p_sender. p_operates: the sender may use every priority. A repeat keeps the first sender.
+create function turnkeeper.enqueue_by(
+    p_sender text, p_operates boolean, p_agent text, p_body text, p_conversation text, p_key text, p_priority integer,
+    p_trace_parent text, p_due_at timestamptz
+) returns bigint language plpgsql as $$
+declare
+    conv    text := coalesce(nullif(p_conversation, ''), 'main');
+    key     text := nullif(p_key, '');
+    rank    integer := coalesce(p_priority, 0);
+    highest integer;
+    by_conv boolean;
+    known   text;
+    retired boolean;
+    first   record;
+    at      timestamptz := clock_timestamp();
+    due     timestamptz := date_trunc('second', at);
+    new_id  bigint;
+    trace   text := case when octet_length(p_trace_parent) <= 256 and p_trace_parent ~
+        '^(00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}|(?!00|ff)[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?)$'
+        and p_trace_parent = lower(p_trace_parent) and substr(p_trace_parent, 4, 32) ~ '[^0]'
+        and substr(p_trace_parent, 37, 16) ~ '[^0]' then p_trace_parent end;
+begin
+    perform turnkeeper.check_body(p_body);
     if octet_length(conv) > 200 then
         raise exception using errcode = 'TK004',
             message = 'invalid message: the conversation''s name is longer than 200 bytes';
@@ -57,38 +58,45 @@ begin
         raise exception using errcode = 'TK004',
             message = 'invalid message: the idempotency key is longer than 200 bytes';
     end if;
-    if coalesce(enqueue.priority, 0) not between -1000 and 1000 then
+    if rank not between -1000 and 1000 then
         raise exception using errcode = 'TK004', message = format(
-            'invalid message: priority %s is outside -1000 to 1000', enqueue.priority);
+            'invalid message: priority %s is outside -1000 to 1000', rank);
     end if;
-    if enqueue.due_at > at + interval '3660 days' then
+    if rank > 0 and not p_operates then
+        select s.max_sender_priority into highest from turnkeeper.settings s;
+        if rank > highest then
+            raise exception using errcode = 'TK004', message = format(
+                'invalid message: priority %s needs the right to operate; senders may use at most %s (max_sender_priority)', rank, highest);
+        end if;
+    end if;
+    if p_due_at > at + interval '3660 days' then
         raise exception using errcode = 'TK004', message = 'invalid message: its time is more than ten years ahead';
     end if;
-    if enqueue.due_at > at then -- to the next whole second
-        due := date_trunc('second', enqueue.due_at + interval '999999 us');
+    if p_due_at > at then -- to the next whole second
+        due := date_trunc('second', p_due_at + interval '999999 us');
     end if;
-    select a.lane_per_conversation, a.retired_at is not null into by_conv, retired from turnkeeper.agents a where a.name = a_name;
+    select a.lane_per_conversation, a.retired_at is not null into by_conv, retired from turnkeeper.agents a where a.name = p_agent;
     if not found then
         select string_agg(a.name, ', ' order by a.name) into known
             from (select name from turnkeeper.agents order by name limit 20) a;
         raise exception using errcode = 'TK005', message = format('unknown agent %s: %s',
-            quote_literal(coalesce(a_name, '')),
+            quote_literal(coalesce(p_agent, '')),
             case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
                  else 'the registered agents are ' || known end);
     end if;
-    if retired and not exists (select from turnkeeper.messages m where m.agent = a_name and m.idempotency_key = key) then
+    if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.idempotency_key = key) then
         raise exception using errcode = 'TK010', message = format(
-            'agent %s is retired and takes no new messages', quote_literal(a_name));
+            'agent %s is retired and takes no new messages', quote_literal(p_agent));
     end if;
-    insert into turnkeeper.messages (agent, conversation, lane, body, idempotency_key, priority, trace_parent, due_at)
-        values (a_name, conv, case when by_conv then a_name || '/' || conv else a_name end,
-            enqueue.body, key, coalesce(enqueue.priority, 0), trace, due)
+    insert into turnkeeper.messages (agent, conversation, lane, body, idempotency_key, priority, trace_parent, due_at, sent_by)
+        values (p_agent, conv, case when by_conv then p_agent || '/' || conv else p_agent end, p_body, key, rank, trace, due, p_sender)
         on conflict (agent, idempotency_key) where idempotency_key is not null do nothing
         returning id into new_id;
     if new_id is null then
-        select m.id, m.body, m.conversation into first
-            from turnkeeper.messages m where m.agent = a_name and m.idempotency_key = key;
-        if first.body is distinct from enqueue.body or first.conversation is distinct from conv then
+        select m.id, m.body, m.first_sha256, m.conversation into first
+            from turnkeeper.messages m where m.agent = p_agent and m.idempotency_key = key;
+        if first.id is null or first.conversation <> conv
+            or coalesce(first.first_sha256 <> sha256(convert_to(p_body, 'UTF8')), first.body <> p_body) then
             raise exception using errcode = 'TK006', message = format(
                 'idempotency key was already used for a different message (%s)', first.id);
         end if;
@@ -98,24 +106,136 @@ begin
     return new_id;
 end $$;
 
+----------------------------------------------------------------------------------------------------
+-- Senders. A role that may only send needs the right to execute the five functions enqueue, enqueue_message, edit_message,
+-- drop_message and my_replies_after, and to read the view my_messages. These functions have the rights of their owner, who is the
+-- workers' role and whom current_user names in them; session_user is the user of the session, whatever SET ROLE says. They must not lock
+-- anything but the sender's own messages, because a sender's transaction may stay open for hours.
+----------------------------------------------------------------------------------------------------
+
+-- Put a message into an agent's inbox and return its id. The message exists when the caller's transaction commits. A repeat with
+-- the same idempotency key returns the first id, whatever its due_at. A message is not granted before due_at; a time in the past means
+-- now. An invalid trace_parent (W3C Trace Context) is ignored.
+create function turnkeeper.enqueue(
+    agent           text,
+    body            text,
+    conversation    text default 'main',
+    idempotency_key text default null,
+    priority        integer default 0,
+    trace_parent    text default null,
+    due_at          timestamptz default null
+) returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    return turnkeeper.enqueue_by('role:' || session_user, pg_has_role(session_user, current_user, 'member'),
+        agent, body, conversation, idempotency_key, priority, trace_parent, due_at);
+end $$;
+
 comment on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) is
     'Puts a message into an agent''s inbox and returns its id. The message exists when the caller''s transaction commits. '
     'conversation: the one to continue. idempotency_key: a repeat with the same key and message returns the first id; '
-    'with another message it fails. priority: -1000 to 1000, each point counts as one second of waiting. trace_parent: W3C Trace Context; ignored if invalid. '
-    'due_at: the message is not run before; null or past: at once.';
+    'with another message it fails. priority: -1000 to 1000, each point counts as one second of waiting; above max_sender_priority (0) only for the workers'' role. '
+    'trace_parent: W3C Trace Context; ignored if invalid. due_at: the message is not run before; null or past: at once.';
+
+-- Like enqueue, with the arguments as a JSON object. New arguments are added here, because a function with another signature
+-- would lack the rights that were granted on the old one.
+create function turnkeeper.enqueue_message(message jsonb) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    strings constant text[] := '{agent,body,conversation,idempotency_key,trace_parent,due_at}';
+    due     constant text := message ->> 'due_at';
+    given   record;
+begin
+    if jsonb_typeof(message) is distinct from 'object' then
+        raise exception using errcode = 'TK004', message = 'invalid message: it must be a JSON object';
+    end if;
+    for given in select e.key, jsonb_typeof(e.value) as type, e.value from jsonb_each(message) e order by e.key loop
+        if given.key <> 'priority' and given.key <> all(strings) then
+            raise exception using errcode = 'TK004', message = format('invalid message: it has no key %s; the keys are %s and priority',
+                to_json(left(given.key, 100)), array_to_string(strings, ', '));
+        elsif given.type <> 'null' and given.type <> (case given.key when 'priority' then 'number' else 'string' end) then
+            raise exception using errcode = 'TK004', message = format('invalid message: %s must be a %s, and is a value of type %s',
+                given.key, case given.key when 'priority' then 'number' else 'string' end, given.type);
+        elsif given.key = 'priority' and given.type = 'number'
+            and (case when given.value::numeric between -1000 and 1000 then given.value::numeric % 1 <> 0 else true end) then
+            raise exception using errcode = 'TK004', message = 'invalid message: priority must be a whole number from -1000 to 1000';
+        elsif given.key = 'due_at' and due !~
+            '^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?([Zz]|[+-]([01][0-9]):?[0-5][0-9])$' then
+            raise exception using errcode = 'TK004',
+                message = 'invalid message: due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z';
+        end if;
+    end loop;
+    return turnkeeper.enqueue_by('role:' || session_user, pg_has_role(session_user, current_user, 'member'),
+        message ->> 'agent', message ->> 'body', message ->> 'conversation', message ->> 'idempotency_key',
+        (message ->> 'priority')::numeric::integer, message ->> 'trace_parent', due::timestamptz);
+end $$;
+
+-- Return a message that waits and that the role of the session has sent, and lock it. An error says why there is none.
+create function turnkeeper.lock_own_message(p_message bigint) returns turnkeeper.messages language plpgsql as $$
+declare
+    m turnkeeper.messages;
+begin
+    select * into m from turnkeeper.messages q where q.id = p_message and q.sent_by = 'role:' || session_user for no key update;
+    if not found then
+        raise exception using errcode = 'TK013', message = format('you have sent no message %s', p_message);
+    end if;
+    if m.state <> 'waiting' or m.dropped_at is not null then
+        raise exception using errcode = 'TK008', message = format('message %s no longer waits: it is %s', p_message,
+            case when m.dropped_at is not null then 'dropped' else m.state end);
+    end if;
+    return m;
+end $$;
+
+-- Change the body of a message of the session's role. It must wait, and not have had a turn, whose records would be of
+-- another text. Its place, and what a repeat with its idempotency key is compared with, stay.
+create function turnkeeper.edit_message(message bigint, body text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    m turnkeeper.messages;
+begin
+    perform turnkeeper.check_body(edit_message.body);
+    m := turnkeeper.lock_own_message(message);
+    if m.attempts > 0 then
+        raise exception using errcode = 'TK008',
+            message = format('message %s cannot be changed, because it has had a turn: drop it and send another', message);
+    end if;
+    update turnkeeper.messages q set body = edit_message.body, first_sha256 = coalesce(m.first_sha256, sha256(convert_to(m.body, 'UTF8')))
+    where q.id = message;
+    perform pg_notify('turnkeeper_inbox', ''); -- a tick may have passed the message over because it was locked
+end $$;
+
+-- Drop a waiting message of the session's role: once the transaction has committed it is never granted, and the next tick closes it as
+-- cancelled, with a reply. The function does not do that itself, because readers of the outbox wait for open
+-- transactions that have inserted a reply.
+create function turnkeeper.drop_message(message bigint) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform turnkeeper.lock_own_message(message);
+    update turnkeeper.messages q set dropped_at = clock_timestamp() where q.id = message;
+    perform pg_notify('turnkeeper_inbox', '');
+end $$;
+
+-- The messages of the session's role.
+create view turnkeeper.my_messages with (security_barrier) as
+select m.id, m.agent, m.conversation, m.body, m.idempotency_key, m.priority, m.trace_parent, m.state, m.attempts, m.due_at, m.accepted_at,
+    m.closed_at, m.dropped_at, (select r.id from turnkeeper.replies r where r.message_id = m.id) as reply_id
+from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
+
+----------------------------------------------------------------------------------------------------
+-- Responses
+----------------------------------------------------------------------------------------------------
 
 -- Put the message of a response into the inbox. A repeat with the same key returns the same response. It fails like enqueue
 -- if the repeat differs from the first, or if the first message with the key is not a response.
 create function turnkeeper.enqueue_response(
-    p_agent text, p_body text, p_conversation text, p_key text, p_trace_parent text,
-    p_previous bigint, p_background boolean, p_metadata jsonb, p_token bigint
+    p_sender text, p_agent text, p_body text, p_conversation text, p_key text, p_trace_parent text,
+    p_previous bigint, p_background boolean, p_metadata jsonb
 ) returns bigint language plpgsql as $$
 declare
-    message bigint := turnkeeper.enqueue(p_agent, p_body, p_conversation, p_key, 0, p_trace_parent);
+    message bigint := turnkeeper.enqueue_by(p_sender, false, p_agent, p_body, p_conversation, p_key, 0, p_trace_parent, null);
     first   turnkeeper.responses;
 begin
     if exists (select from turnkeeper.messages m where m.id = message and m.xmin = pg_current_xact_id()::xid) then
-        insert into turnkeeper.responses values (message, p_previous, p_background, p_metadata, p_token);
+        insert into turnkeeper.responses values (message, p_previous, p_background, p_metadata);
         return message;
     end if;
     select r.* into first from turnkeeper.responses r where r.message_id = message;
@@ -206,6 +326,18 @@ create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_conversa
 returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
     and (p_lane <> turnkeeper.lane_of(p_agent, p_conversation, p_by_conversation)
          or exists (select from turnkeeper.lane_rivals(p_agent, p_conversation, p_lane, p_by_conversation)));
+
+-- Whether the transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over the message of such a
+-- row, because its sender may change it in a transaction that stays open. If the answer is wrong, Grant leaves the message out.
+create function turnkeeper.being_changed(p_xmax xid) returns boolean stable language plpgsql as $$
+declare
+    near bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint; -- with the epoch, which p_xmax lacks
+    ahead bigint := (p_xmax::text::bigint - near) & 4294967295;
+begin
+    return pg_xact_status((near + ahead - case when ahead >= 2147483648 then 4294967296 else 0 end)::text::xid8) = 'in progress';
+exception when invalid_parameter_value or invalid_text_representation then -- not a transaction, but several
+    return false;
+end $$;
 
 -- Undo a tick by an exception unless all lanes that it picked were granted.
 create function turnkeeper.check_granted(granted bigint, picked integer) returns void language plpgsql as $$

@@ -456,10 +456,10 @@ begin
         insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values (p_turn, s.round, s.ordinal, s.nonce);
         if refused is null then
             conv := format('turn-%s-round-%s-tool-%s', p_turn, s.round, s.ordinal);
-            insert into turnkeeper.messages (id, agent, conversation, lane, body, priority, due_at, trace_parent)
+            insert into turnkeeper.messages (id, agent, conversation, lane, body, priority, due_at, trace_parent, sent_by)
             overriding system value
             values (s.message, s.name, conv, s.name || '/' || conv, s.task, parent.priority,
-                least(parent.due_at, date_trunc('second', clock_timestamp())), parent.trace_parent);
+                least(parent.due_at, date_trunc('second', clock_timestamp())), parent.trace_parent, 'turn:' || p_turn);
         end if;
         insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, trouble, ended_at)
         values (p_turn, s.round, s.ordinal, case when refused is null then s.message end, s.name, p_root, p_agents || s.name,
@@ -526,7 +526,7 @@ end $$;
 create trigger spawned_reply after insert on turnkeeper.replies for each row execute function turnkeeper.note_spawned_reply();
 
 -- A tick's work on sub-agents: deliver results to parents whose row was locked before, give up overdue sub-agents, and
--- cancel those that nobody waits for. Returns how many it changed. The caller has the scheduler's lock.
+-- cancel those that nobody waits for. It also closes messages that their senders have dropped. Returns how many it changed. The caller has the scheduler's lock.
 create function turnkeeper.settle_spawned(p_timely boolean, p_limit integer) returns integer language plpgsql as $$
 declare
     s       record;
@@ -566,6 +566,12 @@ begin
         elsif not exists (select from turnkeeper.messages m where m.id = s.message_id) then -- it was purged
             update turnkeeper.spawned_calls set ended_at = clock_timestamp() where turn_id = s.turn_id and round = s.round and ordinal = s.ordinal;
         end if;
+    end loop;
+    for v_turn in select m.id from turnkeeper.messages m where m.state = 'waiting' and m.dropped_at is not null
+        order by m.id limit p_limit for update skip locked
+    loop
+        perform turnkeeper.cancel_waiting(v_turn, 'dropped by its sender');
+        n := n + 1;
     end loop;
     return n;
 end $$;
@@ -730,11 +736,11 @@ begin
                 last_error = nullif(p_errors[e.i], '')
             from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
             where m.id = x.message_id and m.id = any(messages)
-            returning e.i, m.id, m.agent, m.conversation, m.accepted_at
+            returning e.i, m.id, m.agent, m.conversation, m.accepted_at, m.sent_by
         )
-        insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at)
+        insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at)
         select c.id, p_turns[c.i], c.agent, c.conversation, p_states[c.i], p_stops[c.i], nullif(p_error_classes[c.i], ''), p_replies[c.i],
-            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end, greatest(clock_timestamp(), c.accepted_at)
+            case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end, c.sent_by, greatest(clock_timestamp(), c.accepted_at)
         from closed c where p_replies[c.i] <> '';
     end if;
 

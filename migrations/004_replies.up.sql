@@ -31,43 +31,42 @@ begin
         from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c);
 end $$;
 
--- Copy into a reply how its turn ended, unless the insert says it: several functions insert replies.
+-- Copy into a reply how its turn ended and who sent the message, unless the insert says it: several functions insert replies.
 create function turnkeeper.complete_reply() returns trigger language plpgsql as $$
 begin
-    select t.stop_reason, t.error_class into new.stop_reason, new.error_class from turnkeeper.turns t where t.id = new.turn_id;
-    new.calls := turnkeeper.reply_calls(new.turn_id);
+    if new.calls is null then
+        select t.stop_reason, t.error_class into new.stop_reason, new.error_class from turnkeeper.turns t where t.id = new.turn_id;
+        new.calls := turnkeeper.reply_calls(new.turn_id);
+    end if;
+    if new.sent_by is null then
+        select m.sent_by into new.sent_by from turnkeeper.messages m where m.id = new.message_id;
+    end if;
     return new;
 end $$;
-create trigger complete_reply before insert on turnkeeper.replies for each row when (new.calls is null) execute function turnkeeper.complete_reply();
+create trigger complete_reply before insert on turnkeeper.replies for each row when (new.calls is null or new.sent_by is null)
+    execute function turnkeeper.complete_reply();
 
 ----------------------------------------------------------------------------------------------------
 -- Reading the outbox
 ----------------------------------------------------------------------------------------------------
 
--- The replies after an id, by ascending id, at most p_limit; an empty agent means all.
+-- The highest id, of those up to p_last, before which no reply after p_after is missing.
 --
 -- Ids are assigned before their transactions commit, so a reply may become visible after one with a higher id, and a reader
--- that continues from the highest id would miss it. So this function returns a reply only when all lower ids are visible or
--- never will be. It waits for transactions that hold the table's write lock, usually for milliseconds. After two seconds it
--- returns only the replies before the first missing id.
-create function turnkeeper.replies_after(
-    p_after bigint, p_limit integer default 25, p_agent text default '', p_top_only boolean default false
-) returns setof turnkeeper.replies language plpgsql as $$
+-- that continues from the highest id would miss it. So this function waits for transactions that hold the table's write lock,
+-- usually for milliseconds. After two seconds it stops before the first missing id.
+create function turnkeeper.settled_replies(p_after bigint, p_last bigint) returns bigint language plpgsql as $$
 declare
-    v_last    bigint;
+    v_last    bigint := p_last;
     v_writers text[];
     v_until   timestamptz := clock_timestamp() + interval '2 s';
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'feature_not_supported',
-            message = 'turnkeeper.replies_after must see what other transactions commit: call it at the isolation level read committed';
+            message = 'this function must see what other transactions commit: call it at the isolation level read committed';
     end if;
-    select max(p.id) into v_last from (
-        select r.id from turnkeeper.replies r
-        where r.id > p_after and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
-        order by r.id limit p_limit) p;
-    if v_last is null then
-        return;
+    if p_last is null or p_last = p_after + 1 then
+        return p_last;
     end if;
     select array_agg(l.virtualtransaction) into v_writers from pg_locks l
     where l.locktype = 'relation' and l.relation = 'turnkeeper.replies'::regclass and l.mode = 'RowExclusiveLock' and l.granted
@@ -85,10 +84,42 @@ begin
         where l.locktype = 'relation' and l.relation = 'turnkeeper.replies'::regclass and l.mode = 'RowExclusiveLock' and l.granted
           and l.database = (select d.oid from pg_database d where d.datname = current_database()) and l.virtualtransaction = any(v_writers);
     end loop;
+    return v_last;
+end $$;
+
+-- The replies after an id, by ascending id, at most p_limit; an empty agent means all. It leaves out replies that may be preceded by
+-- ones that are not visible yet: see settled_replies.
+create function turnkeeper.replies_after(
+    p_after bigint, p_limit integer default 25, p_agent text default '', p_top_only boolean default false
+) returns setof turnkeeper.replies language plpgsql as $$
+declare
+    v_last bigint;
+begin
+    select max(p.id) into v_last from (
+        select r.id from turnkeeper.replies r
+        where r.id > p_after and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
+        order by r.id limit p_limit) p;
+    v_last := turnkeeper.settled_replies(p_after, v_last);
     return query
         select * from turnkeeper.replies r
         where r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
         order by r.id limit p_limit;
+end $$;
+
+-- Like replies_after, but only the replies to messages of the session's role: see the section on senders in 002_scheduling.
+create function turnkeeper.my_replies_after(p_after bigint, p_limit integer default 25, p_agent text default '')
+returns setof turnkeeper.replies language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    v_me   constant text := 'role:' || session_user;
+    v_last bigint;
+begin
+    select max(p.id) into v_last from (
+        select r.id from turnkeeper.replies r
+        where r.sent_by = v_me and r.id > p_after and (p_agent = '' or r.agent = p_agent) order by r.id limit p_limit) p;
+    v_last := turnkeeper.settled_replies(p_after, v_last);
+    return query
+        select * from turnkeeper.replies r
+        where r.sent_by = v_me and r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) order by r.id limit p_limit;
 end $$;
 
 ----------------------------------------------------------------------------------------------------

@@ -45,6 +45,19 @@ begin
     end if;
 end $$;
 
+-- Take the scheduler's lock for a change of a message. Nothing is granted while it is held. So wait for the message's row before that: its
+-- sender may change it in a transaction that stays open. The exception gives the row back, because a tick skips messages that are
+-- locked. The caller must not wait for the row again.
+create function turnkeeper.lock_scheduler_for(p_message bigint) returns void language plpgsql as $$
+begin
+    begin
+        perform from turnkeeper.messages m where m.id = p_message for update;
+        raise exception using errcode = 'TK000';
+    exception when sqlstate 'TK000' then null;
+    end;
+    perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
+end $$;
+
 -- Cancel a waiting message. turn is 0 if it does not wait.
 create function turnkeeper.cancel_message(p_message bigint, p_reason text, out state text, out turn bigint) language plpgsql as $$
 begin
@@ -53,8 +66,8 @@ begin
     if cancel_message.state is distinct from 'waiting' then
         return;
     end if;
-    perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
-    select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message for update;
+    perform turnkeeper.lock_scheduler_for(p_message);
+    select m.state into cancel_message.state from turnkeeper.messages m where m.id = p_message for update nowait;
     if cancel_message.state = 'waiting' then
         turn := turnkeeper.cancel_waiting(p_message, p_reason);
         cancel_message.state := 'cancelled';
@@ -74,7 +87,7 @@ begin
     from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
     where m.id = p_message
     returning turns.id into new_turn;
-    update turnkeeper.messages m set attempts = attempts + 1, turn_id = new_turn where m.id = p_message;
+    update turnkeeper.messages m set state = 'running', attempts = attempts + 1, turn_id = new_turn, dropped_at = null where m.id = p_message;
     insert into turnkeeper.cancellations (turn_id, reason) values (new_turn, p_reason);
     perform turnkeeper.close_cancelled(new_turn);
     return new_turn;
@@ -140,8 +153,8 @@ declare
     m       record;
     outcome text;
 begin
-    perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
-    select * into m from turnkeeper.messages where id = p_message for update;
+    perform turnkeeper.lock_scheduler_for(p_message);
+    select * into m from turnkeeper.messages where id = p_message for update nowait;
     if not found then
         return;
     end if;
@@ -182,7 +195,7 @@ begin
     elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t where t.id = m.turn_id and t.dispatches = 0) then
         verdict := 'risky';
     else
-        message := turnkeeper.enqueue(m.agent, m.body, m.conversation, null, m.priority, m.trace_parent);
+        message := turnkeeper.enqueue_by(m.sent_by, true, m.agent, m.body, m.conversation, null, m.priority, m.trace_parent, null);
         insert into turnkeeper.retries (message_id, retried_as) values (p_message, message);
         verdict := 'new';
     end if;
@@ -224,8 +237,8 @@ begin
         waiting := true;
         return;
     end if;
-    insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot)
-    values (p_agent, s.conversation, s.lane, s.body, 'schedule', p_name, clock_timestamp())
+    insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, sent_by)
+    values (p_agent, s.conversation, s.lane, s.body, 'schedule', p_name, clock_timestamp(), 'schedule:' || p_name)
     returning id into message;
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
@@ -299,7 +312,6 @@ begin
     delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
         and (args ->> 'turn_id')::bigint = any(t_ids);
     delete from turnkeeper.turns where id = any(t_ids);
-    delete from turnkeeper.message_senders where message_id = any(m_ids);
     delete from turnkeeper.retries where message_id = any(m_ids) or retried_as = any(m_ids);
     -- A summary is deleted with the turn that made it, unless a stored request uses it or an
     -- open turn may.

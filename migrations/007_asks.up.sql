@@ -266,6 +266,18 @@ comment on function turnkeeper.answer_ask(bigint, text, text, text, text, text, 
     'approved: arguments to run instead. hash: of the arguments that the person saw; null: not compared. A repeat of the same '
     'answer does nothing; a different answer fails.';
 
+-- Whether a message that is held with a parked turn is locked by its sender, who changes it. A tick must not wait for that.
+create function turnkeeper.held_locked(p_turn bigint) returns boolean language plpgsql as $$
+declare
+    v_lane text;
+    n      bigint;
+begin
+    select t.lane into v_lane from turnkeeper.turns t where t.id = p_turn and t.home_lane is not null;
+    select count(*) into n from (
+        select from turnkeeper.messages m where m.state = 'waiting' and m.lane = v_lane for no key update skip locked) free;
+    return n < (select count(*) from turnkeeper.messages m where m.state = 'waiting' and m.lane = v_lane);
+end $$;
+
 -- Close at most p_limit expired asks, and queue their turns. The caller has the scheduler's lock. Turns whose row is locked are
 -- left to a later tick.
 create function turnkeeper.expire_asks(p_limit integer) returns integer language plpgsql as $$
@@ -277,7 +289,7 @@ begin
         order by k.expires_at limit p_limit
     loop
         perform from turnkeeper.turns where id = a.turn_id for update skip locked;
-        if found then
+        if found and not turnkeeper.held_locked(a.turn_id) then
             update turnkeeper.asks set state = 'expired', closed_at = greatest(clock_timestamp(), opened_at) where id = a.id and state = 'open';
             perform turnkeeper.wake_turn(a.turn_id);
             n := n + 1;
@@ -317,7 +329,8 @@ begin
     update turnkeeper.turns set lane = t.agent || '#' || p_turn, home_lane = t.lane, held = v_hold where id = p_turn;
     if v_hold then
         update turnkeeper.messages set lane = t.agent || '#' || p_turn, held = true
-        where state = 'waiting' and lane = t.lane and agent = t.agent and conversation = t.conversation;
+        where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.lane = t.lane and m.agent = t.agent
+            and m.conversation = t.conversation for no key update skip locked); -- move_held moves what a sender has locked
     end if;
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
@@ -373,7 +386,8 @@ begin
         select * into v from turnkeeper.turns where id = v_turn and state = 'waiting' and held for no key update skip locked;
         if found then
             update turnkeeper.messages set lane = v.lane, held = true
-            where state = 'waiting' and agent = v.agent and conversation = v.conversation and lane <> v.lane;
+            where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = v.agent
+                and m.conversation = v.conversation and m.lane <> v.lane for no key update skip locked);
             get diagnostics moved = row_count;
             n := n + moved;
         end if;
@@ -421,42 +435,9 @@ $$;
 -- Who sent the message that a turn works on
 ----------------------------------------------------------------------------------------------------
 
--- The tokens that sent messages over the HTTP API. For responses, turnkeeper.responses has the token.
-create table turnkeeper.message_senders (
-    message_id bigint primary key references turnkeeper.messages on delete cascade,
-    token_id   bigint not null
-);
-
--- Enqueue a message and record the token that sent it. A repeat of the message keeps the first sender.
-create function turnkeeper.enqueue_by(
-    p_token bigint, p_agent text, p_body text, p_conversation text, p_key text, p_priority integer, p_trace_parent text, p_due_at timestamptz
-) returns bigint language plpgsql as $$
-declare
-    message bigint := turnkeeper.enqueue(p_agent, p_body, p_conversation, p_key, p_priority, p_trace_parent, p_due_at);
-begin
-    if exists (select from turnkeeper.messages m where m.id = message and m.xmin = pg_current_xact_id()::xid) then
-        insert into turnkeeper.message_senders values (message, p_token);
-    end if;
-    return message;
-end $$;
-
--- The token that sent a message; null: none, as with SQL or a schedule.
-create function turnkeeper.message_sender(p_message bigint) returns bigint stable language sql
-return coalesce((select s.token_id from turnkeeper.message_senders s where s.message_id = p_message),
-    (select r.token_id from turnkeeper.responses r where r.message_id = p_message));
-
--- A message that is retried as a new message keeps its sender.
-create function turnkeeper.keep_sender() returns trigger language plpgsql as $$
-begin
-    insert into turnkeeper.message_senders (message_id, token_id)
-    select new.retried_as, s.token from (select turnkeeper.message_sender(new.message_id) as token) s where s.token is not null
-    on conflict do nothing;
-    return null;
-end $$;
-create trigger retry_keeps_sender after insert on turnkeeper.retries for each row execute function turnkeeper.keep_sender();
-
--- The token that sent the message of the root of an ask's tree; null: none.
+-- The token that sent the message of the root of an ask's tree; null: none, as with SQL or a schedule.
 create function turnkeeper.ask_sender(p_ask bigint) returns bigint stable language sql as $$
-    select turnkeeper.message_sender(r.message_id)
-    from turnkeeper.asks a join turnkeeper.turns r on r.id = (turnkeeper.tree_path(a.turn_id) -> 0 ->> 'turn')::bigint where a.id = p_ask
+    select substring(m.sent_by from '^token:([0-9]+)$')::bigint
+    from turnkeeper.asks a join turnkeeper.turns r on r.id = (turnkeeper.tree_path(a.turn_id) -> 0 ->> 'turn')::bigint
+    join turnkeeper.messages m on m.id = r.message_id where a.id = p_ask
 $$;

@@ -99,5 +99,10 @@ func (s *DB) RingInbox(ctx context.Context) error { return pg.Translate(s.core.Q
 
 // SetMaxMessageBytes sets the maximum size of a message's body, however it is sent.
 func (s *DB) SetMaxMessageBytes(ctx context.Context, n int) error {
-	return pg.Translate(s.core.Q.SetMaxMessageBytes(ctx, int32(min(n, maxPostgresText)))) //nolint:gosec // bounded
+	return pg.Translate(s.core.Q.SetMaxMessageBytes(ctx, int32(min(n, maxBody)))) //nolint:gosec // bounded
+}
+
+// SetMaxSenderPriority sets the highest priority of messages whose sender may not operate.
+func (s *DB) SetMaxSenderPriority(ctx context.Context, n int) error {
+	return pg.Translate(s.core.Q.SetMaxSenderPriority(ctx, int32(n))) //nolint:gosec // the table has bounds
 }

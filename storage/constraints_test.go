@@ -15,29 +15,11 @@ import (
 func TestRowRules(t *testing.T) {
 	h := newEnv(t)
 	const at, none = "timestamptz '2026-01-01'", "null"
-	long := "repeat('x', 201)"
 	for function, c := range map[string]struct {
 		names []string
 		good  []string
 		rows  map[bool][]string // changes to the valid row, by expected result
 	}{
-		"message_holds": {
-			[]string{"body", "conversation", "idempotency_key", "priority", "trigger", "schedule", "slot", "state", "attempts", "closed_at"},
-			[]string{"'x'", "'main'", none, "0", "'message'", none, none, "'waiting'", "0", none},
-			map[bool][]string{
-				true: {
-					"conversation=" + "repeat('x', 200)", "idempotency_key='k'", "idempotency_key=repeat('x', 200)", "priority=1000", "priority=-1000",
-					"schedule='s'", "slot=" + at, "trigger='schedule' schedule='s' slot=" + at, "state='running'",
-					"state='answered' closed_at=" + at, "state='failed' closed_at=" + at, "state='cancelled' closed_at=" + at, "attempts=3",
-				},
-				false: {
-					"body=''", `body=E'\u0020\t\r\n'`, "conversation=''", "conversation=" + long, "idempotency_key=''", "idempotency_key=" + long,
-					"priority=1001", "priority=-1001", "trigger='tick'", "trigger='schedule'", "trigger='schedule' schedule='s'", "trigger='schedule' slot=" + at,
-					"schedule='s' slot=" + at, "state='done'", "state='done' closed_at=" + at, "state='waiting' closed_at=" + at, "state='running' closed_at=" + at,
-					"state='answered'", "state='failed'", "state='cancelled'", "attempts=-1",
-				},
-			},
-		},
 		"lease_holds": {
 			[]string{"token", "grant_id", "turn_id", "granted_at", "lease_until", "failures"},
 			[]string{"7", "gen_random_uuid()", "1", at, at + "+interval'1s'", "0"},

@@ -133,3 +133,47 @@ func (s *DB) ServerFacts(ctx context.Context) (ServerFacts, error) {
 		Encoding: r.Encoding, MaxConnections: int(r.MaxConnections), InRecovery: r.InRecovery, Now: r.Now,
 	}, pg.Translate(err)
 }
+
+// rightsToRevoke finds rights on the schema that let roles write its rows or change what its functions do. It omits superusers,
+// the schema's owner and its members, who are the workers' role. A grantee 0 is PUBLIC.
+const rightsToRevoke = `
+with schema as (
+    select n.oid, n.nspowner as owner, n.nspacl from pg_namespace n where n.nspname = 'turnkeeper'
+), rights as (
+    select lower(a.privilege_type) as "right", 'table turnkeeper.' || quote_ident(c.relname) as object, a.grantee
+    from schema s join pg_class c on c.relnamespace = s.oid and c.relkind in ('r', 'p', 'v', 'm'), aclexplode(c.relacl) a
+    where a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+    union all
+    select lower(a.privilege_type) || ' (' || quote_ident(k.attname) || ')', 'table turnkeeper.' || quote_ident(c.relname), a.grantee
+    from schema s join pg_class c on c.relnamespace = s.oid join pg_attribute k on k.attrelid = c.oid, aclexplode(k.attacl) a
+    where a.privilege_type in ('INSERT', 'UPDATE')
+    union all
+    select 'create', 'schema turnkeeper', a.grantee from schema s, aclexplode(s.nspacl) a where a.privilege_type = 'CREATE'
+    union all
+    select 'execute', 'routine turnkeeper.' || quote_ident(p.proname) || '(' || pg_get_function_identity_arguments(p.oid) || ')', 0
+    from schema s join pg_proc p on p.pronamespace = s.oid where has_function_privilege('public', p.oid, 'execute')
+), outside as (
+    select r.oid, quote_ident(r.rolname) as name from pg_roles r, schema s where not r.rolsuper and not pg_has_role(r.oid, s.owner, 'member')
+    union all select 0, 'public'
+), grouped as (
+    select string_agg(distinct r."right", ', ' order by r."right") as rights, r.object, o.name
+    from rights r join outside o on o.oid = r.grantee group by r.object, o.name
+)
+select 'revoke ' || g.rights || ' on ' || split_part(min(g.object), ' ', 1) || ' '
+    || string_agg(substr(g.object, strpos(g.object, ' ') + 1), ', ' order by g.object) || ' from ' || g.name || ';' as statement
+from grouped g group by g.name, g.rights, split_part(g.object, ' ', 1)
+union all
+select 'revoke pg_write_all_data from ' || o.name || ';' from pg_auth_members m join outside o on o.oid = m.member
+where m.roleid = 'pg_write_all_data'::regrole
+order by 1`
+
+// RightsToRevoke returns a REVOKE statement for the rights of each role that may write rows of the schema without the functions for
+// senders. Superusers and the workers' role are meant to.
+func (s *DB) RightsToRevoke(ctx context.Context) ([]string, error) {
+	rows, err := s.core.Pool.Query(ctx, rightsToRevoke)
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	statements, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return statements, pg.Translate(err)
+}

@@ -1,9 +1,11 @@
 package storage_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -186,4 +188,44 @@ func TestTheEncodingOfADatabase(t *testing.T) {
 	}
 	s.Close()
 	h.Exec("drop database " + quoted + " with (force)")
+}
+
+// TestRightsToRevoke grants each right that a sender must not have, directly, on a column, to everybody and by a role of the server, and
+// runs the statements that take it away.
+func TestRightsToRevoke(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	check := func(want ...string) {
+		t.Helper()
+		got, err := h.RightsToRevoke(t.Context())
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%q, error %v; want %q", got, err, want)
+		}
+		for _, statement := range got {
+			h.Exec(statement)
+		}
+	}
+	check() // with the rights of the README
+	h.Exec("create role " + app.name + "_worker in role " + storagetest.One[string](h, "select quote_ident(current_user)"))
+	t.Cleanup(func() {
+		if _, err := h.Pool().Exec(context.WithoutCancel(t.Context()), "drop owned by "+app.name+"_worker; drop role "+app.name+"_worker"); err != nil {
+			t.Error(err)
+		}
+	})
+	h.Exec("grant all on turnkeeper.messages to " + app.name + "_worker") // it has the rights of the workers' role
+	h.Exec("grant select, insert on turnkeeper.messages, turnkeeper.asks to " + app.name)
+	h.Exec("grant update (priority), insert (body) on turnkeeper.messages to " + app.name)
+	h.Exec("grant delete, truncate on turnkeeper.replies to public")
+	h.Exec("grant create on schema turnkeeper to " + app.name)
+	h.Exec("grant execute on function turnkeeper.lease_over(timestamptz, timestamptz) to public")
+	h.Exec("grant pg_write_all_data to " + app.name)
+	check(
+		"revoke create on schema turnkeeper from "+app.name+";",
+		"revoke delete, truncate on table turnkeeper.replies from public;",
+		"revoke execute on routine turnkeeper.lease_over(granted_at timestamp with time zone, lease_until timestamp with time zone) from public;",
+		"revoke insert on table turnkeeper.asks from "+app.name+";",
+		"revoke insert, insert (body), update (priority) on table turnkeeper.messages from "+app.name+";",
+		"revoke pg_write_all_data from "+app.name+";",
+	)
+	check()
 }

@@ -27,11 +27,17 @@ func (s *DB) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.M
 // Accept is like Enqueue, and reports whether a message with this key was accepted
 // before.
 func (s *DB) Accept(ctx context.Context, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
-	return s.AcceptFrom(ctx, 0, m)
+	return s.AcceptFrom(ctx, Sender{Operates: true}, m)
 }
 
-// AcceptFrom is Accept for a message that the token with this id sends, and records the token; 0: none.
-func (s *DB) AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
+// A Sender is who sends a message.
+type Sender struct {
+	Token    int64 // id of its token of the HTTP API; 0: none, and the role of the database's session is recorded
+	Operates bool  // it may operate, and so use priorities above max_sender_priority; without a token it may if the role may
+}
+
+// AcceptFrom is Accept for a message of this sender, which it records.
+func (s *DB) AcceptFrom(ctx context.Context, from Sender, m turnkeeper.Submission) (_ turnkeeper.MessageID, repeated bool, _ error) {
 	if err := s.CheckSubmission(m); err != nil {
 		return 0, false, err
 	}
@@ -41,8 +47,8 @@ func (s *DB) AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submissio
 	statement, args := dbsqlc.Enqueue, []any{
 		m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority, dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt),
 	}
-	if token != 0 {
-		statement, args = dbsqlc.EnqueueBy, append([]any{token}, args...)
+	if from.Token != 0 {
+		statement, args = dbsqlc.EnqueueBy, append([]any{from.Token, from.Operates}, args...)
 	}
 	batch.Queue(statement, args...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
@@ -61,7 +67,7 @@ func (s *DB) AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submissio
 // secret. Names are not masked, because a masked name would not be found again. The limit on the
 // body is a setting in the database, which the database checks.
 func (s *DB) CheckSubmission(m turnkeeper.Submission) error {
-	if err := m.Check(maxPostgresText); err != nil {
+	if err := m.Check(maxBody); err != nil {
 		return err
 	}
 	for _, name := range []struct{ what, text string }{{"conversation's name", m.Conversation}, {"idempotency key", m.Key}} {
@@ -79,5 +85,5 @@ func (s *DB) Now(ctx context.Context) (time.Time, error) {
 	return now, pg.Translate(err)
 }
 
-// maxPostgresText is the maximum size of one value, in bytes.
-const maxPostgresText = 1 << 29
+// maxBody is the maximum size of a message's body in the table, in bytes, whatever the settings say.
+const maxBody = 16 << 20

@@ -67,9 +67,21 @@ func (s *DB) Migrate(ctx context.Context, river func(context.Context) error) ([]
 			}
 			applied = append(applied, m)
 		}
-		return nil
+		return revokePublic(ctx, conn)
 	})
 	return applied, err
+}
+
+// revokePublic takes the right to execute functions of the schema from the role PUBLIC, which has it on each new function, River's
+// too. Rights of other roles stay.
+func revokePublic(ctx context.Context, conn *pgxpool.Conn) error {
+	var open bool
+	err := conn.QueryRow(ctx, `select exists (select from pg_proc p where p.pronamespace = 'turnkeeper'::regnamespace
+		and has_function_privilege('public', p.oid, 'execute'))`).Scan(&open)
+	if err == nil && open {
+		_, err = conn.Exec(ctx, "revoke execute on all routines in schema turnkeeper from public")
+	}
+	return pg.Translate(err)
 }
 
 // Migrations lists the migrations of this program, then those that only the database

@@ -158,8 +158,8 @@ func TestConstraintsOfTheHouse(t *testing.T) {
 				select message_id, other.id, agent, conversation, outcome, body from turnkeeper.replies, other`, "replies_message_id_key",
 		},
 		"a second reply of a turn": {
-			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body)
-				select message_id + 1, turn_id, agent, conversation, outcome, body from turnkeeper.replies`, "replies_turn_id_key",
+			`insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, sent_by)
+				select message_id + 1, turn_id, agent, conversation, outcome, body, sent_by from turnkeeper.replies`, "replies_turn_id_key",
 		},
 		"an empty reply":         {"update turnkeeper.replies set body = ''", "replies_body_check"},
 		"a second answer":        {turn + "'degraded', token, now(), 'none' from turnkeeper.turns, (values (1)) v(n)", "turns_one_answer_per_message"},

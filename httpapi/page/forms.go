@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
 
@@ -200,7 +201,7 @@ func (h *Handler) send(c *request.Call) error {
 		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.Conversation, m.Body}, "\x00")))
 		m.Key = "page-" + hex.EncodeToString(sum[:16])
 	}
-	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), c.Caller.TokenID(), m)
+	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, m)
 	if err != nil {
 		return err
 	}

@@ -18,12 +18,13 @@ import (
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
+	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
 
 // A Store reads and writes for the page what access does not.
 type Store interface {
-	AcceptFrom(ctx context.Context, token int64, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
+	AcceptFrom(ctx context.Context, from storage.Sender, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
 	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)

@@ -228,7 +228,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.checkTokens(ctx); err != nil {
 		return err
 	}
-	if err := w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes); err != nil {
+	if err := w.applySenderLimits(ctx); err != nil {
 		return err
 	}
 	if err := w.agents.Register(ctx, w.store.Store, w.cfg); err != nil {
@@ -240,6 +240,11 @@ func (w *worker) prepare(ctx context.Context) error {
 		return err
 	}
 	return w.prepareTurns()
+}
+
+// applySenderLimits stores the limits on messages, which the database checks.
+func (w *worker) applySenderLimits(ctx context.Context) error {
+	return errors.Join(w.store.SetMaxMessageBytes(ctx, w.cfg.MaxMessageBytes), w.store.SetMaxSenderPriority(ctx, w.cfg.MaxSenderPriority))
 }
 
 func (w *worker) prepareTurns() (err error) {

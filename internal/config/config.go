@@ -68,6 +68,7 @@ type Config struct {
 	Retention            time.Duration // age at which closed messages are deleted; 0: never
 	MaxMessageBytes      int
 	MaxResultMemory      int // MiB
+	MaxSenderPriority    int // highest priority of senders who may not operate
 
 	Listen          string   // host:port of the HTTP API; empty: off
 	AllowedHosts    []string // allowed host names beside its address and localhost

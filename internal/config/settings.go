@@ -77,6 +77,8 @@ func Settings() []Setting {
 			Name: "max_message_bytes", Group: "Process", Unit: "bytes", Doc: "Maximum length of a message."}),
 		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
 			Name: "max_result_memory", Group: "Process", Unit: "MiB", Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
+		number(func(c *Config) *int { return &c.MaxSenderPriority }, 0, 1000, Setting{
+			Name: "max_sender_priority", Group: "Process", Zero: "they may only lower it", Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
 			Name: "log_level", Group: "Process", Doc: "Minimum level of log messages."}),
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{

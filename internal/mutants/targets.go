@@ -29,7 +29,7 @@ var targets = []Target{
 	},
 	{
 		Name:      "end",
-		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds", "message_holds"},
+		Functions: []string{"end_many", "check_turn_move", "lease_may_go", "turn_holds", "lease_holds"},
 		First: "^(TestRowRules|TestTablesKeep|TestNothingHappens|Test.*Move|TestOutcomes|TestWhetherATurnWaits|TestACancellation|" +
 			"TestAnEndOfAnother|TestWhoIsToldOfAnEnd|TestEndsOfABatch|TestSuite)",
 		Tests: stores, Skip: plans,
@@ -102,8 +102,8 @@ var targets = []Target{
 	{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
-		Functions: []string{"enqueue", "replies_after"},
-		First:     "^(TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter)",
+		Functions: []string{"enqueue_by", "enqueue_message", "lock_own_message", "edit_message", "being_changed", "settled_replies", "replies_after", "my_replies_after"},
+		First:     "^(TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -180,7 +180,7 @@ var targets = []Target{
 	{
 		Name:      "answering",
 		Go:        []Code{{File: "httpapi/internal/access/asks.go"}, {File: "httpapi/asks.go"}},
-		Functions: []string{"push_ask", "drop_closed_asks", "enqueue_by", "message_sender", "keep_sender"},
+		Functions: []string{"push_ask", "drop_closed_asks"},
 		First:     "^(TestTheStoreFails|TestAsksAre|TestQuestionsAre|TestWhoMayAnswer|TestFourEyes|TestSenders|TestAsksOnThePage|TestFormsOfQuestions|TestDeliveriesOfAsks)",
 		Tests:     []string{"./httpapi", "./storage/operate"},
 	},

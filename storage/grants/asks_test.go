@@ -133,7 +133,7 @@ func TestWhatAParkedTurnHolds(t *testing.T) {
 	lanes("moved", "1 clerk, 2 clerk#, 3 desk, 4 desk#, closed clerk")
 	h.Exec("insert into turnkeeper.messages (agent, conversation, lane, body) values ('clerk', 'a', 'clerk', '5')")
 	move("of a later message", 10, 1)
-	h.Exec("update turnkeeper.messages set lane = 'clerk#' where body = 'closed'")
+	h.Exec("update turnkeeper.messages set lane = 'clerk#', held = true where body = 'closed'")
 
 	h.Exec("update turnkeeper.turns set state = 'queued' where agent = 'clerk'")
 	check("it is woken", "t t f clerk# - -")

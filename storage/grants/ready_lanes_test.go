@@ -34,8 +34,8 @@ func TestWhichMessagesAreReadyBesideOthers(t *testing.T) {
 	// The oldest are all of the retired agent, and a closed one is in the first lane of all.
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, due_at)
 		select 'aunt', 'retired', 'aunt/retired', 'x', now() - interval '1 h' from generate_series(1, 4)`)
-	h.addMessage("aunt", "answered", "a", "answered")
-	h.Exec("update turnkeeper.messages set agent = 'clerk', due_at = now() - interval '2 h' where lane = 'a'")
+	h.addMessage("a", "answered", "a", "answered")
+	h.Exec("update turnkeeper.messages set due_at = now() - interval '2 h' where lane = 'a'")
 	if _, general := h.readyMessages(1); general != "came-due" {
 		t.Errorf("behind a crowd of a retired agent: %q", general)
 	}

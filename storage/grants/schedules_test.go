@@ -238,6 +238,7 @@ func TestOneTickAtATime(t *testing.T) {
 func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 	h := newEnv(t)
 	h.Submit("clerk", "", "x")
+	second := h.Submit("clerk", "", "y")
 	err := h.InTick(t.Context(), func(tick *grants.Tick) error {
 		if _, _, err := tick.Look(t.Context(), true); err != nil {
 			return err
@@ -246,10 +247,12 @@ func TestGrantOfATakenLaneUndoesTheTick(t *testing.T) {
 		if err != nil {
 			return err
 		}
+		next := ready[0]
+		next.MessageID = second
 		grants := []turnkeeper.GrantID{"00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"}
 		return errors.Join(
 			tick.Grant(t.Context(), ready, grants[:1], storagetest.TurnJob, storagetest.TTL),
-			tick.Grant(t.Context(), ready, grants[1:], storagetest.TurnJob, storagetest.TTL),
+			tick.Grant(t.Context(), []granting.Candidate{next}, grants[1:], storagetest.TurnJob, storagetest.TTL),
 		)
 	})
 	if err == nil || !strings.Contains(err.Error(), "another session took one") {

@@ -55,7 +55,7 @@ func TestABystanderSeesAllOrNothing(t *testing.T) {
 		},
 		{
 			"a grant", func(s scene) { s.Finish(s.T, "done"); s.Submit("desk", "it", "again") },
-			"select from turnkeeper.messages where state = 'waiting' and $1 > 0 for update",
+			"select from turnkeeper.leases where grant_id is null and $1 > 0 for update",
 			func(s scene) error {
 				ctx := s.T.Context()
 				return s.InTick(ctx, func(tick *grants.Tick) error {

@@ -160,9 +160,9 @@ func TestSearchesUseIndexes(t *testing.T) {
 	h.NeverAnalyzed()
 	const rows, looks = 3000, 50
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, accepted_at)
-		select case when i % 50 = 0 then 'clerk' else 'desk' end, 'c' || i % 100, 'l', case when i % 200 = 0 then 'rare ' else '' end || 'common', 'answered', now(),
+		select a, 'c' || i % 100, a, case when i % 200 = 0 then 'rare ' else '' end || 'common', 'answered', now(),
 			now() - interval '1 day' + i * interval '1 second'
-		from generate_series(1, $1::int) i`, rows)
+		from generate_series(1, $1::int) i, lateral (select case when i % 50 = 0 then 'clerk' else 'desk' end as a) a`, rows)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)
 		select id, id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none', accepted_at from turnkeeper.messages`)
 	ids := storagetest.One[string](h, "select array_agg(id)::text from turnkeeper.messages where body like 'rare%'")

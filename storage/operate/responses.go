@@ -58,7 +58,7 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 	}
 	r := Response{
 		Message: dbrow.Message(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(dbrow.OrZero(row.PreviousID)), Background: row.Background,
-		TokenID: dbrow.OrZero(row.TokenID), Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
+		TokenID: row.TokenID, Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
 		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls),
 		Usage: turnkeeper.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens, ReasoningTokens: row.ReasoningTokens,

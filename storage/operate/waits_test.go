@@ -148,7 +148,7 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 		t.Errorf("of a retired agent: %q", got)
 	}
 	h.Exec("update turnkeeper.agents set retired_at = null")
-	h.Exec("update turnkeeper.messages set agent = 'gone' where id = 1")
+	h.Exec("update turnkeeper.messages set agent = 'gone', lane = 'gone' where id = 1")
 	if got := h.heldUpBy(m); len(got) == 0 || !strings.HasPrefix(got[0], "unknown_agent") {
 		t.Errorf("of an agent that nobody has: %q", got)
 	}

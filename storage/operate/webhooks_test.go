@@ -391,7 +391,7 @@ func TestDeliveriesOfAsks(t *testing.T) {
 		return storagetest.One[asks.ID](h, `insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
 			values ($1, 1, 1, 'question', $2, 'pay', '{"amount":900}', 'h', '', 'why', '{}', true, now() + interval '1 day') returning id`, int64(d.Grant.TurnID), n)
 	}
-	h.Exec(`with m as (insert into turnkeeper.messages (agent, lane, body, state) select unnest(array['clerk', 'desk']), 'x', 'x', 'running' returning id, agent)
+	h.Exec(`with m as (insert into turnkeeper.messages (agent, lane, body, state) select a, a, 'x', 'running' from unnest(array['clerk', 'desk']) a returning id, agent)
 		insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token)
 		select id + 1000, id, 1, agent, 'main', 'x' || id, 'message', repeat('a', 64), 'waiting', 1 from m`) // of other agents too
 	first, second := open(1), open(2)

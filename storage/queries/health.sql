@@ -24,7 +24,7 @@ select turnkeeper.note_models(@answered::text[], @failed::text[], @seen::integer
 -- Runs after end_many, when a turn failed: counts the fault on the message if @counted, and stores the models
 -- that the lane waits for.
 with m as (
-    update turnkeeper.messages m set faults = m.faults + 1 from turnkeeper.turns t
+    update turnkeeper.messages m set faults = least(m.faults + 1, 1000000) from turnkeeper.turns t
     where t.id = @turn::bigint and m.id = t.message_id and @counted::boolean
 )
 update turnkeeper.leases l set waits_for = nullif(@waits_for::text[], '{}') from turnkeeper.turns t

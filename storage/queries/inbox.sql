@@ -3,7 +3,7 @@ select turnkeeper.enqueue(@agent::text, @body::text, @conversation::text, sqlc.n
     sqlc.narg(due_at)::timestamptz)::bigint;
 
 -- name: EnqueueBy :one
-select turnkeeper.enqueue_by(@token::bigint, @agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer,
+select turnkeeper.enqueue_by('token:' || @token::bigint, @operates::boolean, @agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, @priority::integer,
     sqlc.narg(trace_parent)::text, sqlc.narg(due_at)::timestamptz)::bigint;
 
 -- name: MessageByID :one

@@ -1,10 +1,11 @@
 -- name: EnqueueResponse :one
-select turnkeeper.enqueue_response(@agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
-    sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb, sqlc.narg(token)::bigint)::bigint;
+select turnkeeper.enqueue_response(coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
+    sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb)::bigint;
 
 -- name: ResponseByID :one
 -- Reads a response in one statement, so that a closed one has its reply.
-select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
+select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata,
+    coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,

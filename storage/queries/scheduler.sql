@@ -19,7 +19,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     (@everything and turnkeeper.calls_lost())::boolean as calls,
     (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
-     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
+     or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
@@ -108,9 +109,9 @@ for update;
 -- name: Fire :exec
 -- Inserts the message of a slot, unless a message of the schedule still waits, because
 -- its lane or its conversation is held or no slot is free: that message is the run for both.
-insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
+insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at, sent_by)
 select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
-    date_trunc('second', @slot::timestamptz)
+    date_trunc('second', @slot::timestamptz), 'schedule:' || @schedule
 from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end as lane) l
 where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
@@ -127,14 +128,17 @@ where agent = @agent and name = @name;
 -- The lanes of an agent count as changed for an hour, and as long as a turn is open in an old one.
 with a as (
     select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
-), moved as (
-    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end,
-        queue_rank = coalesce(m.queue_rank, m.rank)
-    from a where m.agent = a.name and m.state = 'waiting'
+), free as ( -- a tick must not wait for a sender who changes a message
+    select m.id, case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end as lane
+    from a join turnkeeper.messages m on m.agent = a.name
+    where m.state = 'waiting'
       and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
       and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
       and not exists (select from turnkeeper.turns p where p.agent = m.agent and p.conversation = m.conversation and p.home_lane is not null
           and p.ended_at is null and p.held)
+    for no key update of m skip locked
+), moved as (
+    update turnkeeper.messages m set lane = free.lane, queue_rank = coalesce(m.queue_rank, m.rank) from free where m.id = free.id
 )
 update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
     lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
@@ -218,7 +222,7 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp(), false)::boolean as overdue
 from (select heads.* from heads order by heads.place, heads.id) head,
-    lateral (select * from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select * from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (m.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
@@ -252,7 +256,11 @@ select extract(epoch from coalesce(least(
 -- River job with its notification, as River's client would insert it. It fails if a lane
 -- is no longer free. A turn that is handed over starts in the scheduler's own process: its
 -- grant is bound to that worker, and its job is running there, as if the worker had fetched it.
-with input as (
+-- It leaves out messages that their sender has dropped or has locked to change them: a tick must not wait for a sender.
+with ready as materialized (
+    select m.id from turnkeeper.messages m
+    where m.id = any(@message_ids::bigint[]) and m.state = 'waiting' and m.dropped_at is null for update skip locked
+), input as (
     select i.*, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
     from (select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent, unnest(@grant_ids::uuid[]) as grant_id,
@@ -261,6 +269,7 @@ with input as (
         unnest(@triggers::text[]) as trigger, unnest(@definition_hashes::text[]) as definition_hash,
         unnest(@is_new::boolean[]) as is_new, unnest(@queues::text[]) as queue,
         nullif(unnest(@handed_to::text[]), '') as handed_to) i
+    where not i.is_new or i.message_id in (select id from ready)
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
@@ -299,7 +308,7 @@ with input as (
     select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
     from (select distinct i.queue from input i where i.handed_to is null) q
 )
-select turnkeeper.check_granted((select count(*) from granted), cardinality(@lanes::text[])) from bell;
+select turnkeeper.check_granted((select count(*) from granted), (select count(*)::integer from input)) from bell;
 
 -- name: AwaitTick :exec
 -- Returns when no tick is in progress.
@@ -380,6 +389,9 @@ update turnkeeper.turns set worker_id = coalesce(worker_id, nullif(@worker::text
 
 -- name: SetMaxMessageBytes :exec
 update turnkeeper.settings set max_message_bytes = @bytes::integer where max_message_bytes <> @bytes::integer;
+
+-- name: SetMaxSenderPriority :exec
+update turnkeeper.settings set max_sender_priority = @priority::integer where max_sender_priority <> @priority::integer;
 
 -- name: ExpireAsks :one
 select turnkeeper.expire_asks(@max_rows::integer)::integer;

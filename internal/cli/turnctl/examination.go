@@ -63,7 +63,24 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, term.Plural(len(migrations), "migration")),
 		`run "`+shell.Command("turnctl")+` migrate", or start a worker`)
 	if pending == 0 {
+		examineRights(ctx, d, db.Store)
 		examineProcesses(ctx, d, cfg, db.Store, c, facts)
+	}
+}
+
+// examineRights reports roles that may write rows without the functions for senders.
+func examineRights(ctx context.Context, d *diagnosis, store *operate.Store) {
+	statements, err := store.RightsToRevoke(ctx)
+	if err != nil {
+		d.add(checkFail, "rights", err.Error(), "")
+		return
+	}
+	if len(statements) == 0 {
+		d.add(checkOK, "rights", "only the workers' role may write to the tables", "")
+	}
+	for _, statement := range statements {
+		d.add(checkFail, "rights", "a role may do more than call the functions for senders, and so stop the service",
+			"run: "+statement+` It can send with the rights in README.md, section "From your own program"`)
 	}
 }
 

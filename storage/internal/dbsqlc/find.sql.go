@@ -41,18 +41,18 @@ func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRo
 }
 
 const FindMessages = `-- name: FindMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent from (
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
+    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
+    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages
+    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) m
 where ($5 = '' or m.agent = $5) and ($6 = '' or m.conversation = $6) and ($8::text = '' or m.state = $8)
   and m.accepted_at >= coalesce($9::timestamptz, '-infinity') and m.accepted_at < coalesce($10::timestamptz, 'infinity')
@@ -125,6 +125,9 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 			&i.TurnID,
 			&i.LastError,
 			&i.TraceParent,
+			&i.SentBy,
+			&i.FirstSha256,
+			&i.DroppedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -379,7 +382,7 @@ func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int3
 }
 
 const RepliesOfMessages = `-- name: RepliesOfMessages :many
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies where message_id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]TurnkeeperReply, error) {
@@ -403,6 +406,7 @@ func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]Tu
 			&i.ErrorClass,
 			&i.Body,
 			&i.Calls,
+			&i.SentBy,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err

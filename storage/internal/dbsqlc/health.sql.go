@@ -213,7 +213,7 @@ func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 
 const NoteFault = `-- name: NoteFault :exec
 with m as (
-    update turnkeeper.messages m set faults = m.faults + 1 from turnkeeper.turns t
+    update turnkeeper.messages m set faults = least(m.faults + 1, 1000000) from turnkeeper.turns t
     where t.id = $2::bigint and m.id = t.message_id and $3::boolean
 )
 update turnkeeper.leases l set waits_for = nullif($1::text[], '{}') from turnkeeper.turns t

@@ -41,12 +41,13 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const EnqueueBy = `-- name: EnqueueBy :one
-select turnkeeper.enqueue_by($1::bigint, $2::text, $3::text, $4::text, $5::text, $6::integer,
-    $7::text, $8::timestamptz)::bigint
+select turnkeeper.enqueue_by('token:' || $1::bigint, $2::boolean, $3::text, $4::text, $5::text, $6::text, $7::integer,
+    $8::text, $9::timestamptz)::bigint
 `
 
 type EnqueueByParams struct {
 	Token        int64
+	Operates     bool
 	Agent        string
 	Body         string
 	Conversation string
@@ -59,6 +60,7 @@ type EnqueueByParams struct {
 func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EnqueueBy,
 		arg.Token,
+		arg.Operates,
 		arg.Agent,
 		arg.Body,
 		arg.Conversation,
@@ -73,7 +75,7 @@ func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, er
 }
 
 const ListMessages = `-- name: ListMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
 where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.state = $2)
   and ($3::bigint = 0 or m.id < $3)
@@ -122,6 +124,9 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 			&i.TurnkeeperMessage.TurnID,
 			&i.TurnkeeperMessage.LastError,
 			&i.TurnkeeperMessage.TraceParent,
+			&i.TurnkeeperMessage.SentBy,
+			&i.TurnkeeperMessage.FirstSha256,
+			&i.TurnkeeperMessage.DroppedAt,
 			&i.TurnState,
 		); err != nil {
 			return nil, err
@@ -196,7 +201,7 @@ func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, a
 }
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies
 where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2) and (not $3::boolean or parent_turn_id is null)
 order by id desc limit $4
 `
@@ -227,6 +232,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 			&i.ErrorClass,
 			&i.Body,
 			&i.Calls,
+			&i.SentBy,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err
@@ -240,7 +246,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 }
 
 const MessageByID = `-- name: MessageByID :one
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = $1
 `
 
@@ -275,13 +281,16 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 		&i.TurnkeeperMessage.TurnID,
 		&i.TurnkeeperMessage.LastError,
 		&i.TurnkeeperMessage.TraceParent,
+		&i.TurnkeeperMessage.SentBy,
+		&i.TurnkeeperMessage.FirstSha256,
+		&i.TurnkeeperMessage.DroppedAt,
 		&i.TurnState,
 	)
 	return i, err
 }
 
 const RepliesByID = `-- name: RepliesByID :many
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies where id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperReply, error) {
@@ -305,6 +314,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 			&i.ErrorClass,
 			&i.Body,
 			&i.Calls,
+			&i.SentBy,
 			&i.CreatedAt,
 		); err != nil {
 			return nil, err
@@ -318,7 +328,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 }
 
 const ReplyOfMessage = `-- name: ReplyOfMessage :one
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, created_at from turnkeeper.replies where message_id = $1
+select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
@@ -336,6 +346,7 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 		&i.ErrorClass,
 		&i.Body,
 		&i.Calls,
+		&i.SentBy,
 		&i.CreatedAt,
 	)
 	return i, err

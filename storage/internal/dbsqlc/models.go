@@ -187,6 +187,9 @@ type TurnkeeperMessage struct {
 	TurnID         *int64
 	LastError      *string
 	TraceParent    *string
+	SentBy         string
+	FirstSha256    []byte
+	DroppedAt      *time.Time
 }
 
 type TurnkeeperOutput struct {
@@ -221,6 +224,7 @@ type TurnkeeperReply struct {
 	ErrorClass   *string
 	Body         string
 	Calls        []byte
+	SentBy       string
 	CreatedAt    time.Time
 }
 
@@ -277,6 +281,7 @@ type TurnkeeperSchedule struct {
 type TurnkeeperSetting struct {
 	Singleton            bool
 	MaxMessageBytes      int32
+	MaxSenderPriority    int32
 	PollInterval         *time.Duration
 	MaxDispatchesPerTick *int32
 	PausedAt             *time.Time

@@ -10,11 +10,12 @@ import (
 )
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
-select turnkeeper.enqueue_response($1::text, $2::text, $3::text, $4::text, $5::text,
-    $6::bigint, $7::boolean, $8::jsonb, $9::bigint)::bigint
+select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text,
+    $7::bigint, $8::boolean, $9::jsonb)::bigint
 `
 
 type EnqueueResponseParams struct {
+	Token        *int64
 	Agent        string
 	Body         string
 	Conversation string
@@ -23,11 +24,11 @@ type EnqueueResponseParams struct {
 	Previous     *int64
 	Background   bool
 	Metadata     []byte
-	Token        *int64
 }
 
 func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EnqueueResponse,
+		arg.Token,
 		arg.Agent,
 		arg.Body,
 		arg.Conversation,
@@ -36,7 +37,6 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 		arg.Previous,
 		arg.Background,
 		arg.Metadata,
-		arg.Token,
 	)
 	var column_1 int64
 	err := row.Scan(&column_1)
@@ -44,7 +44,8 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 }
 
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, r.previous_id, r.background, r.metadata::text as metadata, r.token_id,
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.metadata::text as metadata,
+    coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
@@ -65,7 +66,7 @@ type ResponseByIDRow struct {
 	PreviousID        *int64
 	Background        bool
 	Metadata          string
-	TokenID           *int64
+	TokenID           int64
 	Outcome           string
 	Reply             string
 	StopReason        string
@@ -104,6 +105,9 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.TurnkeeperMessage.TurnID,
 		&i.TurnkeeperMessage.LastError,
 		&i.TurnkeeperMessage.TraceParent,
+		&i.TurnkeeperMessage.SentBy,
+		&i.TurnkeeperMessage.FirstSha256,
+		&i.TurnkeeperMessage.DroppedAt,
 		&i.PreviousID,
 		&i.Background,
 		&i.Metadata,

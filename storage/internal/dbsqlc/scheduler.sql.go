@@ -155,9 +155,9 @@ func (q *Queries) ExpireAsks(ctx context.Context, maxRows int32) (int32, error) 
 }
 
 const Fire = `-- name: Fire :exec
-insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
+insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at, sent_by)
 select $1::text, $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamptz,
-    date_trunc('second', $5::timestamptz)
+    date_trunc('second', $5::timestamptz), 'schedule:' || $4
 from turnkeeper.agents a,
     lateral (select case when a.lane_per_conversation then a.name || '/' || $2 else a.name end as lane) l
 where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
@@ -241,15 +241,19 @@ func (q *Queries) GiveUpGrants(ctx context.Context, away []string, worker string
 }
 
 const Grant = `-- name: Grant :exec
-with input as (
+with ready as materialized (
+    select m.id from turnkeeper.messages m
+    where m.id = any($1::bigint[]) and m.state = 'waiting' and m.dropped_at is null for update skip locked
+), input as (
     select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, i.queue, i.handed_to, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
-    from (select unnest($1::text[]) as lane, unnest($2::text[]) as agent, unnest($3::uuid[]) as grant_id,
-        unnest($4::bigint[]) as old_turn_id, unnest($5::bigint[]) as message_id,
+    from (select unnest($2::text[]) as lane, unnest($3::text[]) as agent, unnest($4::uuid[]) as grant_id,
+        unnest($5::bigint[]) as old_turn_id, unnest($1::bigint[]) as message_id,
         unnest($6::integer[]) as attempt, unnest($7::text[]) as conversation,
         unnest($8::text[]) as trigger, unnest($9::text[]) as definition_hash,
         unnest($10::boolean[]) as is_new, unnest($11::text[]) as queue,
         nullif(unnest($12::text[]), '') as handed_to) i
+    where not i.is_new or i.message_id in (select id from ready)
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
@@ -275,7 +279,7 @@ with input as (
 ), messages as (
     update turnkeeper.messages m set state = 'running', attempts = m.attempts + 1, turn_id = i.turn_id
     from input i join granted g on g.lane = i.lane
-    where m.id = i.message_id and m.id = any($5::bigint[]) and i.is_new -- any() only repeats the join, so that the plan looks up keys
+    where m.id = i.message_id and m.id = any($1::bigint[]) and i.is_new -- any() only repeats the join, so that the plan looks up keys
 ), jobs as (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
@@ -288,15 +292,15 @@ with input as (
     select count(pg_notify('turnkeeper.river_insert', jsonb_build_object('queue', q.queue)::text))
     from (select distinct i.queue from input i where i.handed_to is null) q
 )
-select turnkeeper.check_granted((select count(*) from granted), cardinality($1::text[])) from bell
+select turnkeeper.check_granted((select count(*) from granted), (select count(*)::integer from input)) from bell
 `
 
 type GrantParams struct {
+	MessageIds       []int64
 	Lanes            []string
 	Agents           []string
 	GrantIds         []string
 	TurnIds          []int64
-	MessageIds       []int64
 	Attempts         []int32
 	Conversations    []string
 	Triggers         []string
@@ -312,13 +316,14 @@ type GrantParams struct {
 // River job with its notification, as River's client would insert it. It fails if a lane
 // is no longer free. A turn that is handed over starts in the scheduler's own process: its
 // grant is bound to that worker, and its job is running there, as if the worker had fetched it.
+// It leaves out messages that their sender has dropped or has locked to change them: a tick must not wait for a sender.
 func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
 	_, err := q.db.Exec(ctx, Grant,
+		arg.MessageIds,
 		arg.Lanes,
 		arg.Agents,
 		arg.GrantIds,
 		arg.TurnIds,
-		arg.MessageIds,
 		arg.Attempts,
 		arg.Conversations,
 		arg.Triggers,
@@ -356,7 +361,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     ($1 and turnkeeper.calls_lost())::boolean as calls,
     (exists (select from turnkeeper.spawned_calls where ended_at is not null and told_at is null)
      or exists (select from turnkeeper.spawned_calls where ended_at is null and told_at is null and deadline <= statement_timestamp())
-     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null))::boolean as spawns,
+     or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
+     or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
     exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
@@ -556,14 +562,17 @@ func (q *Queries) MoveHeld(ctx context.Context, maxRows int32) (int32, error) {
 const MoveLanes = `-- name: MoveLanes :exec
 with a as (
     select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
-), moved as (
-    update turnkeeper.messages m set lane = case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end,
-        queue_rank = coalesce(m.queue_rank, m.rank)
-    from a where m.agent = a.name and m.state = 'waiting'
+), free as ( -- a tick must not wait for a sender who changes a message
+    select m.id, case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end as lane
+    from a join turnkeeper.messages m on m.agent = a.name
+    where m.state = 'waiting'
       and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
       and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
       and not exists (select from turnkeeper.turns p where p.agent = m.agent and p.conversation = m.conversation and p.home_lane is not null
           and p.ended_at is null and p.held)
+    for no key update of m skip locked
+), moved as (
+    update turnkeeper.messages m set lane = free.lane, queue_rank = coalesce(m.queue_rank, m.rank) from free where m.id = free.id
 )
 update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
     lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
@@ -667,7 +676,7 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp(), false)::boolean as overdue
 from (select heads.lane, heads.id, heads.rank, heads.place from heads order by heads.place, heads.id) head,
-    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = head.id offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select name, definition_hash, description, models, give_up_after, max_running, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (m.agent <> all($1::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
@@ -759,7 +768,7 @@ select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt
         + a.give_up_after <= statement_timestamp())::boolean as overdue
 from t
 left join lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
-cross join lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
+cross join lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
@@ -883,8 +892,17 @@ func (q *Queries) SetMaxMessageBytes(ctx context.Context, bytes int32) error {
 	return err
 }
 
+const SetMaxSenderPriority = `-- name: SetMaxSenderPriority :exec
+update turnkeeper.settings set max_sender_priority = $1::integer where max_sender_priority <> $1::integer
+`
+
+func (q *Queries) SetMaxSenderPriority(ctx context.Context, priority int32) error {
+	_, err := q.db.Exec(ctx, SetMaxSenderPriority, priority)
+	return err
+}
+
 const Settings = `-- name: Settings :one
-select singleton, max_message_bytes, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
+select singleton, max_message_bytes, max_sender_priority, poll_interval, max_dispatches_per_tick, paused_at, paused_reason, last_tick_at, timeline, server_started, hold_until, hold_reason, silence_from, lane_token from turnkeeper.settings
 `
 
 func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
@@ -893,6 +911,7 @@ func (q *Queries) Settings(ctx context.Context) (TurnkeeperSetting, error) {
 	err := row.Scan(
 		&i.Singleton,
 		&i.MaxMessageBytes,
+		&i.MaxSenderPriority,
 		&i.PollInterval,
 		&i.MaxDispatchesPerTick,
 		&i.PausedAt,
