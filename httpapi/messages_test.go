@@ -187,3 +187,22 @@ func TestAMessageThatClosesWhileItIsRead(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoMayUsePriorities sends messages with high priorities by tokens with and without the scope operate, and without a token.
+func TestWhoMayUsePriorities(t *testing.T) {
+	h := newEnv(t)
+	sender := h.token(operate.Token{Name: "sender", Scopes: []string{"send", "read"}})
+	operator := h.token(operate.Token{Name: "operator", Scopes: []string{"send", "operate"}})
+	const refused = "priority 1 needs the right to operate; senders may use at most 0 (max_sender_priority)"
+	body := func(priority int) string { return fmt.Sprintf(`{"agent":"clerk","body":"x","priority":%d}`, priority) }
+	h.ask("POST", "/v1/messages", body(1), "Authorization", sender).want(t, 422, refused)
+	h.ask("POST", "/v1/messages", body(0), "Authorization", sender).want(t, 201, `"priority":0`)
+	h.ask("POST", "/v1/messages", body(-1000), "Authorization", sender).want(t, 201, `"priority":-1000`)
+	h.ask("POST", "/v1/messages", body(1000), "Authorization", operator).want(t, 201, `"priority":1000`)
+	h.ask("POST", "/v1/messages", body(1000)).want(t, 201, `"priority":1000`)
+	if err := h.SetMaxSenderPriority(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	h.ask("POST", "/v1/messages", body(1), "Authorization", sender).want(t, 201, `"priority":1`)
+	h.ask("POST", "/v1/messages", body(2), "Authorization", sender).want(t, 422, "at most 1")
+}

@@ -27,7 +27,11 @@ create table turnkeeper.settings (
     silence_from            timestamptz, -- the database was unavailable until then, so workers could not write heartbeats; null: never
     lane_token              bigint not null default 0, -- the highest token of all deleted leases: a new lane's tokens are higher
     check ((paused_at is null) = (paused_reason is null)),
-    check ((hold_until is null) = (hold_reason is null))
+    check ((hold_until is null) = (hold_reason is null)),
+    constraint times_in_range check (
+        least(paused_at, last_tick_at, server_started, hold_until, silence_from) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(paused_at, last_tick_at, server_started, hold_until, silence_from) < timestamptz '2200-01-01 00:00:00+00'),
+    constraint lane_token_in_range check (lane_token between 0 and 4611686018427387903)
 );
 insert into turnkeeper.settings default values;
 
@@ -80,7 +84,10 @@ create table turnkeeper.schedules (
     next_due      timestamptz,            -- null: not computed yet
     last_slot     timestamptz,
     last_error    text,
-    primary key (agent, name)
+    primary key (agent, name),
+    constraint times_in_range check (
+        least(paused_at, next_due, last_slot) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(paused_at, next_due, last_slot) < timestamptz '2200-01-01 00:00:00+00')
 );
 create index schedules_due on turnkeeper.schedules (next_due) where active and paused_at is null;
 
@@ -139,7 +146,7 @@ create table turnkeeper.messages (
     constraint priority_in_range check (priority between -1000 and 1000),
     constraint trigger_has_its_slot check (case trigger
         when 'message' then schedule is null and slot is null
-        when 'schedule' then octet_length(schedule) between 1 and 200 and slot is not null else false end),
+        when 'schedule' then schedule is not null and slot is not null and octet_length(schedule) between 1 and 200 else false end),
     constraint state_fits_closed_at check (case when state in ('waiting', 'running') then closed_at is null
         else state in ('answered', 'failed', 'cancelled') and closed_at is not null end),
     constraint counters_in_range check (attempts between 0 and 1000000 and faults between 0 and 1000000
@@ -210,7 +217,10 @@ create table turnkeeper.leases (
     lease_until timestamptz,
     failures    integer not null default 0, -- failed turns in a row
     not_before  timestamptz,                -- the pause after a failed turn
-    waits_for   text[]                      -- the models whose failure caused the pause; null: another cause
+    waits_for   text[],                     -- the models whose failure caused the pause; null: another cause
+    constraint times_in_range check (
+        least(granted_at, lease_until, not_before) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(granted_at, lease_until, not_before) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 50); -- room for updates on the same page
 create index leases_held on turnkeeper.leases (lease_until) where grant_id is not null;
 create index leases_pausing on turnkeeper.leases (not_before) where not_before is not null;
@@ -316,7 +326,10 @@ create table turnkeeper.turns (
     error             text,
     inner_dialogue    text,                        -- the model's text in a turn without a reply
     unique (message_id, attempt),
-    check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until))
+    check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until)),
+    constraint times_in_range check (
+        least(granted_at, lease_until, created_at, due_at, ended_at) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(granted_at, lease_until, created_at, due_at, ended_at) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 50); -- grants and ends update the row
 -- The predicate is not about the state: a query for one state would read this index, in which every turn leaves an entry for as
 -- long as a transaction is open.

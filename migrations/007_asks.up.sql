@@ -41,7 +41,10 @@ create table turnkeeper.asks (
     check (state not in ('approved', 'denied', 'answered') or answered_by is not null),
     check (seen_at is null or closed_at is not null),
     check (kind = 'input' or resume is null),
-    check (used_at is null or kind = 'input' and state in ('answered', 'denied', 'expired'))
+    check (used_at is null or kind = 'input' and state in ('answered', 'denied', 'expired')),
+    constraint times_in_range check (
+        least(opened_at, expires_at, closed_at, seen_at, used_at) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(opened_at, expires_at, closed_at, seen_at, used_at) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 70);
 create index asks_open on turnkeeper.asks (expires_at) where state = 'open';
 

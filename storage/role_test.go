@@ -127,26 +127,30 @@ func TestWhatASenderMayNotSay(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
 	for sql, want := range map[string]string{
-		"select turnkeeper.enqueue('clerk', 'x', priority => 1)":                            "TK004 invalid message: priority 1 needs the right to operate; senders may use at most 0 (max_sender_priority)",
-		"select turnkeeper.enqueue('clerk', 'x', priority => -1001)":                        "TK004",
-		"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')":                     "TK004",
-		"select turnkeeper.enqueue('clerk', 'x', due_at => '-infinity')":                    "done",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":7}')`:    "TK004 invalid message: priority 7 needs the right to operate",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":1e99}')`: "TK004 invalid message: priority must be a whole number",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":-1.0}')`: "done",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":0.5}')`:  "TK004 invalid message: priority must be a whole number",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":"0"}')`:  "TK004 invalid message: priority must be a number, and is a value of type string",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":5}')`:                   "TK004 invalid message: body must be a string, and is a value of type number",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","attempts":5}')`:    `TK004 invalid message: it has no key "attempts"; the keys are agent, body, conversation, idempotency_key, trace_parent, due_at and priority`,
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","due_at":"now"}')`:  "TK004 invalid message: due_at must be a time with its offset",
-		`select turnkeeper.enqueue_message('{"body":"x"}')`:                                 "TK005",
-		`select turnkeeper.enqueue_message('{"agent":"clerk"}')`:                            "TK003",
-		`select turnkeeper.enqueue_message('[]')`:                                           "TK004 invalid message: it must be a JSON object",
-		`select turnkeeper.enqueue_message(null)`:                                           "TK004 invalid message: it must be a JSON object",
+		"select turnkeeper.enqueue('clerk', 'x', priority => 1)":                                 "TK004 invalid message: priority 1 needs the right to operate; senders may use at most 0 (max_sender_priority)",
+		"select turnkeeper.enqueue('clerk', 'x', priority => -1001)":                             "TK004",
+		"select turnkeeper.enqueue('clerk', 'x', due_at => 'infinity')":                          "TK004",
+		"select turnkeeper.enqueue('clerk', 'x', due_at => '-infinity')":                         "done",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":7}')`:         "TK004 invalid message: priority 7 needs the right to operate",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":1e99}')`:      "TK004 invalid message: priority must be a whole number",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":-1.0}')`:      "done",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":0.5}')`:       "TK004 invalid message: priority must be a whole number",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":"0"}')`:       "TK004 invalid message: priority must be a number, and is a value of type string",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":5}')`:                        "TK004 invalid message: body must be a string, and is a value of type number",
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","attempts":5}')`:         `TK004 invalid message: it has no key "attempts"; the keys are agent, body, conversation, idempotency_key, trace_parent, due_at and priority`,
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","trigger":"schedule"}')`: `TK004 invalid message: it has no key "trigger"`,
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","due_at":"now"}')`:       "TK004 invalid message: due_at must be a time with its offset",
+		`select turnkeeper.enqueue_message('{"body":"x"}')`:                                      "TK005",
+		`select turnkeeper.enqueue_message('{"agent":"clerk"}')`:                                 "TK003",
+		`select turnkeeper.enqueue_message('[]')`:                                                "TK004 invalid message: it must be a JSON object",
+		`select turnkeeper.enqueue_message(null)`:                                                "TK004 invalid message: it must be a JSON object",
 	} {
 		if got := app.refused(sql); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %s, want %s", sql, got, want)
 		}
+	}
+	if odd := texts(h, "select trigger || ' ' || lane || ' ' || sent_by from turnkeeper.messages where (trigger, lane, sent_by) <> ('message', 'clerk', $1)", "role:"+app.name); len(odd) > 0 {
+		t.Errorf("messages of a sender: %q", odd) // inbox_labels apply to the trigger message
 	}
 	if err := h.SetMaxSenderPriority(t.Context(), 7); err != nil {
 		t.Fatal(err)

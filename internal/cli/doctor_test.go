@@ -121,6 +121,13 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.lacks(t, name)
 	}
 
+	t.Run("a role that may insert", func(t *testing.T) {
+		diagnose(t, env).wants(t, "ok", "rights", "only the workers' role")
+		s.exec("grant insert on turnkeeper.messages to public")
+		diagnose(t, env).wants(t, "fail", "rights", "a role may do more", "run: revoke insert on table turnkeeper.messages from public;")
+		s.exec("revoke insert on table turnkeeper.messages from public")
+	})
+
 	t.Run("a spent budget", func(t *testing.T) {
 		s.registerFile(dir, "thrifty", "---\nmodel: demo/script\nbudget: {day_tokens: 10000}\n---\nYou answer.\n", "demo/script")
 		spend := func(tokens int) {
