@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/storage/operate"
 )
 
 type accepted struct {
