@@ -327,13 +327,16 @@ returns boolean stable language sql return not exists (select from turnkeeper.sp
     and (p_lane <> turnkeeper.lane_of(p_agent, p_conversation, p_by_conversation)
          or exists (select from turnkeeper.lane_rivals(p_agent, p_conversation, p_lane, p_by_conversation)));
 
--- Whether the transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over the message of such a
+-- Whether another transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over the message of such a
 -- row, because its sender may change it in a transaction that stays open. If the answer is wrong, Grant leaves the message out.
 create function turnkeeper.being_changed(p_xmax xid) returns boolean stable language plpgsql as $$
 declare
     near bigint := pg_snapshot_xmax(pg_current_snapshot())::text::bigint; -- with the epoch, which p_xmax lacks
     ahead bigint := (p_xmax::text::bigint - near) & 4294967295;
 begin
+    if p_xmax = pg_current_xact_id_if_assigned()::xid then -- this tick moved it
+        return false;
+    end if;
     return pg_xact_status((near + ahead - case when ahead >= 2147483648 then 4294967296 else 0 end)::text::xid8) = 'in progress';
 exception when invalid_parameter_value or invalid_text_representation then -- not a transaction, but several
     return false;

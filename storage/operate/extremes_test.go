@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
-	"turnkeeper/agentturn"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -84,10 +83,11 @@ func TestExtremesOfMessages(t *testing.T) {
 			failed++
 			retry := d.Record.Message.Attempts < 1_000_000
 			o := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Retry: retry, Counted: true, Error: "no"}
+			message := turnkeeper.MessageWaiting
 			if !retry {
-				o.Reply = "It failed."
+				o.Reply, message = "It failed.", turnkeeper.MessageFailed
 			}
-			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, journal.Ending{Message: agentturn.EndingOf(o).Message, Log: "finished"}); err != nil {
+			if err := d.Append(t.Context(), turnlog.Entry{Outcome: &o}, journal.Ending{Message: message, Log: "finished"}); err != nil {
 				t.Errorf("message %d: %v", d.Record.Message.ID, err)
 			}
 		}
@@ -124,7 +124,7 @@ func TestTimesOfTheScheduler(t *testing.T) {
 			exists (select from pg_constraint k where k.conrelid = c.oid and k.conname = 'times_in_range' and a.attnum = any(k.conkey))
 		from pg_class c join pg_attribute a on a.attrelid = c.oid, unnest('{"",-}'::text[]) sign
 		where c.relnamespace = 'turnkeeper'::regnamespace and c.relname in ('messages', 'turns', 'leases', 'schedules', 'asks', 'settings')
-			and a.atttypid = 'timestamptz'::regtype order by 1`)
+			and a.atttypid = 'timestamptz'::regtype and a.attgenerated = '' order by 1`)
 	if err != nil {
 		t.Fatal(err)
 	}
