@@ -168,8 +168,8 @@ func TestRightsOfASender(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
 	allowed := []string{"enqueue", "enqueue_message", "edit_message", "drop_message", "my_replies_after"}
-	functions := texts(h, `select p.proname || ' ' || format('select turnkeeper.%I(%s)', p.proname, (select coalesce(string_agg('null::' || format_type(a, null), ', '
-		order by i), '') from unnest(p.proargtypes) with ordinality u(a, i)))
+	functions := texts(h, `select p.proname || ' ' || format('select turnkeeper.%I(%s)', p.proname, (select coalesce(string_agg(format('null::%s.%I', y.typnamespace::regnamespace, y.typname), ', '
+		order by i), '') from unnest(p.proargtypes) with ordinality u(a, i) join pg_type y on y.oid = a))
 		from pg_proc p where p.pronamespace = 'turnkeeper'::regnamespace and p.prolang = (select l.oid from pg_language l where l.lanname = 'plpgsql') and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype order by 1`)
 	var open []string
 	for _, f := range functions {
