@@ -16,6 +16,7 @@ type Candidate struct {
 	Provider Provider
 	Model    string // the provider's name for the model
 	Once     bool   // make one attempt only
+	Doubtful bool   // retry also 401, 403 and 404: the request, not the service, may be at fault
 }
 
 // A Chain calls its models in order until one answers, each with its retries. After any
@@ -73,17 +74,17 @@ func (c Chain) ask(ctx context.Context, l *loop, m Candidate, left int, req Requ
 		share := time.Until(deadline) / time.Duration(left)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, share, &Error{
-			Class: ClassTransport, Provider: m.Name, Model: m.Model, Err: errShare,
+			Class: ClassTransport, Provider: m.Name, Model: m.Model, Err: errShare, ByRequest: true,
 			Detail: fmt.Sprintf("no whole answer within its share of the time, %s", share.Round(time.Millisecond)),
 		})
 		defer cancel()
 	}
 	req.Model = m.Model
-	tries := l.maxAttempts()
+	calls := tries{max: l.maxAttempts(), always: m.Doubtful}
 	if m.Once {
-		tries = 1
+		calls.max = 1
 	}
-	res, err := l.run(ctx, m.Provider, tries, req, onDelta)
+	res, err := l.run(ctx, m.Provider, calls, req, onDelta)
 	if err != nil {
 		return Response{}, err
 	}

@@ -20,8 +20,8 @@ const (
 // A Retry calls a Provider until it answers. It is the only retry loop around model calls:
 // Providers and their HTTP clients must not retry. It retries transient errors after a pause:
 // RetryAfter if the provider set it, else a random time below a limit that doubles from
-// Backoff to MaxBackoff. If the pause would not end before ctx's deadline, it returns the
-// error at once.
+// Backoff to MaxBackoff. It returns an error at once if it is Lasting, or if the pause would
+// not end before ctx's deadline: a caller should not hold a slot while it waits.
 //
 // A Retry sets no timeout on a call: an answer that still streams is not cut off before ctx
 // ends. A Provider must give up a call that sends nothing.
@@ -52,7 +52,7 @@ var _ Provider = Retry{}
 // last attempt, or the cause of ctx if ctx has ended.
 func (r Retry) Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error) {
 	l := &loop{Retry: r}
-	res, err := l.run(ctx, r.Provider, l.maxAttempts(), req, onDelta)
+	res, err := l.run(ctx, r.Provider, tries{max: l.maxAttempts()}, req, onDelta)
 	if err != nil {
 		return Response{}, err
 	}
@@ -65,8 +65,22 @@ type loop struct {
 	attempts int // of all models
 }
 
-// run calls one model until it answers, at most tries times.
-func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDelta func(Delta)) (Response, error) {
+// tries says how often one model is called.
+type tries struct {
+	max    int
+	always bool // also after errors that are not transient, if the request may have caused them
+}
+
+// again reports whether another attempt may follow the given one.
+func (t tries) again(failure *Error, attempt int) bool {
+	if failure.Lasting() || attempt >= t.max {
+		return false
+	}
+	return failure.Transient() || t.always && failure.ByRequest && !failure.NoRetry
+}
+
+// run calls one model until it answers.
+func (l *loop) run(ctx context.Context, p Provider, tries tries, req Request, onDelta func(Delta)) (Response, error) {
 	if ctx.Err() != nil {
 		return Response{}, context.Cause(ctx)
 	}
@@ -85,7 +99,7 @@ func (l *loop) run(ctx context.Context, p Provider, tries int, req Request, onDe
 			badOutput++
 		}
 		wait := l.pause(attempt, failure)
-		if !failure.Transient() || attempt >= tries || badOutput > l.maxBadOutput() || !fits(ctx, wait) {
+		if !tries.again(failure, attempt) || badOutput > l.maxBadOutput() || !fits(ctx, wait) {
 			return Response{}, l.withAttempts(failure)
 		}
 		l.report(failure, wait)
@@ -101,7 +115,7 @@ func asError(err error, model string) *Error {
 		clone := *e
 		return &clone
 	}
-	return &Error{Class: ClassTransport, Model: model, Detail: err.Error(), Err: err}
+	return &Error{Class: ClassTransport, Model: model, Detail: err.Error(), Err: err, ByRequest: true}
 }
 
 func (l *loop) report(failure *Error, wait time.Duration) {

@@ -113,8 +113,8 @@ func TestRetryPauses(t *testing.T) {
 			steps: []inferencetest.Step{plain, plain}, jitter: func() float64 { return 0.5 }, max: 2, want: []time.Duration{250 * ms},
 		},
 		"what the provider asked for, above the limit too": {
-			steps: []inferencetest.Step{asked(30 * time.Second), asked(1500 * ms), plain}, jitter: upper, max: 3,
-			want: []time.Duration{30 * time.Second, 1500 * ms},
+			steps: []inferencetest.Step{asked(2 * time.Second), asked(1500 * ms), plain}, jitter: upper, max: 3,
+			want: []time.Duration{2 * time.Second, 1500 * ms},
 		},
 	}
 	for name, tc := range cases {
@@ -152,15 +152,15 @@ func TestRetryDoesNotBeginAPauseThatWillNotEnd(t *testing.T) {
 		after time.Duration
 		calls int
 	}{
-		"it fits":        {after: 9 * time.Second, calls: 2},
-		"just too long":  {after: 10 * time.Second, calls: 1},
+		"it fits":        {after: time.Second, calls: 2},
+		"just too long":  {after: 1500 * time.Millisecond, calls: 1},
 		"far too long":   {after: time.Hour, calls: 1},
 		"a back-off too": {calls: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				left := 10 * time.Second
+				left := 1500 * time.Millisecond
 				if tc.after == 0 {
 					left = 400 * time.Millisecond
 				}
@@ -191,7 +191,7 @@ func TestRetryEndsWithItsContext(t *testing.T) {
 	cause := errors.New("the lease was lost")
 	for name, steps := range map[string][]inferencetest.Step{
 		"in a call":  {inferencetest.Block()},
-		"in a pause": {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited, RetryAfter: time.Hour})},
+		"in a pause": {inferencetest.Fail(&inference.Error{Class: inference.ClassRateLimited, RetryAfter: inference.MaxRetryAfter})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -258,4 +258,54 @@ func TestRetryLeavesTheErrorsOfOthers(t *testing.T) {
 			t.Errorf("%v, and the provider's own error has %d attempts", err, failed.Attempts)
 		}
 	})
+}
+
+// TestALastingFailureIsNotRetried checks that a caller gets a failure at once whose pause it should not wait for in place.
+func TestALastingFailureIsNotRetried(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err   inference.Error
+		calls int
+	}{
+		"a pause of 2 s":         {inference.Error{Class: inference.ClassRateLimited, RetryAfter: 2 * time.Second}, 2},
+		"a pause of more":        {inference.Error{Class: inference.ClassOverloaded, RetryAfter: 2001 * time.Millisecond}, 1},
+		"the first idle timeout": {inference.Error{Class: inference.ClassTransport, Idle: true, ByRequest: true}, 1},
+		"a reset":                {inference.Error{Class: inference.ClassTransport, ByRequest: true}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := inferencetest.NewScript(inferencetest.Fail(&tc.err), inferencetest.Answer(answer))
+				chain := inference.Chain{Models: []inference.Candidate{{Provider: p, Doubtful: true}}}
+				_, err := chain.Generate(t.Context(), inference.Request{}, nil)
+				if got := len(p.Requests()); got != tc.calls || (err == nil) != (tc.calls > 1) {
+					t.Errorf("%d calls and the error %v, want %d calls", got, err, tc.calls)
+				}
+			})
+		})
+	}
+}
+
+// TestADoubtfulModelIsAskedAgain checks that what the request may have caused is retried where that is in doubt, and only there.
+func TestADoubtfulModelIsAskedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		err      inference.Error
+		doubtful bool
+		calls    int
+	}{
+		"401":                         {inference.Error{Class: inference.ClassAuth, ByRequest: true}, true, 4},
+		"401 without a doubt":         {inference.Error{Class: inference.ClassAuth, ByRequest: true}, false, 1},
+		"402":                         {inference.Error{Class: inference.ClassQuota}, true, 1},
+		"404 that says not to":        {inference.Error{Class: inference.ClassNotFound, ByRequest: true, NoRetry: true}, true, 1},
+		"400, which nobody may retry": {inference.Error{Class: inference.ClassInvalid}, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := inferencetest.NewScript().Then(inferencetest.Fail(&tc.err))
+				chain := inference.Chain{Models: []inference.Candidate{{Provider: p, Doubtful: tc.doubtful}}}
+				_, err := chain.Generate(t.Context(), inference.Request{}, nil)
+				if got := len(p.Requests()); got != tc.calls || err == nil {
+					t.Errorf("%d calls and the error %v, want %d calls", got, err, tc.calls)
+				}
+			})
+		})
+	}
 }

@@ -35,6 +35,7 @@ func RunProviderSuite(t *testing.T, factory Factory) {
 	t.Run("answers", s.answers)
 	t.Run("refusals", s.refusals)
 	t.Run("broken answers", s.broken)
+	t.Run("failures that a request may cause", s.causes)
 	t.Run("retry hints", s.retryHints)
 	t.Run("requests", s.requests)
 	t.Run("replay", s.replay)

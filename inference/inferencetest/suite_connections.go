@@ -38,6 +38,9 @@ func (s suite) connectionRefused(t *testing.T) {
 	if inference.ClassOf(err) != inference.ClassTransport {
 		t.Errorf("got %v", err)
 	}
+	if failure, _ := errors.AsType[*inference.Error](err); failure.ByRequest {
+		t.Errorf("the request seems to have caused %v", err)
+	}
 }
 
 func (s suite) noByte(t *testing.T) {

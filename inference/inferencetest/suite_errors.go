@@ -3,6 +3,7 @@ package inferencetest
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,6 +199,49 @@ func (s suite) retryHints(t *testing.T) {
 			}
 			if off := (failure.RetryAfter - tc.after).Abs(); off > tc.slack {
 				t.Errorf("RetryAfter is %s, want %s", failure.RetryAfter, tc.after)
+			}
+		})
+	}
+}
+
+// causes tests which failures the request itself may have caused.
+func (s suite) causes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reply Reply
+		want  bool
+	}{
+		"401": {Status(401, ""), true}, "402": {Status(402, ""), false}, "403": {Status(403, ""), true}, "404": {Status(404, ""), true},
+		"405": {Status(405, ""), false}, "408": {Status(408, ""), false}, "429": {Status(429, ""), false}, "500": {Status(500, ""), true},
+		"502": {Status(502, ""), true}, "503": {Status(503, ""), false}, "504": {Status(504, ""), true}, "529": {Status(529, ""), false},
+		"500 that says overloaded":   {Fault(500, "overloaded_error", "busy"), false},
+		"401 for want of credit":     {Fault(401, "insufficient_quota", "pay first"), false},
+		"a key refused with 400":     {Fault(400, "", "API key not valid"), false},
+		"a 502 in a 200":             {Status(200, `{"error":{"code":502,"message":"upstream"}}`), true},
+		"a 503 in a 200":             {Status(200, `{"error":{"code":503,"message":"busy"}}`), false},
+		"a 429 in the stream":        {SSE(delta(`{"content":"hel"}`), `{"error":{"code":429,"message":"slow"}}`), false},
+		"a reset":                    {Reset(), true},
+		"a cut stream":               {ResetAfter(OpenSSE(delta(`{"content":"hel"}`))), true},
+		"a stream that ends early":   {OpenSSE(delta(`{"content":"hel"}`)), true},
+		"no byte":                    {Hang(), true},
+		"no byte after the first":    {HangAfter(OpenSSE(delta(`{"content":"hel"}`))), true},
+		"an answer that is not JSON": {Raw(200, "text/html", "<html></html>"), true},
+	} {
+		t.Run("3 "+name, func(t *testing.T) {
+			server, idle := NewServer(tc.reply), strings.HasPrefix(name, "no byte")
+			_, err := s.provider(t, server, func(target *Target) {
+				if idle {
+					soonIdle(target)
+				}
+			}).Generate(within(t), plainRequest(), nil)
+			failure, ok := err.(*inference.Error) //nolint:errorlint // not a wrapped one
+			if !ok {
+				t.Fatalf("got %v", err)
+			}
+			if failure.ByRequest != tc.want {
+				t.Errorf("%v: may the request have caused it? got %v, want %v", failure, failure.ByRequest, tc.want)
+			}
+			if failure.Idle != idle {
+				t.Errorf("%v: got idle %v, want %v", failure, failure.Idle, idle)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,9 @@ func Classify(status int, h http.Header, body []byte) *inference.Error {
 	if status < 300 {
 		status = c.status
 	}
-	if e.Class = classOf(status, c, e); e.Class == inference.ClassContextOverflow {
+	e.Class = classOf(status, c, e)
+	e.ByRequest = byRequest(status, c, e.Class)
+	if e.Class == inference.ClassContextOverflow {
 		e.Have, e.Limit = overflowNumbers(body, c.message)
 	}
 	switch h.Get("X-Should-Retry") {
@@ -68,6 +71,22 @@ func classOf(status int, c errorBody, e *inference.Error) inference.Class {
 		}
 	}
 	return inference.ClassOverloaded // an unknown error without a status may be transient
+}
+
+// byRequest reports whether the request itself may have caused a failure of the service. An error that says that the service is
+// overloaded was not caused by it, whatever its status.
+func byRequest(status int, c errorBody, class inference.Class) bool {
+	switch class {
+	case inference.ClassAuth:
+		return status == http.StatusUnauthorized || status == http.StatusForbidden
+	case inference.ClassNotFound:
+		return status == http.StatusNotFound
+	case inference.ClassOverloaded:
+		says := certain[strings.ToLower(c.code)] == class || certain[strings.ToLower(c.kind)] == class
+		return !says && slices.Contains([]int{0, 500, 502, 504, 520, 524}, status)
+	default:
+		return false
+	}
 }
 
 // certain maps codes and types that have precedence over the status.

@@ -238,8 +238,10 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 // send makes a request, which change may modify. If it returns no error, the status is below
 // 300, and the caller must close the body.
 func (c *Client) send(ctx context.Context, method, path string, body []byte, change ...func(*http.Request)) (*http.Response, *inference.Error) {
-	var sent atomic.Bool
-	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	var connected, sent atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }, WroteHeaders: func() { sent.Store(true) },
+	})
 	r, err := c.request(ctx, method, path, body)
 	if err != nil {
 		return nil, TransportError(ctx, err)
@@ -251,7 +253,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, cha
 	switch {
 	case err != nil:
 		failure := TransportError(ctx, err)
-		failure.Unsent = !sent.Load()
+		failure.Unsent, failure.ByRequest = !sent.Load(), connected.Load()
 		return nil, failure
 	case res.StatusCode >= 300:
 		return nil, refused(res)
@@ -286,13 +288,13 @@ func refused(res *http.Response) *inference.Error {
 	_ = res.Body.Close()
 	failure := Classify(res.StatusCode, res.Header, body)
 	if to := res.Header.Get("Location"); res.StatusCode < 400 && to != "" {
-		failure.Class = inference.ClassNotFound
+		failure.Class, failure.ByRequest = inference.ClassNotFound, false
 		failure.Detail = "the endpoint redirects to " + to + "; use that as the base URL if it is right"
 	}
 	return failure
 }
 
-// TransportError returns the error of a failed transmission.
+// TransportError returns the error of a failed transmission, after the connection was made.
 func TransportError(ctx context.Context, err error) *inference.Error {
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
@@ -300,7 +302,7 @@ func TransportError(ctx context.Context, err error) *inference.Error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err // without the address, which may contain secrets
 	}
-	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err}
+	return &inference.Error{Class: inference.ClassTransport, Detail: err.Error(), Err: err, ByRequest: true, Idle: errors.Is(err, errIdle)}
 }
 
 // secrets returns all texts of the configuration that errors must not contain.

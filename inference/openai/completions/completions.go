@@ -62,7 +62,7 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 			contentType += ": " + complaint
 		}
 		return &inference.Error{
-			Class: inference.ClassTransport, Status: res.StatusCode,
+			Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true,
 			Detail: "the answer is neither a stream nor a completion; its content type is " + contentType,
 		}
 	case embedded != nil:
@@ -98,7 +98,7 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		case e.Type == "error" || !ok && data[0] == '[':
 			return openai.Classify(res.StatusCode, res.Header, data)
 		case !ok && a.finish == "":
-			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, Detail: "a chunk of the stream is not JSON: it was cut"}
+			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true, Detail: "a chunk of the stream is not JSON: it was cut"}
 		}
 	}
 	if err := events.Err(); err != nil && a.finish == "" {

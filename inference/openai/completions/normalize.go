@@ -25,9 +25,9 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 	}
 	switch {
 	case a.choices == 0:
-		return res, &inference.Error{Class: inference.ClassTransport, Detail: "the answer has no choice"}
+		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true, Detail: "the answer has no choice"}
 	case a.finish == "":
-		return res, &inference.Error{Class: inference.ClassTransport, Detail: "the answer ended without a finish reason: it was cut"}
+		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true, Detail: "the answer ended without a finish reason: it was cut"}
 	case len(res.Calls) > 0 || !inference.Blank(res.Text):
 		return res, nil
 	}
