@@ -48,7 +48,7 @@ type Bounds struct {
 	Cooldown         time.Duration // how long the call is then skipped
 
 	MaxAttempts   int           // failed attempts of a message that count
-	GiveUpAfter   time.Duration // how long a message may wait for a failing service, since it was accepted; 0: no time
+	GiveUpAfter   time.Duration // how long a message may wait for a failing service, since its first failure; 0: no time
 	MaxDispatches int           // lost workers after which a message gets its reply without another run
 }
 

@@ -38,7 +38,7 @@ var keys = [][4]string{
 	{"allow_private_hosts", "host names or IP addresses, none twice, without scheme, port or path", "none", "Hosts with private addresses that `http_get` may reach. The worker's own ports stay refused."},
 	{"max_rounds", "", "the setting `max_rounds`", "Model calls in a turn, the first included."},
 	{"max_duration", ", and with the lease margin less than the lease", "the setting `max_duration`", "Wall time of a turn."},
-	{"give_up_after", "", "the setting `give_up_after`", "How long a message waits, from its acceptance, for a model that cannot be reached. Then it fails with a reply. 0: it fails at once."},
+	{"give_up_after", "", "the setting `give_up_after`", "How long a message waits, from the first failure, for a model that cannot be reached. Then it fails with a reply. 0: it fails at once."},
 	{"max_tool_calls", "", "the setting `max_tool_calls`", "Tool calls run in a turn. 0: none."},
 	{"tool_timeout", "", "the setting `tool_timeout`", "Time for one tool call."},
 	{"continuation", "", "the setting `continuation`", "false: one round, its tools run, and the turn ends."},

@@ -14,6 +14,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -337,6 +338,13 @@ func TestFaultPoints(t *testing.T) {
 		asking.waits()
 		asking.answer(yes)
 		asking.run(t.Context())
+		probing := newBench(t, says("ok"), says("done"))
+		probing.fault = hook
+		record, journal := probing.store.dispatch()
+		record.Suspects = []modelhealth.Suspect{{Model: "main/model", Failures: 1, Requests: 4, Open: true}}
+		if _, err := probing.resume(t.Context(), record, journal); err != nil {
+			t.Error(err)
+		}
 		for _, label := range hook.seen {
 			seen[label] = true
 		}

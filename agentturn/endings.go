@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/asks"
 	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
@@ -74,8 +75,23 @@ func (t *endings) failure(fault Fault) Failure {
 	return Failure{
 		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
 		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts, Attempts: t.record.Message.Attempts,
-		Waited: t.record.Waited + time.Since(t.began), GiveUpAfter: t.bounds.GiveUpAfter,
+		Answered: t.answeredByPerson(), Waited: t.waited(), GiveUpAfter: t.bounds.GiveUpAfter,
 	}
+}
+
+// waited returns how long the message has waited for services until now: not at all if none had failed before this dispatch.
+func (t *task) waited() time.Duration {
+	if t.record.Waited <= 0 {
+		return 0
+	}
+	return t.record.Waited + time.Since(t.began)
+}
+
+// answeredByPerson reports whether a person has answered an ask of the turn.
+func (t *task) answeredByPerson() bool {
+	return slices.ContainsFunc(t.record.Asks, func(a asks.Ask) bool {
+		return a.State == asks.Approved || a.State == asks.Denied || a.State == asks.Answered
+	})
 }
 
 // byVerdict returns the ending that the verdict on a failure gives.
@@ -89,6 +105,10 @@ func (t *endings) byVerdict(f Failure, stop turnkeeper.StopReason, o turnlog.Out
 		return e
 	}
 	o.Retry, o.Counted, o.Backoff = v.Retry, v.Counted, v.Backoff
+	if v.Wait {
+		t.log.Warn("the turn waits for a model", zap.String("class", o.ErrorClass), zap.Duration("backoff", o.Backoff), zap.String("error", o.Error))
+		return &ending{state: turnkeeper.TurnWaiting, outcome: o}
+	}
 	e := &ending{state: turnkeeper.TurnFailed, stop: stop, outcome: o}
 	if !o.Retry {
 		e.outcome.WaitsFor = nil
@@ -115,6 +135,7 @@ func (t *endings) outOfTime() *ending {
 const (
 	classInternal = "internal"
 	classBudget   = "budget"
+	classMessage  = "message" // the models fail at the message, and answer others
 )
 
 // faultIn returns the Fault of an error that stopped the loop.
@@ -136,6 +157,9 @@ func faultIn(err error) Fault {
 func classOf(err error) string {
 	if e, ok := errors.AsType[*serviceError](err); ok {
 		return e.class
+	}
+	if _, ok := errors.AsType[*guiltyError](err); ok {
+		return classMessage
 	}
 	if e, ok := errors.AsType[*inference.Error](err); ok {
 		return string(e.Class)
@@ -283,6 +307,7 @@ const (
 // logEnd logs the written outcome of this dispatch.
 func (t *endings) logEnd(o turnlog.Outcome) {
 	switch {
+	case o.State == turnkeeper.TurnWaiting && len(o.WaitsFor) > 0: // byVerdict has logged it
 	case o.State == turnkeeper.TurnWaiting:
 		t.log.Info("turn waits", zap.Int("calls", len(t.rounds.detached())))
 	case !o.State.Terminal() && o.Backoff > 0:

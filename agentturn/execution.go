@@ -373,7 +373,7 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	e.pending.Inputs = nil // of calls that have not gone on
 	e.stopRuns(errOver)
 	switch end.state {
-	case turnkeeper.TurnWaiting: // only detached calls are open
+	case turnkeeper.TurnWaiting: // only detached calls are open, or the turn waits for a model
 	case turnkeeper.TurnQueued:
 		e.handBack()
 	default:
@@ -383,6 +383,9 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 	if e.stream != nil {
 		e.stream.Rollback("the turn ended")
 		e.stream = nil
+	}
+	if models := end.outcome.WaitsFor; end.state == turnkeeper.TurnWaiting && len(models) > 0 {
+		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, transcript.TurnWaitingData{Calls: []string{}, Models: models})
 	}
 	e.models.writeSideUsage(&e.pending, len(e.rounds)+1)
 	outcome = e.endings().outcome(end)
@@ -407,7 +410,7 @@ func (e *execution) commit(ctx context.Context) error {
 		e.progressEvents()
 	}
 	e.pending.Events = e.events.Unwritten()
-	if e.pending.empty() {
+	if e.pending.empty() && !e.pending.news() {
 		return nil
 	}
 	writes := writesOf(e.pending.Entry)

@@ -12,6 +12,7 @@ import (
 const (
 	PointStart         = "turn.start"
 	PointReconcile     = "recover.reconcile"
+	PointProbed        = "model.probed"  // the model has answered the worker's own request
 	PointModelBefore   = "model.before"  // the request is built, and its budget reserved
 	pointModelFirst    = "model.first"   // first delta of the answer
 	pointModelMore     = "model.more"    // a later delta
@@ -76,7 +77,7 @@ func writesOf(e turnlog.Entry) []string {
 func FaultPoints() []string {
 	return []string{
 		PointStart, PointReconcile, pointVerdictBefore, pointVerdictAfter,
-		PointModelBefore, pointModelFirst, pointModelMore, pointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
+		PointProbed, PointModelBefore, pointModelFirst, pointModelMore, pointStreamBefore, PointStreamAfter, PointModelAfter, PointPlanned,
 		pointPlanBefore, PointPlanAfter, pointAskBefore, pointAskAfter, pointSeenBefore, pointSeenAfter, PointStartBefore, PointStartAfter, PointChecked,
 		PointEffectDone, pointReadsDone, pointTransactEnter, pointTransactRan, pointTransactLeave,
 		PointResultsBefore, pointResultsAfter, pointFinishBefore, pointFinishAfter, PointLate,

@@ -18,17 +18,33 @@ import (
 
 // modelHealth holds what a turn knows about the health of models. Only the turn's goroutine uses it.
 type modelHealth struct {
-	grant turnkeeper.GrantID
-	known map[string]modelhealth.Health // models that are down, by name
-	asked map[string]bool               // models that got a request in the current call
+	grant    turnkeeper.GrantID
+	lane     turnkeeper.Lane
+	known    map[string]modelhealth.Health  // models that are down, by name
+	suspects map[string]modelhealth.Suspect // models that have failed the message, by name
+	asked    map[string]int                 // of models that got a request in the current call: how many were the turn's own
+	// refusedProbe are models that have refused the worker's own request.
+	refusedProbe map[string]bool
 }
 
 func newModelHealth(record *turnlog.Record) modelHealth {
-	h := modelHealth{grant: record.Turn.GrantID, known: map[string]modelhealth.Health{}, asked: map[string]bool{}}
+	h := modelHealth{
+		grant: record.Turn.GrantID, lane: record.Turn.Lane, known: map[string]modelhealth.Health{},
+		suspects: map[string]modelhealth.Suspect{}, asked: map[string]int{}, refusedProbe: map[string]bool{},
+	}
 	for _, m := range record.Down {
 		h.known[m.Model] = m
 	}
+	for _, s := range record.Suspects {
+		h.suspects[s.Model] = s
+	}
 	return h
+}
+
+// inDoubt reports whether the worker must make a request of its own before it asks a model: the message itself, or one of its lane,
+// may be what the model fails at. Either the turn probes the model, or the model has answered nobody since it failed the message.
+func (h *modelHealth) inDoubt(name string) bool {
+	return h.probed(name) && slices.Contains(h.known[name].Failed, h.lane) || h.suspects[name].Open
 }
 
 // down reports whether a model must not be asked: it is down, and this turn does not probe it.
@@ -43,15 +59,49 @@ func (h *modelHealth) probed(name string) bool {
 	return known && m.Probe != "" && m.Probe == h.grant
 }
 
-// failed records a fault of the service and returns the failure to write.
-func (h *modelHealth) failed(name string, err *inference.Error) modelhealth.Failure {
+// isUp records that a model has answered the worker's own request.
+func (h *modelHealth) isUp(name string) {
+	delete(h.known, name)
+	if s, ok := h.suspects[name]; ok {
+		s.Open = false
+		h.suspects[name] = s
+	}
+}
+
+// failed records a fault of the service and returns the failure to write. requests is the number of the turn's requests that
+// may have caused it.
+func (h *modelHealth) failed(name string, err *inference.Error, requests int) modelhealth.Failure {
 	m := h.known[name]
 	f := modelhealth.Failure{
 		Model: name, Seen: m.Failures, ErrorClass: string(err.Class), Error: firstChars(err.Error(), maxHealthError), RetryAfter: err.RetryAfter,
+		Requests: requests,
 	}
 	m.Model, m.ErrorClass, m.Error, m.Probe = name, f.ErrorClass, f.Error, ""
 	h.known[name] = m
 	return f
+}
+
+// causes returns the number of requests of the current call that may have caused a failure: 0 if it concerns every request alike.
+func (h *modelHealth) causes(name string, err *inference.Error) int {
+	if !err.Class.OfService() || !err.ByRequest {
+		return 0
+	}
+	return h.asked[name]
+}
+
+// guilty reports whether a failure is the message's own: the model has answered others often enough while it failed this message.
+func (h *modelHealth) guilty(name string, err *inference.Error) bool {
+	n := h.causes(name, err)
+	return n > 0 && h.suspects[name].Guilty(n)
+}
+
+// pause returns how long the turn leaves a model alone after a failure. A message that has a pair with the model waits for itself.
+func (h *modelHealth) pause(name string, err *inference.Error) time.Duration {
+	n := h.known[name].Failures
+	if s := h.suspects[name]; s.Paired() && h.causes(name, err) > 0 {
+		n = s.Failures
+	}
+	return max(modelhealth.Backoff(n+1), err.RetryAfter)
 }
 
 // maxHealthError limits the stored error text of a model's newest failure, in characters.
@@ -70,19 +120,22 @@ func (m *models) usable(all []*candidate, effected bool) []*candidate {
 // gaveUp records why a model was given up. A fault of the service goes into the next
 // write. A model that refuses a request counts as available.
 func (m *models) gaveUp(next *pending, name string, err *inference.Error) {
-	asked := m.health.asked[name]
+	_, asked := m.health.asked[name]
 	switch {
 	case !asked: // nothing was sent
+	case m.health.guilty(name, err):
+		m.log.Warn("a model fails at this message, and answers others", zap.String("model", name), zap.String("class", string(err.Class)))
 	case err.Class.OfService():
-		f := m.health.failed(name, err)
+		f := m.health.failed(name, err, m.health.causes(name, err))
 		next.failed(f)
 		m.log.Warn("a model is unavailable", zap.String("model", name), zap.String("class", f.ErrorClass), zap.Duration("pause", f.Pause()))
 	default:
-		m.answered(next, name)
+		delete(m.health.known, name)
+		next.refused(name)
 	}
 }
 
-// answered records that a model has answered. A refusal counts as an answer.
+// answered records that a model has answered.
 func (m *models) answered(next *pending, name string) {
 	delete(m.health.known, name)
 	next.answered(name)
@@ -112,12 +165,16 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 		}
 	}
 	fault := &serviceError{err: err}
+	var guilty *inference.Error
 	for _, c := range all {
 		failure := given[c.ref]
 		switch {
+		case failure != nil && m.health.guilty(c.ref, failure):
+			guilty = cmp.Or(guilty, failure)
+			continue
 		case failure != nil && failure.Class.OfService():
 			fault.class = cmp.Or(fault.class, string(failure.Class))
-			pause := max(modelhealth.Backoff(m.health.known[c.ref].Failures+1), failure.RetryAfter)
+			pause := m.health.pause(c.ref, failure)
 			if fault.pause == 0 || pause < fault.pause {
 				fault.pause, fault.after = pause, failure.RetryAfter
 			}
@@ -129,6 +186,9 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 		fault.waitsFor = append(fault.waitsFor, c.ref)
 	}
 	if len(fault.waitsFor) == 0 {
+		if guilty != nil {
+			return &guiltyError{guilty}
+		}
 		return err
 	}
 	if fault.pause == 0 {
@@ -139,6 +199,14 @@ func (m *models) faultOf(all []*candidate, given map[string]*inference.Error, er
 	}
 	return fault
 }
+
+// A guiltyError is a model's failure that the message itself causes: the model has answered others meanwhile.
+type guiltyError struct{ err *inference.Error }
+
+func (e *guiltyError) Error() string {
+	return "the model fails at this message, and answers others: " + e.err.Error()
+}
+func (e *guiltyError) Unwrap() error { return e.err }
 
 // unconfigured returns the error of a turn whose models this worker does not know. A
 // worker that knows them may come, or the settings may be corrected. The error says

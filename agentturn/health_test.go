@@ -95,7 +95,7 @@ func TestFaultsOfAChain(t *testing.T) {
 							t.Errorf("%s: %d failures were known", f.Model, f.Seen)
 						}
 					}
-					answered = append(answered, e.Answered...)
+					answered = append(append(answered, e.Answered...), e.Refused...)
 					return nil
 				}
 				got, err := b.resume(t.Context(), record, journal)

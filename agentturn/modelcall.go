@@ -95,13 +95,25 @@ func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Res
 	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
 		c.given[models[i].ref] = err
 		c.exec.models.gaveUp(&c.exec.pending, models[i].ref, err)
+		if i < len(models)-1 || c.exec.rounds.effected() {
+			c.tell()
+		}
 	}}
+	health := &c.exec.models.health
 	for _, model := range models {
 		chain.Models = append(chain.Models, inference.Candidate{
-			Name: model.Provider, Model: model.Name, Provider: &attempt{c, model}, Once: c.exec.models.health.probed(model.ref),
+			Name: model.Provider, Model: model.Name, Provider: &attempt{modelCall: c, model: model},
+			Once: health.probed(model.ref) && !health.inDoubt(model.ref), Doubtful: health.suspects[model.ref].Paired(),
 		})
 	}
 	return chain.Generate(ctx, inference.Request{}, c.delta)
+}
+
+// tell writes at once that a model has failed or answered, for all workers, while the turn goes on with another request.
+func (c *modelCall) tell() {
+	if c.unwritable == nil && c.exec.pending.news() {
+		c.flush()
+	}
 }
 
 // longRetried logs that the whole chain failed and is asked again after a pause.
@@ -137,6 +149,9 @@ type attempt struct {
 }
 
 func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
+	if err := a.probe(ctx); err != nil {
+		return inference.Response{}, err
+	}
 	request, err := a.exec.prompt.Build(a.model.Model, a.at)
 	if err != nil {
 		return inference.Response{}, err
@@ -162,7 +177,7 @@ func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func
 	}
 	a.debug("model request", request.Request)
 	a.sends++
-	a.exec.models.health.asked[a.model.ref] = true
+	a.exec.models.health.asked[a.model.ref]++
 	ctx, end := a.observe(ctx, PurposeRound, a.sends, request.Request)
 	a.exec.at(ctx, PointModelBefore)
 	started, partial := time.Now(), &partialAnswer{}

@@ -66,6 +66,7 @@ const (
 	PurposeSummary ModelPurpose = "summary" // of older conversation
 	PurposeExtract ModelPurpose = "extract" // search in a stored result
 	PurposeSample  ModelPurpose = "sample"  // question of a tool
+	PurposeProbe   ModelPurpose = "probe"   // the worker's own, to a model that may be down
 )
 
 // A ModelBegin describes a request to a model. Provider and Model are the configured

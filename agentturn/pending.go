@@ -54,18 +54,29 @@ func (p *pending) hasEffect() bool {
 	return slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Nonce != "" })
 }
 
-// answered records that a model has answered.
-func (p *pending) answered(model string) {
+// answered records that a model has answered a request of the turn.
+func (p *pending) answered(model string) { p.up(&p.Answered, model) }
+
+// refused records that a model has refused a request of the turn.
+func (p *pending) refused(model string) { p.up(&p.Refused, model) }
+
+// up adds a model to a list of models that are available.
+func (p *pending) up(list *[]string, model string) {
 	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(f modelhealth.Failure) bool { return f.Model == model })
-	if !slices.Contains(p.Answered, model) {
-		p.Answered = append(p.Answered, model)
-		slices.Sort(p.Answered)
+	if !slices.Contains(*list, model) {
+		*list = append(*list, model)
+		slices.Sort(*list)
 	}
 }
 
+// news reports whether the health of a model has changed.
+func (p *pending) news() bool { return len(p.ModelFailures) > 0 || len(p.Probed) > 0 }
+
 // failed records that a model is unavailable.
 func (p *pending) failed(f modelhealth.Failure) {
-	p.Answered = slices.DeleteFunc(p.Answered, func(n string) bool { return n == f.Model })
+	for _, list := range []*[]string{&p.Answered, &p.Probed, &p.Refused} {
+		*list = slices.DeleteFunc(*list, func(n string) bool { return n == f.Model })
+	}
 	p.ModelFailures = slices.DeleteFunc(p.ModelFailures, func(known modelhealth.Failure) bool { return known.Model == f.Model })
 	p.ModelFailures = append(p.ModelFailures, f)
 	slices.SortFunc(p.ModelFailures, func(a, b modelhealth.Failure) int { return cmp.Compare(a.Model, b.Model) })

@@ -142,6 +142,8 @@ func failureText(class string) string {
 	switch class {
 	case string(turnkeeper.StopMaxDuration):
 		return withoutResult(turnkeeper.StopMaxDuration)
+	case classMessage:
+		return "the model fails at it again and again, while it answers other messages; please change it, or begin a new conversation."
 	case classBudget:
 		return withoutResult(turnkeeper.StopBudget)
 	}

@@ -31,7 +31,8 @@ type Failure struct {
 	MaxAttempts int
 	Attempts    int // all attempts, this one included
 
-	Waited      time.Duration // since the message was accepted and due
+	Answered    bool          // a person has answered an ask of the turn
+	Waited      time.Duration // for services, since the first failure
 	GiveUpAfter time.Duration // maximum wait for a service
 	Pause       time.Duration // until the service may be asked again
 }
@@ -39,9 +40,10 @@ type Failure struct {
 // A Verdict says how a failed turn ends.
 type Verdict struct {
 	Degraded bool          // the turn ends with a reply; else it has failed
+	Wait     bool          // the turn waits for the service and keeps its journal, so that nobody is asked twice
 	Retry    bool          // if failed: the message waits for another turn; else it is closed with a reply
 	Counted  bool          // if failed: the attempt counts against the message
-	Backoff  time.Duration // if Retry: the pause before that turn
+	Backoff  time.Duration // if Wait or Retry: the pause before the turn goes on, or before that turn
 }
 
 // lastAttempt is the highest number of an attempt for which the table of messages has room.
@@ -63,7 +65,7 @@ func (f Failure) Verdict() Verdict {
 		if left <= 0 {
 			return Verdict{}
 		}
-		return Verdict{Retry: true, Backoff: min(max(f.Pause, 0), left, maxPause)}
+		return Verdict{Wait: f.Answered, Retry: !f.Answered, Backoff: min(max(f.Pause, 0), left, maxPause)}
 	case f.Fault == FaultMessage, f.Fault == FaultBound:
 		return Verdict{Counted: true}
 	}

@@ -59,9 +59,9 @@ type Error struct {
 	// a timeout, 401, 403 or 404. It is false for what concerns every request alike: 402, 408, 429, 503, 529, a refused
 	// connection.
 	ByRequest bool
-	Idle      bool // the provider sent nothing for its idle timeout
-	Detail     string        // the provider's message without secrets; for operators only
-	Err        error         // the cause; may be nil
+	Idle      bool   // the provider sent nothing for its idle timeout
+	Detail    string // the provider's message without secrets; for operators only
+	Err       error  // the cause; may be nil
 
 	// Of ClassContextOverflow, in tokens, if the provider reports them; else 0.
 	Have  int // the provider's count of the request

@@ -200,7 +200,9 @@ func (d *door) Retire(agent string, retired bool) {
 func (d *door) Pass(p time.Duration) {
 	for _, sql := range []string{
 		"update turnkeeper.leases set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, not_before = not_before - $1::interval",
-		"update turnkeeper.messages set accepted_at = accepted_at - $1::interval, due_at = due_at - $1::interval, slot = slot - $1::interval, queue_rank = queue_rank - $1::interval",
+		`update turnkeeper.messages set accepted_at = accepted_at - $1::interval, due_at = due_at - $1::interval, slot = slot - $1::interval,
+			queue_rank = queue_rank - $1::interval, failing_since = failing_since - $1::interval, failing_after = failing_after - $1::interval`,
+		"update turnkeeper.suspects set failed_at = failed_at - $1::interval, until = until - $1::interval, first_pair = first_pair - $1::interval, last_pair = last_pair - $1::interval",
 		"update turnkeeper.turns set due_at = due_at - $1::interval, granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval",
 		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
 		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval, silence_from = silence_from - $1::interval",

@@ -6,7 +6,7 @@ drop table turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions
     turnkeeper.output_drafts, turnkeeper.output_chunks, turnkeeper.outputs, turnkeeper.call_starts, turnkeeper.late_results,
     turnkeeper.failed_attempts, turnkeeper.request_parts, turnkeeper.spend_reservations,
     turnkeeper.spend, turnkeeper.summaries, turnkeeper.journal, turnkeeper.cancellations, turnkeeper.turns,
-    turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants, turnkeeper.leases, turnkeeper.responses,
+    turnkeeper.suspects, turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants, turnkeeper.leases, turnkeeper.responses,
     turnkeeper.retries, turnkeeper.messages, turnkeeper.schedules, turnkeeper.notes, turnkeeper.agents,
     turnkeeper.definitions, turnkeeper.settings;
 drop function turnkeeper.call_holds, turnkeeper.turn_holds, turnkeeper.lease_holds,

@@ -119,6 +119,9 @@ create table turnkeeper.messages (
     state           text not null default 'waiting',
     attempts        integer not null default 0, -- turns so far
     faults          integer not null default 0, -- turns that failed because of the message itself
+    failing_since   timestamptz,                -- the first failure of a service that is waited out; null: none: see service_wait
+    failed_for      interval not null default '0', -- how long services were waited for before that
+    failing_after   timestamptz,                -- the end of the last wait for a person or a budget; null: none
     due_at          timestamptz not null default date_trunc('second', clock_timestamp()), -- no retry changes it
     rank            timestamptz not null generated always as (turnkeeper.rank_of(due_at, priority)) stored, -- its place in its lane
     -- The rank of its lane while it is the head. Null: its rank, and it waits since its rank. A message that began to wait, or waits
@@ -152,8 +155,9 @@ create table turnkeeper.messages (
     constraint counters_in_range check (attempts between 0 and 1000000 and faults between 0 and 1000000
         and (state <> 'waiting' or attempts < 1000000)),
     constraint times_in_range check (
-        least(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank) < timestamptz '2200-01-01 00:00:00+00'),
+        least(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since, failing_after) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(due_at, accepted_at, closed_at, slot, dropped_at, queue_rank, failing_since, failing_after) < timestamptz '2200-01-01 00:00:00+00'),
+    constraint failed_for_in_range check (failed_for between interval '0' and interval '100000 days'),
     constraint trace_parent_in_range check (octet_length(trace_parent) <= 256),
     constraint sender_has_a_kind check (split_part(sent_by, ':', 1) in ('role', 'token', 'schedule', 'turn') and octet_length(sent_by) between 6 and 300),
     constraint dropped_before_its_turn check (dropped_at is null or state in ('waiting', 'cancelled'))
@@ -263,8 +267,26 @@ create table turnkeeper.model_health (
     error_class text not null default '',   -- of the newest failure
     error       text not null default '',
     probe_grant uuid,                       -- the grant whose turn probes the model, as long as a lease has that grant
+    failed_message bigint,                  -- the message whose turn had the newest failure
     changed_at  timestamptz not null default clock_timestamp(),
     check ((down_since is null) = (until is null) and (down_since is null) = (failures = 0) and failures >= 0)
+);
+
+-- Messages whose requests a model has failed in a way that a request can cause, while it may have answered others: see
+-- note_models. A row is deleted when its message is closed.
+create table turnkeeper.suspects (
+    message_id bigint not null,
+    model      text not null,
+    failures   integer not null default 1, -- turns that failed by it, in a row
+    requests   integer not null,           -- that failed in them
+    failed_at  timestamptz not null,       -- the newest failure
+    until      timestamptz not null,       -- an answer to another request after that makes no pair with it
+    open       boolean not null default true, -- no other request was answered since
+    pairs      integer not null default 0, -- failures after which another request was answered
+    first_pair timestamptz,                -- the first of these failures; null: none
+    last_pair  timestamptz,                -- the newest
+    primary key (message_id, model),
+    check (failures > 0 and requests >= 0 and pairs >= 0 and (pairs = 0) = (first_pair is null) and (pairs = 0) = (last_pair is null))
 );
 
 ----------------------------------------------------------------------------------------------------
@@ -320,6 +342,7 @@ create table turnkeeper.turns (
     -- times and outcome
     created_at        timestamptz not null default clock_timestamp(),
     due_at            timestamptz,                 -- a queued turn is not granted before; null: at once
+    waits_for         text[],                      -- the models that a waiting turn waits for, until due_at at most; null: none
     ended_at          timestamptz,
     stop_reason       text,
     error_class       text,
@@ -337,6 +360,7 @@ create unique index turns_one_open_per_lane on turnkeeper.turns (lane) where end
 create unique index turns_one_answer_per_message on turnkeeper.turns (message_id)
     where state in ('queued', 'running', 'waiting', 'succeeded', 'degraded', 'cancelled');
 create index turns_queued on turnkeeper.turns (due_at) where state = 'queued';
+create index turns_models on turnkeeper.turns (due_at) where waits_for is not null;
 create index turns_agent on turnkeeper.turns (agent, id);
 create index turns_conversation on turnkeeper.turns (agent, conversation, id);
 
@@ -409,7 +433,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, coalesce(t.home_l
     coalesce(j.input_tokens, t.input_tokens) as input_tokens, coalesce(j.output_tokens, t.output_tokens) as output_tokens,
     coalesce(j.cached_tokens, t.cached_tokens) as cached_tokens, coalesce(j.reasoning_tokens, t.reasoning_tokens) as reasoning_tokens,
     coalesce(j.usage_estimated, t.usage_estimated) as usage_estimated,
-    t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue
+    t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for
 from turnkeeper.turns t left join lateral (
     select * from turnkeeper.journal w where w.turn_id = t.id and t.state = 'running' order by w.n desc limit 1
 ) j on true;

@@ -5,7 +5,8 @@ drop trigger message_is_late on turnkeeper.messages;
 drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.turn_waits, turnkeeper.turn_holder,
     turnkeeper.given_up, turnkeeper.other_worker, turnkeeper.live_workers;
 drop type turnkeeper.blocker;
-drop function turnkeeper.note_models, turnkeeper.chain_down, turnkeeper.failure_pause, turnkeeper.calls_lost,
+drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.note_models,
+    turnkeeper.answer_matters, turnkeeper.chain_down, turnkeeper.failure_pause, turnkeeper.calls_lost,
     turnkeeper.fetch_overlooked, turnkeeper.run_overdue, turnkeeper.loss_counts,
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
     turnkeeper.heart_silent, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.lease_may_go,

@@ -487,23 +487,45 @@ create function turnkeeper.chain_down(models text[]) returns boolean stable lang
 return cardinality(models) > 0 and not exists (select from unnest(models) m (name)
     where not exists (select from turnkeeper.model_health h where h.model = m.name and h.down_since is not null));
 
--- Record which models answered or failed in a turn. Models that answered are up, and lanes that waited for one of them are
--- due. Models that failed are down: p_seen is the number of failures in a row that was known before the request, so that
--- concurrent failures count once; p_asked is the pause that the provider asked for. The function locks leases that are not
--- held, so a transaction that locks the turn's own lease must do that first.
+-- Whether an answer of one of the models changes anything: the model is down, or a message may get a pair (see note_models).
+create function turnkeeper.answer_matters(p_answered text[]) returns boolean stable language sql return
+    exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null)
+    or exists (select from turnkeeper.suspects where open and model = any(p_answered));
+
+-- Record which models answered or failed.
+--
+-- Models that answered are up, and lanes and turns that waited for one of them are due. p_proofs says what each answer proves of
+-- messages that the model has failed: one to a turn's own request (its id) that a failure of any other message was that
+-- message's own, one to a worker's probe (0) that of any message was, and a refusal (-1) nothing. It makes a pair with the newest
+-- failure of each such message, once, if it comes before suspects.until.
+--
+-- Models that failed in p_turn are down: p_seen is the number of failures in a row that was known before the request, so that
+-- concurrent failures count once; p_asked is the pause that the provider asked for; p_requests is the number of requests that
+-- failed, if the request may have caused that, else 0. A message that has a pair with the model, and may have caused the failure
+-- again, is not taken for a failure of the model, and other answers no longer end its pause.
+--
+-- The function locks leases that are not held, so a transaction that locks the turn's own lease must do that first.
 create function turnkeeper.note_models(
-    p_answered text[], p_failed text[], p_seen integer[], p_classes text[], p_errors text[], p_asked interval[]
+    p_answered text[], p_proofs bigint[], p_turn bigint default null, p_failed text[] default '{}', p_seen integer[] default '{}', p_classes text[] default '{}',
+    p_errors text[] default '{}', p_asked interval[] default '{}', p_requests integer[] default '{}'
 ) returns void language plpgsql as $$
 declare
-    back text[];
-    i    integer;
-    now  timestamptz;
+    back      text[];
+    v_message bigint;
+    i         integer;
+    now       timestamptz;
 begin
-    if cardinality(p_failed) = 0 and not exists (
-        select from turnkeeper.model_health where model = any(p_answered) and down_since is not null) then
+    if cardinality(p_failed) = 0 and not turnkeeper.answer_matters(p_answered) then
         return;
     end if;
     perform from turnkeeper.model_health where model = any(p_answered || p_failed) order by model for update;
+    update turnkeeper.suspects s set pairs = s.pairs + 1, first_pair = coalesce(s.first_pair, s.failed_at), last_pair = s.failed_at, open = false
+    where (s.message_id, s.model) in (
+        select k.message_id, k.model from turnkeeper.suspects k
+        where k.open and k.model = any(p_answered) and k.until >= clock_timestamp() and exists (
+            select from unnest(p_answered, p_proofs) as a(model, proof)
+            where a.model = k.model and a.proof >= 0 and k.message_id is distinct from (select t.message_id from turnkeeper.turns t where t.id = a.proof))
+        for update skip locked);
     with up as (
         update turnkeeper.model_health set down_since = null, until = null, failures = 0, probe_grant = null, changed_at = clock_timestamp()
         where model = any(p_answered) and down_since is not null returning model
@@ -511,20 +533,53 @@ begin
     select array_agg(model) into back from up;
     if back is not null then
         update turnkeeper.leases set not_before = null, waits_for = null where lane in (
-            select lane from turnkeeper.leases where not_before is not null and waits_for && back for update skip locked);
+            select lane from turnkeeper.leases where not_before is not null and waits_for && back for update skip locked)
+          and lane not in (select m.lane from turnkeeper.suspects s join turnkeeper.messages m on m.id = s.message_id
+            where s.model = any(back) and s.pairs > 0);
+        update turnkeeper.turns set state = 'queued', due_at = null where state = 'waiting' and id in (
+            select t.id from turnkeeper.turns t where t.waits_for && back and t.state = 'waiting'
+              and not exists (select from turnkeeper.suspects s where s.message_id = t.message_id and s.model = any(back) and s.pairs > 0)
+            for no key update skip locked);
         perform pg_notify('turnkeeper_inbox', '');
     end if;
+    select t.message_id into v_message from turnkeeper.turns t where t.id = p_turn;
     for i in 1 .. cardinality(p_failed) loop
         now := clock_timestamp();
-        insert into turnkeeper.model_health as h (model, down_since, until, failures, error_class, error, changed_at)
-        values (p_failed[i], now, now + greatest(turnkeeper.failure_pause(1), p_asked[i]), 1, p_classes[i], p_errors[i], now)
+        if p_requests[i] > 0 and exists (select from turnkeeper.messages m where m.id = v_message and m.closed_at is null) then
+            insert into turnkeeper.suspects as s (message_id, model, requests, failed_at, until)
+            values (v_message, p_failed[i], p_requests[i], now, now + turnkeeper.pair_window(1))
+            on conflict (message_id, model) do update set failures = s.failures + 1, requests = s.requests + excluded.requests,
+                failed_at = now, until = now + turnkeeper.pair_window(s.failures + 1), open = true;
+            continue when exists (select from turnkeeper.suspects s where s.message_id = v_message and s.model = p_failed[i] and s.pairs > 0);
+        end if;
+        insert into turnkeeper.model_health as h (model, down_since, until, failures, error_class, error, changed_at, failed_message)
+        values (p_failed[i], now, now + greatest(turnkeeper.failure_pause(1), p_asked[i]), 1, p_classes[i], p_errors[i], now, v_message)
         on conflict (model) do update set
             down_since = coalesce(h.down_since, now),
             failures = case when h.failures > p_seen[i] then h.failures else h.failures + 1 end,
             until = case when h.failures > p_seen[i] then greatest(h.until, now + p_asked[i])
                     else now + greatest(turnkeeper.failure_pause(h.failures + 1), p_asked[i]) end,
-            error_class = excluded.error_class, error = excluded.error, probe_grant = null, changed_at = now;
+            error_class = excluded.error_class, error = excluded.error, probe_grant = null, changed_at = now, failed_message = v_message;
+        perform pg_notify('turnkeeper_inbox', '');
     end loop;
+end $$;
+
+-- How long after a message's n-th failure in a row an answer to another request makes a pair with it: its pause, and two minutes
+-- for the request that begins when that is over.
+create function turnkeeper.pair_window(n integer) returns interval immutable language sql
+return turnkeeper.failure_pause(n) + interval '2 minutes';
+
+-- Queue at most p_limit turns whose wait for a model is over. The caller has the scheduler's lock. Turns whose row is locked are
+-- left to a later tick.
+create function turnkeeper.end_model_waits(p_limit integer) returns integer language plpgsql as $$
+declare
+    n integer;
+begin
+    update turnkeeper.turns set state = 'queued', due_at = null where state = 'waiting' and id in (
+        select t.id from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp() and t.state = 'waiting'
+        order by t.due_at limit p_limit for no key update skip locked);
+    get diagnostics n = row_count;
+    return n;
 end $$;
 
 ----------------------------------------------------------------------------------------------------
@@ -618,14 +673,14 @@ $$;
 -- person does not count.
 create function turnkeeper.given_up(m turnkeeper.messages, p_turn bigint, p_after interval) returns boolean stable language plpgsql as $$
 begin
-    return coalesce(greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = p_turn)) + p_after
-        <= statement_timestamp(), false);
+    return coalesce(turnkeeper.service_wait(m.id) >= p_after, false);
 end $$;
 
 -- What a turn itself waits for that waits or is queued. A turn that was handed back for a newer worker is offered to others at once.
 create function turnkeeper.turn_waits(t turnkeeper.turns) returns setof turnkeeper.blocker stable language plpgsql as $$
 declare
     r    turnkeeper.blocker;
+    h    record;
     asked boolean := false;
 begin
     r.turn_id := t.id; r.turn_state := t.state;
@@ -635,6 +690,22 @@ begin
         return next r;
     end if;
     if t.state <> 'waiting' then
+        return;
+    end if;
+    if t.waits_for is not null then
+        for h in select m.*, l.turn_id as probe_turn from unnest(t.waits_for) with ordinality as c (model, i)
+            join turnkeeper.model_health m on m.model = c.model and m.down_since is not null
+            left join turnkeeper.leases l on l.grant_id = m.probe_grant order by c.i
+        loop
+            r := null;
+            r.reason := 'model_down'; r.model := h.model; r.since := h.down_since; r.until := h.until; r.turn_id := h.probe_turn; asked := true;
+            r.why := nullif(concat_ws(': ', nullif(h.error_class, ''), nullif(h.error, '')), '');
+            return next r;
+        end loop;
+        if not asked then -- its models are up, and have failed this message
+            r.reason := 'deferred'; r.until := t.due_at; r.why := t.error;
+            return next r;
+        end if;
         return;
     end if;
     select count(*), min(a.opened_at), min(a.expires_at) into r.count, r.since, r.until

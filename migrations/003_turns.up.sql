@@ -15,6 +15,9 @@ begin
         raise exception using errcode = 'TK007',
             message = format('turn cannot go from %s to %s', old.state, new.state);
     end if;
+    if old.state = 'waiting' then
+        new.waits_for := null;
+    end if;
     return new;
 end $$;
 create trigger turn_moves before update of state on turnkeeper.turns
@@ -35,8 +38,8 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and last event in the
 -- arrays of events. The events and starts of all writes are in one array each; p_start_writes has the number of each start's
 -- write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the arguments that will run (empty: no
--- approval is needed): see check_approvals. p_answered are models that answered: see note_models. Two writes may be of one turn,
--- which one of the writers has lost.
+-- approval is needed): see check_approvals. p_answered are models that answered, and p_proofs what that proves: see note_models.
+-- Two writes may be of one turn, which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are locked, lets
 -- no later statement of the transaction wait for a lock for longer than p_lock_wait, and returns the numbers of the writes that
@@ -47,7 +50,7 @@ create function turnkeeper.append_many(
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
     p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[], p_requests text[], p_results text[],
     p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[],
-    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_answered text[]
+    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_answered text[], p_proofs bigint[]
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -99,8 +102,8 @@ begin
         join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
         where j.write_id = p_writes[s.write] and j.write_id = any(done);
     end if;
-    if exists (select from turnkeeper.model_health where model = any(p_answered) and down_since is not null) then
-        perform turnkeeper.note_models(p_answered, '{}', '{}', '{}', '{}', '{}');
+    if turnkeeper.answer_matters(p_answered) then
+        perform turnkeeper.note_models(p_answered, p_proofs);
     end if;
     if cardinality(done) = cardinality(p_turns) then
         return;
@@ -689,7 +692,7 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays are of one
 -- turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is recorded before its
 -- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them. The conditions with any()
+-- retried. A turn that waits with a back-off waits for models, which NoteFault names, at most that long. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them. The conditions with any()
 -- only repeat the joins: with them, Postgres looks up the keys even if it planned the statement when the table had few rows.
 create function turnkeeper.end_many(
     p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
@@ -707,10 +710,10 @@ declare
 begin
     with ending as (
         update turnkeeper.turns t set
-            state = case when p_states[e.i] = 'waiting' and not turnkeeper.may_wait(t.id) then 'queued' else p_states[e.i] end,
+            state = case when p_states[e.i] = 'waiting' and p_backoffs[e.i] = interval '0' and not turnkeeper.may_wait(t.id) then 'queued' else p_states[e.i] end,
             stop_reason    = case when e.final then p_stops[e.i] end,
             ended_at       = case when e.final then greatest(clock_timestamp(), t.created_at, t.granted_at) end,
-            due_at         = case when p_states[e.i] = 'queued' and p_backoffs[e.i] > interval '0' then clock_timestamp() + p_backoffs[e.i] end,
+            due_at         = case when not e.final and p_backoffs[e.i] > interval '0' then clock_timestamp() + p_backoffs[e.i] end,
             grant_id       = case when e.final then t.grant_id end,
             losses         = t.losses + p_lost[e.i]::integer,
             inner_dialogue = nullif(p_inner[e.i], ''),
@@ -742,6 +745,19 @@ begin
         select c.id, p_turns[c.i], c.agent, c.conversation, p_states[c.i], p_stops[c.i], nullif(p_error_classes[c.i], ''), p_replies[c.i],
             case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end, c.sent_by, greatest(clock_timestamp(), c.accepted_at)
         from closed c where p_replies[c.i] <> '';
+    end if;
+
+    if exists (select from turnkeeper.suspects where message_id = any(messages)) then
+        delete from turnkeeper.suspects s using turnkeeper.messages m
+        where s.message_id = any(messages) and m.id = s.message_id and m.closed_at is not null;
+    end if;
+    if p_states && '{waiting,queued}' then
+        -- The wait for a service stands still while the turn waits for a person, a call or a budget: not for a model, whose turn is
+        -- waiting with a time.
+        update turnkeeper.messages m set failed_for = m.failed_for + coalesce(greatest(clock_timestamp() - m.failing_since, interval '0'), interval '0'),
+            failing_since = null, failing_after = clock_timestamp() + p_backoffs[e.i]
+        from unnest(ok) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
+        where m.id = x.message_id and m.id = any(messages) and (p_states[e.i], p_backoffs[e.i] > interval '0') in (('waiting', false), ('queued', true));
     end if;
 
     update turnkeeper.leases l set grant_id = null, turn_id = null, granted_at = null, lease_until = null,

@@ -131,6 +131,7 @@ begin
         last_seq = (select last_seq from turnkeeper.newest_write(p_turn))
     where id = p_turn;
     perform turnkeeper.withdraw_asks(p_turn);
+    delete from turnkeeper.suspects where message_id = t.message_id;
     update turnkeeper.messages set state = 'cancelled', closed_at = greatest(at, accepted_at), last_error = null
     where id = t.message_id returning accepted_at into accepted;
     if reply <> '' then
@@ -163,6 +164,11 @@ begin
         verdict := m.state;
         update turnkeeper.turns t set due_at = null
         where t.message_id = p_message and t.state = 'queued' and t.due_at > clock_timestamp();
+        if found then
+            verdict := 'due_now';
+        end if;
+        update turnkeeper.turns t set state = 'queued', due_at = null
+        where t.message_id = p_message and t.state = 'waiting' and t.waits_for is not null;
         if found then
             verdict := 'due_now';
         end if;
@@ -312,6 +318,7 @@ begin
     delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
         and (args ->> 'turn_id')::bigint = any(t_ids);
     delete from turnkeeper.turns where id = any(t_ids);
+    delete from turnkeeper.suspects where message_id = any(m_ids);
     delete from turnkeeper.retries where message_id = any(m_ids) or retried_as = any(m_ids);
     -- A summary is deleted with the turn that made it, unless a stored request uses it or an
     -- open turn may.

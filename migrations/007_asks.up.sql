@@ -444,3 +444,24 @@ create function turnkeeper.ask_sender(p_ask bigint) returns bigint stable langua
     from turnkeeper.asks a join turnkeeper.turns r on r.id = (turnkeeper.tree_path(a.turn_id) -> 0 ->> 'turn')::bigint
     join turnkeeper.messages m on m.id = r.message_id where a.id = p_ask
 $$;
+
+----------------------------------------------------------------------------------------------------
+-- The wait for a service
+----------------------------------------------------------------------------------------------------
+
+-- Since when an open message has waited for a service: since the first failure in one of its turns. A message that no turn has
+-- tried since waits from the time at which its whole chain was down, and it was due and waited neither for a person nor a budget.
+-- null: it does not wait for one.
+create function turnkeeper.failing_from(p_message bigint) returns timestamptz stable language sql return (
+    select coalesce(m.failing_since, case when turnkeeper.chain_down(a.models) then greatest(m.accepted_at, m.due_at, m.failing_after,
+        (select max(h.down_since) from turnkeeper.model_health h where h.model = any(a.models)),
+        (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id)) end)
+    from turnkeeper.messages m
+    left join turnkeeper.agents a on a.name = m.agent
+    left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
+    where m.id = p_message);
+
+-- How long a message has waited for a service, which agents.give_up_after limits.
+create function turnkeeper.service_wait(p_message bigint) returns interval stable language sql return (
+    select m.failed_for + coalesce(greatest(statement_timestamp() - turnkeeper.failing_from(m.id), interval '0'), interval '0')
+    from turnkeeper.messages m where m.id = p_message);

@@ -34,10 +34,10 @@ func (s *Scheduler) outage(ctx context.Context, t Tick, sit granting.Snapshot) (
 
 // probes returns the models of a chain that are down, are due for a probe, and are not yet
 // probed by a turn of this tick.
-func (o *outage) probes(c modelhealth.Chain) (models []string) {
+func (o *outage) probes(c modelhealth.Chain) (models []modelhealth.Health) {
 	for _, h := range o.down {
 		if h.Due && !o.probed[h.Model] && slices.Contains(c.Models, h.Model) {
-			models = append(models, h.Model)
+			models = append(models, h)
 		}
 	}
 	return models
@@ -55,24 +55,34 @@ func (o *outage) held() (held []string) {
 	return held
 }
 
-// admit returns the work that may be granted. The first turn that uses a model that is due
-// for a probe probes it. Of an agent whose whole chain is down, admit leaves out all work but
-// such a turn and overdue work. left reports whether anything was left out.
-func (o *outage) admit(ready []granting.Candidate) (admitted []granting.Candidate, left bool) {
-	if len(o.down) == 0 {
-		return ready, false
-	}
+// admit returns the work that may be granted, at most limit items. Of the work that uses a model that is due for a probe, it
+// chooses the turn that probes it: the first in a lane that has not failed it, so that no message takes a model down for others.
+// Only if there is none, it is the first: its worker makes a request of its own before the turn's. Of an agent whose whole chain
+// is down, admit leaves out all work but such a turn and overdue work. left reports whether anything was left out.
+func (o *outage) admit(ready []granting.Candidate, limit int) (admitted []granting.Candidate, left bool) {
+	o.choose(ready)
 	for _, r := range ready {
 		c := o.chains[r.Agent]
-		r.Probes = o.probes(c)
-		if len(r.Probes) == 0 && c.Down(o.down) && !r.Overdue {
+		if len(admitted) == limit || len(r.Probes) == 0 && c.Down(o.down) && !r.Overdue {
 			left = true
 			continue
-		}
-		for _, model := range r.Probes {
-			o.probed[model] = true
 		}
 		admitted = append(admitted, r)
 	}
 	return admitted, left
+}
+
+// choose sets the models that each candidate probes.
+func (o *outage) choose(ready []granting.Candidate) {
+	for _, innocent := range []bool{true, false} {
+		for i := range ready {
+			r := &ready[i]
+			for _, h := range o.probes(o.chains[r.Agent]) {
+				if slices.Contains(h.Failed, r.Lane) != innocent {
+					r.Probes = append(r.Probes, h.Model)
+					o.probed[h.Model] = true
+				}
+			}
+		}
+	}
 }

@@ -338,12 +338,14 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 		return err
 	}
 	turns := sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 || report.Asks > 0
-	ready, err := s.pick(ctx, t, sit, outage.held(), limit, turns)
+	// One more for each model that is down, so that a message in another lane than the one that failed is seen.
+	wanted := limit + len(sit.Down)
+	ready, err := s.pick(ctx, t, sit, outage.held(), wanted, turns)
 	if err != nil {
 		return err
 	}
-	full := len(ready) == limit
-	ready, left := outage.admit(ready)
+	full := len(ready) == wanted
+	ready, left := outage.admit(ready, limit)
 	report.More = report.More || full || left // other work may have been cut off by limit
 	if len(ready) == 0 {
 		return nil

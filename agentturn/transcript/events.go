@@ -28,10 +28,12 @@ type (
 	}
 
 	// TurnWaitingData is the data of turn_waiting: the turn waits until one of these
-	// detached calls has ended, or a person has answered one of these asks.
+	// detached calls has ended, a person has answered one of these asks, or one of these models
+	// is tried again.
 	TurnWaitingData struct {
-		Calls []string `json:"calls"`          // round-R-tool-I
-		Asks  []string `json:"asks,omitempty"` // KIND round-R-tool-I
+		Calls  []string `json:"calls"`            // round-R-tool-I
+		Asks   []string `json:"asks,omitempty"`   // KIND round-R-tool-I
+		Models []string `json:"models,omitempty"` // as in the agent's file
 	}
 
 	// RoundStartData is the data of round_start.

@@ -188,7 +188,7 @@ func boundSettings() []Setting {
 		number(func(c *Config) *int { return &c.Bounds.MaxAttempts }, 1, 100, Setting{
 			Name: "max_attempts", Group: repeats, Unit: "turns", Doc: "Maximum number of failed turns of a message that count: with unusable answers, or that reached max_duration before any tool ran. Failures of a service do not count: see give_up_after."}),
 		duration(func(c *Config) *time.Duration { return &c.Bounds.GiveUpAfter }, 0, month, Setting{
-			Name: "give_up_after", Group: repeats, Zero: "it fails at once", Doc: "Maximum time since its acceptance that a message waits for an unavailable model; then it fails with a reply."}),
+			Name: "give_up_after", Group: repeats, Zero: "it fails at once", Doc: "Maximum time since the first failure that a message waits for an unavailable model; then it fails with a reply. The wait for a person or a budget does not count."}),
 		number(func(c *Config) *int { return &c.Bounds.MaxDispatches }, 1, 100, Setting{
 			Name: "max_dispatches", Group: repeats, Unit: "workers", Doc: "Number of lost workers after which a message is answered without being run again."}),
 	}

@@ -210,7 +210,7 @@ func (s *Store) wake(t *turnRow, rings *[]Bell) {
 	if t.State != turnkeeper.TurnWaiting || s.bugs.has(BugNeverWoken) {
 		return
 	}
-	t.State, t.DueAt = turnkeeper.TurnQueued, time.Time{}
+	t.State, t.DueAt, t.waitsFor = turnkeeper.TurnQueued, time.Time{}, nil
 	parking{&s.state}.returnHeld(t)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 }
@@ -313,7 +313,11 @@ func (t *tick) ExpireAsks(_ context.Context, limit int) (n int, err error) {
 			}
 		}
 	})
-	return n, err
+	if err != nil {
+		return n, err
+	}
+	ended, err := t.endModelWaits(limit)
+	return n + ended, err
 }
 
 func (s *Store) expire(id turnkeeper.TurnID, ask asks.ID, rings *[]Bell) {

@@ -42,6 +42,7 @@ const (
 	BugOvertaken                         // a message that waits again is overtaken in its lane
 	BugHandedQueued                      // the job of a turn that is handed over is available in the queue too
 	BugForgotten                         // a message that waits again is never granted
+	BugFailedProbes                      // a message that a model has failed probes it
 )
 
 func (b Bug) has(one Bug) bool { return b&one != 0 }

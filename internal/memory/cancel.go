@@ -170,6 +170,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 	}
 	m := s.state.message(t.MessageID)
 	m.State, m.ClosedAt, m.LastError = turnkeeper.MessageCancelled, now, ""
+	models{&s.state}.forget(m.ID)
 	if o.Reply != "" {
 		s.reply(t, o, now, rings)
 	}

@@ -125,7 +125,7 @@ func (c *checker) message(m *turnkeeper.Message) {
 
 func (c *checker) turn(t *turnRow) {
 	if t.State == turnkeeper.TurnWaiting {
-		if l := c.s.leases[t.Lane]; l != nil && l.Held() || t.GrantID != "" || !t.mayWait() {
+		if l := c.s.leases[t.Lane]; l != nil && l.Held() || t.GrantID != "" || !t.mayWait() && len(t.waitsFor) == 0 {
 			c.found(WaitsForResult, "turn %d waits, its lane is held: %v, its grant is %q, it may wait: %v", t.ID, l != nil && l.Held(), t.GrantID, t.mayWait())
 		}
 	}

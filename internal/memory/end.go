@@ -28,7 +28,8 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if l == nil || l.GrantID != grant {
 		return turnkeeper.ErrFenced
 	}
-	if o.State == turnkeeper.TurnWaiting && !t.mayWait() && !s.bugs.has(BugWaitsInVain) {
+	forModels := o.State == turnkeeper.TurnWaiting && o.Backoff > 0
+	if o.State == turnkeeper.TurnWaiting && !forModels && !t.mayWait() && !s.bugs.has(BugWaitsInVain) {
 		o.State = turnkeeper.TurnQueued
 	}
 	if err := t.State.MoveTo(o.State); err != nil {
@@ -46,6 +47,9 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	}
 	if open {
 		t.DueAt, t.GrantID = now.Add(o.Backoff), ""
+		if !forModels && (o.State == turnkeeper.TurnWaiting || o.Backoff > 0) {
+			models{&s.state}.standStill(t.MessageID, now, t.DueAt)
+		}
 	} else {
 		t.StopReason, t.EndedAt = o.StopReason, now
 		s.state.closeMessage(t, e, now)
@@ -84,6 +88,7 @@ func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 		s.setWaiting(m)
 	} else {
 		m.ClosedAt = now
+		models{s}.forget(m.ID)
 	}
 }
 

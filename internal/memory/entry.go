@@ -49,14 +49,14 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	}
 	labels{&j.s.state}.add(j.s.bugs, e.LabelRows(t.ID))
 	if e.Outcome == nil {
-		j.s.noteModels(e, rings)
+		j.s.noteModels(t, e, rings)
 		return nil
 	}
 	if err := j.s.endDispatch(t, j.grant.GrantID, endingOf(*e.Outcome), rings); err != nil {
 		return err
 	}
-	models{&j.s.state}.noteFault(t, *e.Outcome)
-	j.s.noteModels(e, rings)
+	models{&j.s.state}.noteFault(t, *e.Outcome, j.s.now())
+	j.s.noteModels(t, e, rings)
 	return nil
 }
 

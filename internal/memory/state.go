@@ -40,6 +40,10 @@ type state struct {
 	health map[string]modelhealth.Health // of models that were down at any time
 	probes map[string]turnkeeper.GrantID // the grant whose turn probes a model that is down
 
+	failedMessage map[string]turnkeeper.MessageID // of the newest failure of each model
+	suspects      map[suspectKey]suspectRow
+	failing       map[turnkeeper.MessageID]failing
+
 	extractions map[turnlog.ExtractionKey][]byte
 	cancels     map[turnkeeper.TurnID]bool // turns with a request to cancel
 	moved       []string                   // state changes that a table would refuse, for Check
@@ -81,6 +85,7 @@ type turnRow struct {
 	gates    []turnkeeper.CallKey // calls that may start only with an approval
 	home     turnkeeper.Lane      // while the turn is parked: the lane that it goes back to
 	holds    bool                 // likewise: later messages of its conversation wait
+	waitsFor []string             // models that a waiting turn waits for, until DueAt at most
 	held     *tx                  // holds the row's lock; nil: it is free
 }
 
@@ -126,6 +131,7 @@ func newState() state {
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
 		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
 		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
+		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{}, failing: map[turnkeeper.MessageID]failing{},
 		timeline: "00000001",
 	}
 }

@@ -133,6 +133,7 @@ func (t *tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 			t.s.ticker = t.tx
 		}
 		sit = t.s.state.situation(t.s.now())
+		sit.Down = downNow(t.s, t.s.now())
 		if !everything {
 			sit.Lost, sit.Slots, sit.Calls, sit.Lanes, sit.NewestGrant = false, false, false, false, time.Time{}
 		}
@@ -166,13 +167,13 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 	for _, turn := range s.open {
 		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
 		sit.Held = sit.Held || turn.holds
+		sit.Asks = sit.Asks || turn.waited(now)
 		for _, a := range turn.asks {
 			sit.Asks = sit.Asks || !a.Closed() && !a.ExpiresAt.After(now)
 		}
 		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 	}
 	sit.Spawns = s.spawnsToSettle(now)
-	sit.Down = models{s}.down(now)
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.BeatAt.Add(max(w.TakeoverAfter, leastSilence)).After(now) && !yetToCome(w.BeatAt, now) {
 			sit.Room += w.Slots
@@ -286,6 +287,11 @@ func (t *tick) Hold(_ context.Context, until time.Time, reason string) error {
 				l.NotBefore = time.Time{}
 			}
 			models{&t.s.state}.try(sorted(t.s.state.health), t.s.now())
+			for _, turn := range t.s.state.open {
+				if len(turn.waitsFor) > 0 {
+					turn.DueAt = t.s.now()
+				}
+			}
 		}
 	})
 	return nil
@@ -522,7 +528,7 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 		}
 	}
 	for _, turn := range s.open {
-		if turn.State == turnkeeper.TurnQueued {
+		if turn.State == turnkeeper.TurnQueued || len(turn.waitsFor) > 0 {
 			consider(turn.DueAt)
 		}
 		for _, a := range turn.openAsks() {

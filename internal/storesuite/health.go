@@ -14,6 +14,10 @@ var healthProperties = []property{
 	{"concurrent failures count once", failuresSideBySide},
 	{"one turn probes a model, and another if its worker is lost", oneProbe},
 	{"an overdue message is granted although its model is down", overdueGranted},
+	{"a failed message probes its model only if nobody else can", probeElsewhere},
+	{"an answer to another request after a failure makes one pair", pairs},
+	{"a turn waits for a model with its journal, until it is back or the time is over", waitsForModel},
+	{"the wait for a service counts from its first failure, and stands still for budgets", waitForService},
 }
 
 const modelUsed = "test/m"
@@ -152,4 +156,212 @@ func overdueGranted(e *env) {
 		wantErr(e, "end", d.end(o), nil)
 		equal(e, "counted attempts", e.Message(d.record.Message.ID).Faults, 1)
 	}
+}
+
+// service ends a turn because the model's service failed, in a way that the message may have caused. waits says that the turn waits
+// for the model instead of failing.
+func (d *dispatch) service(requests int, waits bool) error {
+	f := modelhealth.Failure{Model: modelUsed, ErrorClass: "overloaded", Error: "500", Requests: requests}
+	for _, h := range d.record.Down {
+		f.Seen = h.Failures
+	}
+	o := failed(true)
+	if waits {
+		o.State, o.StopReason, o.Retry = turnkeeper.TurnWaiting, "", false
+	}
+	o.ErrorClass, o.WaitsFor, o.Backoff = "overloaded", []string{modelUsed}, f.Pause()
+	return d.Append(d.env.Context(), turnlog.Entry{ModelFailures: []modelhealth.Failure{f}, Outcome: &o})
+}
+
+// granted runs a tick, and returns the dispatches by conversation.
+func (e *env) granted() map[string]*dispatch {
+	e.Helper()
+	by := map[string]*dispatch{}
+	e.grantTo(by)
+	return by
+}
+
+// grantTo runs a tick, and adds the dispatches by conversation.
+func (e *env) grantTo(by map[string]*dispatch) {
+	e.Helper()
+	e.beat(first)
+	e.tick()
+	for _, d := range e.take(first) {
+		by[d.record.Turn.Conversation] = d
+	}
+}
+
+// probeElsewhere checks that the message that failed last, or that may be at fault, probes its model only if nobody else can.
+func probeElsewhere(e *env) {
+	e.registerWithModel("asker", time.Hour)
+	e.enqueue("asker", "bad", "x")
+	wantErr(e, "end", e.granted()["bad"].service(4, false), nil)
+	equal(e, "failed lanes", len(e.down()[0].Failed), 1)
+	e.Pass(scheduler.Backoff(1))
+	e.enqueue("asker", "good", "x")
+	by := e.granted()
+	equal(e, "granted", len(by), 1)
+	good := by["good"]
+	if good == nil {
+		e.Fatalf("the message that failed is the probe")
+	}
+	equal(e, "probe", good.record.Down[0].Probe, good.grant.GrantID)
+	wantErr(e, "end", good.service(0, false), nil) // the service: nobody is at fault
+	e.Pass(scheduler.Backoff(2))
+	equal(e, "failed lanes", len(e.down()[0].Failed), 2)
+	bad := e.granted()["bad"]
+	if bad == nil {
+		e.Fatalf("nobody probes the model")
+	}
+	equal(e, "failed lanes in the record", len(bad.record.Down[0].Failed), 2)
+	equal(e, "suspects", len(bad.record.Suspects), 1)
+	equal(e, "failures", bad.record.Suspects[0].Failures, 1)
+	equal(e, "open", bad.record.Suspects[0].Open, true)
+}
+
+// pairs checks what makes a pair of a failure, and what a pair changes.
+func pairs(e *env) {
+	e.registerWithModel("asker", time.Hour)
+	all := map[string]*dispatch{}
+	next := func(conversation string) *dispatch {
+		e.Helper()
+		if all[conversation] == nil {
+			e.grantTo(all)
+		}
+		d := all[conversation]
+		if d == nil {
+			e.Fatalf("the message of %s was not granted", conversation)
+		}
+		delete(all, conversation)
+		return d
+	}
+	fail := func() *dispatch {
+		e.Helper()
+		d := next("bad")
+		wantErr(e, "end", d.service(4, false), nil)
+		return d
+	}
+	answer := func(conversation string, entry turnlog.Entry) {
+		e.Helper()
+		e.enqueue("asker", conversation, "x")
+		d := next(conversation)
+		wantErr(e, "answer", d.Append(e.Context(), entry), nil)
+		wantErr(e, "end", d.end(succeeded("answered")), nil)
+	}
+	e.enqueue("asker", "bad", "x")
+	fail()
+	e.Pass(scheduler.Backoff(1))
+	answer("refused", turnlog.Entry{Refused: []string{modelUsed}}) // proves nothing, but the model is up
+	equal(e, "models that are down", len(e.down()), 0)
+	again := next("bad")
+	equal(e, "pairs", again.record.Suspects[0].Pairs, 0)
+	wantErr(e, "end", again.Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}}), nil) // its own answer is none
+	wantErr(e, "end", again.service(4, false), nil)
+	equal(e, "models that are down", len(e.down()), 1)
+
+	e.Pass(scheduler.Backoff(1))
+	answer("first", turnlog.Entry{Answered: []string{modelUsed}})
+	answer("second", turnlog.Entry{Answered: []string{modelUsed}}) // the same failure makes one pair
+	d := fail()
+	equal(e, "pairs", d.record.Suspects[0].Pairs, 1)
+	equal(e, "open", d.record.Suspects[0].Open, false)
+	equal(e, "failures", d.record.Suspects[0].Failures, 2)
+	equal(e, "requests", d.record.Suspects[0].Requests, 8)
+	equal(e, "models that are down after a pair", len(e.down()), 0)
+
+	answer("third", turnlog.Entry{Answered: []string{modelUsed}})
+	e.grantTo(all)
+	equal(e, "granted before its own pause is over", all["bad"] == nil, true)
+	e.Pass(10 * time.Minute)
+	d = fail()
+	equal(e, "pairs", d.record.Suspects[0].Pairs, 2)
+	equal(e, "span", d.record.Suspects[0].Span > 0, true)
+	e.Pass(modelhealth.PairWindow(9)) // an answer after that is none for this failure
+	answer("late", turnlog.Entry{Answered: []string{modelUsed}})
+	d = next("bad")
+	equal(e, "pairs", d.record.Suspects[0].Pairs, 2)
+	equal(e, "open", d.record.Suspects[0].Open, true)
+	wantErr(e, "answer", d.Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil) // too late as well
+	wantErr(e, "end", d.service(4, false), nil)
+	e.Pass(scheduler.Backoff(9))
+	d = next("bad")
+	wantErr(e, "answer", d.Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil) // the worker's own request
+	wantErr(e, "end", d.service(4, false), nil)
+	e.Pass(scheduler.Backoff(9))
+	d = next("bad")
+	equal(e, "pairs", d.record.Suspects[0].Pairs, 3)
+	wantErr(e, "end", d.end(succeeded("answered")), nil)
+	equal(e, "models that are down", len(e.down()), 0)
+}
+
+// waitsForModel checks a turn that waits for a model with its journal.
+func waitsForModel(e *env) {
+	e.registerWithModel("asker", time.Hour)
+	e.enqueue("asker", "a", "x")
+	e.enqueue("asker", "b", "x")
+	by := e.granted()
+	wantErr(e, "end", by["a"].service(4, true), nil)
+	turn, _ := e.Turn(by["a"].grant.TurnID)
+	equal(e, "state", turn.State, turnkeeper.TurnWaiting)
+	equal(e, "error class", turn.ErrorClass, "overloaded")
+	e.enqueue("asker", "a", "later")
+	equal(e, "granted while it waits", len(e.granted()), 0)
+
+	wantErr(e, "answer", by["b"].Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil)
+	turn, _ = e.Turn(by["a"].grant.TurnID)
+	equal(e, "state", turn.State, turnkeeper.TurnWaiting) // it has a pair: its own pause holds
+	e.Pass(scheduler.Backoff(1))
+	d := e.granted()["a"]
+	if d == nil || d.grant.TurnID != by["a"].grant.TurnID {
+		e.Fatalf("the turn does not go on")
+	}
+	equal(e, "it has waited", d.record.Waited >= scheduler.Backoff(1), true)
+	wantErr(e, "end", d.service(0, true), nil)
+	wantErr(e, "answer", by["b"].Append(e.Context(), turnlog.Entry{Refused: []string{modelUsed}}), nil)
+	turn, _ = e.Turn(by["a"].grant.TurnID)
+	equal(e, "state", turn.State, turnkeeper.TurnWaiting)
+	e.Pass(scheduler.Backoff(9))
+	if d = e.granted()["a"]; d == nil {
+		e.Fatalf("the turn does not go on")
+	}
+	wantErr(e, "end", d.end(succeeded("answered")), nil)
+
+	e.enqueue("asker", "c", "x")
+	for _, d = range e.granted() {
+		if d.record.Turn.Conversation == "c" {
+			break
+		}
+	}
+	wantErr(e, "end", d.service(0, true), nil)
+	wantErr(e, "answer", by["b"].Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}}), nil)
+	turn, _ = e.Turn(d.grant.TurnID)
+	equal(e, "state after an answer to another", turn.State, turnkeeper.TurnQueued)
+}
+
+// waitForService checks from when give_up_after counts.
+func waitForService(e *env) {
+	e.registerWithModel("asker", time.Minute)
+	e.enqueue("asker", "a", "x")
+	e.enqueue("asker", "b", "x")
+	e.Pass(time.Hour) // nobody has asked the model
+	by := e.granted()
+	equal(e, "waited", by["a"].record.Waited, 0)
+	wantErr(e, "end", by["a"].service(0, false), nil)
+	wantErr(e, "end", by["b"].end(succeeded("answered")), nil)
+	e.enqueue("asker", "c", "x")
+	e.Pass(30 * time.Second)
+	d := e.granted()["c"]
+	if d == nil {
+		e.Fatalf("the untried message does not probe the model")
+	}
+	equal(e, "the untried message has waited", d.record.Waited >= 30*time.Second && d.record.Waited < time.Minute, true)
+	o := turnlog.Outcome{State: turnkeeper.TurnQueued, ErrorClass: "budget", Backoff: time.Hour} // its budget is waited for
+	wantErr(e, "end", d.end(o), nil)
+	e.Pass(time.Hour)
+	by = e.granted() // a has waited too long, c probes the model
+	if by["a"] == nil || by["c"] == nil {
+		e.Fatalf("granted are %v", by)
+	}
+	equal(e, "the deferred turn has waited", by["c"].record.Waited < time.Minute, true)
+	equal(e, "the other has waited since its first failure", by["a"].record.Waited >= time.Hour, true)
 }

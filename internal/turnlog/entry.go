@@ -64,10 +64,11 @@ type Entry struct {
 	// Events continue the turn's stream, in order. The writer sets Seq.
 	Events []turnkeeper.Event
 
-	// Answered are models that answered, and ModelFailures models that failed, each sorted by
-	// name. They change the health of the models.
-	Answered      []string
-	ModelFailures []modelhealth.Failure
+	// Answered are models that answered a request of the turn, Probed those that answered a request
+	// of the worker's own, Refused those that refused the turn's request, and ModelFailures models that
+	// failed, each sorted by name. They change the health of the models.
+	Answered, Probed, Refused []string
+	ModelFailures             []modelhealth.Failure
 
 	// Outcome ends this dispatch. nil: the turn continues.
 	Outcome *Outcome
@@ -130,7 +131,8 @@ type CallResult struct {
 //     (after Backoff) or is closed with Reply.
 //   - waiting: the turn waits, without lease and slot, for detached calls and for
 //     people. If a result or an answer has come that it has not taken note of, or
-//     nothing is open, it is queued instead.
+//     nothing is open, it is queued instead. With Backoff it waits for the models of
+//     WaitsFor, at most that long.
 //   - queued: the turn is granted again after Backoff. It was handed back at
 //     shutdown or deferred by a budget.
 type Outcome struct {
@@ -143,7 +145,7 @@ type Outcome struct {
 	Error         string // for operators
 	Retry         bool
 	Counted       bool     // failed: the attempt counts
-	WaitsFor      []string // failed, Retry: models whose next answer ends the backoff
+	WaitsFor      []string // failed, Retry, or waiting: models whose next answer ends the backoff
 	Backoff       time.Duration
 }
 
@@ -152,26 +154,27 @@ type Outcome struct {
 type Record struct {
 	Turn       turnkeeper.Turn
 	Message    turnkeeper.Message
-	Definition []byte               // the agent file at the time the turn was created
-	Rounds     []turnkeeper.Round   // in order, with their calls
-	History    []Past               // earlier turns of the conversation, oldest first
-	LastRun    *Past                // the previous run of the turn's schedule in its conversation; nil: none
-	Summary    Summary              // the newest summary of the conversation; zero: none
-	Older      int                  // turns of the conversation before History, counted up to 1000
-	Down       []modelhealth.Health // models that are down
-	Waited     time.Duration        // since the message was accepted and due, by the database's clock
-	Entries    int64                // writes to the journal so far
-	Failures   int                  // failed turns of the lane in a row
-	NextBlock  int                  // first unused block number
-	OpenRound  int                  // the round with streamed events but no answer; 0: none
-	Asks       []asks.Ask           // of the turn, by id
-	Gates      []turnkeeper.CallKey // calls that may start only with an approval
-	Labels     Labels               // of the turn and of what it knows
-	Lineage    Lineage              // of a sub-agent's turn
-	Cancelled  bool                 // the turn's cancellation was requested
-	ReadySince time.Time            // when the turn became ready for a grant
-	Remaining  time.Duration        // of the lease, by the database's clock when the record was read
-	Elapsed    time.Duration        // since the grant, by the database's clock
+	Definition []byte                // the agent file at the time the turn was created
+	Rounds     []turnkeeper.Round    // in order, with their calls
+	History    []Past                // earlier turns of the conversation, oldest first
+	LastRun    *Past                 // the previous run of the turn's schedule in its conversation; nil: none
+	Summary    Summary               // the newest summary of the conversation; zero: none
+	Older      int                   // turns of the conversation before History, counted up to 1000
+	Down       []modelhealth.Health  // models that are down
+	Suspects   []modelhealth.Suspect // models that have failed the message in a way that it may have caused
+	Waited     time.Duration         // for services that failed, by the database's clock; 0: none has failed
+	Entries    int64                 // writes to the journal so far
+	Failures   int                   // failed turns of the lane in a row
+	NextBlock  int                   // first unused block number
+	OpenRound  int                   // the round with streamed events but no answer; 0: none
+	Asks       []asks.Ask            // of the turn, by id
+	Gates      []turnkeeper.CallKey  // calls that may start only with an approval
+	Labels     Labels                // of the turn and of what it knows
+	Lineage    Lineage               // of a sub-agent's turn
+	Cancelled  bool                  // the turn's cancellation was requested
+	ReadySince time.Time             // when the turn became ready for a grant
+	Remaining  time.Duration         // of the lease, by the database's clock when the record was read
+	Elapsed    time.Duration         // since the grant, by the database's clock
 }
 
 // A Past is an earlier turn of the conversation, for the model's history: a turn

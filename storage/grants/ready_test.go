@@ -145,7 +145,9 @@ func TestWhichMessagesAreReady(t *testing.T) {
 	}
 	// Messages of a held agent are ready only if they have waited for the agent's give_up_after.
 	h.Exec("update turnkeeper.agents set give_up_after = case name when 'desk' then interval '1 h' end")
-	h.Exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where body = 'y' and conversation in ('ended', 'free')")
+	h.Exec("insert into turnkeeper.model_health (model, down_since, until, failures) values ('test/m', now(), now(), 1)")
+	h.Exec(`update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h', failing_since = now() - interval '2 h'
+		where body = 'y' and conversation in ('ended', 'free')`)
 	for want, held := range map[string][]string{"ended! free! paused paused-oddly desk": nil, "ended! free! desk": {"desk"}, "ended! free!": {"clerk", "desk"}} {
 		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
 			for range 2 {
@@ -210,7 +212,8 @@ func TestWhichTurnsAreReady(t *testing.T) {
 	}
 	// Turns of a held agent are ready only if they have waited for the agent's give_up_after.
 	h.Exec("update turnkeeper.agents set give_up_after = '1 h'")
-	h.Exec("update turnkeeper.messages set accepted_at = now() - interval '2 h', due_at = now() - interval '2 h' where conversation in ('due', 'later')")
+	h.Exec(`update turnkeeper.messages set due_at = now() - interval '2 h', failing_since = now() - interval '30 min', failed_for = interval '30 min'
+		where conversation in ('due', 'later')`)
 	for want, held := range map[string][]string{
 		"due! free paused clerk": nil, "due! clerk": {"desk"}, "due! free paused": {"clerk"}, "due!": {"clerk", "desk"},
 	} {

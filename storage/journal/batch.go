@@ -57,7 +57,7 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 	p := dbsqlc.AppendManyParams{
 		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{}, Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
 		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{}, Names: []string{}, Hashes: []string{},
-		Asks: []int64{}, RunHashes: []string{}, Answered: []string{},
+		Asks: []int64{}, RunHashes: []string{}, Answered: []string{}, Proofs: []int64{},
 	}
 	for i, c := range changes {
 		p.Strict = append(p.Strict, c.before != nil || c.after != nil)
@@ -80,14 +80,14 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 			p.Agents, p.Names, p.Hashes = append(p.Agents, s.agent), append(p.Names, s.name), append(p.Hashes, s.hash)
 			p.Asks, p.RunHashes = append(p.Asks, int64(s.Ask)), append(p.RunHashes, s.Hash)
 		}
-		p.Answered = append(p.Answered, c.answered...)
+		p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
 	}
 	return p
 }
 
 // endParams returns the arguments of end_many.
 func endParams(changes []*change) (p dbsqlc.EndManyParams) {
-	p.Answered = []string{}
+	p.Answered, p.Proofs = []string{}, []int64{}
 	for _, c := range changes {
 		e := c.end
 		if e == nil {
@@ -99,7 +99,8 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 		p.ErrorClasses, p.Errors = append(p.ErrorClasses, e.ErrorClass), append(p.Errors, e.Error)
 		p.MessageStates, p.Lost = append(p.MessageStates, string(e.Message)), append(p.Lost, false)
 		p.Backoffs, p.LaneBackoffs = append(p.Backoffs, e.Backoff), append(p.LaneBackoffs, e.LaneBackoff)
-		p.Jobs, p.Answered = append(p.Jobs, int64(c.grant.JobID)), append(p.Answered, e.answered...)
+		p.Jobs = append(p.Jobs, int64(c.grant.JobID))
+		p.Answered, p.Proofs = append(p.Answered, e.answered.models...), append(p.Proofs, e.answered.proofs...)
 	}
 	return p
 }

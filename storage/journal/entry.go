@@ -36,7 +36,7 @@ type change struct {
 	request  string
 	results  string
 	starts   []start
-	answered []string              // models
+	answered answers               // of models
 	log      callLog               // of the turn, after the change
 	parts    []turnlog.RequestPart // that it stores
 
@@ -57,7 +57,32 @@ type end struct {
 	turnlog.Outcome
 	Ending
 	calls    string // of the reply
-	answered []string
+	answered answers
+}
+
+// answers are models that answered, each with what that proves: see the function note_models.
+type answers struct {
+	models []string
+	proofs []int64
+}
+
+// Proofs of an answer to a worker's probe, and of a refusal.
+const (
+	proofProbe   = 0
+	proofRefusal = -1
+)
+
+// answersOf returns the answers of an entry of a turn.
+func answersOf(e turnlog.Entry, turn turnkeeper.TurnID) answers {
+	a := answers{models: []string{}, proofs: []int64{}}
+	for _, kind := range []struct {
+		models []string
+		proof  int64
+	}{{e.Answered, int64(turn)}, {e.Probed, proofProbe}, {e.Refused, proofRefusal}} {
+		a.models = append(a.models, kind.models...)
+		a.proofs = append(a.proofs, slices.Repeat([]int64{kind.proof}, len(kind.models))...)
+	}
+	return a
 }
 
 // change returns the change for an entry. It fails if the state of the turn's calls does not allow the entry.
@@ -83,16 +108,16 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 		call := calls.call(s.Key)
 		c.starts = append(c.starts, start{s, w.agent, call.Name, call.ArgsHash})
 	}
-	var answered []string
+	var answered answers
 	if !notesModels(e) {
-		answered = e.Answered
+		answered = answersOf(e, w.grant.TurnID)
 	}
 	if o := e.Outcome; o != nil {
 		c.end = &end{Outcome: w.store.cleaned(*o), Ending: ending, answered: answered}
 		if o.Reply != "" {
 			c.end.calls = dbrow.StoredReplyCalls(calls.rounds)
 		}
-		if o.Silent || o.State == turnkeeper.TurnFailed || notesModels(e) {
+		if o.Silent || faults(*o) || notesModels(e) {
 			c.after = func(ctx context.Context, q *dbsqlc.Queries) error {
 				return errors.Join(AddSilentReply(ctx, q, w.grant.TurnID, *o), w.queueHealth(ctx, q, e))
 			}
@@ -317,13 +342,18 @@ func AddSilentReply(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.Turn
 // notesModels reports whether an entry needs its own statement for models' health. Otherwise the fence writes it, or the
 // end of a turn that has not failed.
 func notesModels(e turnlog.Entry) bool {
-	return len(e.ModelFailures) > 0 || e.Outcome != nil && e.Outcome.State == turnkeeper.TurnFailed && len(e.Answered) > 0
+	return len(e.ModelFailures) > 0 || e.Outcome != nil && faults(*e.Outcome) && len(e.Answered)+len(e.Probed)+len(e.Refused) > 0
 }
 
-// queueHealth queues the updates of models' health, and of the message and lane of a turn that
+// faults reports whether a dispatch ends with a failure that NoteFault records.
+func faults(o turnlog.Outcome) bool {
+	return o.State == turnkeeper.TurnFailed || o.State == turnkeeper.TurnWaiting && len(o.WaitsFor) > 0
+}
+
+// queueHealth queues the updates of models' health, and of the message, the lane and the turn that
 // failed. It must come after the lane's lease: see the function note_models.
 func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.Entry) error {
-	if o := e.Outcome; o != nil && o.State == turnkeeper.TurnFailed {
+	if o := e.Outcome; o != nil && faults(*o) {
 		if err := q.NoteFault(ctx, dbrow.OrEmpty(o.WaitsFor), int64(w.grant.TurnID), o.Counted); err != nil {
 			return err
 		}
@@ -331,8 +361,10 @@ func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.E
 	if !notesModels(e) {
 		return nil
 	}
+	answered := answersOf(e, w.grant.TurnID)
 	p := dbsqlc.NoteModelsParams{
-		Answered: dbrow.OrEmpty(e.Answered), Failed: []string{}, Seen: []int32{}, Classes: []string{}, Errors: []string{}, Asked: []time.Duration{},
+		Turn: int64(w.grant.TurnID), Answered: answered.models, Proofs: answered.proofs,
+		Failed: []string{}, Seen: []int32{}, Classes: []string{}, Errors: []string{}, Asked: []time.Duration{}, Requests: []int32{},
 	}
 	for _, f := range e.ModelFailures {
 		p.Failed = append(p.Failed, f.Model)
@@ -340,6 +372,7 @@ func (w *Writer) queueHealth(ctx context.Context, q *dbsqlc.Queries, e turnlog.E
 		p.Classes = append(p.Classes, w.clean(f.ErrorClass))
 		p.Errors = append(p.Errors, w.clean(f.Error))
 		p.Asked = append(p.Asked, f.RetryAfter)
+		p.Requests = append(p.Requests, int32(f.Requests)) //nolint:gosec // few
 	}
 	return q.NoteModels(ctx, p)
 }

@@ -49,6 +49,13 @@ func (s *Store) Complete(ctx context.Context, row *dbsqlc.TurnForWorkerRow) (rec
 			return record, err
 		}
 	}
+	if row.Suspected {
+		rows, err := s.db.Q.Suspected(ctx, int64(record.Message.ID))
+		if err != nil {
+			return record, pg.Translate(err)
+		}
+		record.Suspects = dbrow.Map(rows, dbrow.Suspect)
+	}
 	if row.Entries > 0 {
 		if err := s.loadJournal(ctx, record); err != nil {
 			return record, err

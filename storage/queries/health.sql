@@ -1,9 +1,11 @@
 -- name: DownModels :many
 -- The models that are down. A turn probes one as long as its grant has a lease. A down_since in the future was written
--- before the clock was set back.
+-- before the clock was set back. failed_lanes are those of the message that failed last and of messages that may be at fault.
 select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as until, h.failures, h.error_class, h.error,
     coalesce(l.grant_id::text, '')::text as probe, coalesce(l.turn_id, 0)::bigint as probe_turn,
-    (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due
+    (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due,
+    coalesce((select array_agg(distinct m.lane) from turnkeeper.messages m where m.id in (
+        select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model)), '{}')::text[] as failed_lanes
 from turnkeeper.model_health h
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 where h.down_since is not null
@@ -18,17 +20,27 @@ where models && @models::text[] order by name;
 update turnkeeper.model_health set probe_grant = @grant_id::uuid where model = @model and down_since is not null;
 
 -- name: NoteModels :exec
-select turnkeeper.note_models(@answered::text[], @failed::text[], @seen::integer[], @classes::text[], @errors::text[], @asked::interval[]);
+select turnkeeper.note_models(@answered::text[], @proofs::bigint[], @turn::bigint, @failed::text[], @seen::integer[], @classes::text[], @errors::text[],
+    @asked::interval[], @requests::integer[]);
 
 -- name: NoteFault :exec
--- Runs after end_many, when a turn failed: counts the fault on the message if @counted, and stores the models
--- that the lane waits for.
+-- Runs after end_many, when a turn failed or waits for models: counts the fault on the message if @counted, notes since when a
+-- service has failed it, and stores the models that its lane, or the turn itself, waits for.
 with m as (
-    update turnkeeper.messages m set faults = least(m.faults + 1, 1000000) from turnkeeper.turns t
-    where t.id = @turn::bigint and m.id = t.message_id and @counted::boolean
+    update turnkeeper.messages m set faults = least(m.faults + case when @counted::boolean then 1 else 0 end, 1000000), failing_since = case when cardinality(@waits_for::text[]) > 0
+        then coalesce(turnkeeper.failing_from(m.id), clock_timestamp()) else m.failing_since end
+    from turnkeeper.turns t where t.id = @turn::bigint and m.id = t.message_id and (@counted::boolean or cardinality(@waits_for::text[]) > 0)
+), w as (
+    update turnkeeper.turns t set waits_for = @waits_for::text[] where t.id = @turn::bigint and t.state = 'waiting' and cardinality(@waits_for::text[]) > 0
 )
 update turnkeeper.leases l set waits_for = nullif(@waits_for::text[], '{}') from turnkeeper.turns t
-where t.id = @turn::bigint and l.lane = t.lane;
+where t.id = @turn::bigint and t.state = 'failed' and l.lane = t.lane;
+
+-- name: Suspected :many
+-- The models that have failed the message in a way that it may have caused.
+select model, failures, requests, open, pairs,
+    (extract(epoch from coalesce(last_pair - first_pair, interval '0')) * 1000000)::bigint as span_us
+from turnkeeper.suspects where message_id = @message order by model;
 
 -- name: TryModels :execrows
 -- Makes the scheduler probe these models at once: an operator may have fixed them.
@@ -43,7 +55,10 @@ where m.id = @message and m.state in ('waiting', 'running') and h.model = any(a.
   and h.until > statement_timestamp();
 
 -- name: TryAllModels :exec
--- Run after a hold-off, which makes earlier probe times meaningless.
+-- Run after a hold-off, which makes earlier probe times, and the times of turns that wait for a model, meaningless.
+with w as (
+    update turnkeeper.turns set due_at = statement_timestamp() where waits_for is not null
+)
 update turnkeeper.model_health set until = statement_timestamp() where down_since is not null;
 
 -- name: ListModels :many

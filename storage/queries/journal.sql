@@ -5,14 +5,14 @@ from turnkeeper.append_many(@alone::boolean, @lock_wait::text, @strict::boolean[
     @writes::uuid[], @counts::bigint[], @types::text[], @event_rounds::integer[], @blocks::integer[], @data::text[],
     @rounds::integer[], @answers::text[], @calls::text[], @texts::text[], @reasonings::text[], @raws::text[], @requests::text[], @results::text[],
     @start_writes::integer[], @start_rounds::integer[], @start_ordinals::integer[], @attempts::integer[], @effects::text[], @nonces::text[],
-    @agents::text[], @names::text[], @hashes::text[], @asks::bigint[], @run_hashes::text[], @answered::text[]);
+    @agents::text[], @names::text[], @hashes::text[], @asks::bigint[], @run_hashes::text[], @answered::text[], @proofs::bigint[]);
 
 -- name: EndMany :exec
 -- Ends dispatches, and then notes models that answered: see the function note_models.
 select turnkeeper.end_many(@turns::bigint[], nullif(@writes::uuid[], '{}'), @grants::uuid[], @states::text[], @logs::text[], @stops::text[], @replies::text[],
     @calls::text[], @inner_dialogues::text[], @error_classes::text[], @errors::text[], @message_states::text[], @lost::boolean[],
     @backoffs::interval[], @lane_backoffs::interval[], @jobs::bigint[]),
-    turnkeeper.note_models(@answered::text[], '{}', '{}', '{}', '{}', '{}');
+    turnkeeper.note_models(@answered::text[], @proofs::bigint[]);
 
 -- name: SettleCalls :exec
 -- Gives each open call its final result, of a turn that is closed without its worker.

@@ -11,9 +11,9 @@ select t.*, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent, m.faults,
-    (extract(epoch from greatest(clock_timestamp() - greatest(m.accepted_at, m.due_at, -- the wait for a person does not count
-        (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id)), interval '0')) * 1000000)::bigint as waited_us,
+    (extract(epoch from turnkeeper.service_wait(m.id)) * 1000000)::bigint as waited_us,
     exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
+    exists (select from turnkeeper.suspects s where s.message_id = t.message_id)::boolean as suspected,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
         where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,

@@ -22,7 +22,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
      or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())::boolean as asks,
+    (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
+     or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
     (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
@@ -160,8 +161,7 @@ with t as materialized (
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
     coalesce(m.queue_rank, m.rank)::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(other.worker_id, '')::text as worker_id,
-    (a.give_up_after is not null and greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
-        + a.give_up_after <= statement_timestamp())::boolean as overdue
+    (a.give_up_after is not null and turnkeeper.service_wait(m.id) >= a.give_up_after)::boolean as overdue
 from t
 left join lateral (select * from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
 cross join lateral (select * from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
@@ -176,8 +176,7 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id))
-  and (t.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
-       + a.give_up_after <= statement_timestamp())
+  and (t.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all(@full_agents::text[])
 order by coalesce(m.queue_rank, m.rank), m.id
 limit @max_rows;
@@ -220,12 +219,13 @@ with recursive near as materialized (
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
-    coalesce(greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp(), false)::boolean as overdue
+    case when exists (select from turnkeeper.model_health where down_since is not null) -- else it does not matter
+        then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.* from heads order by heads.place, heads.id) head,
     lateral (select * from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
-  and (m.agent <> all(@held::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
+  and (m.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and m.agent <> all(@full_agents::text[])
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null -- one by one: many turns may wait
@@ -244,6 +244,7 @@ select extract(epoch from coalesce(least(
     (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.due_at > @since::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
+    (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
@@ -394,7 +395,8 @@ update turnkeeper.settings set max_message_bytes = @bytes::integer where max_mes
 update turnkeeper.settings set max_sender_priority = @priority::integer where max_sender_priority <> @priority::integer;
 
 -- name: ExpireAsks :one
-select turnkeeper.expire_asks(@max_rows::integer)::integer;
+-- Ends what waited for a person or a model long enough.
+select (turnkeeper.expire_asks(@max_rows::integer) + turnkeeper.end_model_waits(@max_rows::integer))::integer as ended;
 
 -- name: MoveHeld :one
 select turnkeeper.move_held(@max_rows::integer)::integer;

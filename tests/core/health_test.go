@@ -478,7 +478,9 @@ func TestGiveUpAfter(t *testing.T) {
 	e.Await("both failed", "select count(distinct message_id) >= 1 from turns where state = 'failed'")
 	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
 	second := e.Send("hasty", "Hello again")
-	e.Exec("update messages set accepted_at = accepted_at - interval '1 hour', due_at = due_at - interval '1 hour'")
+	// One message failed an hour ago; the other has had no turn, and its whole chain is down for an hour.
+	e.Exec("update messages set accepted_at = accepted_at - interval '1 hour', due_at = due_at - interval '1 hour', failing_since = failing_since - interval '1 hour'")
+	e.Exec("update model_health set down_since = down_since - interval '1 hour'")
 	e.Exec("update leases set not_before = null where not_before is not null")
 	e.Exec("notify turnkeeper_inbox")
 	e.AwaitClosed(first, second)
@@ -558,5 +560,146 @@ func TestAWaitingSenderSeesTheOutage(t *testing.T) {
 	away.end(e)
 	if code := p.Wait(); code != 0 {
 		t.Errorf("enqueue ended with %d", code)
+	}
+}
+
+// A message whose requests always fail does not keep others from its model, whatever the fault: their requests show that the model
+// answers, and afterwards the message fails alone.
+func TestOneMessageTakesNoModelDown(t *testing.T) {
+	t.Parallel()
+	faults := map[string]inferencetest.Reply{
+		"500": inferencetest.Fault(http.StatusInternalServerError, "server_error", "no"), "401": wrongKey,
+		"403": inferencetest.Fault(http.StatusForbidden, "forbidden", "not for you"), "404": inferencetest.Fault(http.StatusNotFound, "nothing", "no such page"),
+		"reset": inferencetest.Reset(), "cut": inferencetest.ResetAfter(inferencetest.OpenSSE(`{"choices":[{"index":0,"delta":{"content":"hel"}}]}`)),
+		"429": inferencetest.Fault(http.StatusTooManyRequests, "slow_down", "slow", "Retry-After", "1"), "503": serviceAway,
+	}
+	for _, name := range testrun.Sample(slices.Sorted(maps.Keys(faults)), 3) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := env.New(t)
+			e.WriteAgent("sick")
+			e.WriteAgent("well")
+			e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+				if env.NewestMessage(r) == "poison" {
+					return faults[name]
+				}
+				return inferencetest.Text("Fine.")
+			})
+			e.StartWorker()
+			e.StartWorker()
+			bad := e.Send("sick", "poison")
+			e.Await("it has failed", "select exists (select from turns where state = 'failed')")
+			began := time.Now()
+			var ids []int64
+			for range 3 {
+				ids = append(ids, e.Send("well", "Hello"))
+			}
+			wantAllSucceeded(e, ids)
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("the healthy agent was answered after %s", took)
+			}
+			if state := env.Query[string](e, "select state from messages where id = $1", bad); state == "failed" {
+				t.Error("the message has failed for good")
+			}
+		})
+	}
+}
+
+// A message alone in its lane fails as its own fault after three pairs over ten minutes, told in plain words: the worker's own
+// requests show that the model answers.
+func TestAPoisonMessageEnds(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("sick")
+	var probes atomic.Int64
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Reply with ok." {
+			probes.Add(1)
+			return inferencetest.Text("ok")
+		}
+		return inferencetest.Fault(http.StatusInternalServerError, "server_error", "no")
+	})
+	e.StartWorker()
+	bad := e.Send("sick", "poison")
+	e.Poll("it has three pairs", func() bool {
+		probeNow(e)
+		return env.Query[bool](e, "select exists (select from suspects where pairs >= 3 and requests >= 20)")
+	})
+	if state := env.Query[string](e, "select state from messages where id = $1", bad); state == "failed" {
+		t.Fatal("it has failed before ten minutes were over")
+	}
+	e.Exec("update suspects set first_pair = first_pair - interval '10 minutes'")
+	e.Poll("it is closed", func() bool {
+		probeNow(e)
+		return env.Query[bool](e, "select closed_at is not null from messages where id = $1", bad)
+	})
+	turn := e.TurnOf(bad)
+	if turn.State != "failed" || turn.ErrorClass != "message" || turn.Reply == nil || !strings.Contains(turn.Reply.Body, "answers other messages") {
+		t.Errorf("it ended %s with class %s and reply %+v", turn.State, turn.ErrorClass, turn.Reply)
+	}
+	if probes.Load() < 3 {
+		t.Errorf("the worker made %d requests of its own", probes.Load())
+	}
+	if n := env.Query[int](e, "select count(*) from suspects"); n != 0 {
+		t.Errorf("%d rows are left of the message", n)
+	}
+}
+
+// The time for which messages waited in a paused scheduler is no wait for a service.
+func TestGiveUpCountsFromTheFirstFailure(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	var away outage
+	e.Model.Then(away.until(serviceAway, fine))
+	for i := range 20 {
+		e.WriteAgent(fmt.Sprintf("clerk%d", i), "give_up_after: 30s")
+	}
+	e.StartWorker()
+	e.Turnctl("scheduler", "pause", "--reason", "maintenance")
+	var ids []int64
+	for i := range 20 {
+		ids = append(ids, e.Send(fmt.Sprintf("clerk%d", i), "Hello"))
+	}
+	e.Exec("update messages set accepted_at = accepted_at - interval '1 hour', due_at = due_at - interval '1 hour'")
+	e.Turnctl("scheduler", "resume")
+	e.Await("the model is down", "select exists (select from model_health where down_since is not null)")
+	awaitFailures(e, 5)
+	away.end(e)
+	wantAllSucceeded(e, ids)
+}
+
+// A turn that a person has answered waits for its model with its journal, and is said to: nobody is asked twice.
+func TestAnOutageAfterAnAnswer(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "approve: {mark_none: always}")
+	var away outage
+	away.over.Store(true)
+	e.Model.Then(away.until(serviceAway, env.Rounds(env.MarkerReply("mark_none", "a"), inferencetest.Text("Done."))))
+	w := e.StartWorker()
+	id := e.Enqueue("clerk", "Look.")
+	a := awaitAsk(e)
+	away.over.Store(false)
+	e.Exec(answerSQL, a.ID, "approved")
+	e.Await("the turn waits for the model", "select exists (select from turns where state = 'waiting' and waits_for is not null)")
+	e.Exec("update model_health set until = clock_timestamp() + interval '1 hour'")
+	e.Exec("update turns set due_at = clock_timestamp() + interval '1 hour' where waits_for is not null")
+	if n := env.Query[int](e, "select count(*) from leases where grant_id is not null"); n != 0 {
+		t.Errorf("%d leases are held", n)
+	}
+	if r := e.Turnctl("explain", "--message", fmt.Sprint(id)); !strings.Contains(r.Stdout, "has been down since") {
+		t.Errorf("explain prints\n%s", r.Stdout)
+	}
+	e.Kill(w)
+	away.over.Store(true)
+	e.StartWorker()
+	e.Exec("update turns set due_at = clock_timestamp() where waits_for is not null")
+	e.Poll("it is answered", func() bool {
+		probeNow(e)
+		return env.Query[bool](e, "select closed_at is not null from messages where id = $1", id)
+	})
+	wantAllSucceeded(e, []int64{id})
+	if turns, asked := env.Query[int](e, "select count(*) from turns"), env.Query[int](e, "select count(*) from asks"); turns != 1 || asked != 1 {
+		t.Errorf("%d turns asked %d times", turns, asked)
 	}
 }

@@ -51,7 +51,7 @@ var stopPoints = map[string]stopPoint{
 	"in a transaction":      {tool: "mark_tx", ends: "succeeded Done.", runs: 2},
 	"between rounds":        {model: endless, requests: 4, ends: "succeeded Done.", runs: 99},
 	"in the back-off of a call": {
-		model: env.Rounds(inferencetest.Fault(503, "overloaded", "Come again.", "Retry-After", "20")), says: "model call failed, trying again", ends: "succeeded Done.",
+		model: env.Rounds(inferencetest.Fault(503, "overloaded", "Come again.", "Retry-After", "2")), says: "model call failed, trying again", ends: "succeeded Done.",
 	},
 	"in the back-off of a lane": {model: env.Rounds(inferencetest.Fault(401, "invalid_api_key", "No.")), says: "turn failed", ends: "succeeded Done."},
 }

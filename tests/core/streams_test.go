@@ -96,15 +96,38 @@ func TestAStreamOfKeepAlivesEndsWithTheTurn(t *testing.T) {
 	}
 }
 
-// A stalled stream is aborted and the request retried. Its partial text is stored for operators only, and its
-// tokens count for the turn.
+// A stalled stream is aborted, and not waited for again in the turn's slot: the model counts as down at once. The next turn asks
+// after the worker's own request.
 func TestAStreamThatStalls(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk")
 	e.Vars["TURNKEEPER_MODEL_IDLE_TIMEOUT"] = "1s"
+	e.Model.Add(env.HangHalfway("half a sentence and then nothing"))
+	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("A whole answer.") })
+	e.StartWorker()
+	message := e.Enqueue("clerk", "Talk.")
+	turn := e.TurnOf(message)
+	e.WantEnd(turn, "succeeded", "none", 1)
+	requests := e.WantRequests(3)
+	if !strings.Contains(string(requests[1].Body), "Reply with ok.") || strings.Contains(string(requests[1].Body), "Talk.") ||
+		!strings.Contains(string(requests[2].Body), "Talk.") {
+		t.Errorf("the requests are\n%s\n%s", requests[1].Body, requests[2].Body)
+	}
+	first := e.Show(env.Query[int64](e, "select min(id) from turns where message_id = $1", message))
+	if first.State != "failed" || first.ErrorClass != "transport" || len(first.Failed) != 1 {
+		t.Errorf("the first turn ended %s, %s, with the failed attempts %+v", first.State, first.ErrorClass, first.Failed)
+	}
+}
+
+// The request is repeated after a stream that was cut. Its partial text is stored for operators only, and its
+// tokens count for the turn.
+func TestAStreamThatIsCut(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk")
 	said := strings.Repeat("half a sentence and then ", 40)
-	e.Model.Add(env.HangHalfway(said))
+	e.Model.Add(env.CutHalfway(said))
 	e.Model.Then(env.Rounds(inferencetest.Text("A whole answer.")))
 	e.StartWorker()
 	turn := e.TurnOf(e.Enqueue("clerk", "Talk."))
@@ -138,9 +161,8 @@ func TestCutOffCallsCountAgainstTheBudget(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	e.WriteAgent("clerk", "budget: {turn_tokens: 2500}", "max_output_tokens: 100")
-	e.Vars["TURNKEEPER_MODEL_IDLE_TIMEOUT"] = "300ms"
 	e.Model.Then(func(inferencetest.Recorded) inferencetest.Reply {
-		return env.HangHalfway(strings.Repeat("half a sentence and then ", 320))
+		return env.CutHalfway(strings.Repeat("half a sentence and then ", 320))
 	})
 	e.StartWorker()
 	e.Enqueue("clerk", "Talk.")

@@ -3,6 +3,7 @@ package follow
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,7 +99,8 @@ func (p *Progress) waits(e turnkeeper.Event) {
 	if p.Columns > 0 {
 		room = max(p.Columns-len(text)-1, 10)
 	}
-	p.say(text + term.OneLine(strings.Join(DataOf[turnevents.TurnWaitingData](e).Calls, ", "), room))
+	data := DataOf[turnevents.TurnWaitingData](e)
+	p.say(text + term.OneLine(strings.Join(slices.Concat(data.Calls, data.Models), ", "), room))
 }
 
 func (p *Progress) roundStarts(e turnkeeper.Event) {

@@ -2,6 +2,7 @@ package turnctl
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,7 +32,8 @@ func (p *transcript) show(e turnkeeper.Event) error {
 	case turnkeeper.EventTurnResumed:
 		p.say(term.Warned, "↻ the turn continues", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
 	case turnkeeper.EventTurnWaiting:
-		p.say(term.Active, "… the turn waits for", term.OneLine(strings.Join(follow.DataOf[turnevents.TurnWaitingData](e).Calls, ", "), 0))
+		data := follow.DataOf[turnevents.TurnWaitingData](e)
+		p.say(term.Active, "… the turn waits for", term.OneLine(strings.Join(slices.Concat(data.Calls, data.Models), ", "), 0))
 	case turnkeeper.EventRoundStart:
 		p.round(e)
 	case turnkeeper.EventBlockStart:

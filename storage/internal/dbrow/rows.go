@@ -33,6 +33,14 @@ func DownModel(r dbsqlc.DownModelsRow) modelhealth.Health {
 	return modelhealth.Health{
 		Model: r.Model, DownSince: r.DownSince, Until: r.Until, Failures: int(r.Failures), ErrorClass: r.ErrorClass, Error: r.Error,
 		Probe: turnkeeper.GrantID(r.Probe), ProbeTurn: turnkeeper.TurnID(r.ProbeTurn), Due: r.Due,
+		Failed: Map(r.FailedLanes, func(lane string) turnkeeper.Lane { return turnkeeper.Lane(lane) }),
+	}
+}
+
+// Suspect returns a model that has failed a message.
+func Suspect(r dbsqlc.SuspectedRow) modelhealth.Suspect {
+	return modelhealth.Suspect{
+		Model: r.Model, Failures: int(r.Failures), Requests: int(r.Requests), Open: r.Open, Pairs: int(r.Pairs), Span: Micros(r.SpanUs),
 	}
 }
 

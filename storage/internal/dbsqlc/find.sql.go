@@ -41,18 +41,18 @@ func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRo
 }
 
 const FindMessages = `-- name: FindMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
+    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) m
 where ($5 = '' or m.agent = $5) and ($6 = '' or m.conversation = $6) and ($8::text = '' or m.state = $8)
   and m.accepted_at >= coalesce($9::timestamptz, '-infinity') and m.accepted_at < coalesce($10::timestamptz, 'infinity')
@@ -117,6 +117,9 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 			&i.State,
 			&i.Attempts,
 			&i.Faults,
+			&i.FailingSince,
+			&i.FailedFor,
+			&i.FailingAfter,
 			&i.DueAt,
 			&i.Rank,
 			&i.QueueRank,
@@ -140,19 +143,19 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 }
 
 const FindTurns = `-- name: FindTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue from (
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
+select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for from (
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now
+    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
      where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
-    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue from turnkeeper.turns_now where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) t
 where ($5 = '' or t.agent = $5) and ($6 = '' or t.conversation = $6) and ($8::text = '' or t.state = $8)
   and t.created_at >= coalesce($9::timestamptz, '-infinity') and t.created_at < coalesce($10::timestamptz, 'infinity')
@@ -236,6 +239,7 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 			&i.ErrorClass,
 			&i.Error,
 			&i.InnerDialogue,
+			&i.WaitsFor,
 		); err != nil {
 			return nil, err
 		}

@@ -45,7 +45,9 @@ func (q *Queries) Chains(ctx context.Context, models []string) ([]ChainsRow, err
 const DownModels = `-- name: DownModels :many
 select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as until, h.failures, h.error_class, h.error,
     coalesce(l.grant_id::text, '')::text as probe, coalesce(l.turn_id, 0)::bigint as probe_turn,
-    (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due
+    (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due,
+    coalesce((select array_agg(distinct m.lane) from turnkeeper.messages m where m.id in (
+        select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model)), '{}')::text[] as failed_lanes
 from turnkeeper.model_health h
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 where h.down_since is not null
@@ -53,19 +55,20 @@ order by h.model
 `
 
 type DownModelsRow struct {
-	Model      string
-	DownSince  time.Time
-	Until      time.Time
-	Failures   int32
-	ErrorClass string
-	Error      string
-	Probe      string
-	ProbeTurn  int64
-	Due        bool
+	Model       string
+	DownSince   time.Time
+	Until       time.Time
+	Failures    int32
+	ErrorClass  string
+	Error       string
+	Probe       string
+	ProbeTurn   int64
+	Due         bool
+	FailedLanes []string
 }
 
 // The models that are down. A turn probes one as long as its grant has a lease. A down_since in the future was written
-// before the clock was set back.
+// before the clock was set back. failed_lanes are those of the message that failed last and of messages that may be at fault.
 func (q *Queries) DownModels(ctx context.Context) ([]DownModelsRow, error) {
 	rows, err := q.db.Query(ctx, DownModels)
 	if err != nil {
@@ -85,6 +88,7 @@ func (q *Queries) DownModels(ctx context.Context) ([]DownModelsRow, error) {
 			&i.Probe,
 			&i.ProbeTurn,
 			&i.Due,
+			&i.FailedLanes,
 		); err != nil {
 			return nil, err
 		}
@@ -213,41 +217,51 @@ func (q *Queries) ListModels(ctx context.Context) ([]ListModelsRow, error) {
 
 const NoteFault = `-- name: NoteFault :exec
 with m as (
-    update turnkeeper.messages m set faults = least(m.faults + 1, 1000000) from turnkeeper.turns t
-    where t.id = $2::bigint and m.id = t.message_id and $3::boolean
+    update turnkeeper.messages m set faults = least(m.faults + case when $3::boolean then 1 else 0 end, 1000000), failing_since = case when cardinality($1::text[]) > 0
+        then coalesce(turnkeeper.failing_from(m.id), clock_timestamp()) else m.failing_since end
+    from turnkeeper.turns t where t.id = $2::bigint and m.id = t.message_id and ($3::boolean or cardinality($1::text[]) > 0)
+), w as (
+    update turnkeeper.turns t set waits_for = $1::text[] where t.id = $2::bigint and t.state = 'waiting' and cardinality($1::text[]) > 0
 )
 update turnkeeper.leases l set waits_for = nullif($1::text[], '{}') from turnkeeper.turns t
-where t.id = $2::bigint and l.lane = t.lane
+where t.id = $2::bigint and t.state = 'failed' and l.lane = t.lane
 `
 
-// Runs after end_many, when a turn failed: counts the fault on the message if @counted, and stores the models
-// that the lane waits for.
+// Runs after end_many, when a turn failed or waits for models: counts the fault on the message if @counted, notes since when a
+// service has failed it, and stores the models that its lane, or the turn itself, waits for.
 func (q *Queries) NoteFault(ctx context.Context, waitsFor []string, turn int64, counted bool) error {
 	_, err := q.db.Exec(ctx, NoteFault, waitsFor, turn, counted)
 	return err
 }
 
 const NoteModels = `-- name: NoteModels :exec
-select turnkeeper.note_models($1::text[], $2::text[], $3::integer[], $4::text[], $5::text[], $6::interval[])
+select turnkeeper.note_models($1::text[], $2::bigint[], $3::bigint, $4::text[], $5::integer[], $6::text[], $7::text[],
+    $8::interval[], $9::integer[])
 `
 
 type NoteModelsParams struct {
 	Answered []string
+	Proofs   []int64
+	Turn     int64
 	Failed   []string
 	Seen     []int32
 	Classes  []string
 	Errors   []string
 	Asked    []time.Duration
+	Requests []int32
 }
 
 func (q *Queries) NoteModels(ctx context.Context, arg NoteModelsParams) error {
 	_, err := q.db.Exec(ctx, NoteModels,
 		arg.Answered,
+		arg.Proofs,
+		arg.Turn,
 		arg.Failed,
 		arg.Seen,
 		arg.Classes,
 		arg.Errors,
 		arg.Asked,
+		arg.Requests,
 	)
 	return err
 }
@@ -261,11 +275,57 @@ func (q *Queries) NoteProbe(ctx context.Context, grantID string, model string) e
 	return err
 }
 
+const Suspected = `-- name: Suspected :many
+select model, failures, requests, open, pairs,
+    (extract(epoch from coalesce(last_pair - first_pair, interval '0')) * 1000000)::bigint as span_us
+from turnkeeper.suspects where message_id = $1 order by model
+`
+
+type SuspectedRow struct {
+	Model    string
+	Failures int32
+	Requests int32
+	Open     bool
+	Pairs    int32
+	SpanUs   int64
+}
+
+// The models that have failed the message in a way that it may have caused.
+func (q *Queries) Suspected(ctx context.Context, message int64) ([]SuspectedRow, error) {
+	rows, err := q.db.Query(ctx, Suspected, message)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SuspectedRow
+	for rows.Next() {
+		var i SuspectedRow
+		if err := rows.Scan(
+			&i.Model,
+			&i.Failures,
+			&i.Requests,
+			&i.Open,
+			&i.Pairs,
+			&i.SpanUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const TryAllModels = `-- name: TryAllModels :exec
+with w as (
+    update turnkeeper.turns set due_at = statement_timestamp() where waits_for is not null
+)
 update turnkeeper.model_health set until = statement_timestamp() where down_since is not null
 `
 
-// Run after a hold-off, which makes earlier probe times meaningless.
+// Run after a hold-off, which makes earlier probe times, and the times of turns that wait for a model, meaningless.
 func (q *Queries) TryAllModels(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, TryAllModels)
 	return err

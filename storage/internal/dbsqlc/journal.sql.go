@@ -40,7 +40,7 @@ from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[], $4::bigint[], 
     $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
     $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
     $23::integer[], $24::integer[], $25::integer[], $26::integer[], $27::text[], $28::text[],
-    $29::text[], $30::text[], $31::text[], $32::bigint[], $33::text[], $34::text[])
+    $29::text[], $30::text[], $31::text[], $32::bigint[], $33::text[], $34::text[], $35::bigint[])
 `
 
 type AppendManyParams struct {
@@ -78,6 +78,7 @@ type AppendManyParams struct {
 	Asks          []int64
 	RunHashes     []string
 	Answered      []string
+	Proofs        []int64
 }
 
 type AppendManyRow struct {
@@ -123,6 +124,7 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 		arg.Asks,
 		arg.RunHashes,
 		arg.Answered,
+		arg.Proofs,
 	)
 	if err != nil {
 		return nil, err
@@ -167,7 +169,7 @@ const EndMany = `-- name: EndMany :exec
 select turnkeeper.end_many($1::bigint[], nullif($2::uuid[], '{}'), $3::uuid[], $4::text[], $5::text[], $6::text[], $7::text[],
     $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::boolean[],
     $14::interval[], $15::interval[], $16::bigint[]),
-    turnkeeper.note_models($17::text[], '{}', '{}', '{}', '{}', '{}')
+    turnkeeper.note_models($17::text[], $18::bigint[])
 `
 
 type EndManyParams struct {
@@ -188,6 +190,7 @@ type EndManyParams struct {
 	LaneBackoffs   []time.Duration
 	Jobs           []int64
 	Answered       []string
+	Proofs         []int64
 }
 
 // Ends dispatches, and then notes models that answered: see the function note_models.
@@ -210,6 +213,7 @@ func (q *Queries) EndMany(ctx context.Context, arg EndManyParams) error {
 		arg.LaneBackoffs,
 		arg.Jobs,
 		arg.Answered,
+		arg.Proofs,
 	)
 	return err
 }

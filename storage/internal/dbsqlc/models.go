@@ -179,6 +179,9 @@ type TurnkeeperMessage struct {
 	State          string
 	Attempts       int32
 	Faults         int32
+	FailingSince   *time.Time
+	FailedFor      time.Duration
+	FailingAfter   *time.Time
 	DueAt          time.Time
 	Rank           time.Time
 	QueueRank      *time.Time
@@ -336,6 +339,7 @@ type TurnkeeperTurnsNow struct {
 	ErrorClass      *string
 	Error           *string
 	InnerDialogue   *string
+	WaitsFor        []string
 }
 
 type TurnkeeperWebhook struct {

@@ -44,7 +44,7 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 }
 
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.metadata::text as metadata,
+select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.metadata::text as metadata,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
@@ -97,6 +97,9 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.TurnkeeperMessage.State,
 		&i.TurnkeeperMessage.Attempts,
 		&i.TurnkeeperMessage.Faults,
+		&i.TurnkeeperMessage.FailingSince,
+		&i.TurnkeeperMessage.FailedFor,
+		&i.TurnkeeperMessage.FailingAfter,
 		&i.TurnkeeperMessage.DueAt,
 		&i.TurnkeeperMessage.Rank,
 		&i.TurnkeeperMessage.QueueRank,

@@ -144,14 +144,15 @@ func (q *Queries) EndHold(ctx context.Context) error {
 }
 
 const ExpireAsks = `-- name: ExpireAsks :one
-select turnkeeper.expire_asks($1::integer)::integer
+select (turnkeeper.expire_asks($1::integer) + turnkeeper.end_model_waits($1::integer))::integer as ended
 `
 
+// Ends what waited for a person or a model long enough.
 func (q *Queries) ExpireAsks(ctx context.Context, maxRows int32) (int32, error) {
 	row := q.db.QueryRow(ctx, ExpireAsks, maxRows)
-	var column_1 int32
-	err := row.Scan(&column_1)
-	return column_1, err
+	var ended int32
+	err := row.Scan(&ended)
+	return ended, err
 }
 
 const Fire = `-- name: Fire :exec
@@ -364,7 +365,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
      or exists (select from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null)
      or exists (select from turnkeeper.messages where dropped_at is not null and state = 'waiting'))::boolean as spawns,
     exists (select from turnkeeper.turns where state = 'queued')::boolean as queued,
-    exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())::boolean as asks,
+    (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
+     or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
     ($1 and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
@@ -596,6 +598,7 @@ select extract(epoch from coalesce(least(
     (select min(m.due_at) from turnkeeper.messages m where m.state = 'waiting' and not m.held and m.queue_rank is not null and m.due_at > $1::timestamptz),
     (select min(not_before) from turnkeeper.leases where grant_id is null and not_before > $1::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
+    (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > $1::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > $1::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest($1::timestamptz, $2::timestamptz)),
@@ -674,12 +677,13 @@ with recursive near as materialized (
 )
 select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
-    coalesce(greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp(), false)::boolean as overdue
+    case when exists (select from turnkeeper.model_health where down_since is not null) -- else it does not matter
+        then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.lane, heads.id, heads.rank, heads.place from heads order by heads.place, heads.id) head,
-    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select name, definition_hash, description, models, give_up_after, max_running, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
-  and (m.agent <> all($1::text[]) or greatest(m.accepted_at, m.due_at) + a.give_up_after <= statement_timestamp())
+  and (m.agent <> all($1::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and m.agent <> all($2::text[])
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null -- one by one: many turns may wait
@@ -764,11 +768,10 @@ with t as materialized (
 select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
     coalesce(m.queue_rank, m.rank)::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(other.worker_id, '')::text as worker_id,
-    (a.give_up_after is not null and greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
-        + a.give_up_after <= statement_timestamp())::boolean as overdue
+    (a.give_up_after is not null and turnkeeper.service_wait(m.id) >= a.give_up_after)::boolean as overdue
 from t
 left join lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
-cross join lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
+cross join lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
@@ -780,8 +783,7 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id))
-  and (t.agent <> all($2::text[]) or greatest(m.accepted_at, m.due_at, (select max(k.closed_at) from turnkeeper.asks k where k.turn_id = t.id))
-       + a.give_up_after <= statement_timestamp())
+  and (t.agent <> all($2::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all($3::text[])
 order by coalesce(m.queue_rank, m.rank), m.id
 limit $4

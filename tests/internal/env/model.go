@@ -97,14 +97,17 @@ func Quote(text string) string {
 }
 
 // HangHalfway streams the first half of a text and then nothing.
-func HangHalfway(long string) inferencetest.Reply {
+func HangHalfway(long string) inferencetest.Reply { return inferencetest.HangAfter(CutHalfway(long)) }
+
+// CutHalfway streams the first half of a text and then ends the stream.
+func CutHalfway(long string) inferencetest.Reply {
 	var chunks []string
 	for rest := long[:len(long)/2]; rest != ""; {
 		n := min(1500, len(rest))
 		chunks = append(chunks, fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, Quote(rest[:n])))
 		rest = rest[n:]
 	}
-	return inferencetest.HangAfter(inferencetest.OpenSSE(chunks...))
+	return inferencetest.OpenSSE(chunks...)
 }
 
 // HangOnce hangs on the first request, and answers later ones with the reply.
