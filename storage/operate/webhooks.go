@@ -63,7 +63,7 @@ func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliver
 	if len(ids) == 0 {
 		return opened, nil
 	}
-	err := pg.Patiently(ctx, func() error {
+	err := s.db.Patiently(ctx, func() error {
 		rows, err := s.db.Q.AsksByID(ctx, ids)
 		for _, r := range rows {
 			a := askOf(dbsqlc.AskByIDRow(r))
@@ -87,7 +87,7 @@ func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeli
 	if len(ids) == 0 {
 		return replies, nil
 	}
-	err := pg.Patiently(ctx, func() error {
+	err := s.db.Patiently(ctx, func() error {
 		rows, err := s.db.Q.RepliesByID(ctx, ids)
 		for _, r := range rows {
 			replies[r.ID] = dbrow.Reply(r)
