@@ -892,7 +892,7 @@ begin
         and (s.kind, s.id) = (case when t.id is null then 'message' else 'turn' end, coalesce(t.id, m.id)::text)
     loop
         r := null;
-        r.reason := 'set_aside'; r.since := h.since; r.until := h.next_try; r.count := h.failures; r.why := h.error; blocked := true;
+        r.reason := 'set_aside'; r.since := h.since; r.until := h.next_try; r.why := h.error; blocked := true;
         return next r;
     end loop;
 

@@ -77,6 +77,22 @@ const (
 	AsideTick     SubjectKind = "tick"      // no id: the tick itself; it is tried again at once
 )
 
+// SubjectKinds lists the kinds.
+var SubjectKinds = []SubjectKind{
+	AsideMessage, AsideTurn, AsideCall, AsideAsk, AsideSubAgent, AsideSchedule, AsideDelivery, AsidePurge, AsideStep, AsideTick,
+}
+
+// An Aside is a row that is set aside.
+type Aside struct {
+	Subject
+	Since    time.Time // the first failure in a row
+	Failures int       // in a row
+	LastAt   time.Time // the newest failure
+	NextTry  time.Time
+	Code     string // SQLSTATE of the newest failure; empty: it was not the database's
+	Error    string // of the newest failure
+}
+
 // AsideOf returns the Subject of a grant.
 func (c Candidate) AsideOf() Subject {
 	if c.New {

@@ -27,8 +27,8 @@ const (
 // errRow is the error of a row that Fail made fail.
 var errRow = errors.New("the row fails")
 
-// Fail makes everything that a tick does with a row fail, or ends that. Only tests can.
-func (s *Store) Fail(_ testing.TB, row granting.Subject, fails bool) {
+// Fail makes everything that a tick does with a row of a store fail, or ends that. Only tests can.
+func Fail(_ testing.TB, s *Store, row granting.Subject, fails bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if fails {
@@ -38,27 +38,30 @@ func (s *Store) Fail(_ testing.TB, row granting.Subject, fails bool) {
 	}
 }
 
-// fails returns an error if one of the rows fails.
-func (t *tick) fails(rows ...granting.Subject) error {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	if slices.ContainsFunc(rows, func(row granting.Subject) bool { return t.s.failing[row] }) {
+// failure returns an error if the row fails.
+func failure(s *Store, row granting.Subject) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failing[row] {
 		return errRow
 	}
 	return nil
 }
 
-// isAside reports whether a subject is set aside now.
-func (s *state) isAside(subject granting.Subject, now time.Time) bool {
+// asides are the rows that are set aside.
+type asides struct{ *state }
+
+// has reports whether a subject is set aside now.
+func (s asides) has(subject granting.Subject, now time.Time) bool {
 	return s.aside[subject].nextTry.After(now)
 }
 
-func (s *state) turnAside(turn *turnRow, now time.Time) bool {
-	return s.isAside(granting.Subject{Kind: granting.AsideTurn, ID: strconv.FormatInt(int64(turn.ID), 10)}, now)
+func (s asides) hasTurn(turn *turnRow, now time.Time) bool {
+	return s.has(granting.Subject{Kind: granting.AsideTurn, ID: strconv.FormatInt(int64(turn.ID), 10)}, now)
 }
 
-// putAside sets a subject aside.
-func (s *state) putAside(subject granting.Subject, now time.Time) {
+// put sets a subject aside.
+func (s asides) put(subject granting.Subject, now time.Time) {
 	row := s.aside[subject]
 	pause := firstPause
 	for range row.failures {
@@ -88,7 +91,7 @@ func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() e
 	}
 	*t = before
 	if len(subjects) == 1 {
-		t.later(func(*[]Bell) { t.s.state.putAside(subjects[0], t.s.now()) })
+		t.later(func(*[]Bell) { asides{&t.s.state}.put(subjects[0], t.s.now()) })
 	}
 	return failed, nil
 }
@@ -96,13 +99,13 @@ func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() e
 // ForgetAside forgets the turns and messages that are over.
 func (t *tick) ForgetAside(context.Context) error {
 	t.later(func(*[]Bell) {
-		maps.DeleteFunc(t.s.state.aside, func(subject granting.Subject, _ asideRow) bool { return t.s.state.needsNoWork(subject) })
+		maps.DeleteFunc(t.s.state.aside, func(subject granting.Subject, _ asideRow) bool { return asides{&t.s.state}.needsNoWork(subject) })
 	})
 	return nil
 }
 
 // needsNoWork reports whether a turn has ended, or a message does not wait.
-func (s *state) needsNoWork(subject granting.Subject) bool {
+func (s asides) needsNoWork(subject granting.Subject) bool {
 	id, err := strconv.Atoi(subject.ID)
 	switch {
 	case err == nil && subject.Kind == granting.AsideTurn:

@@ -390,7 +390,7 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall
 				lost = append(lost, s.lostCalls(turn, now)...)
 			}
 		}
-		lost = slices.DeleteFunc(lost, func(l granting.LostCall) bool { return s.isAside(l.AsideOf(), now) })
+		lost = slices.DeleteFunc(lost, func(l granting.LostCall) bool { return (asides{s}).has(l.AsideOf(), now) })
 		lost = lost[:min(limit, len(lost))]
 		for _, l := range lost {
 			s.turn(l.Ref.TurnID).held = t.tx
@@ -400,7 +400,7 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall
 }
 
 func (t *tick) RunAgain(_ context.Context, c granting.LostCall) error {
-	if err := t.fails(c.AsideOf()); err != nil {
+	if err := failure(t.s, c.AsideOf()); err != nil {
 		return err
 	}
 	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) { t.s.again(draft, a, !c.Alive, rings) })
@@ -408,7 +408,7 @@ func (t *tick) RunAgain(_ context.Context, c granting.LostCall) error {
 }
 
 func (t *tick) EndCall(_ context.Context, c granting.LostCall) error {
-	if err := t.fails(c.AsideOf()); err != nil {
+	if err := failure(t.s, c.AsideOf()); err != nil {
 		return err
 	}
 	if err := t.read(func(s *state, _ time.Time) {

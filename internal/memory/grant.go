@@ -90,7 +90,7 @@ func inOrder(ready []granting.Candidate, limit int) []granting.Candidate {
 
 func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 	for _, r := range ready {
-		if err := t.fails(r.AsideOf()); err != nil {
+		if err := failure(t.s, r.AsideOf()); err != nil {
 			return err
 		}
 	}

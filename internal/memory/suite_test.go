@@ -180,7 +180,7 @@ func (d *door) Retire(agent string, retired bool) {
 	}
 }
 
-func (d *door) Fail(row granting.Subject, fails bool) { d.store.Fail(d.t, row, fails) }
+func (d *door) Fail(row granting.Subject, fails bool) { memory.Fail(d.t, d.store, row, fails) }
 
 func (d *door) Pass(p time.Duration) { d.skew += p }
 

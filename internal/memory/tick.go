@@ -150,7 +150,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 		HoldUntil: s.holdUntil, HoldReason: s.holdReason, Room: -len(s.held),
 	}
 	for _, l := range s.held {
-		if turn := s.turn(l.TurnID); turn != nil && s.turnAside(turn, now) {
+		if turn := s.turn(l.TurnID); turn != nil && (asides{s}).hasTurn(turn, now) {
 			sit.Room++ // its worker has left it
 		}
 		sit.Lost = sit.Lost || s.isLost(l, now)
@@ -303,7 +303,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 		for _, lane := range lanesOf(s.held) {
 			l := s.held[lane]
 			turn := s.turn(l.TurnID)
-			if turn == nil || !s.isLost(l, now) || s.turnAside(turn, now) {
+			if turn == nil || !s.isLost(l, now) || (asides{s}).hasTurn(turn, now) {
 				continue
 			}
 			lost = append(lost, granting.LostGrant{
@@ -327,7 +327,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 }
 
 func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
-	if err := t.fails(lost.AsideOf()); err != nil {
+	if err := failure(t.s, lost.AsideOf()); err != nil {
 		return err
 	}
 	t.freed[lost.Lane] = true
@@ -361,7 +361,7 @@ func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
 }
 
 func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
-	if err := t.fails(lost.AsideOf()); err != nil {
+	if err := failure(t.s, lost.AsideOf()); err != nil {
 		return err
 	}
 	t.freed[lost.Lane] = true
@@ -439,7 +439,7 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSc
 				Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
 				Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
 			}
-			if due(sched, now) && !s.retired(sched.Agent) && !s.isAside(row.AsideOf(), now) {
+			if due(sched, now) && !s.retired(sched.Agent) && !(asides{s}).has(row.AsideOf(), now) {
 				list = append(list, row)
 			}
 		}
@@ -458,14 +458,14 @@ func (t *tick) waits(lane turnkeeper.Lane, sched granting.DueSchedule) bool {
 		return m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
 	}
 	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule) ||
-		slices.ContainsFunc(t.heldIn(sched.Agent, sched.Conversation), ofSchedule)
+		slices.ContainsFunc(heldIn(&t.s.state, sched.Agent, sched.Conversation), ofSchedule)
 }
 
 // heldIn returns the messages that a parked turn of the conversation holds.
-func (t *tick) heldIn(agent, conversation string) []*turnkeeper.Message {
-	for _, turn := range t.s.state.open {
+func heldIn(s *state, agent, conversation string) []*turnkeeper.Message {
+	for _, turn := range s.open {
 		if turn.home != "" && turn.holds && turn.Agent == agent && turn.Conversation == conversation {
-			return t.s.state.waiting[turn.Lane]
+			return s.waiting[turn.Lane]
 		}
 	}
 	return nil
@@ -473,7 +473,7 @@ func (t *tick) heldIn(agent, conversation string) []*turnkeeper.Message {
 
 func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	sched := d.Schedule
-	if err := t.fails(sched.AsideOf()); err != nil {
+	if err := failure(t.s, sched.AsideOf()); err != nil {
 		return err
 	}
 	t.s.mu.Lock()

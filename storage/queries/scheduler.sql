@@ -92,7 +92,7 @@ from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
-where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = t.id::text and s.next_try > statement_timestamp()) is null
+where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
        or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
@@ -395,11 +395,11 @@ delete from turnkeeper.set_aside where (kind, id) in (select unnest(@kinds::text
 select turnkeeper.forget_aside();
 
 -- name: ListAside :many
-select kind, id, since, failures, last_at, next_try, code, error, clock_timestamp()::timestamptz as now from turnkeeper.set_aside order by since, kind, id;
+select * from turnkeeper.set_aside order by since, kind, id;
 
 -- name: CountAside :many
 select kind, count(*) as number from turnkeeper.set_aside group by kind order by kind;
 
 -- name: RetryAside :execrows
--- Makes rows that are set aside due for their next try; an empty kind means all, and an empty id all of a kind.
-update turnkeeper.set_aside set next_try = clock_timestamp() where (@kind::text = '' or kind = @kind) and (@id::text = '' or id = @id);
+-- Makes rows that are set aside due for their next try; an empty kind means all.
+update turnkeeper.set_aside set next_try = clock_timestamp() where @kind::text = '' or kind = @kind and id = @id::text;

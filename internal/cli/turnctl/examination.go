@@ -141,7 +141,10 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	c = term.Clock{Now: f.Now, Zone: c.Zone} // the times below are the database's
-	examineScheduler(d, cfg, settings, c, alive)
+	failing := examineAside(ctx, d, store, c)
+	if alive > 0 || len(schedulersOf(workers)) > 0 { // else the check of the workers says what to do
+		examineScheduler(d, cfg, settings, c, schedulersOf(workers), failing)
+	}
 	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
@@ -246,17 +249,39 @@ func examineConnections(d *diagnosis, cfg *config.Config, f storage.ServerFacts,
 		fmt.Sprintf("raise max_connections to %d or more, or lower db_pool_size", needed))
 }
 
-func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, alive int) {
+// schedulersOf returns the live processes with the role scheduler.
+func schedulersOf(workers []presence.Heartbeat) (ids []string) {
+	for _, w := range workers {
+		if state := w.State(); state != presence.Stopped && state != presence.Silent && slices.Contains(w.Roles, config.RoleScheduler) {
+			ids = append(ids, string(w.WorkerID))
+		}
+	}
+	return ids
+}
+
+// examineScheduler reports a scheduler that does not grant. failing says that its ticks fail, which is reported already.
+func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, schedulers []string, failing bool) {
 	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
-	switch late := max(6*poll, time.Minute); {
+	late := max(6*poll, time.Minute)
+	ran := "last ran " + c.At(set.LastTickAt)
+	if set.LastTickAt.IsZero() {
+		ran = "has never run"
+	}
+	advice := "give a worker the role scheduler"
+	if len(schedulers) > 0 {
+		ran += fmt.Sprintf(", though %s %s the role scheduler", term.Enumerate(schedulers), verb(len(schedulers), "has", "have"))
+		advice = "look in its log, and in pg_stat_activity for what its session waits for"
+		if failing {
+			advice = "its ticks fail: see the check \"set aside\""
+		}
+	}
+	switch {
 	case !set.PausedAt.IsZero():
 		d.add(checkWarn, "scheduler", "paused since "+c.At(set.PausedAt)+": "+set.PausedReason, shell.Command("turnctl")+" scheduler resume")
 	case set.HoldUntil.After(c.Now):
 		d.add(checkWarn, "scheduler", "holds off until "+c.At(set.HoldUntil)+": "+set.HoldReason, "it continues by itself; if no commit was lost: "+shell.Command("turnctl")+" scheduler resume --now")
-	case set.LastTickAt.IsZero():
-		d.judge(alive == 0, checkWarn, "scheduler", "has never run", "give a worker the role scheduler")
-	case alive > 0 && c.Now.Sub(set.LastTickAt) > late:
-		d.add(checkWarn, "scheduler", "last ran "+c.At(set.LastTickAt), "give a worker the role scheduler")
+	case set.LastTickAt.IsZero(), c.Now.Sub(set.LastTickAt) > late:
+		d.add(checkWarn, "scheduler", ran, advice)
 	default:
 		d.add(checkOK, "scheduler", "last ran "+c.At(set.LastTickAt), "")
 	}

@@ -395,30 +395,18 @@ func (q *Queries) HoldOff(ctx context.Context, until time.Time, reason string) e
 }
 
 const ListAside = `-- name: ListAside :many
-select kind, id, since, failures, last_at, next_try, code, error, clock_timestamp()::timestamptz as now from turnkeeper.set_aside order by since, kind, id
+select kind, id, since, failures, last_at, next_try, code, error from turnkeeper.set_aside order by since, kind, id
 `
 
-type ListAsideRow struct {
-	Kind     string
-	ID       string
-	Since    time.Time
-	Failures int32
-	LastAt   time.Time
-	NextTry  time.Time
-	Code     string
-	Error    string
-	Now      time.Time
-}
-
-func (q *Queries) ListAside(ctx context.Context) ([]ListAsideRow, error) {
+func (q *Queries) ListAside(ctx context.Context) ([]TurnkeeperSetAside, error) {
 	rows, err := q.db.Query(ctx, ListAside)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ListAsideRow
+	var items []TurnkeeperSetAside
 	for rows.Next() {
-		var i ListAsideRow
+		var i TurnkeeperSetAside
 		if err := rows.Scan(
 			&i.Kind,
 			&i.ID,
@@ -428,7 +416,6 @@ func (q *Queries) ListAside(ctx context.Context) ([]ListAsideRow, error) {
 			&i.NextTry,
 			&i.Code,
 			&i.Error,
-			&i.Now,
 		); err != nil {
 			return nil, err
 		}
@@ -586,7 +573,7 @@ from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
-where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = t.id::text and s.next_try > statement_timestamp()) is null
+where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
        or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
@@ -952,10 +939,10 @@ func (q *Queries) Resume(ctx context.Context) error {
 }
 
 const RetryAside = `-- name: RetryAside :execrows
-update turnkeeper.set_aside set next_try = clock_timestamp() where ($1::text = '' or kind = $1) and ($2::text = '' or id = $2)
+update turnkeeper.set_aside set next_try = clock_timestamp() where $1::text = '' or kind = $1 and id = $2::text
 `
 
-// Makes rows that are set aside due for their next try; an empty kind means all, and an empty id all of a kind.
+// Makes rows that are set aside due for their next try; an empty kind means all.
 func (q *Queries) RetryAside(ctx context.Context, kind string, iD string) (int64, error) {
 	result, err := q.db.Exec(ctx, RetryAside, kind, iD)
 	if err != nil {
