@@ -270,11 +270,6 @@ func (s *Scheduler) reclaimOne(ctx context.Context, t Tick, grant granting.LostG
 	end := t.Requeue
 	if closed {
 		end = t.CloseLost
-		s.Log.Error("a message has lost its worker too often; answering it without running",
-			zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
-	} else {
-		s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
-			zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
 	}
 	done, err := s.each(ctx, t, grant.AsideOf(), func() error { return end(ctx, grant) })
 	if !done || err != nil {
@@ -283,8 +278,12 @@ func (s *Scheduler) reclaimOne(ctx context.Context, t Tick, grant granting.LostG
 	s.reclaimed = append(s.reclaimed, reclaimed{grant.Lane.Agent(), closed, grant.Rounds})
 	if closed {
 		report.Closed++
+		s.Log.Error("a message has lost its worker too often; answering it without running",
+			zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
 	} else {
 		report.Requeued++
+		s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
+			zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
 	}
 	return nil
 }

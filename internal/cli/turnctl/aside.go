@@ -46,7 +46,7 @@ func showAside(s *term.Screen, c term.Clock, rows []granting.Aside) {
 
 func retryAsideCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "retry [KIND ID]", Short: "Try rows that are set aside at once", Args: shell.SomeArgs,
+		Use: "retry [KIND ID]", Short: "Try rows that are set aside at once", Args: cobra.ArbitraryArgs,
 		Example: `  turnctl set-aside retry
   turnctl set-aside retry turn 12`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -48,11 +48,16 @@ func (s *DB) PutAside(ctx context.Context, q *dbsqlc.Queries, kind, id string, f
 // asideCode is the code of the warning that the function turnkeeper.put_aside raises.
 const asideCode = "TK020"
 
-// logAside returns a handler that logs failures of rows that are set aside.
+// logAside returns a handler that logs failures of rows that are set aside, and of steps. The scheduler itself logs those of its ticks.
 func logAside(log *zap.Logger) pgconn.NoticeHandler {
+	said := map[string]string{"step": "a step of the scheduler's tick failed; the others go on", "tick": ""}
 	return func(_ *pgconn.PgConn, n *pgconn.Notice) {
-		if n.Code == asideCode {
-			log.Error("a row failed and is set aside; the others go on", zap.String("kind", n.TableName), zap.String("id", n.ColumnName),
+		say, special := said[n.TableName]
+		if !special {
+			say = "a row failed and is set aside; the others go on"
+		}
+		if n.Code == asideCode && say != "" {
+			log.Error(say, zap.String("kind", n.TableName), zap.String("id", n.ColumnName),
 				zap.String("error", n.Message), zap.String("sqlstate", n.ConstraintName), zap.String("failures", n.DataTypeName))
 		}
 	}
