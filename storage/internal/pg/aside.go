@@ -14,7 +14,7 @@ import (
 // then set aside, so that it stops no others. It has the rule of the function turnkeeper.belongs_to_row; errors of this program count
 // too, unless they are of the connection or of a context.
 func BelongsToRow(err error) bool {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || ofConnection(err) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || ofConnection(err) {
 		return false
 	}
 	code := SQLState(err)

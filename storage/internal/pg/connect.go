@@ -82,6 +82,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	maps.Copy(params, byKey)
 	maps.Copy(params, findDead)
 	maps.Copy(params, more)
+	cfg.AfterConnect = finiteTimes
 	if name == queueName {
 		resets.hold(cfg)
 	}
