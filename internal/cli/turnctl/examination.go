@@ -141,10 +141,8 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	c = term.Clock{Now: f.Now, Zone: c.Zone} // the times below are the database's
-	failing := examineAside(ctx, d, store, c)
-	if alive > 0 || len(schedulersOf(workers)) > 0 { // else the check of the workers says what to do
-		examineScheduler(d, cfg, settings, c, schedulersOf(workers), failing)
-	}
+	schedulers := schedulersOf(workers)
+	examineScheduler(d, cfg, settings, c, scheduling{schedulers, alive > 0 || len(schedulers) > 0, examineAside(ctx, d, store, c)})
 	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
@@ -259,19 +257,27 @@ func schedulersOf(workers []presence.Heartbeat) (ids []string) {
 	return ids
 }
 
-// examineScheduler reports a scheduler that does not grant. failing says that its ticks fail, which is reported already.
-func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, schedulers []string, failing bool) {
+// A scheduling says who schedules.
+type scheduling struct {
+	by       []string // live processes with the role scheduler
+	expected bool     // some process is alive; if not, the check of the workers says what to do
+	failing  bool     // ticks fail, which is reported already
+}
+
+// examineScheduler reports a scheduler that does not grant.
+func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, who scheduling) {
 	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
 	late := max(6*poll, time.Minute)
 	ran := "last ran " + c.At(set.LastTickAt)
+	silent := set.LastTickAt.IsZero() || c.Now.Sub(set.LastTickAt) > late
 	if set.LastTickAt.IsZero() {
 		ran = "has never run"
 	}
 	advice := "give a worker the role scheduler"
-	if len(schedulers) > 0 {
-		ran += fmt.Sprintf(", though %s %s the role scheduler", term.Enumerate(schedulers), verb(len(schedulers), "has", "have"))
+	if len(who.by) > 0 && silent {
+		ran += fmt.Sprintf(", though %s %s the role scheduler", term.Enumerate(who.by), verb(len(who.by), "has", "have"))
 		advice = "look in its log, and in pg_stat_activity for what its session waits for"
-		if failing {
+		if who.failing {
 			advice = "its ticks fail: see the check \"set aside\""
 		}
 	}
@@ -280,10 +286,8 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSet
 		d.add(checkWarn, "scheduler", "paused since "+c.At(set.PausedAt)+": "+set.PausedReason, shell.Command("turnctl")+" scheduler resume")
 	case set.HoldUntil.After(c.Now):
 		d.add(checkWarn, "scheduler", "holds off until "+c.At(set.HoldUntil)+": "+set.HoldReason, "it continues by itself; if no commit was lost: "+shell.Command("turnctl")+" scheduler resume --now")
-	case set.LastTickAt.IsZero(), c.Now.Sub(set.LastTickAt) > late:
-		d.add(checkWarn, "scheduler", ran, advice)
 	default:
-		d.add(checkOK, "scheduler", "last ran "+c.At(set.LastTickAt), "")
+		d.judge(!silent || !who.expected, checkWarn, "scheduler", ran, advice)
 	}
 }
 
