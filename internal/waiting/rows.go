@@ -70,7 +70,7 @@ var Rows = []Row{
 		Short:   "set aside",
 		Long:    "it has failed[ since {since}] and is set aside[ until {until}][: {why}]",
 		Advice:  "Remove what the error names; then it goes on by itself, or at once: turnctl retry {id}.",
-		Meaning: "it, or its turn, failed in a tick of the scheduler and is left out until its next try: [When a row fails](#when-a-row-fails)",
+		Meaning: "it, or its turn, failed in a tick of the scheduler and is left out until its next try",
 	}, {
 		Reason: LaneBackoff, Fields: "Until Lane Count Why",
 		Short:   "retried {ago}",

@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -218,5 +219,22 @@ func TestInfiniteTimesAreRead(t *testing.T) {
 	turns, err := h.Turns(t.Context(), operate.Page{})
 	if err != nil || len(turns) == 0 || turns[len(turns)-1].EndedAt.Year() != 9999 || turns[len(turns)-1].GrantedAt.IsZero() {
 		t.Errorf("%+v, %v", turns, err)
+	}
+}
+
+// A message that is set aside says so, and a retry makes it due.
+func TestAMessageSaysThatItIsSetAside(t *testing.T) {
+	h := newEnv(t)
+	id := h.Submit("desk", "b", "waits")
+	h.Exec("select turnkeeper.put_aside('message', $1, '22023', 'the message fails')", fmt.Sprint(id))
+	m, err := h.WaitingMessage(t.Context(), id)
+	if err != nil || len(m.Waits) == 0 || m.Waits[0].Reason != waiting.SetAside || m.Waits[0].Why != "the message fails" {
+		t.Errorf("it waits for %+v, %v", m.Waits, err)
+	}
+	if _, err := h.Retry(t.Context(), id, false); err != nil {
+		t.Error(err)
+	}
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.set_aside where next_try <= clock_timestamp()"); n != 1 {
+		t.Errorf("%d are tried at once, want 1", n)
 	}
 }
