@@ -61,7 +61,7 @@ func TestOneRowFailsInALoop(t *testing.T) {
 		{
 			name:   "move_lanes",
 			setUp:  "update turnkeeper.agents set lane_per_conversation = false, lanes_changed_at = now() where name = 'desk'",
-			poison: [2]string{"update on turnkeeper.messages", "old.body = 'waits 1'"}, run: "select turnkeeper.move_lanes()",
+			poison: [2]string{"update on turnkeeper.messages", "old.body = 'waits 1'"}, run: "select turnkeeper.move_lanes(true)",
 			done: "select count(*) from turnkeeper.messages where state = 'waiting' and lane = 'desk'", want: "message 3: a fault of the test",
 		},
 		{
