@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/riverqueue/river/rivertype"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -64,15 +65,24 @@ func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 // Requeue ends a lost grant and frees its lane. It notifies a holder that is alive
 // after all, whose next write would fail anyway.
 func (t *tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
-	t.notifyHolder(ctx, lost)
+	if err := t.notifyHolder(ctx, lost); err != nil {
+		return err
+	}
 	return t.Tick.Requeue(ctx, lost)
 }
 
-func (t *tick) notifyHolder(ctx context.Context, lost granting.LostGrant) {
-	// The lane is freed even if River has already deleted the row. A broken
-	// transaction fails at the next statement.
-	_, _ = t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
-	_ = t.RingHolders(ctx) // River does not know a turn that was handed over
+func (t *tick) notifyHolder(ctx context.Context, lost granting.LostGrant) error {
+	// The lane is freed even if River has already deleted the row.
+	_, err := t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
+	if err != nil && !errors.Is(err, rivertype.ErrNotFound) {
+		return err
+	}
+	return t.RingHolders(ctx) // River does not know a turn that was handed over
+}
+
+// TickFailed records that ticks fail, or, with nil, that they no longer do.
+func (d *Dispatcher) TickFailed(ctx context.Context, failed error) error {
+	return d.Grants.TickFailed(ctx, failed)
 }
 
 // EndCall records the result of a lost detached call.
@@ -84,10 +94,15 @@ func (t *tick) EndCall(ctx context.Context, call granting.LostCall) error {
 // again. If only a newer program can read its journal, it queues the turn instead, for a
 // newer scheduler to close or a newer worker to run.
 func (t *tick) CloseLost(ctx context.Context, lost granting.LostGrant) error {
-	if _, err := t.Rounds(ctx, lost.TurnID); errors.Is(err, journal.ErrNewerJournal) {
+	switch _, err := t.Rounds(ctx, lost.TurnID); {
+	case errors.Is(err, journal.ErrNewerJournal):
 		return t.Requeue(ctx, lost)
+	case err != nil:
+		return err
 	}
-	t.notifyHolder(ctx, lost)
+	if err := t.notifyHolder(ctx, lost); err != nil {
+		return err
+	}
 	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, agentturn.ShownReplyUnawaited); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/asks"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/testrun"
@@ -197,6 +198,23 @@ func (d *door) Retire(agent string, retired bool) {
 }
 
 // Pass simulates that time passes: it moves the times in the tables into the past.
+// failures are the triggers that make rows fail, by kind: table, event and condition. The row's id, split at slashes, is in id.
+var failures = map[granting.SubjectKind]string{
+	granting.AsideMessage:  "insert on turnkeeper.turns for each row when (new.message_id::text = '%[1]s')",
+	granting.AsideTurn:     "update on turnkeeper.turns for each row when (new.id::text = '%[1]s')",
+	granting.AsideCall:     "update on turnkeeper.detached_calls for each row when (format('%%s/%%s/%%s', new.turn_id, new.round, new.ordinal) = '%[1]s')",
+	granting.AsideSchedule: "update on turnkeeper.schedules for each row when (new.agent || '/' || new.name = '%[1]s')",
+}
+
+func (d *door) Fail(row granting.Subject, fails bool) {
+	if !fails {
+		d.exec("drop function fails cascade")
+		return
+	}
+	d.exec("create function fails() returns trigger language plpgsql as $$ begin raise exception 'a fault of the suite'; end $$")
+	d.exec(fmt.Sprintf("create trigger fails before "+failures[row.Kind]+" execute function fails()", row.ID))
+}
+
 func (d *door) Pass(p time.Duration) {
 	for _, sql := range []string{
 		"update turnkeeper.leases set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, not_before = not_before - $1::interval",
@@ -213,6 +231,7 @@ func (d *door) Pass(p time.Duration) {
 		"update turnkeeper.river_job set attempted_at = attempted_at - $1::interval",
 		"update turnkeeper.model_health set until = until - $1::interval, down_since = down_since - $1::interval, changed_at = changed_at - $1::interval",
 		"update turnkeeper.worker_heartbeat set beat_at = beat_at - $1::interval",
+		"update turnkeeper.set_aside set since = since - $1::interval, last_at = last_at - $1::interval, next_try = next_try - $1::interval",
 	} {
 		d.exec(sql, p)
 	}

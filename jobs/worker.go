@@ -176,14 +176,16 @@ func (w *Worker) work(ctx context.Context, a assignment) error {
 			log.Warn("the turn no longer belongs to this worker; stopping it", zap.Error(err))
 			return err
 		case errors.Is(err, turnkeeper.ErrJournalMoved):
-			log.Info("another writer has changed the turn's journal; reloading it")
+			log.Info("another writer has changed the turn's journal; reloading it", zap.Error(err))
 			a.handed = nil
 		default:
 			log.Error("the turn failed; the scheduler will reclaim it when its lease ends", zap.Error(err))
 			return err
 		}
 	}
-	return fmt.Errorf("other writers kept changing the journal of turn %d", a.TurnID)
+	err := fmt.Errorf("other writers kept changing the journal of turn %d", a.TurnID)
+	log.Error("the turn failed; the scheduler will reclaim it when its lease ends", zap.Error(err))
+	return err
 }
 
 // A jobLog is a logger that gets more fields once the job's turn is loaded.

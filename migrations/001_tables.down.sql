@@ -8,6 +8,6 @@ drop table turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions
     turnkeeper.spend, turnkeeper.summaries, turnkeeper.journal, turnkeeper.cancellations, turnkeeper.turns,
     turnkeeper.suspects, turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants, turnkeeper.leases, turnkeeper.responses,
     turnkeeper.retries, turnkeeper.messages, turnkeeper.schedules, turnkeeper.notes, turnkeeper.agents,
-    turnkeeper.definitions, turnkeeper.settings;
+    turnkeeper.definitions, turnkeeper.set_aside, turnkeeper.settings;
 drop function turnkeeper.call_holds, turnkeeper.turn_holds, turnkeeper.lease_holds,
     turnkeeper.rank_of;

@@ -35,6 +35,21 @@ create table turnkeeper.settings (
 );
 insert into turnkeeper.settings default values;
 
+-- Rows that a tick, a purge or a delivery failed at. They are left out until next_try, so that they stop no others, and are
+-- deleted once they succeed or need no work any more. A step of a tick, and the tick itself, are rows of the kinds step and tick:
+-- these are tried again at once.
+create table turnkeeper.set_aside (
+    kind     text not null check (kind in ('message', 'turn', 'call', 'ask', 'sub_agent', 'schedule', 'delivery', 'purge', 'step', 'tick')),
+    id       text not null,     -- a number; call, sub_agent: TURN/ROUND/ORDINAL; schedule: AGENT/NAME; step: its name; tick: empty
+    since    timestamptz not null default clock_timestamp(), -- the first failure in a row
+    failures integer not null default 1 check (failures > 0), -- in a row
+    last_at  timestamptz not null default clock_timestamp(), -- the newest failure
+    next_try timestamptz not null,
+    code     text not null,     -- SQLSTATE of the newest failure; empty: it was not the server's
+    error    text not null,
+    primary key (kind, id)
+);
+
 ----------------------------------------------------------------------------------------------------
 -- Agents
 ----------------------------------------------------------------------------------------------------

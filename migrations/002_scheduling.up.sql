@@ -8,6 +8,68 @@
 --   TK010 the agent is retired            TK013 no such row
 
 ----------------------------------------------------------------------------------------------------
+-- Rows that are set aside
+----------------------------------------------------------------------------------------------------
+
+-- Whether a row is set aside now: whoever picks work leaves it out. Many statements call it for each row, and the table is
+-- nearly always empty.
+create function turnkeeper.is_aside(p_kind text, p_id text) returns boolean stable language sql
+return (select s.next_try > statement_timestamp() from turnkeeper.set_aside s where s.kind = p_kind and s.id = p_id) is true;
+
+-- Whether an error may belong to one row: not one of the connection, of resources, of a shutdown, of the system or of a standby.
+-- A statement's timeout (57014) may: the row may be what it could not finish.
+create function turnkeeper.belongs_to_row(p_code text) returns boolean immutable language sql
+return p_code = '57014' or left(p_code, 2) not in ('08', '25', '53', '57', '58');
+
+-- Set a row aside after a failure: for a minute, then for twice as long each time, at most an hour. If other transactions may be
+-- the cause (a lock, a deadlock, a serialization failure, a timeout), it begins with five seconds. Steps and ticks are tried again at
+-- once. The first failure is logged by the program that called (see pg.logAside), and then each whose number is a power of two.
+create function turnkeeper.put_aside(p_kind text, p_id text, p_code text, p_error text) returns void language plpgsql as $$
+declare
+    pause constant interval := case when p_kind in ('step', 'tick') then '0' when p_code in ('40001', '40P01', '55P03', '57014') then '5 s' else '1 min' end;
+    n     integer;
+begin
+    insert into turnkeeper.set_aside as s (kind, id, next_try, code, error)
+    values (p_kind, p_id, clock_timestamp() + pause, p_code, p_error)
+    on conflict (kind, id) do update set failures = s.failures + 1, last_at = clock_timestamp(), code = excluded.code, error = excluded.error,
+        next_try = clock_timestamp() + least(pause * power(2, least(s.failures, 10)), interval '1 hour')
+    returning failures into n;
+    if n & (n - 1) = 0 then
+        raise warning using errcode = 'TK020', message = p_error, table = p_kind, column = p_id, constraint = p_code, datatype = n::text;
+    end if;
+end $$;
+
+-- Set a row aside if the error may be the row's, and raise it again if not.
+create function turnkeeper.put_aside_or_raise(p_kind text, p_id text, p_code text, p_error text) returns void language plpgsql as $$
+begin
+    if not turnkeeper.belongs_to_row(p_code) then
+        raise exception using errcode = p_code, message = p_error;
+    end if;
+    perform turnkeeper.put_aside(p_kind, p_id, p_code, p_error);
+end $$;
+
+-- Forget the rows that need no work any more, as their messages, turns, calls, asks, schedules or deliveries are over, and the steps
+-- that did not fail in the last minute.
+create function turnkeeper.forget_aside() returns void language plpgsql as $$
+begin
+    delete from turnkeeper.set_aside s where case s.kind
+        when 'message' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint and m.state = 'waiting')
+        when 'turn' then not exists (select from turnkeeper.turns t where t.id = s.id::bigint and t.ended_at is null)
+        when 'call' then not exists (select from turnkeeper.detached_calls d
+            where (d.turn_id, d.round, d.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/', 2)::integer, split_part(s.id, '/', 3)::integer)
+              and d.ended_at is null)
+        when 'ask' then not exists (select from turnkeeper.asks a where a.id = s.id::bigint and a.state = 'open')
+        when 'sub_agent' then not exists (select from turnkeeper.spawned_calls c
+            where (c.turn_id, c.round, c.ordinal) = (split_part(s.id, '/', 1)::bigint, split_part(s.id, '/', 2)::integer, split_part(s.id, '/', 3)::integer)
+              and (c.told_at is null or c.ended_at is null))
+        when 'schedule' then not exists (select from turnkeeper.schedules c
+            where c.agent = split_part(s.id, '/', 1) and c.name = substr(s.id, length(split_part(s.id, '/', 1)) + 2) and c.active)
+        when 'delivery' then not exists (select from turnkeeper.webhook_deliveries d where d.id = s.id::bigint and d.state = 'pending')
+        when 'purge' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint)
+        else s.last_at < clock_timestamp() - interval '1 min' end;
+end $$;
+
+----------------------------------------------------------------------------------------------------
 -- Inbox
 ----------------------------------------------------------------------------------------------------
 
@@ -340,6 +402,60 @@ begin
     return pg_xact_status((near + ahead - case when ahead >= 2147483648 then 4294967296 else 0 end)::text::xid8) = 'in progress';
 exception when invalid_parameter_value or invalid_text_representation then -- not a transaction, but several
     return false;
+end $$;
+
+-- Move waiting messages into the current lanes of their agents, except those of sub-agents, whose lanes never change. The lanes of
+-- an agent count as changed for an hour, and as long as a turn is open in an old one, or a message could not be moved. One message
+-- that cannot be moved stops no other if p_apart: each is then moved in a transaction of its own inside this one, which being_changed
+-- takes for another's.
+create function turnkeeper.move_lanes(p_apart boolean) returns void language plpgsql as $$
+declare
+    a      record;
+    v_left boolean;
+begin
+    for a in select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents
+        where lanes_changed_at is not null order by name for update skip locked
+    loop
+        v_left := not turnkeeper.move_lanes_of(a.name, a.lane_per_conversation, p_apart);
+        update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
+            lanes_changed_at = case when v_left or a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
+                select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null and t.home_lane is null
+                  and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
+                  and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
+        where u.name = a.name;
+    end loop;
+end $$;
+
+-- Move the messages of one agent, and return whether all are moved.
+create function turnkeeper.move_lanes_of(p_agent text, p_by_conversation boolean, p_apart boolean) returns boolean language plpgsql as $$
+declare
+    m     record;
+    v_all boolean := true;
+begin
+    for m in select q.id, case when p_by_conversation then q.agent || '/' || q.conversation else q.agent end as lane
+        from turnkeeper.messages q
+        where q.agent = p_agent and q.state = 'waiting' and q.lane <> case when p_by_conversation then q.agent || '/' || q.conversation else q.agent end
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = q.id)
+          and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.conversation = q.conversation and p.home_lane is not null
+              and p.ended_at is null and p.held)
+        for no key update of q skip locked -- a tick must not wait for a sender who changes a message
+    loop
+        if turnkeeper.is_aside('message', m.id::text) then
+            v_all := false;
+            continue;
+        end if;
+        if not p_apart then
+            update turnkeeper.messages set lane = m.lane, queue_rank = coalesce(queue_rank, rank) where id = m.id;
+            continue;
+        end if;
+        begin
+            update turnkeeper.messages set lane = m.lane, queue_rank = coalesce(queue_rank, rank) where id = m.id and state = 'waiting';
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('message', m.id::text, sqlstate, sqlerrm);
+            v_all := false;
+        end;
+    end loop;
+    return v_all;
 end $$;
 
 -- Undo a tick by an exception unless all lanes that it picked were granted.
@@ -841,6 +957,15 @@ begin
             end if;
         end if;
     end if;
+
+    -- It failed in a tick, or its own turn did.
+    for h in select * from turnkeeper.set_aside s where s.next_try > statement_timestamp()
+        and (s.kind, s.id) = (case when t.id is null then 'message' else 'turn' end, coalesce(t.id, m.id)::text)
+    loop
+        r := null;
+        r.reason := 'set_aside'; r.since := h.since; r.until := h.next_try; r.why := h.error; blocked := true;
+        return next r;
+    end loop;
 
     -- What is ahead in the lane, unless its own turn has it.
     if t.id is null or t.home_lane is not null then

@@ -529,54 +529,81 @@ end $$;
 create trigger spawned_reply after insert on turnkeeper.replies for each row execute function turnkeeper.note_spawned_reply();
 
 -- A tick's work on sub-agents: deliver results to parents whose row was locked before, give up overdue sub-agents, and
--- cancel those that nobody waits for. It also closes messages that their senders have dropped. Returns how many it changed. The caller has the scheduler's lock.
+-- cancel those that nobody waits for. It also closes messages that their senders have dropped. Returns how many it changed. The caller
+-- has the scheduler's lock. What fails is set aside, and stops no other.
 create function turnkeeper.settle_spawned(p_timely boolean, p_limit integer) returns integer language plpgsql as $$
 declare
+    s         record;
+    n         integer := 0;
+    v_message bigint;
+begin
+    for s in
+        select * from (select c.turn_id, c.round, c.ordinal, 'told' as work from turnkeeper.spawned_calls c
+            where c.ended_at is not null and c.told_at is null
+              and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
+            order by c.ended_at limit p_limit for update skip locked) told
+        union all
+        select * from (select c.turn_id, c.round, c.ordinal, 'overdue' from turnkeeper.spawned_calls c join turnkeeper.turns t on t.id = c.turn_id
+            where p_timely and c.ended_at is null and c.told_at is null and c.deadline <= statement_timestamp()
+              and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
+            order by c.deadline limit p_limit for update skip locked) overdue
+        union all
+        select * from (select c.turn_id, c.round, c.ordinal, 'dropped' from turnkeeper.spawned_calls c
+            where c.dropped_at is not null and c.ended_at is null
+              and not turnkeeper.is_aside('sub_agent', format('%s/%s/%s', c.turn_id, c.round, c.ordinal))
+            order by c.dropped_at limit p_limit for update skip locked) dropped
+    loop
+        begin
+            n := n + turnkeeper.settle_spawned_call(s.turn_id, s.round, s.ordinal, s.work)::integer;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('sub_agent', format('%s/%s/%s', s.turn_id, s.round, s.ordinal), sqlstate, sqlerrm);
+        end;
+    end loop;
+    for v_message in select m.id from turnkeeper.messages m where m.state = 'waiting' and m.dropped_at is not null
+        and not turnkeeper.is_aside('message', m.id::text) order by m.id limit p_limit for update skip locked
+    loop
+        begin
+            perform turnkeeper.cancel_waiting(v_message, 'dropped by its sender');
+            n := n + 1;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('message', v_message::text, sqlstate, sqlerrm);
+        end;
+    end loop;
+    return n;
+end $$;
+
+-- Settle one sub-agent, and return whether that changed anything.
+create function turnkeeper.settle_spawned_call(p_turn bigint, p_round integer, p_ordinal integer, p_work text) returns boolean language plpgsql as $$
+declare
     s       record;
-    n       integer := 0;
     v_state text;
     v_turn  bigint;
 begin
-    for s in select * from turnkeeper.spawned_calls where ended_at is not null and told_at is null
-        order by ended_at limit p_limit for update skip locked
-    loop
-        n := n + turnkeeper.tell_parent(s.turn_id, s.round, s.ordinal)::integer;
-    end loop;
-    for s in select c.* from turnkeeper.spawned_calls c join turnkeeper.turns t on t.id = c.turn_id
-        where p_timely and c.ended_at is null and c.told_at is null and c.deadline <= statement_timestamp()
-        order by c.deadline limit p_limit for update skip locked
-    loop
-        update turnkeeper.spawned_calls set trouble = 'timeout' where turn_id = s.turn_id and round = s.round and ordinal = s.ordinal;
-        n := n + turnkeeper.tell_parent(s.turn_id, s.round, s.ordinal)::integer;
-    end loop;
-    for s in select * from turnkeeper.spawned_calls where dropped_at is not null and ended_at is null
-        order by dropped_at limit p_limit for update skip locked
-    loop
-        select m.state, m.turn_id into v_state, v_turn from turnkeeper.messages m where m.id = s.message_id for update skip locked;
-        if v_state = 'waiting' then
-            perform turnkeeper.cancel_waiting(s.message_id, turnkeeper.dropped_because(s.turn_id));
-            n := n + 1;
-        elsif v_state = 'running' then
-            insert into turnkeeper.cancellations (turn_id, reason) values (v_turn, turnkeeper.dropped_because(s.turn_id)) on conflict do nothing;
-            if found then
-                perform pg_notify('turnkeeper_cancels', '');
-            end if;
-            select t.state into v_state from turnkeeper.turns t where t.id = v_turn for update skip locked;
-            if v_state in ('queued', 'waiting') then
-                perform turnkeeper.close_cancelled(v_turn);
-                n := n + 1;
-            end if;
-        elsif not exists (select from turnkeeper.messages m where m.id = s.message_id) then -- it was purged
-            update turnkeeper.spawned_calls set ended_at = clock_timestamp() where turn_id = s.turn_id and round = s.round and ordinal = s.ordinal;
+    select * into s from turnkeeper.spawned_calls where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
+    if p_work = 'overdue' then
+        update turnkeeper.spawned_calls set trouble = 'timeout' where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
+    end if;
+    if p_work <> 'dropped' then
+        return turnkeeper.tell_parent(p_turn, p_round, p_ordinal);
+    end if;
+    select m.state, m.turn_id into v_state, v_turn from turnkeeper.messages m where m.id = s.message_id for update skip locked;
+    if v_state = 'waiting' then
+        perform turnkeeper.cancel_waiting(s.message_id, turnkeeper.dropped_because(s.turn_id));
+        return true;
+    elsif v_state = 'running' then
+        insert into turnkeeper.cancellations (turn_id, reason) values (v_turn, turnkeeper.dropped_because(s.turn_id)) on conflict do nothing;
+        if found then
+            perform pg_notify('turnkeeper_cancels', '');
         end if;
-    end loop;
-    for v_turn in select m.id from turnkeeper.messages m where m.state = 'waiting' and m.dropped_at is not null
-        order by m.id limit p_limit for update skip locked
-    loop
-        perform turnkeeper.cancel_waiting(v_turn, 'dropped by its sender');
-        n := n + 1;
-    end loop;
-    return n;
+        select t.state into v_state from turnkeeper.turns t where t.id = v_turn for update skip locked;
+        if v_state in ('queued', 'waiting') then
+            perform turnkeeper.close_cancelled(v_turn);
+            return true;
+        end if;
+    elsif not exists (select from turnkeeper.messages m where m.id = s.message_id) then -- it was purged
+        update turnkeeper.spawned_calls set ended_at = clock_timestamp() where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
+    end if;
+    return false;
 end $$;
 
 -- Delete the records of sub-agents with the turn that spawned them. Those of an open sub-agent are kept until it ends.

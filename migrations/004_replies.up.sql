@@ -140,12 +140,14 @@ create trigger push_reply after insert on turnkeeper.replies for each row execut
 
 -- Claim due deliveries, oldest first, for p_hold. All workers together claim at most p_slots at a time. Each claim counts
 -- as an attempt; claims of dead workers are void. The lock on the webhook's row serialises the counting. Deliveries of asks
--- that were closed meanwhile are deleted: nobody needs to answer them.
+-- that were closed meanwhile are deleted: nobody needs to answer them. A delivery that fails is set aside, and stops no other.
 create function turnkeeper.claim_deliveries(p_webhook text, p_worker text, p_slots integer, p_limit integer, p_hold interval)
 returns table (id bigint, claim text, attempts integer, tried_ms bigint, reply_id bigint, ask_id bigint) language plpgsql as $$
 #variable_conflict use_column
 declare
-    free integer;
+    free   integer;
+    v_id   bigint;
+    v_done bigint[] := '{}';
 begin
     perform from turnkeeper.webhooks w
     where w.name = p_webhook and w.paused_at is null and (w.not_before is null or w.not_before <= clock_timestamp())
@@ -153,21 +155,36 @@ begin
     if not found then
         return;
     end if;
-    update turnkeeper.webhook_deliveries d set claim = null, due_at = clock_timestamp()
-    from turnkeeper.worker_heartbeat h
-    where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp()
-      and h.worker_id = d.worker_id and turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after);
+    for v_id in select d.id from turnkeeper.webhook_deliveries d join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
+        where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp()
+          and turnkeeper.worker_gone(h.stopped_at, h.beat_at, h.takeover_after) and not turnkeeper.is_aside('delivery', d.id::text)
+    loop
+        begin
+            update turnkeeper.webhook_deliveries d set claim = null, due_at = clock_timestamp()
+            where d.id = v_id and d.claim is not null and d.due_at > clock_timestamp();
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('delivery', v_id::text, sqlstate, sqlerrm);
+        end;
+    end loop;
     perform turnkeeper.drop_closed_asks(p_webhook);
     select p_slots - count(*) into free from turnkeeper.webhook_deliveries d
     where d.webhook = p_webhook and d.claim is not null and d.due_at > clock_timestamp();
-    return query
-    with picked as (
-        select d.id from turnkeeper.webhook_deliveries d
-        where d.webhook = p_webhook and d.state = 'pending' and d.due_at <= clock_timestamp()
+    for v_id in select d.id from turnkeeper.webhook_deliveries d
+        where d.webhook = p_webhook and d.state = 'pending' and d.due_at <= clock_timestamp() and not turnkeeper.is_aside('delivery', d.id::text)
         order by d.due_at, d.id limit greatest(least(free, p_limit), 0) for update skip locked
-    )
-    update turnkeeper.webhook_deliveries d set attempts = d.attempts + 1, claim = gen_random_uuid()::text, worker_id = p_worker,
-        due_at = clock_timestamp() + p_hold, first_at = coalesce(d.first_at, clock_timestamp())
-    from picked where d.id = picked.id
-    returning d.id, d.claim, d.attempts, (extract(epoch from clock_timestamp() - d.first_at) * 1000)::bigint, d.reply_id, d.ask_id;
+    loop
+        begin
+            update turnkeeper.webhook_deliveries d set attempts = d.attempts + 1, claim = gen_random_uuid()::text, worker_id = p_worker,
+                due_at = clock_timestamp() + p_hold, first_at = coalesce(d.first_at, clock_timestamp())
+            where d.id = v_id;
+            v_done := v_done || v_id;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('delivery', v_id::text, sqlstate, sqlerrm);
+        end;
+    end loop;
+    if v_done <> '{}' and exists (select from turnkeeper.set_aside s where s.kind = 'delivery') then
+        delete from turnkeeper.set_aside s where s.kind = 'delivery' and s.id = any(v_done::text[]);
+    end if;
+    return query select d.id, d.claim, d.attempts, (extract(epoch from clock_timestamp() - d.first_at) * 1000)::bigint, d.reply_id, d.ask_id
+        from unnest(v_done) u(id) join turnkeeper.webhook_deliveries d on d.id = u.id order by d.id;
 end $$;

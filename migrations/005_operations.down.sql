@@ -1,2 +1,2 @@
-drop function turnkeeper.purge, turnkeeper.run_schedule, turnkeeper.retry_message, turnkeeper.close_cancelled,
+drop function turnkeeper.purge, turnkeeper.purge_messages, turnkeeper.run_schedule, turnkeeper.retry_message, turnkeeper.close_cancelled,
     turnkeeper.cancel_waiting, turnkeeper.cancel_message, turnkeeper.lock_scheduler_for, turnkeeper.settle_cancel, turnkeeper.ask_cancel;

@@ -184,6 +184,12 @@ begin
                 verdict := 'due_now';
             end if;
         end if;
+        update turnkeeper.set_aside set next_try = clock_timestamp()
+        where next_try > clock_timestamp() and (kind = 'message' and id = p_message::text
+            or kind = 'turn' and id in (select t.id::text from turnkeeper.turns t where t.message_id = p_message));
+        if found then
+            verdict := 'due_now';
+        end if;
         if verdict = 'due_now' then
             perform pg_notify('turnkeeper_inbox', '');
         end if;
@@ -257,16 +263,17 @@ end $$;
 -- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty texts and
 -- null do not restrict. An agent's definition, notes, schedules, daily spend and the leases of lanes in use are kept; so are
 -- parts of requests, which contain nothing of a conversation and which a request being written may share. last is the id to
--- continue after; null: all are deleted, and so are the leases of unused lanes.
+-- continue after; null: all were looked at, and the leases of unused lanes are deleted. A message that cannot be deleted is set aside
+-- and counted in failed, and stops no other.
 create function turnkeeper.purge(
     p_agent text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
     p_undelivered boolean,
-    out messages bigint, out turns bigint, out outputs bigint, out last bigint
+    out messages bigint, out turns bigint, out outputs bigint, out failed bigint, out last bigint
 ) language plpgsql as $$
 declare
-    m_ids bigint[];
-    t_ids bigint[];
-    o_ids text[];
+    m_ids  bigint[];
+    v_id   bigint;
+    counts record;
 begin
     if p_dry then
         select array_agg(b.id) into m_ids from (
@@ -285,18 +292,52 @@ begin
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit for update skip locked) b;
     end if;
-    select coalesce(array_agg(t.id), '{}') into t_ids from turnkeeper.turns t where t.message_id = any(m_ids);
-    select coalesce(array_agg(o.id), '{}') into o_ids from turnkeeper.outputs o where o.turn_id = any(t_ids);
-    messages := coalesce(cardinality(m_ids), 0);
-    turns := cardinality(t_ids);
-    outputs := cardinality(o_ids);
+    messages := 0;
+    turns := 0;
+    outputs := 0;
+    failed := 0;
     last := m_ids[cardinality(m_ids)];
-    if not p_dry and messages = 0 then
-        perform turnkeeper.forget_lanes(p_agent, p_conversation);
-    end if;
-    if p_dry or messages = 0 then
+    if p_dry then
+        select coalesce(cardinality(m_ids), 0), count(*), coalesce(sum((select count(*) from turnkeeper.outputs o where o.turn_id = t.id)), 0)
+        into messages, turns, outputs from turnkeeper.turns t where t.message_id = any(m_ids);
         return;
     end if;
+    if last is null then
+        perform turnkeeper.forget_lanes(p_agent, p_conversation);
+        return;
+    end if;
+    begin
+        select p.turns, p.outputs into turns, outputs from turnkeeper.purge_messages(m_ids) p;
+        messages := cardinality(m_ids);
+        return;
+    exception when others then
+        if not turnkeeper.belongs_to_row(sqlstate) then
+            raise;
+        end if;
+    end;
+    foreach v_id in array m_ids loop
+        begin
+            select * into counts from turnkeeper.purge_messages(array[v_id]);
+            messages := messages + 1;
+            turns := turns + counts.turns;
+            outputs := outputs + counts.outputs;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('purge', v_id::text, sqlstate, sqlerrm);
+            failed := failed + 1;
+        end;
+    end loop;
+end $$;
+
+-- Delete closed messages, whose rows the caller has locked, with everything that belongs to them.
+create function turnkeeper.purge_messages(m_ids bigint[], out turns bigint, out outputs bigint) language plpgsql as $$
+declare
+    t_ids bigint[];
+    o_ids text[];
+begin
+    select coalesce(array_agg(t.id), '{}') into t_ids from turnkeeper.turns t where t.message_id = any(m_ids);
+    select coalesce(array_agg(o.id), '{}') into o_ids from turnkeeper.outputs o where o.turn_id = any(t_ids);
+    turns := cardinality(t_ids);
+    outputs := cardinality(o_ids);
     delete from turnkeeper.detached_calls where turn_id = any(t_ids);
     delete from turnkeeper.awaited_calls where turn_id = any(t_ids);
     delete from turnkeeper.call_starts where turn_id = any(t_ids);
@@ -331,4 +372,9 @@ begin
             where t.agent = s.agent and t.conversation = s.conversation and t.id > s.up_to
               and (j.request ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.messages where id = any(m_ids);
+    if exists (select from turnkeeper.set_aside) then -- whose errors may quote them
+        delete from turnkeeper.set_aside where kind in ('message', 'purge') and id = any(m_ids::text[])
+            or kind = 'turn' and id = any(t_ids::text[]) or kind in ('call', 'sub_agent') and split_part(id, '/', 1) = any(t_ids::text[]);
+        perform turnkeeper.forget_aside();
+    end if;
 end $$;

@@ -1,1 +1,2 @@
 drop view turnkeeper.lease_log, turnkeeper.calls, turnkeeper.call_results, turnkeeper.rounds;
+drop function turnkeeper.tools_perhaps_run, turnkeeper.call_if_readable;

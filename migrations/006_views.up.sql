@@ -58,6 +58,36 @@ left join lateral (select * from turnkeeper.call_results r
     where (r.turn_id, r.round, r.ordinal) = (j.turn_id, j.round, c.ordinal) order by r.n desc limit 1) r on true
 where j.calls is not null;
 
+-- A call for statements about many turns, which the journal of one turn must not make fail: code and error say why it cannot be read.
+create function turnkeeper.call_if_readable(p_turn bigint, p_round integer, p_ordinal integer,
+    out name text, out effect text, out output_id text, out code text, out error text) stable language plpgsql as $$
+begin
+    select c.name, c.effect, coalesce(c.output_id, ''), '', '' into name, effect, output_id, code, error
+    from turnkeeper.calls c where (c.turn_id, c.round, c.ordinal) = (p_turn, p_round, p_ordinal);
+    if not found then
+        select '', 'once', '', 'P0002', 'the journal has no such call' into name, effect, output_id, code, error;
+    end if;
+exception when others then
+    if not turnkeeper.belongs_to_row(sqlstate) then
+        raise;
+    end if;
+    select '', 'once', '', sqlstate, sqlerrm into name, effect, output_id, code, error;
+end $$;
+
+-- The tools of a turn whose calls may have been running when its worker was lost: started calls without a result, and planned ones
+-- without an effect. Empty if its journal cannot be read.
+create function turnkeeper.tools_perhaps_run(p_turn bigint) returns text[] stable language plpgsql as $$
+begin
+    return coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = p_turn
+        and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'
+             and c.round = (select max(r.round) from turnkeeper.rounds r where r.turn_id = p_turn))), '{}');
+exception when others then
+    if not turnkeeper.belongs_to_row(sqlstate) then
+        raise;
+    end if;
+    return '{}';
+end $$;
+
 -- All grants with their outcomes. ended_at and outcome are null while a grant is held.
 create view turnkeeper.lease_log as
 select lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome from turnkeeper.ended_grants

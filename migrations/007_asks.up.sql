@@ -282,21 +282,26 @@ begin
 end $$;
 
 -- Close at most p_limit expired asks, and queue their turns. The caller has the scheduler's lock. Turns whose row is locked are
--- left to a later tick.
+-- left to a later tick. An ask that cannot be closed is set aside, and stops no other.
 create function turnkeeper.expire_asks(p_limit integer) returns integer language plpgsql as $$
 declare
     a record;
     n integer := 0;
 begin
-    for a in select k.id, k.turn_id from turnkeeper.asks k where k.state = 'open' and k.expires_at <= statement_timestamp()
+    for a in select k.id, k.turn_id from turnkeeper.asks k
+        where k.state = 'open' and k.expires_at <= statement_timestamp() and not turnkeeper.is_aside('ask', k.id::text)
         order by k.expires_at limit p_limit
     loop
-        perform from turnkeeper.turns where id = a.turn_id for update skip locked;
-        if found and not turnkeeper.held_locked(a.turn_id) then
-            update turnkeeper.asks set state = 'expired', closed_at = greatest(clock_timestamp(), opened_at) where id = a.id and state = 'open';
-            perform turnkeeper.wake_turn(a.turn_id);
-            n := n + 1;
-        end if;
+        begin
+            perform from turnkeeper.turns where id = a.turn_id for update skip locked;
+            if found and not turnkeeper.held_locked(a.turn_id) then
+                update turnkeeper.asks set state = 'expired', closed_at = greatest(clock_timestamp(), opened_at) where id = a.id and state = 'open';
+                perform turnkeeper.wake_turn(a.turn_id);
+                n := n + 1;
+            end if;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('ask', a.id::text, sqlstate, sqlerrm);
+        end;
     end loop;
     return n;
 end $$;
@@ -373,7 +378,8 @@ create function turnkeeper.held_lane(p_agent text, p_conversation text) returns 
 $$;
 
 -- Move held messages that were accepted after the turn was parked out of the lanes that they would block. The caller has the
--- scheduler's lock. It looks only at the oldest p_limit waiting messages that are not held yet; later ones block nothing yet.
+-- scheduler's lock. It looks only at the oldest p_limit waiting messages that are not held yet; later ones block nothing yet. A turn
+-- whose messages cannot be moved is set aside, and stops no other.
 create function turnkeeper.move_held(p_limit integer) returns integer language plpgsql as $$
 declare
     v_turn bigint;
@@ -384,16 +390,21 @@ begin
     for v_turn in select distinct t.id from turnkeeper.oldest_waiting(p_limit) w join turnkeeper.messages m on m.id = w.id
         join turnkeeper.turns t on t.agent = m.agent and t.conversation = m.conversation
         where t.home_lane is not null and t.ended_at is null and t.held and t.state = 'waiting' and m.lane <> t.lane
+          and not turnkeeper.is_aside('turn', t.id::text)
         order by t.id
     loop
-        select * into v from turnkeeper.turns where id = v_turn and state = 'waiting' and held for no key update skip locked;
-        if found then
-            update turnkeeper.messages set lane = v.lane, held = true
-            where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = v.agent
-                and m.conversation = v.conversation and m.lane <> v.lane for no key update skip locked);
-            get diagnostics moved = row_count;
-            n := n + moved;
-        end if;
+        begin
+            select * into v from turnkeeper.turns where id = v_turn and state = 'waiting' and held for no key update skip locked;
+            if found then
+                update turnkeeper.messages set lane = v.lane, held = true
+                where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = v.agent
+                    and m.conversation = v.conversation and m.lane <> v.lane for no key update skip locked);
+                get diagnostics moved = row_count;
+                n := n + moved;
+            end if;
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('turn', v_turn::text, sqlstate, sqlerrm);
+        end;
     end loop;
     return n;
 end $$;
@@ -429,10 +440,21 @@ end $$;
 create trigger push_ask after insert on turnkeeper.asks for each row execute function turnkeeper.push_ask();
 
 -- Delete the deliveries of asks that were closed before they were delivered. Attempts in progress continue.
-create function turnkeeper.drop_closed_asks(p_webhook text) returns void language sql as $$
-    delete from turnkeeper.webhook_deliveries d using turnkeeper.asks a
-    where d.webhook = p_webhook and d.state = 'pending' and d.ask_id is not null and d.due_at <= clock_timestamp() and a.id = d.ask_id and a.state <> 'open'
-$$;
+create function turnkeeper.drop_closed_asks(p_webhook text) returns void language plpgsql as $$
+declare
+    v_id bigint;
+begin
+    for v_id in select d.id from turnkeeper.webhook_deliveries d join turnkeeper.asks a on a.id = d.ask_id
+        where d.webhook = p_webhook and d.state = 'pending' and d.ask_id is not null and d.due_at <= clock_timestamp() and a.state <> 'open'
+          and not turnkeeper.is_aside('delivery', d.id::text)
+    loop
+        begin
+            delete from turnkeeper.webhook_deliveries where id = v_id and state = 'pending' and due_at <= clock_timestamp();
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('delivery', v_id::text, sqlstate, sqlerrm);
+        end;
+    end loop;
+end $$;
 
 ----------------------------------------------------------------------------------------------------
 -- Who sent the message that a turn works on

@@ -12,10 +12,7 @@ import (
 const callBatch = 100
 
 // lostCalls runs lost detached calls again, or ends them.
-func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
-	if !sit.Calls {
-		return nil
-	}
+func (s *Scheduler) lostCalls(ctx context.Context, t Tick, _ granting.Snapshot, report *Report) error {
 	lost, err := t.LostCalls(ctx, callBatch)
 	if err != nil {
 		return err
@@ -26,15 +23,17 @@ func (s *Scheduler) lostCalls(ctx context.Context, t Tick, sit granting.Snapshot
 		s.Log.Warn("a detached call was lost", zap.Int64("turn_id", int64(call.Ref.TurnID)), zap.Stringer("call", call.Ref.Key),
 			zap.String("tool", call.Name), zap.String("trouble", string(call.Trouble)), zap.String("worker", string(call.WorkerID)),
 			zap.Int("attempt", call.Ref.Attempt), zap.Bool("runs_again", again))
+		end := t.EndCall
 		if again {
-			err = t.RunAgain(ctx, call)
-		} else {
-			err = t.EndCall(ctx, call)
+			end = t.RunAgain
 		}
+		done, err := s.each(ctx, t, call.AsideOf(), func() error { return end(ctx, call) })
 		if err != nil {
 			return err
 		}
-		report.Calls++
+		if done {
+			report.Calls++
+		}
 	}
 	report.More = report.More || len(lost) == callBatch
 	return nil

@@ -27,6 +27,7 @@ type testEnv struct {
 	failFor         time.Duration // how long fail lasts; 0: for ever
 	stall           time.Duration // time from reading the database's clock to the answer
 	nextDue         func(then time.Time) (time.Duration, error)
+	tickFailures    []error         // noted by TickFailed
 	looks           []time.Duration // times of the ticks, since the beginning
 	lose            error           // returned by the next tick after its commit
 	handed          []granting.Handed
@@ -60,6 +61,7 @@ type state struct {
 	holds       []string
 	silenceFrom []time.Time // calls of CountSilence
 	notes       int
+	aside       []granting.Subject
 }
 
 func newEnv() *testEnv {
@@ -117,6 +119,12 @@ func (w *testEnv) NextDue(_ context.Context, then time.Time) (time.Duration, err
 	return w.nextDue(then)
 }
 
+// TickFailed notes that ticks fail.
+func (w *testEnv) TickFailed(_ context.Context, failed error) error {
+	w.tickFailures = append(w.tickFailures, failed)
+	return nil
+}
+
 type tick struct {
 	world *testEnv
 	state
@@ -140,6 +148,21 @@ func (t *tick) Look(_ context.Context, everything bool) (granting.Snapshot, bool
 	time.Sleep(t.world.stall)
 	return sit, !t.world.locked, nil
 }
+
+// Try undoes a part that fails.
+func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() error) (failed, err error) {
+	before, over := t.state, t.over
+	before.granted, before.requeued, before.closed, before.slots = slices.Clone(t.granted), slices.Clone(t.requeued), slices.Clone(t.closed), slices.Clone(t.slots)
+	if failed = part(); failed != nil {
+		t.state, t.over = before, over
+		if len(subjects) == 1 {
+			t.aside = append(slices.Clone(t.aside), subjects[0])
+		}
+	}
+	return failed, nil
+}
+
+func (t *tick) ForgetAside(context.Context) error { return nil }
 
 func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error) {
 	t.spawned = append(slices.Clone(t.spawned), timely)

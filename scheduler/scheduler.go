@@ -30,6 +30,8 @@ type Store interface {
 	// from Situation.Now. It is zero or negative if that work is due already. It may be too
 	// short, but not too long.
 	NextDue(ctx context.Context, then time.Time) (time.Duration, error)
+	// TickFailed records for operators that ticks fail, and why. With nil it records that they no longer do.
+	TickFailed(ctx context.Context, failed error) error
 }
 
 // A Tick is one pass, in its transaction.
@@ -46,6 +48,13 @@ type Tick interface {
 	CountSilence(ctx context.Context, since time.Time) error
 	// Hold makes every scheduler hold off until the given time. A zero time ends the hold-off.
 	Hold(ctx context.Context, until time.Time, reason string) error
+
+	// Try runs a part of the tick that is about the subjects. If it fails, it is undone, and failed is its error. If it has one subject,
+	// this is then set aside: until its next try, the lists below leave it out. After a success no subject is set aside any more. err
+	// means that the tick must end, because the error is not of one row.
+	Try(ctx context.Context, subjects []granting.Subject, part func() error) (failed, err error)
+	// ForgetAside forgets the rows that are set aside and need no work any more.
+	ForgetAside(ctx context.Context) error
 
 	// Lost lists lost grants, oldest first, at most limit.
 	Lost(ctx context.Context, limit int) ([]granting.LostGrant, error)
@@ -162,6 +171,8 @@ type Scheduler struct {
 	reclaimed   []reclaimed          // leases taken from lost workers in the current tick
 	workLeft    bool                 // work may be waiting for a turn to end: for its lane, or for a slot
 	unavailable bool                 // the last own tick failed
+	apart       bool                 // each part of the tick is tried by itself
+	failed      failures             // of ticks
 	partial     bool                 // the next tick looks only for what can be granted
 	looked      time.Time            // when a tick last looked for everything
 	lookTook    time.Duration        // that it took the store
@@ -219,7 +230,9 @@ func (s *Scheduler) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			s.Log.Warn("a scheduler tick failed, trying again", zap.Error(err))
+			s.noteFailure(ctx, err)
+			s.wait(ctx, afterError)
+		case report.Failed:
 			s.wait(ctx, afterError)
 		case report.Busy:
 			s.wait(ctx, afterBusy)

@@ -13,6 +13,7 @@ import (
 type Report struct {
 	Busy         bool // another scheduler holds the lock; nothing was done
 	More         bool // there may be more to do at once
+	Failed       bool // a step failed, and is tried again soon; the rest was done
 	Left         bool // work may be waiting for a turn to end
 	Requeued     int  // reclaimed turns of lost workers
 	Closed       int  // turns of lost workers that were answered without running
@@ -57,11 +58,12 @@ func (s *Scheduler) Tick(ctx context.Context) (Report, error) {
 	s.handOver(ctx, pass, err)
 	s.observe(report, time.Since(began), err)
 	if err != nil {
-		s.unavailable = true
+		s.unavailable, s.apart = true, true
 		return Report{}, err
 	}
 	if !report.Busy {
-		s.unavailable = false
+		s.unavailable, s.apart = false, report.Failed
+		s.noteSuccess(ctx)
 		if !s.partial {
 			s.looked = began
 		}
@@ -178,51 +180,57 @@ func (s *Scheduler) pass(ctx context.Context, t Tick, report *Report) error {
 	if err := s.countSilence(ctx, t, sit, asked.Sub(answered)); err != nil {
 		return err
 	}
-	if trust.time {
-		if err := s.timely(ctx, t, sit, report); err != nil {
-			return err
-		}
-	}
-	if trust.state {
-		if err := s.spawned(ctx, t, sit, trust.time, report); err != nil {
-			return err
-		}
-	}
-	if err := s.move(ctx, t, sit); err != nil {
+	s.apart = s.apart || sit.Retry
+	if err := s.steps(ctx, t, sit, trust, report); err != nil {
 		return err
-	}
-	if trust.state && !sit.Paused {
-		if err := s.grant(ctx, t, sit, report); err != nil {
-			return err
-		}
 	}
 	report.Left = sit.Queued || sit.Waiting > report.granted || sit.Waiting >= granting.MaxWaiting ||
 		report.Slots+report.Asks+report.Calls+report.Requeued+report.Closed > 0
 	return s.record(ctx, t, sit, *report)
 }
 
-// move moves messages to the lanes in which they now belong.
-func (*Scheduler) move(ctx context.Context, t Tick, sit granting.Snapshot) error {
-	if sit.Lanes {
-		if err := t.MoveLanes(ctx); err != nil {
-			return err
+// steps does the steps of a tick for which the store is trusted.
+func (s *Scheduler) steps(ctx context.Context, t Tick, sit granting.Snapshot, trust trusted, report *Report) error {
+	spawned := func(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
+		return s.spawned(ctx, t, sit, trust.time, report)
+	}
+	for _, step := range []struct {
+		name string
+		does bool
+		work part
+	}{
+		{"lost turns", trust.time && sit.Lost, s.reclaim},
+		{"lost calls", trust.time && sit.Calls, s.lostCalls},
+		{"schedules", trust.time && sit.Slots && !sit.Paused, s.slots},
+		{"asks", trust.time && sit.Asks, s.expired},
+		{"sub-agents", trust.state && sit.Spawns, spawned},
+		{"lanes", sit.Lanes, moveLanes},
+		{"held messages", sit.Held && sit.Waiting > 0, moveHeld},
+		{"grants", trust.state && !sit.Paused, s.grant},
+		{"rows set aside", s.apart && sit.Aside, forgetAside},
+	} {
+		if !step.does {
+			continue
 		}
-	}
-	if !sit.Held || sit.Waiting == 0 {
-		return nil
-	}
-	_, err := t.MoveHeld(ctx)
-	return err
-}
-
-// timely does the work for which the database's clock must be trusted.
-func (s *Scheduler) timely(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
-	for _, work := range []func(context.Context, Tick, granting.Snapshot, *Report) error{s.reclaim, s.lostCalls, s.slots, s.expired} {
-		if err := work(ctx, t, sit, report); err != nil {
+		if err := s.step(ctx, t, sit, report, step.name, step.work); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// moveLanes and moveHeld move messages to the lanes in which they now belong.
+func moveLanes(ctx context.Context, t Tick, _ granting.Snapshot, _ *Report) error {
+	return t.MoveLanes(ctx)
+}
+
+func moveHeld(ctx context.Context, t Tick, _ granting.Snapshot, _ *Report) error {
+	_, err := t.MoveHeld(ctx)
+	return err
+}
+
+func forgetAside(ctx context.Context, t Tick, _ granting.Snapshot, _ *Report) error {
+	return t.ForgetAside(ctx)
 }
 
 // minOutage is the shortest outage of the database after which workers get new time to write
@@ -242,30 +250,14 @@ func (s *Scheduler) countSilence(ctx context.Context, t Tick, sit granting.Snaps
 
 // reclaim takes lanes back from lost workers. It queues their turns again, or closes them
 // after too many losses.
-func (s *Scheduler) reclaim(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
-	if !sit.Lost {
-		return nil
-	}
+func (s *Scheduler) reclaim(ctx context.Context, t Tick, _ granting.Snapshot, report *Report) error {
 	lost, err := t.Lost(ctx, lostBatch)
 	if err != nil {
 		return err
 	}
 	for _, grant := range lost {
 		s.at(ctx, PointLost)
-		closed := grant.WorkerID != "" && !grant.Alive && grant.Losses+1 >= s.MaxLosses
-		s.reclaimed = append(s.reclaimed, reclaimed{grant.Lane.Agent(), closed, grant.Rounds})
-		if closed {
-			s.Log.Error("a message has lost its worker too often; answering it without running",
-				zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
-			err = t.CloseLost(ctx, grant)
-			report.Closed++
-		} else {
-			s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
-				zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
-			err = t.Requeue(ctx, grant)
-			report.Requeued++
-		}
-		if err != nil {
+		if err := s.reclaimOne(ctx, t, grant, report); err != nil {
 			return err
 		}
 	}
@@ -273,12 +265,32 @@ func (s *Scheduler) reclaim(ctx context.Context, t Tick, sit granting.Snapshot, 
 	return nil
 }
 
+func (s *Scheduler) reclaimOne(ctx context.Context, t Tick, grant granting.LostGrant, report *Report) error {
+	closed := grant.WorkerID != "" && !grant.Alive && grant.Losses+1 >= s.MaxLosses
+	end := t.Requeue
+	if closed {
+		end = t.CloseLost
+	}
+	done, err := s.each(ctx, t, grant.AsideOf(), func() error { return end(ctx, grant) })
+	if !done || err != nil {
+		return err
+	}
+	s.reclaimed = append(s.reclaimed, reclaimed{grant.Lane.Agent(), closed, grant.Rounds})
+	if closed {
+		report.Closed++
+		s.Log.Error("a message has lost its worker too often; answering it without running",
+			zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()), zap.Int64("message", int64(grant.MessageID)), zap.Int("losses", grant.Losses+1))
+	} else {
+		report.Requeued++
+		s.Log.Warn("a turn's worker was lost; queueing the turn again", zap.Int64("turn_id", int64(grant.TurnID)), zap.String("agent", grant.Lane.Agent()),
+			zap.String("worker", string(grant.WorkerID)), zap.Bool("lease_lapsed", grant.Lapsed), zap.Bool("worker_present", grant.Alive))
+	}
+	return nil
+}
+
 // spawned settles sub-agents. timely says that the clock is trusted, which is needed for
 // overdue sub-agents only.
-func (s *Scheduler) spawned(ctx context.Context, t Tick, sit granting.Snapshot, timely bool, report *Report) (err error) {
-	if !sit.Spawns {
-		return nil
-	}
+func (s *Scheduler) spawned(ctx context.Context, t Tick, _ granting.Snapshot, timely bool, report *Report) (err error) {
 	s.at(ctx, PointSpawned)
 	report.Spawns, err = t.SettleSpawned(ctx, timely, spawnBatch)
 	report.More = report.More || report.Spawns >= spawnBatch
@@ -286,10 +298,7 @@ func (s *Scheduler) spawned(ctx context.Context, t Tick, sit granting.Snapshot, 
 }
 
 // expired closes asks whose time is over.
-func (s *Scheduler) expired(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) (err error) {
-	if !sit.Asks {
-		return nil
-	}
+func (s *Scheduler) expired(ctx context.Context, t Tick, _ granting.Snapshot, report *Report) (err error) {
 	s.at(ctx, PointExpired)
 	report.Asks, err = t.ExpireAsks(ctx, askBatch)
 	report.More = report.More || report.Asks >= askBatch
@@ -298,9 +307,6 @@ func (s *Scheduler) expired(ctx context.Context, t Tick, sit granting.Snapshot, 
 
 // slots turns due slots into messages. Several missed slots of a schedule become one message.
 func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, report *Report) error {
-	if !sit.Slots || sit.Paused {
-		return nil
-	}
 	due, err := t.DueSchedules(ctx, slotBatch)
 	if err != nil {
 		return err
@@ -310,10 +316,11 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, re
 		if d.Error != "" {
 			s.Log.Error("disabling a schedule", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name), zap.String("error", d.Error))
 		}
-		if err := t.Fire(ctx, d); err != nil {
+		done, err := s.each(ctx, t, schedule.AsideOf(), func() error { return t.Fire(ctx, d) })
+		if err != nil {
 			return err
 		}
-		if !d.Slot.IsZero() {
+		if done && !d.Slot.IsZero() {
 			s.at(ctx, PointFired)
 			report.Slots++
 		}
@@ -352,12 +359,13 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 	}
 	s.reserve(ready)
 	s.at(ctx, PointPicked)
-	if err := t.Dispatch(ctx, ready); err != nil {
+	granted, err := s.dispatch(ctx, t, ready)
+	if err != nil {
 		return err
 	}
 	s.at(ctx, PointGranted)
-	report.Granted = len(ready)
-	for _, r := range ready {
+	report.Granted = len(granted)
+	for _, r := range granted {
 		if r.New {
 			report.granted++
 		}

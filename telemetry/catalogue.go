@@ -65,6 +65,7 @@ const (
 	labelType     = "type"
 	labelPool     = "pool"
 	labelWebhook  = "webhook"
+	labelKind     = "kind"
 )
 
 // Boundaries of buckets, in seconds.
@@ -154,9 +155,13 @@ var (
 		Name: "turnkeeper.model.down", Kind: Gauge, Unit: "{model}", Labels: []string{labelModel},
 		Doc: "1 if a model that agents use is down, for the whole database; else 0.",
 	}
+	mAside = Metric{
+		Name: "turnkeeper.set_aside", Kind: Gauge, Unit: "{row}", Labels: []string{labelKind},
+		Doc: "Rows that failed and are left out until their next try, for the whole database, by kind; with kind tick or step: the scheduler's ticks, or a step of them, fail.",
+	}
 	mQueueFailures = Metric{
 		Name: "turnkeeper.queue.read.failures", Kind: Counter, Unit: "{read}",
-		Doc: "Failed queries for the four metrics above, which are then omitted.",
+		Doc: "Failed queries for the five metrics above, which are then omitted.",
 	}
 	mTickAge = Metric{
 		Name: "turnkeeper.scheduler.tick.age", Kind: Gauge, Unit: "s",
@@ -208,7 +213,7 @@ func Metrics() []Metric {
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mTokens, mCost, mUsage, mOperation,
-		mQueue, mQueueAge, mOpen, mModelDown, mQueueFailures, mTickAge, mTicks,
+		mQueue, mQueueAge, mOpen, mModelDown, mAside, mQueueFailures, mTickAge, mTicks,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

@@ -16,7 +16,8 @@ type Queue struct {
 	Oldest                 time.Duration // how long the oldest of them has been due
 	Running, Queued, Waits int           // turns
 
-	down map[string]bool // models
+	down  map[string]bool // models
+	aside map[string]int  // rows, by kind
 }
 
 // A Pool is a pool of connections.
@@ -33,7 +34,9 @@ type Sources struct {
 	// often the metrics are read, with a timeout of two seconds.
 	Queue func(context.Context) (Queue, error)
 	// Models reads which models are down, at most as often as Queue.
-	Models   func(context.Context) (down map[string]bool, err error)
+	Models func(context.Context) (down map[string]bool, err error)
+	// Aside counts the rows that are set aside, by kind, at most as often as Queue.
+	Aside    func(context.Context) (map[string]int, error)
 	Pools    func() []Pool
 	Leases   func() int // held by this process
 	Watchers func() int // of events
@@ -54,10 +57,10 @@ func (t *Telemetry) Watch(s Sources) error {
 	w := &watch{Sources: s, tele: t}
 	w.queue, w.queueAge, w.open = m.gauge(mQueue), m.gauge(mQueueAge), m.gauge(mOpen)
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
-	w.modelDown = m.gauge(mModelDown)
+	w.modelDown, w.aside = m.gauge(mModelDown), m.gauge(mAside)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
 	w.resultMemory, w.resultsWaiting = m.gauge(mResultMemory), m.gauge(mResultsWaiting)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting}
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.aside, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)
 }
@@ -79,9 +82,9 @@ type watch struct {
 	Sources
 	tele *Telemetry
 
-	queue, queueAge, open, modelDown, leases, watchers, tickAge, pool metric.Float64ObservableGauge
-	resultMemory, resultsWaiting                                      metric.Float64ObservableGauge
-	poolWaits, poolWaitTime                                           metric.Float64ObservableCounter
+	queue, queueAge, open, modelDown, aside, leases, watchers, tickAge, pool metric.Float64ObservableGauge
+	resultMemory, resultsWaiting                                             metric.Float64ObservableGauge
+	poolWaits, poolWaitTime                                                  metric.Float64ObservableCounter
 
 	mu    sync.Mutex
 	kept  Queue
@@ -119,6 +122,9 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 		for model, down := range q.down {
 			o.ObserveFloat64(w.modelDown, map[bool]float64{true: 1}[down], with(labelModel, model))
 		}
+		for kind, n := range q.aside {
+			o.ObserveFloat64(w.aside, float64(n), with(labelKind, kind))
+		}
 	}
 	return nil
 }
@@ -146,6 +152,9 @@ func (w *watch) current(ctx context.Context) (Queue, bool) {
 	q, err := w.Queue(ctx)
 	if err == nil && w.Models != nil {
 		q.down, err = w.Models(ctx)
+	}
+	if err == nil && w.Aside != nil {
+		q.aside, err = w.Aside(ctx)
 	}
 	w.kept, w.known, w.asked = q, err == nil, time.Now()
 	if err != nil {

@@ -61,7 +61,7 @@ func (t *telling) closer(hard context.Context) func() {
 
 // watch registers the sources of gauges, which are queried whenever the metrics are read.
 func (w *worker) watch() error {
-	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Pools: w.pools}
+	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Pools: w.pools}
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
@@ -89,6 +89,15 @@ func (w *worker) modelsDown(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return down, err
+}
+
+func (w *worker) setAside(ctx context.Context) (map[string]int, error) {
+	byKind, err := w.store.CountAside(ctx)
+	counts := map[string]int{}
+	for kind, n := range byKind {
+		counts[string(kind)] = n
+	}
+	return counts, err
 }
 
 func (w *worker) pools() (all []telemetry.Pool) {

@@ -583,6 +583,9 @@ func (w *worker) retain(ctx context.Context) {
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("could not delete all old messages", zap.Error(err))
 	}
+	if done.Kept > 0 {
+		w.log.Warn("old messages could not be deleted: see turnctl set-aside", zap.Int("messages", done.Kept))
+	}
 	if done.Messages > 0 {
 		w.log.Info("deleted old messages", zap.Int("messages", done.Messages), zap.Int("turns", done.Turns), zap.Duration("retention", w.cfg.Retention))
 	}

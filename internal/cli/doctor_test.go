@@ -429,3 +429,27 @@ func TestWhatIsNamed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// The scheduler does not tick: doctor wants the role for a worker only if no live process has it, and says what fails if that is known.
+func TestDoctorOfASilentScheduler(t *testing.T) {
+	env, db := somewhere(t)
+	s := &stage{DB: db, t: t}
+	beat := func(roles ...string) {
+		s.exec("delete from turnkeeper.worker_heartbeat")
+		s.exec("insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, roles, slots, takeover_after) values ('w', 'h', 1, 'v', $1, 1, '15 s')", roles)
+	}
+	s.exec("update turnkeeper.settings set last_tick_at = now() - interval '10 min'")
+	beat("worker")
+	diagnose(t, env).wants(t, "warn", "scheduler", "last ran", "give a worker the role scheduler")
+	beat("worker", "scheduler")
+	diagnose(t, env).wants(t, "warn", "scheduler", "though w has the role scheduler", "look in its log")
+	s.exec("select turnkeeper.put_aside('tick', '', '42P01', 'the table has gone')")
+	d := diagnose(t, env)
+	d.wants(t, "warn", "scheduler", "its ticks fail")
+	d.wants(t, "fail", "set aside", "ticks of the scheduler fail", "1 failure", "the table has gone")
+	for _, f := range d.Checks {
+		if strings.Contains(f.Advice, "give a worker the role") {
+			t.Errorf("advice: %+v", f)
+		}
+	}
+}

@@ -55,6 +55,8 @@ type Database struct {
 	Uncertain func(error) bool
 	// KeyTaken reports whether an error means that a unique key refused the write.
 	KeyTaken func(error) bool
+	// Retrying is called before an attempt is repeated, with the newest error and the number of failures. nil: it is not.
+	Retrying func(err error, failures int)
 }
 
 // Write retries until the write is on record or can no longer be. It fails with
@@ -64,7 +66,7 @@ type Database struct {
 func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 	id := uuid.NewString()
 	wait := firstRetry
-	for again := false; ; again = true {
+	for failures := 1; ; failures++ {
 		err := write.Attempt(ctx, id)
 		if err == nil {
 			w.Entries += write.Entries
@@ -77,7 +79,7 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		// answer was lost, the next attempt finds that write, or the turn that it
 		// ended.
 		refused := errors.Is(err, turnkeeper.ErrJournalMoved) || errors.Is(err, turnkeeper.ErrFenced)
-		echo := refused && again
+		echo := refused && failures > 1
 		if !db.Uncertain(err) && !echo && !endedOnTheWay(ctx, err) {
 			return err
 		}
@@ -90,6 +92,9 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 			return nil
 		case echo:
 			return err
+		}
+		if db.Retrying != nil {
+			db.Retrying(err, failures)
 		}
 		if err := pause.For(ctx, wait); err != nil {
 			return err
@@ -129,7 +134,7 @@ func (db Database) row(ctx context.Context) (row Row, err error) {
 	if ctx.Err() != nil {
 		return row, context.Cause(ctx)
 	}
-	err = Patiently(ctx, db.Uncertain, func() (err error) {
+	err = Patiently(ctx, db.Uncertain, db.Retrying, func() (err error) {
 		row, err = db.ReadBack(ctx)
 		return err
 	})

@@ -276,8 +276,15 @@ func TestPatiently(t *testing.T) {
 	passes := func(err error) bool { return errors.Is(err, errAway) }
 	synctest.Test(t, func(t *testing.T) {
 		var pauses []time.Duration
+		var noted []int
+		note := func(err error, failures int) {
+			if !errors.Is(err, errAway) {
+				t.Errorf("retrying after %v", err)
+			}
+			noted = append(noted, failures)
+		}
 		last := time.Now()
-		err := commit.Patiently(t.Context(), passes, func() error {
+		err := commit.Patiently(t.Context(), passes, note, func() error {
 			pauses = append(pauses, time.Since(last))
 			last = time.Now()
 			if len(pauses) < 8 {
@@ -290,17 +297,20 @@ func TestPatiently(t *testing.T) {
 		if err != nil || !slices.Equal(pauses, want) {
 			t.Errorf("error %v, pauses %v, want %v", err, pauses, want)
 		}
+		if want := []int{1, 2, 3, 4, 5, 6, 7}; !slices.Equal(noted, want) {
+			t.Errorf("retries after %v failures, want %v", noted, want)
+		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		asked := 0
-		if err := commit.Patiently(t.Context(), passes, func() error { asked++; return errBroken }); !errors.Is(err, errBroken) || asked != 1 {
+		if err := commit.Patiently(t.Context(), passes, nil, func() error { asked++; return errBroken }); !errors.Is(err, errBroken) || asked != 1 {
 			t.Errorf("error %v after %d questions", err, asked)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		asked := 0
-		err := commit.Patiently(ctx, passes, func() error {
+		err := commit.Patiently(ctx, passes, nil, func() error {
 			if asked++; asked == 3 {
 				cancel(errStop)
 			}

@@ -5,6 +5,8 @@ package granting
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 
 	"turnkeeper"
@@ -42,11 +44,75 @@ type Snapshot struct {
 
 	Waiting int // due messages in the inbox, counted up to MaxWaiting
 
+	Aside bool // rows are set aside: see Subject
+	Retry bool // some of them are to be tried again
+
 	Down []modelhealth.Health // models that are down
 }
 
 // MaxWaiting is the maximum number of waiting messages that a Snapshot counts.
 const MaxWaiting = 101
+
+// A Subject is a row that a part of a tick is about. If that part fails, the row is set aside: it is left out until its next try, and the
+// rest of the tick is done.
+type Subject struct {
+	Kind SubjectKind
+	ID   string // see the SubjectKinds
+}
+
+// A SubjectKind is the kind of a row that is set aside.
+type SubjectKind string
+
+// The kinds.
+const (
+	AsideMessage  SubjectKind = "message"   // its id: it cannot be granted, or moved to its lane
+	AsideTurn     SubjectKind = "turn"      // its id: it cannot be granted, taken from a lost worker, or closed
+	AsideCall     SubjectKind = "call"      // TURN/ROUND/ORDINAL: a lost detached call that cannot be ended or run again
+	AsideAsk      SubjectKind = "ask"       // its id: it cannot be closed when it expires
+	AsideSubAgent SubjectKind = "sub_agent" // TURN/ROUND/ORDINAL of its call: it cannot be reported or cancelled
+	AsideSchedule SubjectKind = "schedule"  // AGENT/NAME: its slot cannot become a message
+	AsideDelivery SubjectKind = "delivery"  // its id: a webhook's delivery that cannot be claimed or read
+	AsidePurge    SubjectKind = "purge"     // id of a message that cannot be deleted
+	AsideStep     SubjectKind = "step"      // a part of each tick, by its name; it is tried again at once
+	AsideTick     SubjectKind = "tick"      // no id: the tick itself; it is tried again at once
+)
+
+// SubjectKinds lists the kinds.
+var SubjectKinds = []SubjectKind{
+	AsideMessage, AsideTurn, AsideCall, AsideAsk, AsideSubAgent, AsideSchedule, AsideDelivery, AsidePurge, AsideStep, AsideTick,
+}
+
+// An Aside is a row that is set aside.
+type Aside struct {
+	Subject
+	Since    time.Time // the first failure in a row
+	Failures int       // in a row
+	LastAt   time.Time // the newest failure
+	NextTry  time.Time
+	Code     string // SQLSTATE of the newest failure; empty: it was not the database's
+	Error    string // of the newest failure
+}
+
+// AsideOf returns the Subject of a grant.
+func (c Candidate) AsideOf() Subject {
+	if c.New {
+		return Subject{AsideMessage, strconv.FormatInt(int64(c.MessageID), 10)}
+	}
+	return Subject{AsideTurn, strconv.FormatInt(int64(c.TurnID), 10)}
+}
+
+// AsideOf returns the Subject of a lost grant.
+func (l LostGrant) AsideOf() Subject {
+	return Subject{AsideTurn, strconv.FormatInt(int64(l.TurnID), 10)}
+}
+
+// AsideOf returns the Subject of a lost call.
+func (l LostCall) AsideOf() Subject {
+	return Subject{AsideCall, fmt.Sprintf("%d/%d/%d", l.Ref.TurnID, l.Ref.Key.Round, l.Ref.Key.Ordinal)}
+}
+
+// AsideOf returns the Subject of a due schedule.
+func (d DueSchedule) AsideOf() Subject { return Subject{AsideSchedule, d.Agent + "/" + d.Name} }
 
 // A LostGrant is a grant whose lease has expired or whose worker is silent.
 type LostGrant struct {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/waiting"
 )
@@ -64,6 +65,13 @@ func (t gate) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Re
 		found = t.ofMessage(m, now)
 	default:
 		lane, found = turn.homeLane(), t.ofTurn(turn, now)
+	}
+	aside := granting.Candidate{New: turn == nil, MessageID: m.ID}
+	if turn != nil {
+		aside.TurnID = turn.ID
+	}
+	if s.aside[aside.AsideOf()].nextTry.After(now) {
+		found = append(found, waiting.SetAside)
 	}
 	if turn == nil || turn.home != "" {
 		found = append(found, t.ahead(m, turn, lane, now)...)

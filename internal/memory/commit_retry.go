@@ -76,5 +76,5 @@ func isAway(err error) bool { return errors.Is(err, ErrAway) }
 
 // patiently retries f while the store is unavailable.
 func patiently(ctx context.Context, f func() error) error {
-	return commit.Patiently(ctx, isAway, f)
+	return commit.Patiently(ctx, isAway, nil, f)
 }

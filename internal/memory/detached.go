@@ -390,6 +390,7 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall
 				lost = append(lost, s.lostCalls(turn, now)...)
 			}
 		}
+		lost = slices.DeleteFunc(lost, func(l granting.LostCall) bool { return (asides{s}).has(l.AsideOf(), now) })
 		lost = lost[:min(limit, len(lost))]
 		for _, l := range lost {
 			s.turn(l.Ref.TurnID).held = t.tx
@@ -399,11 +400,17 @@ func (t *tick) LostCalls(_ context.Context, limit int) (lost []granting.LostCall
 }
 
 func (t *tick) RunAgain(_ context.Context, c granting.LostCall) error {
+	if err := failure(t.s, c.AsideOf()); err != nil {
+		return err
+	}
 	t.onLost(c, func(draft *turnRow, a *awaitedRow, rings *[]Bell) { t.s.again(draft, a, !c.Alive, rings) })
 	return nil
 }
 
 func (t *tick) EndCall(_ context.Context, c granting.LostCall) error {
+	if err := failure(t.s, c.AsideOf()); err != nil {
+		return err
+	}
 	if err := t.read(func(s *state, _ time.Time) {
 		t.again[c.Ref.TurnID] = s.turn(c.Ref.TurnID).State == turnkeeper.TurnWaiting
 	}); err != nil {

@@ -89,11 +89,24 @@ func inOrder(ready []granting.Candidate, limit int) []granting.Candidate {
 }
 
 func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
+	for _, r := range ready {
+		if err := failure(t.s, r.AsideOf()); err != nil {
+			return err
+		}
+	}
 	if t.s.bugs.has(BugGrantApart) {
 		return t.dispatchApart(ctx, ready)
 	}
 	if !t.s.bugs.has(BugTicksOverlap) {
-		t.first = func() error { return t.checkFree(ready) }
+		earlier := t.first
+		t.first = func() error {
+			if earlier != nil {
+				if err := earlier(); err != nil {
+					return err
+				}
+			}
+			return t.checkFree(ready)
+		}
 	}
 	t.later(func(rings *[]Bell) {
 		for _, r := range ready {

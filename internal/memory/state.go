@@ -7,6 +7,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -46,8 +47,9 @@ type state struct {
 
 	extractions map[turnlog.ExtractionKey][]byte
 	cancels     map[turnkeeper.TurnID]bool // turns with a request to cancel
-	moved       []string                   // state changes that a table would refuse, for Check
-	overtaken   []string                   // grants of messages that were not the first of their lane, for Check
+	aside       map[granting.Subject]asideRow
+	moved       []string // state changes that a table would refuse, for Check
+	overtaken   []string // grants of messages that were not the first of their lane, for Check
 
 	// Indexes.
 	waiting    map[turnkeeper.Lane][]*turnkeeper.Message
@@ -130,6 +132,7 @@ func newState() state {
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
 		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
+		aside:  map[granting.Subject]asideRow{},
 		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
 		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{}, failing: map[turnkeeper.MessageID]failing{},
 		timeline: "00000001",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 )
 
 // Options configure a Store. The zero value uses the process's clock.
@@ -52,9 +53,10 @@ type Store struct {
 	tables
 	opts Options
 
-	bugs   Bug
-	ticker *tx   // holds the scheduler's lock; nil: it is free
-	commit int64 // number of the newest commit
+	bugs    Bug
+	failing map[granting.Subject]bool // see Fail
+	ticker  *tx                       // holds the scheduler's lock; nil: it is free
+	commit  int64                     // number of the newest commit
 }
 
 // New makes an empty store.
@@ -68,7 +70,7 @@ func New(o Options) *Store {
 	o.LeaseTTL = cmp.Or(o.LeaseTTL, turnkeeper.DefaultBounds().LeaseTTL)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 10*time.Second)
 	o.MaxMessage = cmp.Or(o.MaxMessage, turnkeeper.DefaultMaxMessageBytes)
-	return &Store{opts: o, tables: tables{state: newState()}}
+	return &Store{opts: o, failing: map[granting.Subject]bool{}, tables: tables{state: newState()}}
 }
 
 // A Conn is the connection of one process to the store.

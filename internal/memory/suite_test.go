@@ -11,6 +11,7 @@ import (
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/asks"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
@@ -178,6 +179,8 @@ func (d *door) Retire(agent string, retired bool) {
 		d.t.Fatal(err)
 	}
 }
+
+func (d *door) Fail(row granting.Subject, fails bool) { memory.Fail(d.t, d.store, row, fails) }
 
 func (d *door) Pass(p time.Duration) { d.skew += p }
 

@@ -151,6 +151,9 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 		HoldUntil: s.holdUntil, HoldReason: s.holdReason, Room: -len(s.held),
 	}
 	for _, l := range s.held {
+		if turn := s.turn(l.TurnID); turn != nil && (asides{s}).hasTurn(turn, now) {
+			sit.Room++ // its worker has left it
+		}
 		sit.Lost = sit.Lost || s.isLost(l, now)
 		sit.Running = append(sit.Running, l.Lane.Agent())
 	}
@@ -172,6 +175,10 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 			sit.Asks = sit.Asks || !a.Closed() && !a.ExpiresAt.After(now)
 		}
 		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
+	}
+	for _, row := range s.aside {
+		sit.Aside = true
+		sit.Retry = sit.Retry || !row.nextTry.After(now)
 	}
 	sit.Spawns = s.spawnsToSettle(now)
 	for _, w := range s.workers {
@@ -302,7 +309,7 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 		for _, lane := range lanesOf(s.held) {
 			l := s.held[lane]
 			turn := s.turn(l.TurnID)
-			if turn == nil || !s.isLost(l, now) {
+			if turn == nil || !s.isLost(l, now) || (asides{s}).hasTurn(turn, now) {
 				continue
 			}
 			lost = append(lost, granting.LostGrant{
@@ -326,6 +333,9 @@ func (t *tick) Lost(_ context.Context, limit int) (lost []granting.LostGrant, er
 }
 
 func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
+	if err := failure(t.s, lost.AsideOf()); err != nil {
+		return err
+	}
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) {
 		t.again[lost.TurnID] = !s.cancels[lost.TurnID]
@@ -357,6 +367,9 @@ func (t *tick) dropSpawned(s *state, parent turnkeeper.TurnID) {
 }
 
 func (t *tick) CloseLost(_ context.Context, lost granting.LostGrant) error {
+	if err := failure(t.s, lost.AsideOf()); err != nil {
+		return err
+	}
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) { t.dropSpawned(s, lost.TurnID) }); err != nil {
 		return err
@@ -428,11 +441,12 @@ func (t *tick) endLost(lost granting.LostGrant, draft *turnRow, end ending, ring
 func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSchedule, err error) {
 	err = t.read(func(s *state, now time.Time) {
 		for _, sched := range s.schedules {
-			if due(sched, now) && !s.retired(sched.Agent) {
-				list = append(list, granting.DueSchedule{
-					Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
-					Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
-				})
+			row := granting.DueSchedule{
+				Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
+				Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
+			}
+			if due(sched, now) && !s.retired(sched.Agent) && !(asides{s}).has(row.AsideOf(), now) {
+				list = append(list, row)
 			}
 		}
 		slices.SortFunc(list, func(a, b granting.DueSchedule) int {
@@ -450,14 +464,14 @@ func (t *tick) waits(lane turnkeeper.Lane, sched granting.DueSchedule) bool {
 		return m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
 	}
 	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule) ||
-		slices.ContainsFunc(t.heldIn(sched.Agent, sched.Conversation), ofSchedule)
+		slices.ContainsFunc(heldIn(&t.s.state, sched.Agent, sched.Conversation), ofSchedule)
 }
 
 // heldIn returns the messages that a parked turn of the conversation holds.
-func (t *tick) heldIn(agent, conversation string) []*turnkeeper.Message {
-	for _, turn := range t.s.state.open {
+func heldIn(s *state, agent, conversation string) []*turnkeeper.Message {
+	for _, turn := range s.open {
 		if turn.home != "" && turn.holds && turn.Agent == agent && turn.Conversation == conversation {
-			return t.s.state.waiting[turn.Lane]
+			return s.waiting[turn.Lane]
 		}
 	}
 	return nil
@@ -465,6 +479,9 @@ func (t *tick) heldIn(agent, conversation string) []*turnkeeper.Message {
 
 func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	sched := d.Schedule
+	if err := failure(t.s, sched.AsideOf()); err != nil {
+		return err
+	}
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
@@ -534,6 +551,9 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 		for _, a := range turn.openAsks() {
 			consider(a.ExpiresAt)
 		}
+	}
+	for _, row := range s.aside {
+		consider(row.nextTry)
 	}
 	for _, h := range s.health {
 		consider(h.Until)

@@ -36,11 +36,18 @@ var targets = []Target{
 	},
 	{
 		Name:    "grant",
-		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "MoveLanes", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
+		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "waits_behind", "check_granted", "worker_gone", "owner_gone",
-			"loss_counts", "worker_present", "lane_waits", "forget_lanes"},
+			"loss_counts", "worker_present", "lane_waits", "forget_lanes", "move_lanes", "move_lanes_of"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
+	},
+	{
+		Name:      "aside",
+		Go:        []Code{{"scheduler/apart.go", []string{"Scheduler.step", "Scheduler.each", "Scheduler.dispatch"}}, {"storage/grants/tick.go", []string{"Tick.Try"}}},
+		Functions: []string{"belongs_to_row", "put_aside", "put_aside_or_raise", "forget_aside", "settle_spawned", "claim_deliveries", "purge"},
+		First:     "^(TestSuite|TestOneRowFails|TestAFullDisk|TestAPurgeGoesOn|TestClaimsWithout)",
+		Tests:     append([]string{"./scheduler"}, stores...), Skip: plans,
 	},
 	{
 		Name: "claims",

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentturn/extract"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/asks"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -62,6 +63,9 @@ type Store interface {
 	// Blockers returns why an open message, or its queued turn, is not granted now.
 	Blockers(id turnkeeper.MessageID) []waiting.Reason
 
+	// Fail makes everything that a tick does with a row fail, or ends that.
+	Fail(row granting.Subject, fails bool)
+
 	// Pass moves the clock forward by d, or back if d is negative.
 	Pass(d time.Duration)
 	// CutNext loses the next request of journals opened from now on, or the next Arrive: after the
@@ -95,7 +99,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},

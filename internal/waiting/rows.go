@@ -66,6 +66,12 @@ var Rows = []Row{
 		Advice:  "See the lanes: turnctl lanes --agent {agent}.",
 		Meaning: "the agent's lanes were changed, and a turn is open in an old lane that must not run at the same time",
 	}, {
+		Reason: SetAside, Fields: "Since Until Why",
+		Short:   "set aside",
+		Long:    "it has failed[ since {since}] and is set aside[ until {until}][: {why}]",
+		Advice:  "Remove what the error names; then it goes on by itself, or at once: turnctl retry {id}.",
+		Meaning: "it, or its turn, failed in a tick of the scheduler and is left out until its next try",
+	}, {
 		Reason: LaneBackoff, Fields: "Until Lane Count Why",
 		Short:   "retried {ago}",
 		Long:    "lane {lane} pauses after {failures} in a row[ until {until}][: {why}]",

@@ -30,6 +30,7 @@ const (
 	WorkerSilent      Reason = "worker_silent"
 	AgentFull         Reason = "agent_full"
 	ModelDown         Reason = "model_down"
+	SetAside          Reason = "set_aside" // it, or its turn, failed in a tick and is left out until its next try
 	SchedulerPaused   Reason = "scheduler_paused"
 	SchedulerHoldsOff Reason = "scheduler_holds_off"
 	SchedulerSilent   Reason = "scheduler_silent"

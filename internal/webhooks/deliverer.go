@@ -249,7 +249,7 @@ func (e *endpoint) attempt(ctx context.Context, c outbox.DeliveryClaim, claimed 
 	e.at(ctx, pointClaimed)
 	body, err := e.bodyOf(c)
 	if err != nil {
-		e.Log.Error("could not encode a delivery as JSON", zap.String("delivery", c.WebhookID()), zap.Error(err))
+		e.note(ctx, c, outbox.DeliveryEnd{State: outbox.DeliveryDead, Error: e.Mask("its body cannot be made: " + err.Error())}, claimed.Add(e.hold()))
 		return
 	}
 	sending, cancel := context.WithDeadline(ctx, claimed.Add(e.Timeout))

@@ -8,7 +8,6 @@ import (
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
-	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
@@ -37,8 +36,9 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]granting.LostCall, e
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
-	return dbrow.Map(rows, func(r dbsqlc.LostCallsRow) granting.LostCall {
-		return granting.LostCall{
+	var lost []granting.LostCall
+	for _, r := range rows {
+		call := granting.LostCall{
 			Ref: turnlog.CallRef{
 				TurnID: turnkeeper.TurnID(r.TurnID), Attempt: int(r.Attempt),
 				Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)},
@@ -46,7 +46,16 @@ func (t *Tick) LostCalls(ctx context.Context, limit int) ([]granting.LostCall, e
 			Trouble: granting.CallFailure(r.Trouble), Name: r.Name, Effect: turnkeeper.Effect(r.Effect), OutputID: turnkeeper.OutputID(r.OutputID),
 			Losses: int(r.Losses), Limit: r.TimeLimit, WorkerID: turnkeeper.WorkerID(r.WorkerID), Alive: r.Alive, JobID: turnkeeper.JobID(r.JobID),
 		}
-	}), pg.Translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
+		if r.Code == "" {
+			lost = append(lost, call)
+			continue
+		}
+		aside := call.AsideOf()
+		if err := t.q.PutAside(ctx, string(aside.Kind), aside.ID, r.Code, t.store.db.Clean(r.Error)); err != nil {
+			return nil, pg.Translate(err)
+		}
+	}
+	return lost, pg.Translate(t.q.LookAgainAtCalls(ctx, int32(limit))) //nolint:gosec // small
 }
 
 // RunAgain makes a lost call run again: with its next attempt if it was claimed, else

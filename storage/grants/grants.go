@@ -64,7 +64,7 @@ func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant t
 // database is unavailable, BindGrant retries until ctx ends.
 func (s *Store) BindGrant(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID, worker turnkeeper.WorkerID) (first bool, err error) {
 	var holder turnkeeper.WorkerID
-	err = pg.Patiently(ctx, func() error {
+	err = s.db.Patiently(ctx, func() error {
 		bound, err := s.db.Q.BindGrant(ctx, int64(turn), string(grant), string(worker))
 		holder = turnkeeper.WorkerID(bound)
 		return pg.Translate(err)

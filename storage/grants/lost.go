@@ -2,7 +2,6 @@ package grants
 
 import (
 	"context"
-	"errors"
 
 	"turnkeeper"
 	"turnkeeper/internal/granting"
@@ -35,11 +34,23 @@ func (t *Tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
 	if lost.WorkerID == "" {
 		log = "unclaimed"
 	}
-	return pg.Translate(errors.Join(
-		t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)),
-		t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: log}, lost.WorkerID != ""),
-		t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}),
-	))
+	return t.endLost(ctx, lost, nil, turnlog.Outcome{State: turnkeeper.TurnQueued}, journal.Ending{Log: log}, lost.WorkerID != "")
+}
+
+// endLost ends a lost grant. It stops at the first statement that fails: the later ones would fail because of it.
+func (t *Tick) endLost(ctx context.Context, lost granting.LostGrant, events []turnkeeper.Event, o turnlog.Outcome, e journal.Ending, counts bool) error {
+	if err := t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID)); err != nil {
+		return pg.Translate(err)
+	}
+	if len(events) > 0 {
+		if err := t.store.journals.AddEvents(ctx, t.q, lost.TurnID, events); err != nil {
+			return pg.Translate(err)
+		}
+	}
+	if err := t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, o, e, counts); err != nil {
+		return pg.Translate(err)
+	}
+	return pg.Translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)}))
 }
 
 // RingHolders notifies all workers, with the commit, that grants were taken away: see TakenGrants.
@@ -83,10 +94,5 @@ func (t *Tick) SettleCalls(ctx context.Context, turn turnkeeper.TurnID, unknown,
 // Close ends a turn that lost its workers too often, without running it again.
 func (t *Tick) Close(ctx context.Context, lost granting.LostGrant, o turnlog.Outcome, events []turnkeeper.Event) error {
 	t.ahead = nil // its lane is free now
-	return errors.Join(
-		pg.Translate(t.q.NoteTaker(ctx, string(lost.WorkerID), int64(lost.TurnID))),
-		pg.Translate(t.store.journals.AddEvents(ctx, t.q, lost.TurnID, events)),
-		pg.Translate(t.store.journals.EndOne(ctx, t.q, lost.TurnID, lost.GrantID, o, journal.Ending{Log: "lost", Message: turnkeeper.MessageAnswered}, true)),
-		pg.Translate(t.q.CloseJobs(ctx, []int64{int64(lost.JobID)})),
-	)
+	return t.endLost(ctx, lost, events, o, journal.Ending{Log: "lost", Message: turnkeeper.MessageAnswered}, true)
 }

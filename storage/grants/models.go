@@ -20,9 +20,8 @@ func (t *Tick) Chains(ctx context.Context, models []string) ([]modelhealth.Chain
 	}), pg.Translate(err)
 }
 
-// noteProbes queues the record of the grants that probe models that are down, for the commit of the
-// tick. It must follow the writes to the leases, because all code locks rows in this order.
-func (t *Tick) noteProbes(ctx context.Context, ready []granting.Candidate, grants []turnkeeper.GrantID) error {
+// noteProbes queues or sends the record of the grants that probe models that are down. It must follow the writes to the leases, because all code locks rows in this order.
+func (*Tick) noteProbes(ctx context.Context, q *dbsqlc.Queries, ready []granting.Candidate, grants []turnkeeper.GrantID) error {
 	by := map[string]turnkeeper.GrantID{}
 	var models []string
 	for i, r := range ready {
@@ -33,7 +32,7 @@ func (t *Tick) noteProbes(ctx context.Context, ready []granting.Candidate, grant
 	}
 	slices.Sort(models) // one lock order everywhere prevents deadlocks
 	for _, model := range models {
-		if err := t.last.Queries().NoteProbe(ctx, string(by[model]), model); err != nil {
+		if err := q.NoteProbe(ctx, string(by[model]), model); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ type SpendAnswer struct {
 // that is never settled stays counted, because spend only adds up; so does one whose
 // answer was lost. While the database is unavailable, ReserveSpend retries until ctx ends.
 func (s *Store) ReserveSpend(ctx context.Context, r SpendRequest) (answer SpendAnswer, err error) {
-	err = pg.Patiently(ctx, func() (err error) {
+	err = s.db.Patiently(ctx, func() (err error) {
 		answer, err = s.reserveSpend(ctx, r)
 		return err
 	})

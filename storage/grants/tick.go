@@ -38,6 +38,8 @@ type Tick struct {
 	ahead  []granting.Candidate // heads of free lanes, read by Look, which saves most ticks a query; nil: not known
 	few    bool                 // the oldest waiting messages that Look looks at are all
 	all    bool                 // ahead has all heads of free lanes
+	apart  bool                 // Try was called: grants are sent at once
+	aside  bool                 // rows are set aside
 }
 
 // A floor is where partial looks begin. Each full look notes it. No message without a queue_rank waits, or will wait, with a lower
@@ -199,7 +201,7 @@ func (t *Tick) Handed() []granting.Handed { return t.handed }
 // database is unavailable, it retries until ctx ends.
 func (s *Store) Handed(ctx context.Context, worker turnkeeper.WorkerID, grants []turnkeeper.GrantID) (handed []granting.Handed, err error) {
 	ids := dbrow.Texts(grants)
-	err = pg.Patiently(ctx, func() error {
+	err = s.db.Patiently(ctx, func() error {
 		return pg.Translate(pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 			q := dbsqlc.New(tx)
 			if err := q.AwaitTick(ctx); err != nil {
@@ -278,11 +280,13 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 	t.few = row.Waiting < granting.MaxWaiting
 	t.all = t.few && len(ahead) < heads
 	t.store.floor.setRoom(row.Room)
+	t.aside = row.Aside > 0
 	return granting.Snapshot{
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant, Took: time.Duration(row.TookUs) * time.Microsecond,
 		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Running: row.Running, Waiting: int(row.Waiting),
+		Aside: row.Aside > 0, Retry: row.Retry,
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
 }
@@ -312,7 +316,7 @@ func (t *Tick) Hold(ctx context.Context, until time.Time, reason string) error {
 // ones.
 func (t *Tick) MoveLanes(ctx context.Context) error {
 	t.ahead = nil
-	return pg.Translate(t.q.MoveLanes(ctx))
+	return pg.Translate(t.q.MoveLanes(ctx, t.apart))
 }
 
 // ReadyTurns lists queued turns that are due. It leaves out those of the held agents
@@ -411,20 +415,94 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 			handed, lanes = append(handed, string(grants[i])), append(lanes, string(r.Lane))
 		}
 	}
+	if t.apart {
+		return t.grantNow(ctx, p, ready, grants, lanes, handed)
+	}
 	if err := t.last.Queries().Grant(ctx, p); err != nil {
 		return err
 	}
 	if len(handed) > 0 {
 		t.last.Queue(func(q *dbsqlc.Queries) error {
 			rows, err := q.TurnForWorker(ctx, nil, nil, nil)
-			t.handed = nil
-			for i := range rows {
-				t.handed = append(t.handed, t.store.handedOf(&rows[i], t.asked))
-			}
+			t.handed = t.handedOf(rows, t.asked)
 			return err
 		}, dbsqlc.TurnForWorker, []int64{}, lanes, handed)
 	}
-	return t.noteProbes(ctx, ready, grants)
+	return t.noteProbes(ctx, t.last.Queries(), ready, grants)
+}
+
+// grantNow is the end of Grant in a tick whose parts are tried apart.
+func (t *Tick) grantNow(ctx context.Context, p dbsqlc.GrantParams, ready []granting.Candidate, grants []turnkeeper.GrantID, lanes, handed []string) error {
+	read := time.Now()
+	if err := t.q.Grant(ctx, p); err != nil {
+		return pg.Translate(err)
+	}
+	if err := t.noteProbes(ctx, t.q, ready, grants); err != nil || len(handed) == 0 {
+		return pg.Translate(err)
+	}
+	rows, err := t.q.TurnForWorker(ctx, []int64{}, lanes, handed)
+	if err == nil {
+		t.handed = append(t.handed, t.handedOf(rows, read)...)
+	}
+	return pg.Translate(err)
+}
+
+func (t *Tick) handedOf(rows []dbsqlc.TurnForWorkerRow, read time.Time) []granting.Handed {
+	var handed []granting.Handed
+	for i := range rows {
+		handed = append(handed, t.store.handedOf(&rows[i], read))
+	}
+	return handed
+}
+
+// Try runs a part of the tick that is about the subjects, in a savepoint. If it fails, it is undone, and failed is its error; a single
+// subject is set aside. err means that the tick itself cannot go on: the error is of the connection or the server, not of one row.
+func (t *Tick) Try(ctx context.Context, subjects []granting.Subject, f func() error) (failed, err error) {
+	t.apart = true
+	handed := t.handed
+	if _, err := t.tx.Exec(ctx, "savepoint part"); err != nil {
+		return nil, pg.Translate(err)
+	}
+	if failed = f(); failed == nil {
+		_, failed = t.tx.Exec(ctx, "set constraints all immediate; release savepoint part") // what would fail at the commit fails here
+		failed = pg.Translate(failed)
+	}
+	if failed == nil {
+		return nil, t.notAside(ctx, subjects)
+	}
+	if !pg.BelongsToRow(failed) {
+		return nil, failed
+	}
+	t.handed, t.ahead = handed, nil // the database is as it was before; other lanes may be free
+	if _, err := t.tx.Exec(ctx, "rollback to savepoint part; release savepoint part"); err != nil {
+		return nil, errors.Join(failed, pg.Translate(err))
+	}
+	if len(subjects) != 1 {
+		return failed, nil
+	}
+	t.aside = true
+	return failed, t.store.db.PutAside(ctx, t.q, string(subjects[0].Kind), subjects[0].ID, failed)
+}
+
+// notAside records that the subjects are set aside no longer.
+func (t *Tick) notAside(ctx context.Context, subjects []granting.Subject) error {
+	if !t.aside {
+		return nil
+	}
+	kinds := dbrow.Map(subjects, func(s granting.Subject) string { return string(s.Kind) })
+	ids := dbrow.Map(subjects, func(s granting.Subject) string { return s.ID })
+	return pg.Translate(t.q.ForgetAside(ctx, kinds, ids))
+}
+
+// ForgetAside forgets the rows that are set aside and need no work any more.
+func (t *Tick) ForgetAside(ctx context.Context) error { return pg.Translate(t.q.ForgetAsideOver(ctx)) }
+
+// TickFailed records that ticks fail, in a transaction of its own. With nil it forgets that they did.
+func (s *Store) TickFailed(ctx context.Context, failed error) error {
+	if failed == nil {
+		return pg.Translate(s.db.Q.ForgetAside(ctx, []string{string(granting.AsideTick)}, []string{""}))
+	}
+	return s.db.PutAside(ctx, s.db.Q, string(granting.AsideTick), "", failed)
 }
 
 // NextDue returns how long until something becomes due that was not due at then, at most an hour.

@@ -109,7 +109,10 @@ func endParams(changes []*change) (p dbsqlc.EndManyParams) {
 func (s *Store) EndOne(ctx context.Context, q *dbsqlc.Queries, turn turnkeeper.TurnID, grant turnkeeper.GrantID, o turnlog.Outcome, e Ending, lost bool) error {
 	p := endParams([]*change{{grant: turnkeeper.Grant{TurnID: turn, GrantID: grant}, end: &end{Outcome: s.cleaned(o), Ending: e}}})
 	p.Writes, p.Lost = nil, []bool{lost}
-	return errors.Join(q.EndMany(ctx, p), AddSilentReply(ctx, q, turn, o))
+	if err := q.EndMany(ctx, p); err != nil {
+		return err
+	}
+	return AddSilentReply(ctx, q, turn, o)
 }
 
 // cleaned returns an outcome with its text as stored.

@@ -15,6 +15,7 @@ func (w *Writer) write(ctx context.Context, write commit.Write) error {
 	return w.journal.Write(ctx, commit.Database{
 		Uncertain: pg.Uncertain,
 		KeyTaken:  pg.KeyTaken,
+		Retrying:  w.store.db.Retrying,
 		ReadBack: func(ctx context.Context) (commit.Row, error) {
 			row, err := w.store.db.Q.ReadBack(ctx, w.journal.Entries+1, int64(w.grant.TurnID))
 			return commitRow(row), pg.Translate(err)

@@ -35,7 +35,7 @@ func (w *Writer) queueDetached(ctx context.Context, q *dbsqlc.Queries, calls cal
 // Arrivals returns the results of awaited calls that have arrived and are not in the
 // journal yet. While the database is unavailable, it retries until ctx ends.
 func (w *Writer) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, err error) {
-	err = pg.Patiently(ctx, func() error {
+	err = w.store.db.Patiently(ctx, func() error {
 		rows, err := w.store.db.Q.Arrivals(ctx, int64(w.grant.TurnID))
 		arrived = dbrow.Map(rows, func(r dbsqlc.ArrivalsRow) turnlog.CallResult {
 			return turnlog.CallResult{
@@ -58,7 +58,7 @@ func (w *Writer) Arrivals(ctx context.Context) (arrived []turnlog.CallResult, er
 func (s *Store) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper.WorkerID, tools []string) (turnlog.ClaimedCall, error) {
 	claim := rand.Text()
 	var row dbsqlc.ClaimCallRow
-	err := pg.Patiently(ctx, func() (err error) {
+	err := s.db.Patiently(ctx, func() (err error) {
 		row, err = s.db.Q.ClaimCall(ctx, dbsqlc.ClaimCallParams{
 			Claim: claim, Worker: string(worker), Tools: tools, TurnID: int64(ref.TurnID),
 			Round: int32(ref.Key.Round), Ordinal: int32(ref.Key.Ordinal), Attempt: int32(ref.Attempt), //nolint:gosec // few
@@ -76,7 +76,7 @@ func (s *Store) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeepe
 
 // CallIsOpen reports whether this attempt of a detached call waits for a worker.
 func (s *Store) CallIsOpen(ctx context.Context, ref turnlog.CallRef) (open bool, err error) {
-	err = pg.Patiently(ctx, func() (err error) {
+	err = s.db.Patiently(ctx, func() (err error) {
 		open, err = s.db.Q.CallIsOpen(ctx, int64(ref.TurnID), int32(ref.Key.Round), int32(ref.Key.Ordinal), int32(ref.Attempt)) //nolint:gosec // few
 		return pg.Translate(err)
 	})
@@ -94,7 +94,7 @@ func (s *Store) ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]tur
 // It fails with ErrFenced if the claim is void; the result is then stored as the call's
 // late result. While the database is unavailable, Arrive retries until ctx ends.
 func (s *Store) Arrive(ctx context.Context, c turnlog.ClaimedCall, r turnlog.CallResult) error {
-	err := pg.Patiently(ctx, func() error {
+	err := s.db.Patiently(ctx, func() error {
 		p := &pg.Pipeline{}
 		if err := s.EndCall(ctx, p.Queries(), c.Ref, string(c.Claim), r); err != nil {
 			return err
@@ -134,7 +134,10 @@ func (s *Store) EndCall(ctx context.Context, q *dbsqlc.Queries, ref turnlog.Call
 	if r.Output != nil {
 		p.Output = string(r.Output.ID)
 	}
-	return errors.Join(q.EndDetached(ctx, p), s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnlog.CallResult{r}))
+	if err := q.EndDetached(ctx, p); err != nil {
+		return err
+	}
+	return s.queueOutputs(ctx, q, turnkeeper.Grant{TurnID: ref.TurnID}, []turnlog.CallResult{r})
 }
 
 // Release releases a claimed call, to be run again from its beginning. It counts no loss.

@@ -21,7 +21,7 @@ func (w *Writer) WriteDraft(ctx context.Context, part turnlog.OutputPart) error 
 	if len(c.outputs) == 0 {
 		return nil
 	}
-	return pg.Patiently(ctx, func() error { return w.sendDraft(ctx, part, c) })
+	return w.store.db.Patiently(ctx, func() error { return w.sendDraft(ctx, part, c) })
 }
 
 func (w *Writer) sendDraft(ctx context.Context, part turnlog.OutputPart, c chunks) error {

@@ -189,17 +189,17 @@ func (s *Store) loadLastRun(ctx context.Context, record *turnlog.Record) (*turnl
 // LoadPatiently is like Load, but retries while the database is unavailable, until ctx
 // ends.
 func (s *Store) LoadPatiently(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (*turnlog.Record, error) {
-	return patiently(ctx, func() (*turnlog.Record, error) { return s.Load(ctx, turn, grant) })
+	return patiently(ctx, s, func() (*turnlog.Record, error) { return s.Load(ctx, turn, grant) })
 }
 
 // CompletePatiently is like Complete, but retries while the database is unavailable, until ctx ends.
 func (s *Store) CompletePatiently(ctx context.Context, row *dbsqlc.TurnForWorkerRow) (*turnlog.Record, error) {
-	return patiently(ctx, func() (*turnlog.Record, error) { return s.Complete(ctx, row) })
+	return patiently(ctx, s, func() (*turnlog.Record, error) { return s.Complete(ctx, row) })
 }
 
-func patiently(ctx context.Context, load func() (*turnlog.Record, error)) (record *turnlog.Record, err error) {
+func patiently(ctx context.Context, s *Store, load func() (*turnlog.Record, error)) (record *turnlog.Record, err error) {
 	var newer error // not retried
-	err = pg.Patiently(ctx, func() error {
+	err = s.db.Patiently(ctx, func() error {
 		record, err = load()
 		if newer = nil; errors.Is(err, ErrNewerJournal) {
 			newer = err

@@ -13,7 +13,7 @@ import (
 // NewMessage allocates the id of a message that a call of the turn will write. While the
 // database is unavailable, it retries until ctx ends.
 func (w *Writer) NewMessage(ctx context.Context) (id turnkeeper.MessageID, err error) {
-	err = pg.Patiently(ctx, func() error {
+	err = w.store.db.Patiently(ctx, func() error {
 		n, err := w.store.db.Q.NextMessageID(ctx)
 		id = turnkeeper.MessageID(n)
 		return pg.Translate(err)

@@ -192,9 +192,9 @@ func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (ex
 		}
 	}
 	calls := map[turnkeeper.TurnID][]turnkeeper.ReplyCall{}
-	soFar, err := s.db.Q.CallsSoFar(ctx, open)
+	soFar, _, err := pg.Apart(open, func(ids []int64) ([]dbsqlc.CallsSoFarRow, error) { return s.db.Q.CallsSoFar(ctx, ids) })
 	if err != nil {
-		return nil, 0, pg.Translate(err)
+		return nil, 0, err
 	}
 	for _, row := range soFar {
 		calls[turnkeeper.TurnID(row.ID)] = dbrow.ReplyCalls(row.Calls)

@@ -29,6 +29,8 @@ const PurgePause = 9
 // Purged counts what a purge deleted, or would delete.
 type Purged struct {
 	Messages, Turns, Outputs, Notes int
+	// Kept counts messages that could not be deleted. They are set aside: see Reports.Aside.
+	Kept int
 }
 
 // purgeBatch is how many messages one transaction of a purge deletes.
@@ -37,7 +39,7 @@ const purgeBatch = 100
 // Purge deletes closed messages with everything that belongs to them, in every table, in
 // batches of one transaction each. It never touches open messages, nor, by default,
 // messages with an undelivered reply. So it may run while workers run, and may be
-// interrupted and repeated. On an error, it also returns what it deleted before.
+// interrupted and repeated. A message that cannot be deleted stops no other. On an error, it also returns what it deleted before.
 func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err error) {
 	p := dbsqlc.PurgeParams{Agent: scope.Agent, Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
 	if scope.OlderThan > 0 {
@@ -52,7 +54,8 @@ func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err
 		done.Messages += int(row.Messages)
 		done.Turns += int(row.Turns)
 		done.Outputs += int(row.Outputs)
-		if row.Messages == 0 {
+		done.Kept += int(row.Failed)
+		if row.Last == 0 {
 			break
 		}
 		p.After = row.Last

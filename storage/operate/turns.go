@@ -77,7 +77,9 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	case err != nil && !errors.Is(err, turnkeeper.ErrNotFound):
 		return TurnView{}, err
 	}
-	if v.Rounds, err = s.roundsOf(ctx, id); err != nil {
+	if v.Rounds, err = s.roundsOf(ctx, id); pg.BelongsToRow(err) {
+		noteUnreadable(&v.Turn, err)
+	} else if err != nil {
 		return TurnView{}, err
 	}
 	failed, err := s.db.Q.FailedAttemptsOfTurn(ctx, int64(id))
@@ -97,7 +99,9 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		d.WorkerID = cmp.Or(d.WorkerID, turnkeeper.WorkerID(r.TakenBy))
 		return d
 	})
-	if v.Awaited, err = s.awaitedOf(ctx, id); err != nil {
+	if v.Awaited, err = s.awaitedOf(ctx, id); pg.BelongsToRow(err) {
+		noteUnreadable(&v.Turn, err)
+	} else if err != nil {
 		return TurnView{}, err
 	}
 	if v.Cancel, err = s.cancellationOf(ctx, id); err != nil {

@@ -83,21 +83,26 @@ type holder struct {
 	worker   turnkeeper.WorkerID
 	silence  *turnkeeper.Silence // nil: it is not silent
 	underWay *turnkeeper.UnderWay
+
+	unreadable error // of the turn's journal; nil: it can be read
 }
 
 // holders reads which workers run the turns, and what the turns are doing.
 func (s *Views) holders(ctx context.Context, turns []int64) (map[turnkeeper.TurnID]holder, error) {
-	rows, err := s.db.Q.Holders(ctx, turns)
-	if err != nil || len(rows) == 0 {
-		return nil, pg.Translate(err)
+	rows, dark, err := pg.Apart(turns, func(ids []int64) ([]dbsqlc.HoldersRow, error) { return s.db.Q.Holders(ctx, ids) })
+	if err != nil || len(rows)+len(dark) == 0 {
+		return nil, err
 	}
-	calls, err := s.db.Q.OpenCalls(ctx, turns)
+	calls, unreadable, err := pg.Apart(turns, func(ids []int64) ([]dbsqlc.OpenCallsRow, error) { return s.db.Q.OpenCalls(ctx, ids) })
 	if err != nil {
-		return nil, pg.Translate(err)
+		return nil, err
 	}
 	holders := map[turnkeeper.TurnID]holder{}
+	for id, err := range dark {
+		holders[turnkeeper.TurnID(id)] = holder{unreadable: err}
+	}
 	for _, r := range rows {
-		h := holder{worker: turnkeeper.WorkerID(r.WorkerID)}
+		h := holder{worker: turnkeeper.WorkerID(r.WorkerID), unreadable: unreadable[r.ID]}
 		if h.worker == "" { // no worker has bound the grant
 			continue
 		}
@@ -145,6 +150,16 @@ func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover 
 	return &turnkeeper.Silence{For: silent, Stopped: stoppedAt != nil, Until: until}
 }
 
+// classUnreadable is shown as the error class of a turn whose journal cannot be read.
+const classUnreadable = "unreadable"
+
+// noteUnreadable shows why the journal of a turn cannot be read in place of the turn's error.
+func noteUnreadable(t *turnkeeper.Turn, err error) {
+	if err != nil {
+		t.ErrorClass, t.Error = classUnreadable, "the journal of the turn cannot be read: "+err.Error()
+	}
+}
+
 // withHolders sets the worker of running turns, and what they are doing.
 func (s *Views) withHolders(ctx context.Context, turns []turnkeeper.Turn) error {
 	var ids []int64
@@ -160,6 +175,7 @@ func (s *Views) withHolders(ctx context.Context, turns []turnkeeper.Turn) error 
 	for i := range turns {
 		if h, ok := holders[turns[i].ID]; ok {
 			turns[i].WorkerID, turns[i].Silence, turns[i].UnderWay = h.worker, h.silence, h.underWay
+			noteUnreadable(&turns[i], h.unreadable)
 		}
 	}
 	return err

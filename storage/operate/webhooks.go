@@ -1,13 +1,16 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -43,9 +46,18 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 		return nil, err
 	}
 	opened, err := s.asksOf(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
 	var claims []outbox.DeliveryClaim
 	for _, r := range rows {
-		reply, ask := replies[r.ReplyID], opened[r.AskID]
+		reply, ask := replies.found[r.ReplyID], opened.found[r.AskID]
+		if failed := cmp.Or(replies.failed[r.ReplyID], opened.failed[r.AskID]); failed != nil {
+			if err := s.db.PutAside(ctx, s.db.Q, string(granting.AsideDelivery), strconv.FormatInt(r.ID, 10), failed); err != nil {
+				return claims, err
+			}
+			continue
+		}
 		if reply.ID == 0 && ask.ID == 0 {
 			continue // just purged
 		}
@@ -53,23 +65,30 @@ func (s *WebhookStore) ClaimDeliveries(ctx context.Context, webhook string, work
 			ID: r.ID, Webhook: webhook, Claim: r.Claim, Attempt: int(r.Attempts), Tried: time.Duration(r.TriedMs) * time.Millisecond, Reply: reply, Ask: ask,
 		})
 	}
-	return claims, err
+	return claims, nil
+}
+
+// contents are what deliveries send, by id, and the errors of what cannot be read.
+type contents[T any] struct {
+	found  map[int64]T
+	failed map[int64]error
 }
 
 // asksOf is repliesOf for asks.
-func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]outbox.OpenedAsk, error) {
-	opened := map[int64]outbox.OpenedAsk{}
+func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (opened contents[outbox.OpenedAsk], err error) {
+	opened.found = map[int64]outbox.OpenedAsk{}
 	ids := idsOf(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.AskID })
 	if len(ids) == 0 {
 		return opened, nil
 	}
-	err := pg.Patiently(ctx, func() error {
-		rows, err := s.db.Q.AsksByID(ctx, ids)
+	err = s.db.Patiently(ctx, func() (err error) {
+		var rows []dbsqlc.AsksByIDRow
+		rows, opened.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.AsksByIDRow, error) { return s.db.Q.AsksByID(ctx, ids) })
 		for _, r := range rows {
 			a := askOf(dbsqlc.AskByIDRow(r))
-			opened[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, Conversation: a.Conversation, Message: a.Message}
+			opened.found[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, Conversation: a.Conversation, Message: a.Message}
 		}
-		return pg.Translate(err)
+		return err
 	})
 	return opened, err
 }
@@ -81,18 +100,19 @@ func idsOf(claimed []dbsqlc.ClaimDeliveriesRow, id func(dbsqlc.ClaimDeliveriesRo
 
 // repliesOf reads the replies of claims, by id. If that fails nothing may be sent, because every
 // attempt must send the same body.
-func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (map[int64]turnkeeper.Reply, error) {
-	replies := map[int64]turnkeeper.Reply{}
+func (s *WebhookStore) repliesOf(ctx context.Context, claimed []dbsqlc.ClaimDeliveriesRow) (replies contents[turnkeeper.Reply], err error) {
+	replies.found = map[int64]turnkeeper.Reply{}
 	ids := idsOf(claimed, func(r dbsqlc.ClaimDeliveriesRow) int64 { return r.ReplyID })
 	if len(ids) == 0 {
 		return replies, nil
 	}
-	err := pg.Patiently(ctx, func() error {
-		rows, err := s.db.Q.RepliesByID(ctx, ids)
+	err = s.db.Patiently(ctx, func() (err error) {
+		var rows []dbsqlc.TurnkeeperReply
+		rows, replies.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.TurnkeeperReply, error) { return s.db.Q.RepliesByID(ctx, ids) })
 		for _, r := range rows {
-			replies[r.ID] = dbrow.Reply(r)
+			replies.found[r.ID] = dbrow.Reply(r)
 		}
-		return pg.Translate(err)
+		return err
 	})
 	return replies, err
 }

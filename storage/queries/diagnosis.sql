@@ -36,9 +36,7 @@ select h.agent, h.id as message_id, h.due_at::timestamptz as due_at, h.messages 
 -- Those of the newest 5,000 turns that lost several workers, or lost one and are open or were given up; newest first. With the
 -- calls that may have been running: started ones without a result, and planned ones without an effect.
 select t.id, t.message_id, t.agent, t.losses, t.state, t.ended_at, coalesce(t.error_class, '')::text as error_class,
-    coalesce((select array_agg(distinct c.name) from turnkeeper.calls c where c.turn_id = t.id
-        and (c.state in ('started', 'running', 'unknown') or c.state in ('planned', 'cancelled') and c.effect = 'none'
-             and c.round = (select max(r.round) from turnkeeper.rounds r where r.turn_id = t.id))), '{}')::text[] as tools
+    turnkeeper.tools_perhaps_run(t.id)::text[] as tools
 from (select * from turnkeeper.turns order by turns.id desc limit 5000) t
 where (t.ended_at is null and t.losses > 0
     or t.ended_at > statement_timestamp() - @ended_within::interval and (t.losses > 1 or t.losses = 1 and t.stop_reason = 'worker_lost'))

@@ -62,7 +62,7 @@ order by t.state <> 'running', t.granted_at nulls last, t.id
 limit @max_rows;
 
 -- name: Purge :one
-select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, coalesce(last, 0)::bigint as last
+select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
 from turnkeeper.purge(@agent::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
 
 -- name: PurgeNotes :execrows

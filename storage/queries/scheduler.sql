@@ -28,6 +28,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
+    (select count(*) from turnkeeper.set_aside)::bigint as aside,
+    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge'))::boolean as retry,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
     (case when @everything and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
@@ -37,15 +39,16 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
 from turnkeeper.settings,
     lateral (select coalesce(array_agg(h.worker_id), '{}') as ids from turnkeeper.worker_heartbeat h
         where @everything::boolean and turnkeeper.heart_silent(greatest(h.beat_at, settings.silence_from), h.takeover_after)) silent,
-    lateral (select count(*) as number, coalesce(max(l.granted_at), to_timestamp(0))::timestamptz as newest_grant,
-        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end, coalesce(array_agg(l.agent), '{}') as agents,
+    lateral (select count(*) filter (where not k.aside) as number, coalesce(max(l.granted_at), to_timestamp(0))::timestamptz as newest_grant,
+        coalesce(min(l.lease_until), to_timestamp(0))::timestamptz as first_end, coalesce(array_agg(l.agent) filter (where not k.aside), '{}') as agents,
         -- A grant is lost if its lease is over, or its worker is silent. The worker that it is bound to counts, even if River
         -- has since given the job to another one.
         coalesce(bool_or(@everything and (turnkeeper.lease_over(l.granted_at, l.lease_until) or (
             select coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)]) = any(silent.ids)
                 or j.state = 'available' and turnkeeper.owner_gone(j.queue)
             from turnkeeper.turns t left join turnkeeper.river_job j on j.id = t.job_id and t.worker_id is null where t.id = l.turn_id))), false)::boolean as lost
-     from turnkeeper.leases l where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
+     from turnkeeper.leases l, lateral (select (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is not null as aside offset 0) k
+     where l.grant_id is not null and l.lease_until >= @held_from::timestamptz) held,
     (select count(*) filter (where w.due) as due,
         coalesce(min(w.rank) filter (where w.queue_rank is null), statement_timestamp())::timestamptz as oldest
      from turnkeeper.oldest_waiting(@max_rows::integer, @waiting_from::timestamptz) as w (lane, id, rank, queue_rank, due)) inbox;
@@ -90,7 +93,7 @@ from turnkeeper.leases l
 join turnkeeper.turns t on t.id = l.turn_id
 left join turnkeeper.river_job j on j.id = t.job_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = coalesce(t.worker_id, j.attempted_by[array_upper(j.attempted_by, 1)])
-where l.grant_id is not null
+where l.grant_id is not null and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = l.turn_id::text and s.next_try > statement_timestamp()) is null
   and (turnkeeper.lease_over(l.granted_at, l.lease_until)
        or turnkeeper.heart_silent(turnkeeper.silent_from(h.beat_at), h.takeover_after)
        or t.worker_id is null and j.state = 'available' and turnkeeper.owner_gone(j.queue))
@@ -103,6 +106,7 @@ select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conv
 from turnkeeper.schedules s
 where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
   and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)
+  and not turnkeeper.is_aside('schedule', s.agent || '/' || s.name)
 order by next_due nulls first, agent, name
 limit @max_rows
 for update;
@@ -125,28 +129,7 @@ update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coal
 where agent = @agent and name = @name;
 
 -- name: MoveLanes :exec
--- Moves waiting messages into the current lanes of their agents, except those of sub-agents, whose lanes never change.
--- The lanes of an agent count as changed for an hour, and as long as a turn is open in an old one.
-with a as (
-    select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents where lanes_changed_at is not null for update skip locked
-), free as ( -- a tick must not wait for a sender who changes a message
-    select m.id, case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end as lane
-    from a join turnkeeper.messages m on m.agent = a.name
-    where m.state = 'waiting'
-      and m.lane <> case when a.lane_per_conversation then a.name || '/' || m.conversation else a.name end
-      and not exists (select from turnkeeper.spawned_calls c where c.message_id = m.id)
-      and not exists (select from turnkeeper.turns p where p.agent = m.agent and p.conversation = m.conversation and p.home_lane is not null
-          and p.ended_at is null and p.held)
-    for no key update of m skip locked
-), moved as (
-    update turnkeeper.messages m set lane = free.lane, queue_rank = coalesce(m.queue_rank, m.rank) from free where m.id = free.id
-)
-update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
-    lanes_changed_at = case when a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
-        select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null and t.home_lane is null
-          and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
-          and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
-from a where u.name = a.name;
+select turnkeeper.move_lanes(@apart::boolean);
 
 -- name: ReadyTurns :many
 -- Queued turns that may be granted: handed back, reclaimed, deferred. A turn that was
@@ -173,6 +156,7 @@ left join lateral (
     order by h.started_at desc limit 1
 ) other on t.error_class = @left_to_newer::text
 where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id is not null)
+  and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = t.id::text and s.next_try > statement_timestamp()) is null
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id))
@@ -224,7 +208,8 @@ select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempt
 from (select heads.* from heads order by heads.place, heads.id) head,
     lateral (select * from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
-where (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
+where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text and s.next_try > statement_timestamp()) is null
+  and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (m.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and m.agent <> all(@full_agents::text[])
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
@@ -246,6 +231,7 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
+    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'step', 'tick') and s.next_try > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
@@ -400,3 +386,22 @@ select (turnkeeper.expire_asks(@max_rows::integer) + turnkeeper.end_model_waits(
 
 -- name: MoveHeld :one
 select turnkeeper.move_held(@max_rows::integer)::integer;
+
+-- name: PutAside :exec
+select turnkeeper.put_aside(@kind::text, @id::text, @code::text, @error::text);
+
+-- name: ForgetAside :exec
+delete from turnkeeper.set_aside where (kind, id) in (select unnest(@kinds::text[]), unnest(@ids::text[]));
+
+-- name: ForgetAsideOver :exec
+select turnkeeper.forget_aside();
+
+-- name: ListAside :many
+select * from turnkeeper.set_aside order by since, kind, id;
+
+-- name: CountAside :many
+select kind, count(*) as number from turnkeeper.set_aside group by kind order by kind;
+
+-- name: RetryAside :execrows
+-- Makes rows that are set aside due for their next try; an empty kind means all.
+update turnkeeper.set_aside set next_try = clock_timestamp() where @kind::text = '' or kind = @kind and id = @id::text;

@@ -17,7 +17,9 @@ from turnkeeper.claim_deliveries(@webhook::text, @worker::text, @slots::integer,
 -- delivery is due, even if all slots are claimed.
 select greatest(extract(epoch from greatest(d.due_at, w.not_before) - clock_timestamp()), 0)::float8 as seconds
 from turnkeeper.webhooks w, lateral (
-    select min(p.due_at) as due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
+    select p.due_at from turnkeeper.webhook_deliveries p where p.webhook = w.name and p.state = 'pending'
+      and not turnkeeper.is_aside('delivery', p.id::text)
+    order by p.due_at limit 1
 ) d
 where w.name = @webhook and w.paused_at is null and d.due_at is not null;
 

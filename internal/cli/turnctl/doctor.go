@@ -68,8 +68,8 @@ func doctorCommand(s *shell.Session) *cobra.Command {
 		Use: "doctor", Short: "Find problems, and say how to fix them", Args: cobra.NoArgs,
 		Long: `Check the settings, the database and its durability, the schema, workers, the
 scheduler, agents' files, models and their providers, webhooks and MCP servers.
-Also report messages that have been due for five minutes, spent budgets, and turns
-that lost workers. Each line is FAIL, warn or ok, in this order, with what to do.
+Also report rows that fail and are set aside, messages that have been due for five
+minutes, spent budgets, and turns that lost workers. Each line is FAIL, warn or ok, in this order, with what to do.
 
 Exit codes:
   0  no failure; there may be warnings

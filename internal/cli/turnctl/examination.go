@@ -141,7 +141,8 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	c = term.Clock{Now: f.Now, Zone: c.Zone} // the times below are the database's
-	examineScheduler(d, cfg, settings, c, alive)
+	schedulers := schedulersOf(workers)
+	examineScheduler(d, cfg, settings, c, scheduling{schedulers, alive > 0 || len(schedulers) > 0, examineAside(ctx, d, store, c)})
 	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
@@ -246,19 +247,47 @@ func examineConnections(d *diagnosis, cfg *config.Config, f storage.ServerFacts,
 		fmt.Sprintf("raise max_connections to %d or more, or lower db_pool_size", needed))
 }
 
-func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, alive int) {
+// schedulersOf returns the live processes with the role scheduler.
+func schedulersOf(workers []presence.Heartbeat) (ids []string) {
+	for _, w := range workers {
+		if state := w.State(); state != presence.Stopped && state != presence.Silent && slices.Contains(w.Roles, config.RoleScheduler) {
+			ids = append(ids, string(w.WorkerID))
+		}
+	}
+	return ids
+}
+
+// A scheduling says who schedules.
+type scheduling struct {
+	by       []string // live processes with the role scheduler
+	expected bool     // some process is alive; if not, the check of the workers says what to do
+	failing  bool     // ticks fail, which is reported already
+}
+
+// examineScheduler reports a scheduler that does not grant.
+func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSettings, c term.Clock, who scheduling) {
 	poll := cmp.Or(set.PollInterval, cfg.PollInterval)
-	switch late := max(6*poll, time.Minute); {
+	late := max(6*poll, time.Minute)
+	ran := "last ran " + c.At(set.LastTickAt)
+	silent := set.LastTickAt.IsZero() || c.Now.Sub(set.LastTickAt) > late
+	if set.LastTickAt.IsZero() {
+		ran = "has never run"
+	}
+	advice := "give a worker the role scheduler"
+	if len(who.by) > 0 && silent {
+		ran += fmt.Sprintf(", though %s %s the role scheduler", term.Enumerate(who.by), verb(len(who.by), "has", "have"))
+		advice = "look in its log, and in pg_stat_activity for what its session waits for"
+		if who.failing {
+			advice = "its ticks fail: see the check \"set aside\""
+		}
+	}
+	switch {
 	case !set.PausedAt.IsZero():
 		d.add(checkWarn, "scheduler", "paused since "+c.At(set.PausedAt)+": "+set.PausedReason, shell.Command("turnctl")+" scheduler resume")
 	case set.HoldUntil.After(c.Now):
 		d.add(checkWarn, "scheduler", "holds off until "+c.At(set.HoldUntil)+": "+set.HoldReason, "it continues by itself; if no commit was lost: "+shell.Command("turnctl")+" scheduler resume --now")
-	case set.LastTickAt.IsZero():
-		d.judge(alive == 0, checkWarn, "scheduler", "has never run", "give a worker the role scheduler")
-	case alive > 0 && c.Now.Sub(set.LastTickAt) > late:
-		d.add(checkWarn, "scheduler", "last ran "+c.At(set.LastTickAt), "give a worker the role scheduler")
 	default:
-		d.add(checkOK, "scheduler", "last ran "+c.At(set.LastTickAt), "")
+		d.judge(!silent || !who.expected, checkWarn, "scheduler", ran, advice)
 	}
 }
 

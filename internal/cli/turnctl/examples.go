@@ -27,8 +27,9 @@ var examples = map[string]string{
 	"turnctl workers":       `  turnctl workers`,
 	"turnctl migrate": `  turnctl migrate
   turnctl migrate --status`,
-	"turnctl version": `  turnctl version`,
-	"turnctl doctor":  `  turnctl doctor -o json`,
+	"turnctl version":   `  turnctl version`,
+	"turnctl doctor":    `  turnctl doctor -o json`,
+	"turnctl set-aside": `  turnctl set-aside`,
 }
 
 // addExamples sets the examples of commands without any.

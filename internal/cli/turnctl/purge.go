@@ -18,6 +18,7 @@ type purgedView struct {
 	Turns    int  `json:"turns"`
 	Outputs  int  `json:"outputs"`
 	Notes    int  `json:"notes"`
+	Kept     int  `json:"kept"` // messages that could not be deleted
 }
 
 func purgeCommand(s *shell.Session) *cobra.Command {
@@ -51,7 +52,11 @@ growing. The idempotency key of a deleted message can be used again.
 				if err != nil {
 					return err
 				}
-				return s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes}, func() { printPurged(s, scope.Dry, done) })
+				err = s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes, done.Kept}, func() { printPurged(s, scope.Dry, done) })
+				if err == nil && done.Kept > 0 {
+					return shell.Silent(shell.ExitFailure)
+				}
+				return err
 			})
 		},
 	}
@@ -92,4 +97,7 @@ func printPurged(s *shell.Session, dry bool, done operate.Purged) {
 		text += ", " + term.Plural(done.Notes, "note")
 	}
 	s.Out.Line("%s: %s", verb, text)
+	if done.Kept > 0 {
+		s.Err.Line(`%s could not be deleted: "turnctl set-aside" says why`, term.Plural(done.Kept, "message"))
+	}
 }

@@ -409,14 +409,14 @@ with looked_at as (
       and (turnkeeper.worker_gone(h.stopped_at, turnkeeper.silent_from(h.beat_at), h.takeover_after) or turnkeeper.fetch_overlooked(j.attempted_at))
 )
 select d.turn_id, d.round, d.ordinal, d.attempt, d.losses, d.time_limit, d.job_id, coalesce(d.worker_id, '')::text as worker_id,
-    c.name, c.effect, coalesce(c.output_id, '')::text as output_id, lost.trouble::text as trouble,
+    c.name::text as name, c.effect::text as effect, c.output_id::text as output_id, lost.trouble::text as trouble, c.code::text as code, c.error::text as error,
     (d.lost_at is null and h.stopped_at is null and coalesce(turnkeeper.worker_present(d.worker_id), false))::boolean as alive
 from lost
 join turnkeeper.detached_calls d on (d.turn_id, d.round, d.ordinal) = (lost.turn_id, lost.round, lost.ordinal)
-join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (lost.turn_id, lost.round, lost.ordinal)
+cross join lateral turnkeeper.call_if_readable(lost.turn_id, lost.round, lost.ordinal) c
 join turnkeeper.turns t on t.id = lost.turn_id
 left join turnkeeper.worker_heartbeat h on h.worker_id = d.worker_id
-where d.ended_at is null and t.ended_at is null
+where d.ended_at is null and t.ended_at is null and not turnkeeper.is_aside('call', format('%s/%s/%s', d.turn_id, d.round, d.ordinal))
 limit $1
 for update of t, d skip locked
 `
@@ -434,12 +434,14 @@ type LostCallsRow struct {
 	Effect    string
 	OutputID  string
 	Trouble   string
+	Code      string
+	Error     string
 	Alive     bool
 }
 
 // Detached calls that will have no result by themselves: runs of workers that are silent
 // or gave them up, runs past their deadline, and unclaimed calls whose job is missing,
-// was fetched by a silent worker, or has waited until its deadline.
+// was fetched by a silent worker, or has waited until its deadline. A code says that the call's journal cannot be read.
 func (q *Queries) LostCalls(ctx context.Context, maxRows int32) ([]LostCallsRow, error) {
 	rows, err := q.db.Query(ctx, LostCalls, maxRows)
 	if err != nil {
@@ -462,6 +464,8 @@ func (q *Queries) LostCalls(ctx context.Context, maxRows int32) ([]LostCallsRow,
 			&i.Effect,
 			&i.OutputID,
 			&i.Trouble,
+			&i.Code,
+			&i.Error,
 			&i.Alive,
 		); err != nil {
 			return nil, err

@@ -281,6 +281,17 @@ type TurnkeeperSchedule struct {
 	LastError    *string
 }
 
+type TurnkeeperSetAside struct {
+	Kind     string
+	ID       string
+	Since    time.Time
+	Failures int32
+	LastAt   time.Time
+	NextTry  time.Time
+	Code     string
+	Error    string
+}
+
 type TurnkeeperSetting struct {
 	Singleton            bool
 	MaxMessageBytes      int32

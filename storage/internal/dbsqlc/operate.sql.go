@@ -180,7 +180,7 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 }
 
 const Purge = `-- name: Purge :one
-select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, coalesce(last, 0)::bigint as last
+select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
 from turnkeeper.purge($1::text, $2::text, clock_timestamp() - $3::interval, $4::bigint, $5::integer, $6::boolean, $7::boolean)
 `
 
@@ -198,6 +198,7 @@ type PurgeRow struct {
 	Messages int64
 	Turns    int64
 	Outputs  int64
+	Failed   int64
 	Last     int64
 }
 
@@ -216,6 +217,7 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 		&i.Messages,
 		&i.Turns,
 		&i.Outputs,
+		&i.Failed,
 		&i.Last,
 	)
 	return i, err

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"turnkeeper"
@@ -44,6 +46,9 @@ func TestClassesOfErrors(t *testing.T) {
 			t.Errorf("%s is a refused lock: %v", code, got)
 		}
 	}
+	if KeyTaken(&serverError{code: "23505", constraint: "ended_grants_grant_id_key"}) {
+		t.Error("a grant that has ended already counts as another writer's write")
+	}
 	for _, c := range []struct {
 		err    error
 		passes bool
@@ -54,7 +59,12 @@ func TestClassesOfErrors(t *testing.T) {
 		{turnkeeper.ErrFenced, false},
 		{turnkeeper.ErrJournalMoved, false},
 		{turnkeeper.ErrNotFound, false},
-		{errors.New("another error of the connection"), true},
+		{io.ErrUnexpectedEOF, true},
+		{&brokenError{"the connection broke", errors.New("broken")}, true},
+		{retryable{errors.New("nothing was sent"), true}, true},
+		{errors.New("an error of this program"), false},
+		{pgx.ScanArgError{Err: errors.New("a value that cannot be decoded")}, false},
+		{errUndone, false},
 	} {
 		if got := Uncertain(c.err); got != c.passes || KeyTaken(c.err) || LockRefused(c.err) {
 			t.Errorf("%v passes: %v", c.err, got)

@@ -66,6 +66,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	cfg.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	cfg.ConnConfig.DialFunc = dialer.DialContext
 	boundCaches(cfg.ConnConfig)
+	cfg.ConnConfig.OnNotice = logAside(o.Log)
 	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
@@ -81,6 +82,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	maps.Copy(params, byKey)
 	maps.Copy(params, findDead)
 	maps.Copy(params, more)
+	cfg.AfterConnect = finiteTimes
 	if name == queueName {
 		resets.hold(cfg)
 	}

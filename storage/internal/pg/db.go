@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -24,6 +25,8 @@ type DB struct {
 	Log    *zap.Logger
 	Mask   func(string) string // nil: nothing is masked
 	Fault  fault.Hook
+
+	retryLogged atomic.Int64 // when Retrying last logged, in nanoseconds
 }
 
 // Open connects to the database. Its errors do not contain the connection string.

@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
 
 	"turnkeeper"
 	"turnkeeper/asks"
@@ -34,9 +36,12 @@ var conditions = map[string]error{
 }
 
 const (
-	uniqueViolation    = "23505"
-	lockNotAvailable   = "55P03"
-	tooManyConnections = "53300"
+	uniqueViolation      = "23505"
+	lockNotAvailable     = "55P03"
+	serializationFailure = "40001"
+	deadlock             = "40P01"
+	tooManyConnections   = "53300"
+	statementTimeout     = "57014"
 )
 
 // A conditionError has the database's message and matches the condition.
@@ -146,8 +151,9 @@ func Away(err error) bool {
 	return network || isBroken(err)
 }
 
-// Uncertain reports whether a write may or may not have been done, or was undone for a
-// temporary reason. The writer must read back and retry.
+// Uncertain reports whether a write may or may not have been done, or was undone for a reason that may pass: the connection, a
+// timeout, a lock, resources, or a server that shuts down or has become a standby. The writer must read back and retry. Every other
+// error is the caller's: waiting does not mend a value that cannot be decoded, a constraint, or a fault of this program.
 func Uncertain(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) && !pgconn.Timeout(err) {
 		return false
@@ -157,21 +163,30 @@ func Uncertain(err error) bool {
 		case "08", "53", "57", "58", "25": // connection, resources, shutdown or timeout, system, read-only after failover
 			return true
 		default:
-			return server.code == "40001" || server.code == "40P01" || server.code == lockNotAvailable // serialization, deadlock, lock timeout
+			return mayBeAnothers(server.code)
 		}
 	}
-	for _, condition := range conditions {
-		if errors.Is(err, condition) {
-			return false
-		}
-	}
-	return !errors.Is(err, turnkeeper.ErrNotFound)
+	return errors.Is(err, context.DeadlineExceeded) || ofConnection(err)
 }
 
-// KeyTaken reports whether a unique key refused the write.
+// mayBeAnothers reports whether other transactions may have caused an error of the server.
+func mayBeAnothers(code string) bool {
+	return code == serializationFailure || code == deadlock || code == lockNotAvailable
+}
+
+// ofConnection reports whether an error is of the connection, not of a statement or a row.
+func ofConnection(err error) bool {
+	_, network := errors.AsType[*net.OpError](err)
+	_, refused := errors.AsType[*pgconn.ConnectError](err)
+	return network || refused || isBroken(err) || pgconn.Timeout(err) || pgconn.SafeToRetry(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed)
+}
+
+// KeyTaken reports whether a unique key refused the write: another writer has written it. The keys of ended grants are no such keys:
+// whoever ends a grant has locked it.
 func KeyTaken(err error) bool {
 	server, ok := errors.AsType[*serverError](err)
-	return ok && server.code == uniqueViolation
+	return ok && server.code == uniqueViolation && !strings.HasPrefix(server.constraint, "ended_grants_")
 }
 
 // LockRefused reports whether a statement ran into the lock timeout.
@@ -180,7 +195,19 @@ func LockRefused(err error) bool {
 	return ok && server.code == lockNotAvailable
 }
 
-// Patiently retries f until ctx ends, as long as its error is temporary.
-func Patiently(ctx context.Context, f func() error) error {
-	return commit.Patiently(ctx, Uncertain, f)
+// Patiently retries f until ctx ends, as long as its error may pass: see Uncertain. Other errors are returned.
+func (s *DB) Patiently(ctx context.Context, f func() error) error {
+	return commit.Patiently(ctx, Uncertain, s.Retrying, f)
+}
+
+// retryLogPause is the least time between two log lines about retries.
+const retryLogPause = 10 * time.Second
+
+// Retrying logs that an attempt failed and is made again. The first failure of an operation is not logged: most are lost connections
+// whose second attempt succeeds.
+func (s *DB) Retrying(err error, failures int) {
+	last := s.retryLogged.Load()
+	if now := time.Now().UnixNano(); failures > 1 && now-last >= int64(retryLogPause) && s.retryLogged.CompareAndSwap(last, now) {
+		s.Log.Warn("the database does not do what it is asked; retrying", zap.String("sqlstate", SQLState(err)), zap.Int("failures", failures), zap.Error(err))
+	}
 }

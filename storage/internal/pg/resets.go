@@ -75,7 +75,11 @@ func (r *resetter) watch(pool *pgxpool.Pool) {
 
 // hold tracks the connections of a pool, so that a reset closes them even while in use.
 func (r *resetter) hold(cfg *pgxpool.Config) {
-	cfg.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
+	also := cfg.AfterConnect
+	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := also(ctx, conn); err != nil {
+			return err
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.held[conn] = true
