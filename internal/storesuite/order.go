@@ -19,9 +19,9 @@ var orderProperties = []property{
 }
 
 // only returns the only grant of a tick for which the first worker has one free slot.
-func (e *env) only() *dispatch {
+func only(e *env) *dispatch {
 	e.Helper()
-	all := e.with(1)
+	all := with(e, 1)
 	if len(all) != 1 {
 		e.Fatalf("%d turns were granted, want 1", len(all))
 	}
@@ -29,7 +29,7 @@ func (e *env) only() *dispatch {
 }
 
 // with returns the grants of a tick for which the only worker has some slots.
-func (e *env) with(slots int) []*dispatch {
+func with(e *env, slots int) []*dispatch {
 	e.Helper()
 	e.Beat(presence.Heartbeat{WorkerID: first, Host: "h", Version: "v", Slots: slots, TakeoverAfter: takeover})
 	e.tickAlone()
@@ -51,14 +51,14 @@ func failedKeepsItsPlace(e *env) {
 
 func failedLaneWaits(e *env) {
 	e.enqueue("desk", "a", "fails")
-	fails := e.only()
+	fails := only(e)
 	wantErr(e, "end", fails.end(failedFor(30*time.Second)), nil)
 	healthy := e.enqueue("desk", "b", "works")
 	e.Pass(40 * time.Second)
-	first := e.only()
+	first := only(e)
 	equal(e, "granted first", first.record.Message.ID, healthy)
 	wantErr(e, "end", first.end(succeeded("done")), nil)
-	equal(e, "granted second", e.only().record.Message.ID, fails.record.Message.ID)
+	equal(e, "granted second", only(e).record.Message.ID, fails.record.Message.ID)
 }
 
 func priorityIsARank(e *env) {
@@ -71,7 +71,7 @@ func priorityIsARank(e *env) {
 	e.Pass(10 * time.Second)
 	low, urgent := send("low", 5), send("urgent", 60)
 	for i, want := range []turnkeeper.MessageID{urgent, old, low} {
-		d := e.only()
+		d := only(e)
 		equal(e, fmt.Sprint("granted as number ", i+1), d.record.Message.ID, want)
 		wantErr(e, "end", d.end(succeeded("done")), nil)
 	}
@@ -82,7 +82,7 @@ func notDueDelaysNobody(e *env) {
 	later, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000, DueAt: now.Add(time.Minute)})
 	wantErr(e, "enqueue", err, nil)
 	id := e.enqueue("clerk", "", "now")
-	for _, d := range e.with(10) {
+	for _, d := range with(e, 10) {
 		if d.record.Message.Agent == "clerk" {
 			equal(e, "granted", d.record.Message.ID, id)
 			wantErr(e, "end", d.end(succeeded("done")), nil)
@@ -100,7 +100,7 @@ func leavesSlots(e *env) {
 	e.Pass(time.Minute)
 	e.enqueue("clerk", "", "waits as well")
 	granted := map[string]int{}
-	all := e.with(8)
+	all := with(e, 8)
 	for _, d := range all {
 		granted[d.record.Turn.Agent]++
 	}
@@ -112,7 +112,7 @@ func leavesSlots(e *env) {
 		}
 	}
 	e.enqueue("clerk", "", "waits as well")
-	d := e.with(8)
+	d := with(e, 8)
 	equal(e, "granted of a full agent beside another", len(d), 1)
 	equal(e, "agent", d[0].record.Turn.Agent, "clerk")
 }
@@ -124,9 +124,9 @@ func maxRunning(e *env) {
 	for i := range 5 {
 		e.enqueue("desk", fmt.Sprint(i), "x")
 	}
-	all := e.with(10)
+	all := with(e, 10)
 	equal(e, "granted", len(all), 2)
-	equal(e, "granted while they run", len(e.with(10)), 0)
+	equal(e, "granted while they run", len(with(e, 10)), 0)
 	wantErr(e, "end", all[0].end(succeeded("done")), nil)
-	equal(e, "granted after an end", len(e.with(10)), 1)
+	equal(e, "granted after an end", len(with(e, 10)), 1)
 }
