@@ -21,15 +21,15 @@ var orderProperties = []property{
 // only returns the only grant of a tick for which the first worker has one free slot.
 func only(e *env) *dispatch {
 	e.Helper()
-	all := with(e, 1)
+	all := withSlots(e, 1)
 	if len(all) != 1 {
 		e.Fatalf("%d turns were granted, want 1", len(all))
 	}
 	return all[0]
 }
 
-// with returns the grants of a tick for which the only worker has some slots.
-func with(e *env, slots int) []*dispatch {
+// withSlots returns the grants of a tick for which the only worker has some slots.
+func withSlots(e *env, slots int) []*dispatch {
 	e.Helper()
 	e.Beat(presence.Heartbeat{WorkerID: first, Host: "h", Version: "v", Slots: slots, TakeoverAfter: takeover})
 	e.tickAlone()
@@ -82,7 +82,7 @@ func notDueDelaysNobody(e *env) {
 	later, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "later", Priority: 1000, DueAt: now.Add(time.Minute)})
 	wantErr(e, "enqueue", err, nil)
 	id := e.enqueue("clerk", "", "now")
-	for _, d := range with(e, 10) {
+	for _, d := range withSlots(e, 10) {
 		if d.record.Message.Agent == "clerk" {
 			equal(e, "granted", d.record.Message.ID, id)
 			wantErr(e, "end", d.end(succeeded("done")), nil)
@@ -100,7 +100,7 @@ func leavesSlots(e *env) {
 	e.Pass(time.Minute)
 	e.enqueue("clerk", "", "waits as well")
 	granted := map[string]int{}
-	all := with(e, 8)
+	all := withSlots(e, 8)
 	for _, d := range all {
 		granted[d.record.Turn.Agent]++
 	}
@@ -112,7 +112,7 @@ func leavesSlots(e *env) {
 		}
 	}
 	e.enqueue("clerk", "", "waits as well")
-	d := with(e, 8)
+	d := withSlots(e, 8)
 	equal(e, "granted of a full agent beside another", len(d), 1)
 	equal(e, "agent", d[0].record.Turn.Agent, "clerk")
 }
@@ -124,9 +124,9 @@ func maxRunning(e *env) {
 	for i := range 5 {
 		e.enqueue("desk", fmt.Sprint(i), "x")
 	}
-	all := with(e, 10)
+	all := withSlots(e, 10)
 	equal(e, "granted", len(all), 2)
-	equal(e, "granted while they run", len(with(e, 10)), 0)
+	equal(e, "granted while they run", len(withSlots(e, 10)), 0)
 	wantErr(e, "end", all[0].end(succeeded("done")), nil)
-	equal(e, "granted after an end", len(with(e, 10)), 1)
+	equal(e, "granted after an end", len(withSlots(e, 10)), 1)
 }
