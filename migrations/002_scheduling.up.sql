@@ -940,21 +940,22 @@ begin
             r.reason := 'conversation_held'; r.turn_id := o.id; r.turn_state := o.state; blocked := true;
             return next r;
         end loop;
-        -- The lanes of the agent were changed, except those of sub-agents.
-        if a.lanes_changed_at is not null and not v_kin then
-            for o in select * from turnkeeper.lane_rivals(m.agent, m.conversation, m.lane, a.lane_per_conversation) loop
-                select * into h from turnkeeper.turn_holder(o);
-                r := null;
-                r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := o.lane; r.turn_id := o.id; r.turn_state := o.state;
-                r.worker_id := h.worker_id; blocked := true;
-                return next r;
-            end loop;
-            if not blocked and m.lane <> turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation) then
-                r := null;
-                r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; blocked := true;
-                r.lane := turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation);
-                return next r;
-            end if;
+    end if;
+
+    -- The lanes of the agent were changed, except those of sub-agents.
+    if a.lanes_changed_at is not null and not v_kin and (t.id is null or t.home_lane is not null) then
+        for o in select * from turnkeeper.lane_rivals(m.agent, m.conversation, v_lane, a.lane_per_conversation) loop
+            select * into h from turnkeeper.turn_holder(o);
+            r := null;
+            r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := o.lane; r.turn_id := o.id; r.turn_state := o.state;
+            r.worker_id := h.worker_id; blocked := true;
+            return next r;
+        end loop;
+        if not blocked and t.id is null and m.lane <> turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation) then
+            r := null;
+            r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; blocked := true;
+            r.lane := turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation);
+            return next r;
         end if;
     end if;
 

@@ -73,6 +73,9 @@ func (t gate) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Re
 	if s.aside[aside.AsideOf()].nextTry.After(now) {
 		found = append(found, waiting.SetAside)
 	}
+	if turn != nil && turn.home != "" && s.laneWaits(m, lane) {
+		found = append(found, waiting.LanesChanged)
+	}
 	if turn == nil || turn.home != "" {
 		found = append(found, t.ahead(m, turn, lane, now)...)
 	}
@@ -103,7 +106,7 @@ func (t gate) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.R
 		waiting.AgentRetired:     s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0, // it still works as a sub-agent
 		waiting.NotDue:           !isDue(m, now),
 		waiting.ConversationHeld: parking{s}.holds(m),
-		waiting.LanesChanged:     s.laneWaits(m),
+		waiting.LanesChanged:     s.laneWaits(m, m.Lane),
 	} {
 		if blocks {
 			found = append(found, reason)

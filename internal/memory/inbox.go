@@ -115,14 +115,14 @@ func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 	}
 }
 
-// laneWaits reports whether a message must not run yet because its agent's lanes were changed: a turn
-// of its conversation is open in an old lane or, if the agent is one lane, any turn of the agent.
-func (s *state) laneWaits(m *turnkeeper.Message) bool {
+// laneWaits reports whether a message must not run in its lane yet because its agent's lanes were changed: a turn
+// of its conversation is open in another lane or, if the agent is one lane, any turn of the agent.
+func (s *state) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
 	if s.parentOf(m.ID) != 0 {
 		return false
 	}
 	for lane, turn := range s.open {
-		if turn.Agent == m.Agent && turn.home == "" && lane != m.Lane &&
+		if turn.Agent == m.Agent && turn.home == "" && lane != own &&
 			(turn.Conversation == m.Conversation || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
 			return true
 		}

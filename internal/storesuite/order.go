@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/scheduler"
 )
 
@@ -14,6 +16,7 @@ var orderProperties = []property{
 	{"a lane that failed counts from its next try", failedLaneWaits},
 	{"priority counts as waiting time", priorityIsARank},
 	{"a message that is not due delays no other", notDueDelaysNobody},
+	{"a turn that comes back waits for the turns of its agent's new lane", comesBackToAnOldLane},
 	{"an agent leaves slots to others", leavesSlots},
 	{"no more turns than max_running run", maxRunning},
 }
@@ -91,6 +94,23 @@ func notDueDelaysNobody(e *env) {
 	e.Pass(2 * time.Minute)
 	e.enqueue("clerk", "", "after it")
 	equal(e, "granted once it is due", e.next(first).record.Message.ID, later)
+}
+
+// comesBackToAnOldLane makes an agent one lane while a turn of a conversation's lane waits for a person.
+func comesBackToAnOldLane(e *env) {
+	e.enqueue("desk", "a", "asks")
+	asking := e.next(first)
+	ask := question(key(1, 1), asks.KindApprove)
+	ask.Hold = false
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{ask}})
+	asking.wait()
+	e.Register(registration("desk", false))
+	e.enqueue("desk", "b", "runs meanwhile")
+	d := e.next(first)
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	equal(e, "granted while the new lane is held", e.tick().Granted, 0)
+	e.finish(d, succeeded("done"))
+	equal(e, "granted then", e.next(first).grant.TurnID, asking.grant.TurnID)
 }
 
 func leavesSlots(e *env) {

@@ -866,7 +866,9 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
   and (select s.id from turnkeeper.set_aside s where s.kind = 'turn' and s.id = t.id::text and s.next_try > statement_timestamp()) is null
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
-       and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id))
+       and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id)
+       and (a.lanes_changed_at is null or not exists (
+            select from turnkeeper.lane_rivals(t.agent, t.conversation, t.home_lane, a.lane_per_conversation))))
   and (t.agent <> all($2::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all($3::text[])
 order by coalesce(m.queue_rank, m.rank), m.id
@@ -891,8 +893,8 @@ type ReadyTurnsRow struct {
 // Queued turns that may be granted: handed back, reclaimed, deferred. A turn that was
 // handed back for a newer worker is offered at once, by name, to each live worker that
 // has not handed it back yet, the newest first. If there is none, it waits until due_at,
-// like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn, and
-// no waiting message there is ahead of it.
+// like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn,
+// no waiting message there is ahead of it, and no rival of it is open after the agent's lanes were changed.
 func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, held []string, fullAgents []string, maxRows int32) ([]ReadyTurnsRow, error) {
 	rows, err := q.db.Query(ctx, ReadyTurns,
 		leftToNewer,
