@@ -398,20 +398,32 @@ func (s *Scanner) inNumber(b byte) {
 // afterInNumber returns the step after a byte that belongs to a number.
 func afterInNumber(at step, b byte) (to step, ok bool) {
 	switch {
-	case at == afterMinus && b == '0':
-		return afterZero, true
-	case isDigit(b) && (at == afterMinus || at == inInteger):
-		return inInteger, true
-	case isDigit(b) && (at == afterPoint || at == inFraction):
-		return inFraction, true
-	case isDigit(b) && (at == afterE || at == afterSign || at == inExponent):
-		return inExponent, true
+	case isDigit(b):
+		return afterDigit(at, b)
 	case b == '.' && (at == afterZero || at == inInteger):
 		return afterPoint, true
 	case b|0x20 == 'e' && (at == afterZero || at == inInteger || at == inFraction):
 		return afterE, true
 	case (b == '+' || b == '-') && at == afterE:
 		return afterSign, true
+	}
+	return at, false
+}
+
+// afterDigit returns the step after a digit that belongs to a number.
+func afterDigit(at step, digit byte) (to step, ok bool) {
+	switch at {
+	case afterMinus:
+		if digit == '0' {
+			return afterZero, true
+		}
+		return inInteger, true
+	case inInteger:
+		return inInteger, true
+	case afterPoint, inFraction:
+		return inFraction, true
+	case afterE, afterSign, inExponent:
+		return inExponent, true
 	}
 	return at, false
 }

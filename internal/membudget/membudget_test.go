@@ -197,8 +197,8 @@ func TestNoDeadlock(t *testing.T) {
 				for range calls {
 					group.Go(func() {
 						l := account.Lease()
-						for left := rand.Int64N(largest + 1); left > 0; { //nolint:gosec // no secret
-							n := 1 + rand.Int64N(left) //nolint:gosec // no secret
+						for left := rand.Int64N(largest + 1); left > 0; {
+							n := 1 + rand.Int64N(left)
 							left -= n
 							if err := l.Grow(t.Context(), n); err != nil {
 								t.Error(err)

@@ -28,10 +28,8 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if l == nil || l.GrantID != grant {
 		return turnkeeper.ErrFenced
 	}
-	forModels := o.State == turnkeeper.TurnWaiting && o.Backoff > 0
-	if o.State == turnkeeper.TurnWaiting && !forModels && !t.mayWait() && !s.bugs.has(BugWaitsInVain) {
-		o.State = turnkeeper.TurnQueued
-	}
+	var forModels bool
+	o.State, forModels = stateAfter(t, o, s.bugs)
 	if err := t.State.MoveTo(o.State); err != nil {
 		return err
 	}
@@ -67,6 +65,20 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
+}
+
+// stateAfter returns the state of a turn after an outcome. A turn that need not wait any more is queued. forModels says that it waits
+// for models.
+func stateAfter(t *turnRow, o turnlog.Outcome, bugs Bug) (state turnkeeper.TurnState, forModels bool) {
+	switch {
+	case o.State != turnkeeper.TurnWaiting:
+		return o.State, false
+	case o.Backoff > 0:
+		return o.State, true
+	case !t.mayWait() && !bugs.has(BugWaitsInVain):
+		return turnkeeper.TurnQueued, false
+	}
+	return o.State, false
 }
 
 // endAsks parks a turn that waits, and withdraws the asks of one that has ended.

@@ -168,13 +168,7 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 		sit.Slots = sit.Slots || due(sched, now) && !s.retired(sched.Agent)
 	}
 	for _, turn := range s.open {
-		sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
-		sit.Held = sit.Held || turn.holds
-		sit.Asks = sit.Asks || turn.waited(now)
-		for _, a := range turn.asks {
-			sit.Asks = sit.Asks || !a.Closed() && !a.ExpiresAt.After(now)
-		}
-		sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
+		addOpen(s, &sit, turn, now)
 	}
 	for _, row := range s.aside {
 		sit.Aside = true
@@ -187,6 +181,17 @@ func (s *state) situation(now time.Time) granting.Snapshot {
 		}
 	}
 	return sit
+}
+
+// addOpen adds an open turn to a snapshot.
+func addOpen(s *state, sit *granting.Snapshot, turn *turnRow, now time.Time) {
+	sit.Queued = sit.Queued || turn.State == turnkeeper.TurnQueued
+	sit.Held = sit.Held || turn.holds
+	sit.Asks = sit.Asks || turn.waited(now)
+	for _, a := range turn.asks {
+		sit.Asks = sit.Asks || !a.Closed() && !a.ExpiresAt.After(now)
+	}
+	sit.Calls = sit.Calls || len(s.lostCalls(turn, now)) > 0
 }
 
 func due(sched *turnkeeper.Schedule, now time.Time) bool {

@@ -246,4 +246,4 @@ func fails(err *inference.Error) error {
 }
 
 // random returns a source of random numbers that the tests' names decide.
-func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 34)) } //nolint:gosec // for tests
+func random(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 34)) }

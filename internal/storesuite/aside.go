@@ -51,8 +51,8 @@ func (e *env) ticks(s *scheduler.Scheduler, n int) (granted, failed int) {
 const asidePause = time.Minute + time.Second
 
 // goesOn checks that with a failing row the rest is granted after one failed tick, that the row is left alone then, and that it goes on
-// by itself once it does not fail any more. rest and row are the grants to expect.
-func (e *env) goesOn(row granting.Subject, rest, own int) {
+// by itself once it does not fail any more, with one more grant. rest is the number of grants to expect before.
+func (e *env) goesOn(row granting.Subject, rest int) {
 	e.Helper()
 	s := scheduler.New(scheduler.Config{Store: e.Scheduler(), Log: zap.NewNop()})
 	e.Fail(row, true)
@@ -66,7 +66,7 @@ func (e *env) goesOn(row granting.Subject, rest, own int) {
 	e.Pass(asidePause) // s would take it for a step of the clock
 	granted, failed = e.ticks(scheduler.New(scheduler.Config{Store: e.Scheduler()}), 2)
 	equal(e, "ticks that fail once the row is well", failed, 0)
-	equal(e, "granted once it is well", granted, own)
+	equal(e, "granted once it is well", granted, 1)
 	_, failed = e.ticks(scheduler.New(scheduler.Config{Store: e.Scheduler()}), 1)
 	equal(e, "ticks of another scheduler that fail", failed, 0)
 }
@@ -77,7 +77,7 @@ func messageFails(e *env) {
 		e.enqueue("desk", conversation, "this one does not")
 	}
 	e.enqueue("desk", "a", "behind the one that fails")
-	e.goesOn(asideMessage(id), 3, 1)
+	e.goesOn(asideMessage(id), 3)
 	equal(e, "the message", e.Message(id).State, turnkeeper.MessageRunning)
 }
 
@@ -89,11 +89,10 @@ func (e *env) lostTurnFails(losses int) {
 	}
 	e.Pass(LeaseTTL)
 	e.enqueue("desk", "a", "another lane")
-	own := 1 // it is granted again
-	if losses > 1 {
+	if losses > 1 { // it is closed instead of granted again
 		e.enqueue("clerk", "", "behind the lost turn")
 	}
-	e.goesOn(asideTurn(d.grant.TurnID), 1, own)
+	e.goesOn(asideTurn(d.grant.TurnID), 1)
 	turn, _ := e.Turn(d.grant.TurnID)
 	if losses > 1 {
 		equal(e, "the turn that lost its workers", turn.State, turnkeeper.TurnDegraded)
@@ -106,7 +105,7 @@ func queuedTurnFails(e *env) {
 	d := e.turn()
 	wantErr(e, "hand back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}), nil)
 	e.enqueue("desk", "a", "another lane")
-	e.goesOn(asideTurn(d.grant.TurnID), 1, 1)
+	e.goesOn(asideTurn(d.grant.TurnID), 1)
 }
 
 func scheduleFails(e *env) {
@@ -114,7 +113,7 @@ func scheduleFails(e *env) {
 	e.tick()
 	e.Pass(hourly + time.Minute)
 	e.enqueue("desk", "a", "another lane")
-	e.goesOn(granting.Subject{Kind: granting.AsideSchedule, ID: "clerk/s"}, 1, 1)
+	e.goesOn(granting.Subject{Kind: granting.AsideSchedule, ID: "clerk/s"}, 1)
 }
 
 func detachedCallFails(e *env) {
@@ -122,7 +121,7 @@ func detachedCallFails(e *env) {
 	c := e.claim(first)
 	e.Pass(2 * time.Hour) // it is overdue
 	e.enqueue("desk", "a", "another lane")
-	e.goesOn(granting.LostCall{Ref: c.Ref}.AsideOf(), 1, 1)
+	e.goesOn(granting.LostCall{Ref: c.Ref}.AsideOf(), 1)
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "the turn of the call", turn.State, turnkeeper.TurnRunning)
 }

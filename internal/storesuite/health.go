@@ -219,76 +219,94 @@ func probeElsewhere(e *env) {
 	equal(e, "open", bad.record.Suspects[0].Open, true)
 }
 
+// A pairing tells the dispatches of a test of pairs apart.
+type pairing struct {
+	env     *env
+	granted map[string]*dispatch // by conversation
+}
+
+// next returns the next dispatch of a conversation.
+func (p *pairing) next(conversation string) *dispatch {
+	p.env.Helper()
+	if p.granted[conversation] == nil {
+		p.env.grantTo(p.granted)
+	}
+	d := p.granted[conversation]
+	if d == nil {
+		p.env.Fatalf("the message of %s was not granted", conversation)
+	}
+	delete(p.granted, conversation)
+	return d
+}
+
+// fail makes the bad message fail again.
+func (p *pairing) fail() *dispatch {
+	p.env.Helper()
+	d := p.next("bad")
+	wantErr(p.env, "end", d.service(4, false), nil)
+	return d
+}
+
+// answer makes a message of another conversation succeed after an entry.
+func (p *pairing) answer(conversation string, entry turnlog.Entry) {
+	p.env.Helper()
+	p.env.enqueue("asker", conversation, "x")
+	d := p.next(conversation)
+	wantErr(p.env, "answer", d.Append(p.env.Context(), entry), nil)
+	wantErr(p.env, "end", d.end(succeeded("answered")), nil)
+}
+
 // pairs checks what makes a pair of a failure, and what a pair changes.
 func pairs(e *env) {
 	e.registerWithModel("asker", time.Hour)
-	all := map[string]*dispatch{}
-	next := func(conversation string) *dispatch {
-		e.Helper()
-		if all[conversation] == nil {
-			e.grantTo(all)
-		}
-		d := all[conversation]
-		if d == nil {
-			e.Fatalf("the message of %s was not granted", conversation)
-		}
-		delete(all, conversation)
-		return d
-	}
-	fail := func() *dispatch {
-		e.Helper()
-		d := next("bad")
-		wantErr(e, "end", d.service(4, false), nil)
-		return d
-	}
-	answer := func(conversation string, entry turnlog.Entry) {
-		e.Helper()
-		e.enqueue("asker", conversation, "x")
-		d := next(conversation)
-		wantErr(e, "answer", d.Append(e.Context(), entry), nil)
-		wantErr(e, "end", d.end(succeeded("answered")), nil)
-	}
+	p := &pairing{e, map[string]*dispatch{}}
 	e.enqueue("asker", "bad", "x")
-	fail()
+	p.fail()
 	e.Pass(scheduler.Backoff(1))
-	answer("refused", turnlog.Entry{Refused: []string{modelUsed}}) // proves nothing, but the model is up
+	p.answer("refused", turnlog.Entry{Refused: []string{modelUsed}}) // proves nothing, but the model is up
 	equal(e, "models that are down", len(e.down()), 0)
-	again := next("bad")
+	again := p.next("bad")
 	equal(e, "pairs", again.record.Suspects[0].Pairs, 0)
 	wantErr(e, "end", again.Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}}), nil) // its own answer is none
 	wantErr(e, "end", again.service(4, false), nil)
 	equal(e, "models that are down", len(e.down()), 1)
 
 	e.Pass(scheduler.Backoff(1))
-	answer("first", turnlog.Entry{Answered: []string{modelUsed}})
-	answer("second", turnlog.Entry{Answered: []string{modelUsed}}) // the same failure makes one pair
-	d := fail()
+	p.answer("first", turnlog.Entry{Answered: []string{modelUsed}})
+	p.answer("second", turnlog.Entry{Answered: []string{modelUsed}}) // the same failure makes one pair
+	d := p.fail()
 	equal(e, "pairs", d.record.Suspects[0].Pairs, 1)
 	equal(e, "open", d.record.Suspects[0].Open, false)
 	equal(e, "failures", d.record.Suspects[0].Failures, 2)
 	equal(e, "requests", d.record.Suspects[0].Requests, 8)
 	equal(e, "models that are down after a pair", len(e.down()), 0)
 
-	answer("third", turnlog.Entry{Answered: []string{modelUsed}})
-	e.grantTo(all)
-	equal(e, "granted before its own pause is over", all["bad"] == nil, true)
+	p.answer("third", turnlog.Entry{Answered: []string{modelUsed}})
+	e.grantTo(p.granted)
+	equal(e, "granted before its own pause is over", p.granted["bad"] == nil, true)
 	e.Pass(10 * time.Minute)
-	d = fail()
+	d = p.fail()
 	equal(e, "pairs", d.record.Suspects[0].Pairs, 2)
 	equal(e, "span", d.record.Suspects[0].Span > 0, true)
+	pairsTooLate(e, p)
+}
+
+// pairsTooLate goes on with the bad message after two pairs. An answer makes a pair only soon after the failure, and a message that
+// succeeds leaves the model up.
+func pairsTooLate(e *env, p *pairing) {
 	e.Pass(modelhealth.PairWindow(9)) // an answer after that is none for this failure
-	answer("late", turnlog.Entry{Answered: []string{modelUsed}})
-	d = next("bad")
+	p.answer("late", turnlog.Entry{Answered: []string{modelUsed}})
+	d := p.next("bad")
 	equal(e, "pairs", d.record.Suspects[0].Pairs, 2)
 	equal(e, "open", d.record.Suspects[0].Open, true)
 	wantErr(e, "answer", d.Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil) // too late as well
 	wantErr(e, "end", d.service(4, false), nil)
 	e.Pass(scheduler.Backoff(9))
-	d = next("bad")
+	d = p.next("bad")
 	wantErr(e, "answer", d.Append(e.Context(), turnlog.Entry{Probed: []string{modelUsed}}), nil) // the worker's own request
 	wantErr(e, "end", d.service(4, false), nil)
 	e.Pass(scheduler.Backoff(9))
-	d = next("bad")
+	d = p.next("bad")
 	equal(e, "pairs", d.record.Suspects[0].Pairs, 3)
 	wantErr(e, "end", d.end(succeeded("answered")), nil)
 	equal(e, "models that are down", len(e.down()), 0)

@@ -46,7 +46,7 @@ func serveBulk() {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}()
-	fmt.Println("http://" + listener.Addr().String())
+	fmt.Fprintln(os.Stdout, "http://"+listener.Addr().String())
 	panic(http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked, _ := io.ReadAll(r.Body)
 		sse := os.Args[1] == "sse"

@@ -72,12 +72,10 @@ func (m *intake) replacement() ([]byte, error) {
 
 // end checks a whole message. isJSON is false for a text that no decoder should get.
 func (m *intake) end(text []byte) (isJSON bool, err error) {
-	if m.scan.End() != nil {
-		return false, nil
-	}
+	isJSON = m.scan.End() == nil
 	requests := jsonlimit.MCPRequest.Values
-	if m.scan.Size().Values <= requests {
-		return true, nil
+	if !isJSON || m.scan.Size().Values <= requests {
+		return isJSON, nil
 	}
 	s := &skimmer{}
 	if s.feed(text); s.method || len(s.id) == 0 { // a batch has no id

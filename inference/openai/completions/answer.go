@@ -78,18 +78,10 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 	if len(data) == 0 || data[0] != '{' {
 		return nil, false, nil
 	}
-	err := jsonlimit.ModelMessage.Check(data)
-	if limit, beyond := errors.AsType[*jsonlimit.LimitError](err); beyond {
+	if ok, limit := a.decode(data); !ok {
 		return nil, false, limit
 	}
-	if err != nil {
-		return nil, false, nil
-	}
 	chunk := &a.chunk
-	*chunk = sdk.ChatCompletionChunk{}
-	if chunk.UnmarshalJSON(data) != nil { // json.Unmarshal would scan data twice more
-		return nil, false, nil
-	}
 	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {
 		return data, true, nil
 	}
@@ -111,6 +103,16 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 		a.finish = cmp.Or(c.FinishReason, a.finish)
 	}
 	return nil, true, a.limit
+}
+
+// decode sets a.chunk. ok is false if data is not a chunk. limit is the limit that data exceeds; nil: none.
+func (a *answer) decode(data []byte) (ok bool, limit error) {
+	err := jsonlimit.ModelMessage.Check(data)
+	if limit, beyond := errors.AsType[*jsonlimit.LimitError](err); beyond {
+		return false, limit
+	}
+	a.chunk = sdk.ChatCompletionChunk{}
+	return err == nil && a.chunk.UnmarshalJSON(data) == nil, nil // json.Unmarshal would scan data twice more
 }
 
 // extra returns the JSON of a field that the library's type lacks.
