@@ -64,6 +64,7 @@
 //	model.more             a later piece was received
 //	model.after            the whole answer was received
 //	model.planned          the answer's calls are checked, but nothing is written
+//	model.probed           a model that was down has answered a request of the worker's own
 //	plan.before            before the answer and its calls are written
 //	plan.after
 //	ask.open.before        before an ask is written

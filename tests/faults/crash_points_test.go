@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"net/http"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,8 @@ func crashTestOf(point string) crashTest {
 		return crashDuringShutdown
 	case strings.HasPrefix(point, "recover."), point == "tick.lost", point == "tick.lost_call":
 		return crashDuringRecovery
+	case point == "model.probed":
+		return crashDuringProbe
 	case point == "turn.late":
 		return crashWithLateResult
 	case point == "tick.spawned":
@@ -46,6 +49,18 @@ var crashFlags = []string{
 // crashDuringTurn applies the fault to the only worker during a turn. A second worker starts.
 func crashDuringTurn(t *testing.T, c env.Crash) {
 	e := env.NewCrash(t, c)
+	e.Register("clerk")
+	first := e.Send("clerk", "first")
+	faulty := e.StartFaulty("markerworker", crashFlags...)
+	end := apply(e, c.Fault, faulty, e.Hook.Await().Resume)
+	e.StartWorker(crashFlags...)
+	finish(e, c, faulty, end, first)
+}
+
+// crashDuringProbe applies the fault to the only worker when it has asked a model that refused its message with a request of its own.
+func crashDuringProbe(t *testing.T, c env.Crash) {
+	e := env.NewCrash(t, c)
+	e.Model.Add(inferencetest.Fault(http.StatusUnauthorized, "invalid_api_key", "no such key"))
 	e.Register("clerk")
 	first := e.Send("clerk", "first")
 	faulty := e.StartFaulty("markerworker", crashFlags...)

@@ -27,7 +27,7 @@ func TestBulkyResultsTakeLittleMemory(t *testing.T) {
 	e.Model.Then(env.Rounds(
 		inferencetest.Calls(inferencetest.Call{ID: "look", Name: "shelf__look"}, inferencetest.Call{ID: "print", Name: "print"}),
 		inferencetest.Text("done")))
-	w := e.StartWorker("--worker-slots", "6", "--max-result-memory", "192", "--tool-timeout", "5m", "--async=false")
+	w := e.StartWorker("--worker-slots", "6", "--max-result-memory", "192", "--tool-timeout", "5m", "--max-duration", "3m", "--async=false")
 	before := peakMemory(t, w)
 	var ids []int64
 	for i := range 6 {

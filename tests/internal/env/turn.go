@@ -152,7 +152,13 @@ func (e *Env) WantNothingMore(requests int) {
 	e.Exec("update leases set not_before = null")
 	later := e.TurnOf(e.Enqueue("clerk", "And now?"))
 	e.WantReply(later, "later")
-	e.WantRequests(requests + 1)
+	probes := 0 // the worker asks a model that failed a lane's message with a request of its own first
+	for _, r := range e.Model.Requests()[requests:] {
+		if NewestMessage(r) == "Reply with ok." {
+			probes++
+		}
+	}
+	e.WantRequests(requests + probes + 1)
 	if n := Query[int](e, "select count(*) from turns"); n != 2 {
 		e.T.Errorf("%d turns, want 2", n)
 	}
