@@ -34,8 +34,11 @@ func (m Metric) Prometheus() string {
 	if m.exact {
 		return name
 	}
-	if m.Unit == "s" {
+	switch m.Unit {
+	case "s":
 		name += "_seconds"
+	case "By":
+		name += "_bytes"
 	}
 	if m.Kind == Counter {
 		name += "_total"
@@ -212,7 +215,7 @@ func Metrics() []Metric {
 	return slices.Clone([]Metric{
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
-		mToolTime, mTokens, mCost, mUsage, mOperation,
+		mToolTime, mResultMemory, mResultsWaiting, mTokens, mCost, mUsage, mOperation,
 		mQueue, mQueueAge, mOpen, mModelDown, mAside, mQueueFailures, mTickAge, mTicks,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
