@@ -8,12 +8,15 @@
 //     one, may use the reserve, so at least its result can always be read to its end.
 //   - An account has all results of one turn. A turn may record a result only after another one of its
 //     calls has ended, so a result that was read to its end does not keep the turn's next one waiting
-//     for the reserve. One result of the favoured account is read into the reserve at a time.
+//     for the reserve. One result is read into the reserve at a time.
+//   - What reads answers for several calls, in the order in which a server sends them, is a reader. It may
+//     use the reserve whenever no other result is read into it, because the favoured turn may wait for an
+//     answer behind the one that is read.
 //   - Whoever waits for room is served in order. When the favoured account needs the reserve no more, or
 //     what it holds fits into the rest of the budget, the first that waits becomes the favoured one.
 //
-// So the results hold at most the budget and, beyond it, the results of one turn that were read to
-// their end in the reserve.
+// So the results hold at most the budget and, beyond it, the results that were read to their end in the
+// reserve: those of one turn, and the answers that readers read meanwhile.
 package membudget
 
 import (
@@ -60,11 +63,16 @@ func (b *Budget) Use() Use {
 // An Account has the leases of the calls that may wait for each other: those of one turn.
 type Account struct {
 	budget *Budget
+	reader bool
 	leases []*Lease
 }
 
 // Account returns a new account.
 func (b *Budget) Account() *Account { return &Account{budget: b} }
+
+// Reader returns a new account of a reader, which reads answers before it knows whose they are and transfers
+// them to the leases of their calls.
+func (b *Budget) Reader() *Account { return &Account{budget: b, reader: true} }
 
 // Close releases all leases of the account. Later leases and growth fail.
 func (a *Account) Close() {
@@ -172,8 +180,11 @@ func (l *Lease) Transfer(to *Lease) {
 		b.serve()
 		return
 	}
-	if l.reserve > 0 { // the account of to needs the reserve now
-		b.favoured, b.reading = to.account, to
+	if b.reading == l { // the account of to needs the reserve now
+		b.reading = to
+	}
+	if b.favoured == l.account && l.reserve > 0 {
+		b.favoured = to.account
 	}
 	to.pool, to.reserve = to.pool+l.pool, to.reserve+l.reserve
 	l.pool, l.reserve = 0, 0
@@ -230,7 +241,7 @@ func (l *Lease) Release() {
 
 // favours reports whether the lease may use the reserve now.
 func (b *Budget) favours(l *Lease) bool {
-	return b.favoured == l.account && (b.reading == nil || b.reading == l)
+	return (b.favoured == l.account || l.account.reader) && (b.reading == nil || b.reading == l)
 }
 
 func (b *Budget) fromReserve(l *Lease, bytes int64) bool {
@@ -286,7 +297,13 @@ func (b *Budget) freeReserve() {
 	for _, l := range b.favoured.leases {
 		l.pool, l.reserve = l.pool+l.reserve, 0
 	}
-	b.free, b.favoured, b.reading = b.free-used, nil, nil
+	b.free, b.favoured = b.free-used, nil
+	switch {
+	case b.reading == nil || b.reading.reserve == 0: // it was of the favoured account, or holds nothing any more
+		b.reading = nil
+	default:
+		b.favoured = b.reading.account
+	}
 }
 
 func (b *Budget) shrink(l *Lease, to int64) {

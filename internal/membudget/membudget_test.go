@@ -219,3 +219,36 @@ func TestNoDeadlock(t *testing.T) {
 		t.Errorf("%d bytes were held", p)
 	}
 }
+
+// TestAReaderWaitsForNoTurn has a turn whose first result fills the reserve, and which waits for another one: a reader reads it, behind
+// an answer to another turn.
+func TestAReaderWaitsForNoTurn(t *testing.T) {
+	const size, largest = 120 << 20, 100 << 20
+	b := membudget.New(size, largest)
+	turn, other, reader := b.Account(), b.Account(), b.Reader()
+	full, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("it waits"))
+	grow := func(l *membudget.Lease, bytes int64) {
+		t.Helper()
+		if err := l.Grow(full, bytes); err != nil {
+			t.Fatalf("%v, although %d bytes are held", err, b.Use().Held)
+		}
+	}
+	first := turn.Lease()
+	grow(first, 90<<20)
+	first.Settle(90 << 20)
+	reading, others, own := reader.Lease(), other.Lease(), turn.Lease()
+	for _, call := range []*membudget.Lease{others, own} {
+		grow(reading, 60<<20)
+		reading.Transfer(call)
+		if err := other.Lease().Grow(full, 60<<20); err == nil {
+			t.Error("another turn reads beside the reader")
+		}
+		call.Settle(60 << 20)
+	}
+	turn.Close()
+	other.Close()
+	reader.Close()
+	use(t, b, 0, 0)
+	grow(b.Account().Lease(), 90<<20)
+}

@@ -188,7 +188,7 @@ type readMemory struct {
 }
 
 func newReadMemory(ctx context.Context, limits limits) *readMemory {
-	account := limits.Memory.Account()
+	account := limits.Memory.Reader()
 	return &readMemory{account: account, lease: account.Lease(), call: membudget.Of(ctx)}
 }
 

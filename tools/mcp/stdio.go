@@ -71,7 +71,7 @@ func startProgram(s Server, log *zap.Logger, limits limits) (*stdio, error) {
 	c := &stdio{
 		process: process, log: log, limits: limits,
 		incoming: make(chan jsonrpc.Message), broken: make(chan struct{}), closed: make(chan struct{}),
-		account: limits.Memory.Account(), calls: map[jsonrpc.ID]awaited{},
+		account: limits.Memory.Reader(), calls: map[jsonrpc.ID]awaited{},
 	}
 	c.reading = c.account.Lease()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
