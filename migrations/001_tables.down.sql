@@ -1,6 +1,6 @@
 drop view turnkeeper.told_turns, turnkeeper.turn_events, turnkeeper.turns_now;
 drop function turnkeeper.newest_write;
-drop table turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions, turnkeeper.api_tokens,
+drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tools, turnkeeper.page_sessions, turnkeeper.api_tokens,
     turnkeeper.webhook_deliveries, turnkeeper.webhooks, turnkeeper.replies, turnkeeper.spawned_calls,
     turnkeeper.agent_trees, turnkeeper.detached_calls, turnkeeper.awaited_calls, turnkeeper.extractions,
     turnkeeper.output_drafts, turnkeeper.output_chunks, turnkeeper.outputs, turnkeeper.call_starts, turnkeeper.late_results,

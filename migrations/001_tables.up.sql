@@ -47,8 +47,14 @@ create table turnkeeper.set_aside (
     next_try timestamptz not null,
     code     text not null,     -- SQLSTATE of the newest failure; empty: it was not the server's
     error    text not null,
-    primary key (kind, id)
+    primary key (kind, id),
+    constraint id_fits_kind check (case
+        when kind in ('message', 'turn', 'ask', 'delivery', 'purge') then id ~ '^[0-9]{1,18}$'
+        when kind in ('call', 'sub_agent') then id ~ '^[0-9]{1,18}/[0-9]{1,9}/[0-9]{1,9}$' else true end)
 );
+
+-- The scheduler's lock is a lock on this table: see lock_scheduler. An advisory lock could be taken by any role that may connect.
+create table turnkeeper.scheduler_lock ();
 
 ----------------------------------------------------------------------------------------------------
 -- Agents
@@ -270,7 +276,9 @@ create table turnkeeper.worker_heartbeat (
     takeover_after interval not null check (takeover_after >= interval '0'), -- 0: its turns are reclaimed only when their leases end
     started_at     timestamptz not null default clock_timestamp(),
     beat_at        timestamptz not null default clock_timestamp(),
-    stopped_at     timestamptz
+    stopped_at     timestamptz,
+    constraint times_in_range check (isfinite(started_at) and isfinite(beat_at) and (stopped_at is null or isfinite(stopped_at))
+        and takeover_after <= interval '10 years')
 );
 
 -- The health of each model that has ever failed, shared by all workers.

@@ -307,6 +307,25 @@ begin
     return message;
 end $$;
 
+-- Take the scheduler's lock until the end of the transaction: wait for it, shared with others or not, or try to take it.
+create function turnkeeper.lock_scheduler() returns void language plpgsql as $$
+begin
+    lock table turnkeeper.scheduler_lock in exclusive mode;
+end $$;
+
+create function turnkeeper.share_scheduler_lock() returns void language plpgsql as $$
+begin
+    lock table turnkeeper.scheduler_lock in share mode;
+end $$;
+
+create function turnkeeper.try_scheduler_lock() returns boolean language plpgsql as $$
+begin
+    lock table turnkeeper.scheduler_lock in exclusive mode nowait;
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;
+
 -- A message that begins to wait later than its rank has a queue_rank from the beginning: one with a priority, a sub-agent's, which
 -- has the due time of its parent's message, or that of a missed slot.
 create function turnkeeper.set_queue_rank() returns trigger language plpgsql as $$
@@ -324,19 +343,26 @@ return due_at <= greatest(statement_timestamp(), accepted_at);
 
 -- The waiting messages that are not held and have the lowest queue ranks, and whether each is due now: at most max_rows of those
 -- without a queue_rank, from the rank p_from on, and as many of the others that are due. Whoever gives a p_from must know that no
--- message with a lower rank and without a queue_rank waits: see grants.floor. The settings keep the planner from sorting the
--- whole inbox, which it would do while a new table has no statistics.
-create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity')
+-- message with a lower rank and without a queue_rank waits: see grants.floor. It passes over messages of the agents p_without, at most
+-- forty times max_rows. The settings keep the planner from sorting the whole inbox, which it would do while a new table has no statistics.
+create function turnkeeper.oldest_waiting(max_rows integer, p_from timestamptz default '-infinity', p_without text[] default '{}')
 returns table (lane text, id bigint, rank timestamptz, queue_rank timestamptz, due boolean)
 stable language plpgsql rows 400 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    v_deep integer := case when p_without = '{}' then max_rows else 40 * max_rows end;
 begin
-    return query select m.lane, m.id, m.rank, m.queue_rank, turnkeeper.is_due(m.due_at, m.accepted_at) from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
-        order by m.rank, m.id limit max_rows;
-    return query select m.lane, m.id, m.rank, m.queue_rank, true from turnkeeper.messages m
-        where m.state = 'waiting' and not m.held and m.queue_rank is not null
-          and turnkeeper.is_due(m.due_at, m.accepted_at)
-        order by m.queue_rank, m.id limit max_rows;
+    return query select o.lane, o.id, o.rank, o.queue_rank, turnkeeper.is_due(o.due_at, o.accepted_at) from (
+            select m.* from turnkeeper.messages m
+            where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank >= p_from
+            order by m.rank, m.id limit v_deep) o
+        where o.agent <> all(p_without)
+        order by o.rank, o.id limit max_rows;
+    return query select o.lane, o.id, o.rank, o.queue_rank, true from (
+            select m.* from turnkeeper.messages m
+            where m.state = 'waiting' and not m.held and m.queue_rank is not null and turnkeeper.is_due(m.due_at, m.accepted_at)
+            order by m.queue_rank, m.id limit v_deep) o
+        where o.agent <> all(p_without)
+        order by o.queue_rank, o.id limit max_rows;
 end $$;
 
 -- The earliest due time among the waiting messages that are not held; of those with a queue_rank, among the first 10,000.
@@ -349,14 +375,17 @@ create function turnkeeper.oldest_due() returns timestamptz stable language sql 
             order by m.queue_rank, m.id limit 10000) l))
 $$;
 
--- Whether a waiting message that is due is ahead of another one in its lane. p_from as in oldest_waiting.
+-- Whether a waiting message that is due is ahead of another one in its lane. One that waits for a turn outside the lane, which holds its
+-- conversation, is not: that turn may wait behind the other one. p_from as in oldest_waiting.
 create function turnkeeper.waits_behind(p_lane text, p_rank timestamptz, p_id bigint, p_from timestamptz default '-infinity')
 returns boolean stable language plpgsql set enable_seqscan = off set enable_bitmapscan = off as $$
 begin
     return exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is not null
-            and a.lane = p_lane and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at))
+            and a.lane = p_lane and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
+            and not turnkeeper.conversation_held(a.agent, a.conversation))
         or exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is null
-            and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at));
+            and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
+            and not turnkeeper.conversation_held(a.agent, a.conversation));
 end $$;
 
 ----------------------------------------------------------------------------------------------------
@@ -371,6 +400,14 @@ stable language sql return not_before > statement_timestamp() and not_before <= 
 -- The lane of a conversation's messages, except those to sub-agents, whose lanes never change.
 create function turnkeeper.lane_of(p_agent text, p_conversation text, p_by_conversation boolean) returns text
 immutable language sql return case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end;
+
+-- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of sub-agents are
+-- not.
+create function turnkeeper.lane_now(p_message turnkeeper.messages, p_lane text) returns text stable language sql as $$
+    select coalesce((select turnkeeper.lane_of(a.name, p_message.conversation, a.lane_per_conversation) from turnkeeper.agents a
+        where a.name = p_message.agent and a.lanes_changed_at is not null
+          and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message.id)), p_lane)
+$$;
 
 -- The open turns in other lanes than p_lane that must not run at the same time as a message there, after the agent's lanes were
 -- changed: turns of the same conversation or, if the agent is one lane, all its turns.
@@ -893,6 +930,16 @@ begin
         select * into t from turnkeeper.turns where id = m.turn_id and ended_at is null;
     end if;
 
+    -- It failed in a tick, or its own turn did.
+    for h in select * from turnkeeper.set_aside s where s.next_try > statement_timestamp()
+        and (s.kind, s.id) = (case when t.id is null then 'message' else 'turn' end, coalesce(t.id, m.id)::text)
+    loop
+        r := null;
+        r.reason := 'set_aside'; r.since := h.since; r.until := h.next_try; r.why := h.error; blocked := true;
+        return next r;
+    end loop;
+    r := null;
+
     if t.state = 'running' then
         select * into h from turnkeeper.turn_holder(t);
         r.turn_id := t.id; r.turn_state := t.state; r.worker_id := h.worker_id; r.lane := t.lane; r.since := t.granted_at;
@@ -958,15 +1005,6 @@ begin
             return next r;
         end if;
     end if;
-
-    -- It failed in a tick, or its own turn did.
-    for h in select * from turnkeeper.set_aside s where s.next_try > statement_timestamp()
-        and (s.kind, s.id) = (case when t.id is null then 'message' else 'turn' end, coalesce(t.id, m.id)::text)
-    loop
-        r := null;
-        r.reason := 'set_aside'; r.since := h.since; r.until := h.next_try; r.why := h.error; blocked := true;
-        return next r;
-    end loop;
 
     -- What is ahead in the lane, unless its own turn has it.
     if t.id is null or t.home_lane is not null then

@@ -761,6 +761,7 @@ begin
             update turnkeeper.messages m set
                 state      = p_message_states[e.i],
                 closed_at  = case when p_message_states[e.i] <> 'waiting' then greatest(clock_timestamp(), m.accepted_at) end,
+                lane       = case when p_message_states[e.i] = 'waiting' then turnkeeper.lane_now(m, m.lane) else m.lane end,
                 queue_rank = case when p_message_states[e.i] = 'waiting'
                     then turnkeeper.rank_of(clock_timestamp() + p_lane_backoffs[e.i], m.priority) end,
                 last_error = nullif(p_errors[e.i], '')

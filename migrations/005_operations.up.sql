@@ -31,7 +31,7 @@ begin
             raise exception using errcode = 'TK000';
         exception when sqlstate 'TK000' then null;
         end;
-        perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
+        perform turnkeeper.lock_scheduler();
     end if;
     select t.state into settle_cancel.state from turnkeeper.turns t where t.id = p_turn for update;
     if settle_cancel.state in ('queued', 'waiting') then
@@ -55,7 +55,7 @@ begin
         raise exception using errcode = 'TK000';
     exception when sqlstate 'TK000' then null;
     end;
-    perform pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'));
+    perform turnkeeper.lock_scheduler();
 end $$;
 
 -- Cancel a waiting message. turn is 0 if it does not wait.

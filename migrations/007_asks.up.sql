@@ -348,7 +348,7 @@ end $$;
 create function turnkeeper.unpark_turn() returns trigger language plpgsql as $$
 begin
     if old.state = 'waiting' then
-        update turnkeeper.messages set lane = old.home_lane, held = false, queue_rank = coalesce(queue_rank, rank)
+        update turnkeeper.messages m set lane = turnkeeper.lane_now(m, old.home_lane), held = false, queue_rank = coalesce(queue_rank, rank)
         where state = 'waiting' and lane = old.lane;
     end if;
     if new.state <> 'queued' then
@@ -362,14 +362,18 @@ create trigger turn_unparks before update of state on turnkeeper.turns
     for each row when (old.home_lane is not null and old.state is distinct from new.state)
     execute function turnkeeper.unpark_turn();
 
+-- Whether a turn that waits outside its lane, or goes back to it, holds a conversation.
+create function turnkeeper.conversation_held(p_agent text, p_conversation text) returns boolean stable language sql
+return exists (select from turnkeeper.turns t where t.agent = p_agent and t.conversation = p_conversation
+    and t.home_lane is not null and t.ended_at is null and t.held);
+
 -- Whether a parked turn blocks a waiting message: one that returns to the message's lane and has the lower rank, or one that
 -- holds the message's conversation.
 create function turnkeeper.lane_asks(p_agent text, p_conversation text, p_lane text, p_rank timestamptz, p_id bigint)
 returns boolean stable language sql
 return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued'
         and (select (m.rank, m.id) < (p_rank, p_id) from turnkeeper.messages m where m.id = t.message_id))
-    or exists (select from turnkeeper.turns t where t.agent = p_agent and t.conversation = p_conversation
-        and t.home_lane is not null and t.ended_at is null and t.held);
+    or turnkeeper.conversation_held(p_agent, p_conversation);
 
 -- The lane with the held messages of a conversation; null: none are held.
 create function turnkeeper.held_lane(p_agent text, p_conversation text) returns text stable language sql as $$

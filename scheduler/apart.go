@@ -16,6 +16,9 @@ import (
 // A part is a piece of work of the tick.
 type part = func(context.Context, Tick, granting.Snapshot, *Report) error
 
+// stepGrants is the step that grants turns.
+const stepGrants = "grants"
+
 // step runs a part that is done for many rows at once. If it fails as a whole, the other steps are done, and it is tried again soon.
 func (s *Scheduler) step(ctx context.Context, t Tick, sit granting.Snapshot, report *Report, name string, work part) error {
 	if !s.apart {
@@ -26,7 +29,9 @@ func (s *Scheduler) step(ctx context.Context, t Tick, sit granting.Snapshot, rep
 	if failed != nil {
 		*report, s.reclaimed = before, reclaimed
 		report.Failed = true
-		s.release()
+		if name == stepGrants {
+			s.release() // what it reserved is not granted
+		}
 	}
 	return err
 }

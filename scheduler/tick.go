@@ -206,7 +206,7 @@ func (s *Scheduler) steps(ctx context.Context, t Tick, sit granting.Snapshot, tr
 		{"sub-agents", trust.state && sit.Spawns, spawned},
 		{"lanes", sit.Lanes, moveLanes},
 		{"held messages", sit.Held && sit.Waiting > 0, moveHeld},
-		{"grants", trust.state && !sit.Paused, s.grant},
+		{stepGrants, trust.state && !sit.Paused, s.grant},
 		{"rows set aside", s.apart && sit.Aside, forgetAside},
 	} {
 		if !step.does {

@@ -17,6 +17,7 @@ var orderProperties = []property{
 	{"priority counts as waiting time", priorityIsARank},
 	{"a message that is not due delays no other", notDueDelaysNobody},
 	{"a turn that comes back waits for the turns of its agent's new lane", comesBackToAnOldLane},
+	{"a turn that comes back waits for no message that it holds", comesBackBeforeWhatItHolds},
 	{"an agent leaves slots to others", leavesSlots},
 	{"no more turns than max_running run", maxRunning},
 }
@@ -111,6 +112,23 @@ func comesBackToAnOldLane(e *env) {
 	equal(e, "granted while the new lane is held", e.tick().Granted, 0)
 	e.finish(d, succeeded("done"))
 	equal(e, "granted then", e.next(first).grant.TurnID, asking.grant.TurnID)
+}
+
+// comesBackBeforeWhatItHolds sends a message with a lower rank to a conversation that a turn holds.
+func comesBackBeforeWhatItHolds(e *env) {
+	asking := e.asksFor()
+	asking.wait()
+	held, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "urgent", Priority: 60})
+	wantErr(e, "enqueue", err, nil)
+	other := e.enqueue("clerk", "other", "hello")
+	d := e.next(first)
+	equal(e, "granted while it asks", d.record.Message.ID, other)
+	e.finish(d, succeeded("hi"))
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	d = e.next(first)
+	equal(e, "granted after the answer", d.grant.TurnID, asking.grant.TurnID)
+	e.conclude(d)
+	equal(e, "granted then", e.next(first).record.Message.ID, held)
 }
 
 func leavesSlots(e *env) {

@@ -169,6 +169,20 @@ func TestNothingIsOvertaken(t *testing.T) {
 				h.Exec("update turnkeeper.messages set held = false")
 			}
 		}, "older"},
+		"a turn fails in a lane of before": {func(h *env) func() {
+			h.Register("mover", false)
+			h.Submit("mover", "c", "older")
+			d := h.Dispatch("w")[0]
+			h.Submit("mover", "c", "younger")
+			return func() {
+				h.Register("mover", true)
+				h.Tick(func(ctx context.Context, tick *grants.Tick) error { return tick.MoveLanes(ctx) })
+				h.fail(d, 0)
+				if lane := storagetest.One[string](h, "select lane from turnkeeper.messages where body = 'older'"); lane != "mover/c" {
+					h.T.Errorf("the older message waits in lane %s", lane) // where the younger one does not see it
+				}
+			}
+		}, "c"},
 		"a priority comes in": {func(h *env) func() {
 			h.Submit("clerk", "younger", "x")
 			return func() {
@@ -265,5 +279,26 @@ func TestALaneThatFailedCountsFromItsNextTry(t *testing.T) {
 	h.Submit("desk", "healthy", "x")
 	if got := h.partly(); got != "healthy a b c" {
 		t.Errorf("granted are %q, want the healthy lane first", got)
+	}
+}
+
+// TestMessagesBehindThoseOfAHeldAgent has a message behind hundreds of an agent whose model is down, in a lane each. A tick finds it
+// although it does not go from lane to lane.
+func TestMessagesBehindThoseOfAHeldAgent(t *testing.T) {
+	h := newEnv(t)
+	h.Exec("update turnkeeper.agents set give_up_after = null")
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body)
+		select 'desk', 'c' || i, 'desk/c' || i, 'x' from generate_series(1, 500) i`)
+	h.age()
+	h.Submit("clerk", "healthy", "x")
+	h.PauseAfterAnyScan()
+	for range 3 { // a scan may be made once
+		h.Tick(func(ctx context.Context, tick *grants.Tick) error {
+			ready, err := tick.ReadyMessages(ctx, 10, []string{"desk"})
+			if len(ready) != 1 || ready[0].Conversation != "healthy" {
+				t.Errorf("ready are %+v", ready)
+			}
+			return err
+		})
 	}
 }

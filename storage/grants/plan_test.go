@@ -34,6 +34,7 @@ func query(t testing.TB, file, name string, pairs ...string) string {
 	sql = strings.ReplaceAll(sql, "@held_from", "'-infinity'")
 	sql = strings.ReplaceAll(sql, "@held", "'{}'")
 	sql = strings.ReplaceAll(sql, "@full_agents", "'{}'")
+	sql = strings.ReplaceAll(sql, "@passed_agents", "'{}'")
 	sql = strings.ReplaceAll(sql, "@every_lane", "false")
 	sql = strings.ReplaceAll(sql, "@since", "now()")
 	sql = strings.ReplaceAll(sql, "@everything", "true")

@@ -255,7 +255,7 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[dbsqlc.LookRow])
 		return err
 	})
-	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(dbsqlc.ReadyMessages, []string{}, []string{}, false, near, heads, granting.MaxWaiting, []string{}).Query(func(rows pgx.Rows) (err error) {
 		ahead, err = pgx.CollectRows(rows, pgx.RowToStructByPos[dbsqlc.ReadyMessagesRow])
 		return err
 	})
@@ -343,22 +343,29 @@ func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string, full
 	})
 	t.ahead = nil
 	p := dbsqlc.ReadyMessagesParams{
-		MaxHeads: int32(limit), MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held), FullAgents: dbrow.OrEmpty(full), //nolint:gosec // small
+		MaxHeads: int32(limit), MaxWaiting: granting.MaxWaiting, Held: dbrow.OrEmpty(held), FullAgents: dbrow.OrEmpty(full), PassedAgents: []string{}, //nolint:gosec // small
 	}
-	switch {
-	case known && (t.all || len(ready) >= limit):
+	if known && (t.all || len(ready) >= limit) {
 		return ready[:min(limit, len(ready))], nil
-	case t.few:
-		return t.readyMessages(ctx, p)
-	case t.store.scan.due(began):
-		p.EveryLane = true
-		defer func() { t.store.scan.took(began, time.Now()) }()
-		return t.readyMessages(ctx, p)
-	case known:
-		return ready, nil
-	default:
-		return t.readyMessages(ctx, p)
 	}
+	if !t.few {
+		p.PassedAgents = dbrow.OrEmpty(slices.Concat(held, full))
+	}
+	if !known || t.few || len(p.PassedAgents) > 0 { // else this finds no more than Look
+		more, err := t.readyMessages(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		ready = append(more, slices.DeleteFunc(ready, func(c granting.Candidate) bool {
+			return slices.ContainsFunc(more, func(m granting.Candidate) bool { return m.MessageID == c.MessageID })
+		})...)
+	}
+	if t.few || len(ready) >= limit || !t.store.scan.due(began) {
+		return ready[:min(limit, len(ready))], nil
+	}
+	p.EveryLane = true
+	defer func() { t.store.scan.took(began, time.Now()) }()
+	return t.readyMessages(ctx, p)
 }
 
 func (t *Tick) readyMessages(ctx context.Context, p dbsqlc.ReadyMessagesParams) ([]granting.Candidate, error) {

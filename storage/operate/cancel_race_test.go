@@ -36,7 +36,7 @@ func TestACancellationWaitsForARowWithoutTheSchedulersLock(t *testing.T) {
 	h := newEnv(t)
 	d := h.Waiting("x")
 	free := func() {
-		if !storagetest.One[bool](h.DB, "select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))") {
+		if !storagetest.One[bool](h.DB, "select turnkeeper.try_scheduler_lock()") {
 			t.Error("it holds the scheduler's lock")
 		}
 	}

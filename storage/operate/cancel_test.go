@@ -207,7 +207,7 @@ func TestACancellationWaitsForATick(t *testing.T) {
 			return nil
 		}, false},
 	} {
-		if waits := h.WaitsBehind(c.meanwhile, c.do, "select pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'))"); waits != c.waits {
+		if waits := h.WaitsBehind(c.meanwhile, c.do, "select turnkeeper.lock_scheduler()"); waits != c.waits {
 			t.Errorf("the cancellation of %s waits: %t", c.name, waits)
 		}
 	}

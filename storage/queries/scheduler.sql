@@ -5,7 +5,7 @@
 -- an entry of each that was there since it began. For the same reason it reads the leases only once. The
 -- flags are hints that may be a tick old: the statements that act on them check again. All transactions with an id
 -- before first_open have ended, and those with a higher one than own_id (0: unknown) begin to write later.
-select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
+select turnkeeper.try_scheduler_lock()::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
@@ -25,8 +25,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
      or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
-    (@everything and exists (select from turnkeeper.agents where lanes_changed_at is not null
-            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or @everything and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
     exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge'))::boolean as retry,
@@ -173,10 +173,12 @@ limit @max_rows;
 -- cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of busy lanes. With every_lane,
 -- it goes from lane to lane by a loose index scan instead, for when most of the oldest messages are in few or busy lanes. So no
 -- tick reads through a long queue of one lane. It leaves out the work of held agents unless it has waited for a service for
--- give_up_after, that of full agents, and that of retired agents unless it is a sub-agent's.
+-- give_up_after, that of full agents, and that of retired agents unless it is a sub-agent's. Messages of passed agents do not count
+-- among the oldest.
 with recursive near as materialized (
     select distinct on (w.lane) w.lane, w.id, w.rank, coalesce(w.queue_rank, w.rank) as place
-    from turnkeeper.oldest_waiting(case when @every_lane::boolean then 0 else @max_waiting::integer end, @waiting_from::timestamptz)
+    from turnkeeper.oldest_waiting(case when @every_lane::boolean then 0 else @max_waiting::integer end, @waiting_from::timestamptz,
+            @passed_agents::text[])
         as w (lane, id, rank, queue_rank, due)
     where w.due
     order by w.lane, w.rank, w.id
@@ -301,7 +303,7 @@ select turnkeeper.check_granted((select count(*) from granted), (select count(*)
 
 -- name: AwaitTick :exec
 -- Returns when no tick is in progress.
-select pg_advisory_xact_lock_shared(hashtext('turnkeeper.scheduler'));
+select turnkeeper.share_scheduler_lock();
 
 -- name: TurnsOfGrants :many
 -- The turns of those of the grants that are held.

@@ -47,7 +47,7 @@ func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams
 }
 
 const AwaitTick = `-- name: AwaitTick :exec
-select pg_advisory_xact_lock_shared(hashtext('turnkeeper.scheduler'))
+select turnkeeper.share_scheduler_lock()
 `
 
 // Returns when no tick is in progress.
@@ -429,7 +429,7 @@ func (q *Queries) ListAside(ctx context.Context) ([]TurnkeeperSetAside, error) {
 }
 
 const Look = `-- name: Look :one
-select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as locked,
+select turnkeeper.try_scheduler_lock()::boolean as locked,
     clock_timestamp()::timestamptz as now,
     case when pg_is_in_recovery() then '' else substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end::text as current_timeline,
     poll_interval, max_dispatches_per_tick, (paused_at is not null)::boolean as paused,
@@ -449,8 +449,8 @@ select pg_try_advisory_xact_lock(hashtext('turnkeeper.scheduler'))::boolean as l
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
      or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
-    ($1 and exists (select from turnkeeper.agents where lanes_changed_at is not null
-            and (lanes_moved_at is null or abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1)))::boolean as lanes,
+    exists (select from turnkeeper.agents where lanes_changed_at is not null
+            and (lanes_moved_at is null or $1 and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
     exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge'))::boolean as retry,
@@ -730,7 +730,8 @@ func (q *Queries) PutAside(ctx context.Context, kind string, iD string, code str
 const ReadyMessages = `-- name: ReadyMessages :many
 with recursive near as materialized (
     select distinct on (w.lane) w.lane, w.id, w.rank, coalesce(w.queue_rank, w.rank) as place
-    from turnkeeper.oldest_waiting(case when $3::boolean then 0 else $6::integer end, $4::timestamptz)
+    from turnkeeper.oldest_waiting(case when $3::boolean then 0 else $6::integer end, $4::timestamptz,
+            $7::text[])
         as w (lane, id, rank, queue_rank, due)
     where w.due
     order by w.lane, w.rank, w.id
@@ -778,12 +779,13 @@ limit $5::integer
 `
 
 type ReadyMessagesParams struct {
-	Held        []string
-	FullAgents  []string
-	EveryLane   bool
-	WaitingFrom time.Time
-	MaxHeads    int32
-	MaxWaiting  int32
+	Held         []string
+	FullAgents   []string
+	EveryLane    bool
+	WaitingFrom  time.Time
+	MaxHeads     int32
+	MaxWaiting   int32
+	PassedAgents []string
 }
 
 type ReadyMessagesRow struct {
@@ -804,7 +806,8 @@ type ReadyMessagesRow struct {
 // cheap, because every tick runs it: it looks at no more heads than it returns, apart from those of busy lanes. With every_lane,
 // it goes from lane to lane by a loose index scan instead, for when most of the oldest messages are in few or busy lanes. So no
 // tick reads through a long queue of one lane. It leaves out the work of held agents unless it has waited for a service for
-// give_up_after, that of full agents, and that of retired agents unless it is a sub-agent's.
+// give_up_after, that of full agents, and that of retired agents unless it is a sub-agent's. Messages of passed agents do not count
+// among the oldest.
 func (q *Queries) ReadyMessages(ctx context.Context, arg ReadyMessagesParams) ([]ReadyMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ReadyMessages,
 		arg.Held,
@@ -813,6 +816,7 @@ func (q *Queries) ReadyMessages(ctx context.Context, arg ReadyMessagesParams) ([
 		arg.WaitingFrom,
 		arg.MaxHeads,
 		arg.MaxWaiting,
+		arg.PassedAgents,
 	)
 	if err != nil {
 		return nil, err

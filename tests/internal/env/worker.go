@@ -75,7 +75,7 @@ func (e *Env) PauseScheduler(reason string) {
 		e.T.Fatalf("pause: %s", r.Stderr)
 	}
 	// A tick that began before the pause may still grant: wait for its lock.
-	e.Exec("select pg_advisory_xact_lock(hashtext('turnkeeper.scheduler'))")
+	e.Exec("select turnkeeper.lock_scheduler()")
 }
 
 // ResumeScheduler ends PauseScheduler.
