@@ -356,9 +356,9 @@ func (t *Tick) ReadyMessages(ctx context.Context, limit int, held []string, full
 		if err != nil {
 			return nil, err
 		}
-		ready = append(more, slices.DeleteFunc(ready, func(c granting.Candidate) bool {
+		ready = slices.Concat(more, slices.DeleteFunc(ready, func(c granting.Candidate) bool {
 			return slices.ContainsFunc(more, func(m granting.Candidate) bool { return m.MessageID == c.MessageID })
-		})...)
+		}))
 	}
 	if t.few || len(ready) >= limit || !t.store.scan.due(began) {
 		return ready[:min(limit, len(ready))], nil
