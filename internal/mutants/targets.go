@@ -231,6 +231,11 @@ var targets = []Target{
 		Tests: []string{"./scheduler", "./agentdef"},
 	},
 	{
+		Name:  "order",
+		Go:    []Code{{File: "scheduler/shares.go"}, {File: "scheduler/order.go"}, {File: "scheduler/health.go"}, {"scheduler/tick.go", []string{"Scheduler.pick"}}},
+		Tests: []string{"./scheduler", "./internal/memory"},
+	},
+	{
 		Name:  "tick",
 		Go:    []Code{{"scheduler/tick.go", []string{"Scheduler.pass", "Scheduler.reclaim", "Scheduler.spawned", "Scheduler.slots", "Scheduler.grant"}}},
 		Tests: []string{"./scheduler"},
