@@ -98,9 +98,9 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 					h.Exec("vacuum analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.leases")
 				}
 				for _, name := range []string{"ReadyMessages", "every lane", "ReadyTurns", "Look", "NextDue"} {
-					sql := query(t, "scheduler.sql", "ReadyMessages", "@every_lane", "true")
+					sql, most := query(t, "scheduler.sql", "ReadyMessages", "@every_lane", "true"), 5000+10*f.lanes
 					if name != "every lane" {
-						sql = query(t, "scheduler.sql", name)
+						sql, most = query(t, "scheduler.sql", name), f.mayRead()
 					}
 					plan := h.Explain(sql)
 					plan.Walk(func(n storagetest.Plan) {
@@ -108,7 +108,7 @@ func TestLooksAtALongQueueUseIndexes(t *testing.T) {
 							t.Errorf("%s, analyzed %v: a %s of %s", name, analyzed, n.Type, n.Relation)
 						}
 					})
-					if got, most := plan.Pages(), f.mayRead(); got > most {
+					if got := plan.Pages(); got > most {
 						t.Errorf("%s, analyzed %v: looks at %d pages, %d are enough", name, analyzed, got, most)
 					} else {
 						t.Logf("%s, analyzed %v: %d pages", name, analyzed, got)
