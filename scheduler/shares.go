@@ -15,7 +15,7 @@ type shares struct {
 	taken   []string       // those of full that may take slots that nobody else needs
 }
 
-// newShares returns the shares of slots slots, of which the agents of running have one each.
+// newShares returns the shares of the given number of slots. running has the agent of each slot that is taken.
 func newShares(running []string, slots int) *shares {
 	s := &shares{running: map[string]int{}, most: max(1, slots*3/4)}
 	for _, agent := range running {

@@ -11,7 +11,7 @@ import (
 	"turnkeeper/internal/granting"
 )
 
-// TestShares has the work of several agents, of which the first letters are the agents, and what of it is granted.
+// TestShares lists ready work in order, by the first letter of its agent, and says which of it a tick grants.
 func TestShares(t *testing.T) {
 	for name, c := range map[string]struct {
 		room    int
