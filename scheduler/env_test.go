@@ -39,15 +39,16 @@ type testEnv struct {
 
 // A state is what a tick changes, and a failed tick does not.
 type state struct {
-	sit       granting.Snapshot
-	lost      []granting.LostGrant
-	calls     []granting.LostCall
-	schedules []granting.DueSchedule
-	chains    []modelhealth.Chain
-	turns     []granting.Candidate
-	messages  []granting.Candidate
-	wakes     []granting.Candidate // turns that continue when a call or a sub-agent has ended
-	spawns    int                  // sub-agents settled in a tick; 0: 1
+	forgetting error // returned by ForgetAside
+	sit        granting.Snapshot
+	lost       []granting.LostGrant
+	calls      []granting.LostCall
+	schedules  []granting.DueSchedule
+	chains     []modelhealth.Chain
+	turns      []granting.Candidate
+	messages   []granting.Candidate
+	wakes      []granting.Candidate // turns that continue when a call or a sub-agent has ended
+	spawns     int                  // sub-agents settled in a tick; 0: 1
 
 	granted     [][]granting.Candidate
 	requeued    []turnkeeper.TurnID
@@ -162,7 +163,7 @@ func (t *tick) Try(_ context.Context, subjects []granting.Subject, part func() e
 	return failed, nil
 }
 
-func (t *tick) ForgetAside(context.Context) error { return nil }
+func (t *tick) ForgetAside(context.Context) error { return t.forgetting }
 
 func (t *tick) SettleSpawned(_ context.Context, timely bool, _ int) (int, error) {
 	t.spawned = append(slices.Clone(t.spawned), timely)

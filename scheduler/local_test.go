@@ -113,3 +113,16 @@ func TestHandOverOfATickThatFails(t *testing.T) {
 type pointHook func(label string)
 
 func (h pointHook) At(_ context.Context, label string) { h(label) }
+
+// A step that fails after the grants of the same tick takes no slot from the turns that were granted.
+func TestAFailedStepKeepsTheGrantedTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T, w *testEnv) {
+		w.messages = inLanes(1)
+		w.sit.Retry, w.sit.Aside, w.forgetting = true, true, errors.New("a row is not a number")
+		l := &local{slots: 1}
+		w.tick(t, scheduler.New(scheduler.Config{Store: w, Local: l}))
+		if len(w.granted) != 1 || len(l.started) != 1 {
+			t.Errorf("granted %v, started %v", w.granted, l.started)
+		}
+	})
+}
