@@ -26,14 +26,16 @@ type WorkerID string
 // OutputID is the id of a stored tool result.
 type OutputID string
 
-// Lane is the name of a lane, whose turns run one at a time: "AGENT", or
-// "AGENT/CONVERSATION" for an agent with `lane: conversation`.
+// Lane is the name of a lane, whose turns run one at a time: "AGENT", or for an agent with
+// `lane: conversation` that of ConversationKey.Lane. A turn that waits outside its lane has one of its own.
 type Lane string
 
 // Agent returns the agent of the lane.
 func (l Lane) Agent() string {
-	agent, _, _ := strings.Cut(string(l), "/")
-	return agent
+	if end := strings.IndexAny(string(l), "/@#"); end >= 0 {
+		return string(l[:end])
+	}
+	return string(l)
 }
 
 // CallKey identifies a tool call within its turn. Round and Ordinal count from 1.

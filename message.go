@@ -42,6 +42,7 @@ const (
 // A Submission is a message before it is accepted.
 type Submission struct {
 	Agent        string
+	User         string // whose conversation it is; empty: no user's. See ConversationKey
 	Conversation string // empty: DefaultConversation
 	Body         string
 	Key          string // idempotency key; empty: none
@@ -57,6 +58,7 @@ type Submission struct {
 type Message struct {
 	ID           MessageID
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Lane         Lane
 	Body         string
@@ -76,6 +78,11 @@ type Message struct {
 	Faults       int       // failed attempts that count
 	WaitsFor     []string  // models that it waits for, all down; nil: none
 	TraceParent  string
+}
+
+// ConversationKey returns the key of the message's conversation.
+func (m Message) ConversationKey() ConversationKey {
+	return ConversationKey{Agent: m.Agent, User: m.User, Name: m.Conversation}
 }
 
 // Rank returns the message's place in its lane: its due time less one second for each point of its priority. The
@@ -111,11 +118,14 @@ func (s Submission) Check(maxBytes int) error {
 		return fmt.Errorf("%w: the body has %d bytes, the limit is %d", ErrInvalidMessage, len(s.Body), maxBytes)
 	}
 	for _, field := range []struct{ name, text string }{
-		{"body", s.Body}, {"conversation", s.Conversation}, {"idempotency key", s.Key},
+		{"body", s.Body}, {"user's name", s.User}, {"conversation", s.Conversation}, {"idempotency key", s.Key},
 	} {
 		if err := checkText(field.name, field.text); err != nil {
 			return err
 		}
+	}
+	if err := CheckUser(s.User); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	if len(s.Conversation) > MaxKeyLength {
 		return fmt.Errorf("%w: the conversation's name is longer than %d bytes", ErrInvalidMessage, MaxKeyLength)

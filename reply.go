@@ -15,6 +15,7 @@ type Reply struct {
 	MessageID    MessageID
 	TurnID       TurnID
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Outcome      TurnState // succeeded, degraded, failed or cancelled
 	Body         string    // empty: the agent sends no text for this outcome

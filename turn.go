@@ -61,6 +61,7 @@ type Turn struct {
 	MessageID      MessageID
 	Attempt        int // 1 for the first turn of its message
 	Agent          string
+	User           string // whose conversation it is; empty: no user's
 	Conversation   string
 	Lane           Lane
 	Trigger        Trigger
@@ -93,6 +94,11 @@ type Turn struct {
 
 	Silence  *Silence  // of its worker; nil: the worker is alive, or not requested
 	UnderWay *UnderWay // nil: it is not running, or not requested
+}
+
+// ConversationKey returns the key of the turn's conversation.
+func (t Turn) ConversationKey() ConversationKey {
+	return ConversationKey{Agent: t.Agent, User: t.User, Name: t.Conversation}
 }
 
 // Duration returns the time from the first grant, which creates the turn, to the end; 0 while

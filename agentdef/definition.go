@@ -30,6 +30,7 @@ type Definition struct {
 	ExtractionModel string `yaml:"extraction_model" check:"model"` // "provider/model" that searches stored results; empty: that of the settings, else those above
 
 	LanePerConversation bool        `yaml:"lane" of:"agent, conversation"`
+	SharedNotes         bool        `yaml:"notes" of:"user, agent"`                                    // one set of notes for all users and conversations
 	Schedules           []Schedule  `yaml:"schedule" as:"schedules" type:"mapping, or a list of them"` // one or a list
 	QuietReply          string      `yaml:"quiet_reply" check:"quiet reply"`                           // an answer of a scheduled turn that is not sent; empty: all are sent
 	Replies             Replies     // of turns in which the model gave no answer

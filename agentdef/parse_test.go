@@ -29,6 +29,7 @@ on_degraded: silent
 on_failed: Please call us.
 summary_output: true
 lane: conversation
+notes: agent
 extraction_model: openai/gpt-5-nano
 tools:
   - clock
@@ -94,6 +95,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		},
 		ExtractionModel:     "openai/gpt-5-nano",
 		LanePerConversation: true,
+		SharedNotes:         true,
 		Tools:               []string{"clock", "read_file"},
 		SubAgents:           []string{"critic", "scribe-2"},
 		MaxSubAgents:        new(4),

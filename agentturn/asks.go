@@ -120,7 +120,7 @@ func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.D
 	}
 	about := policy.Call{
 		Tool: call.Name, Arguments: l.argumentsOf(call), Effect: call.Effect, Agent: l.record.Turn.Agent,
-		Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
+		User: l.record.Turn.User, Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
 		Labels: flows(l).marksOf(call),
 	}
 	d := policy.Strictest(l.decideByRules(spec, about), l.decideByTool(ctx, call))

@@ -47,17 +47,17 @@ func newNoteStore() *noteStore {
 	return &noteStore{map[string]string{}, map[string][]policy.Mark{}}
 }
 
-func (n *noteStore) WriteNote(_ context.Context, _, name, text string, labels []policy.Mark) error {
+func (n *noteStore) WriteNote(_ context.Context, _ turnkeeper.ConversationKey, name, text string, labels []policy.Mark) error {
 	n.texts[name], n.labels[name] = text, labels
 	return nil
 }
 
-func (n *noteStore) ReadNote(_ context.Context, _, name string) (string, []policy.Mark, bool, error) {
+func (n *noteStore) ReadNote(_ context.Context, _ turnkeeper.ConversationKey, name string) (string, []policy.Mark, bool, error) {
 	text, found := n.texts[name]
 	return text, n.labels[name], found, nil
 }
 
-func (n *noteStore) ListNotes(context.Context, string) (all []builtin.Note, _ error) {
+func (n *noteStore) ListNotes(context.Context, turnkeeper.ConversationKey) (all []builtin.Note, _ error) {
 	for _, name := range slices.Sorted(maps.Keys(n.texts)) {
 		all = append(all, builtin.Note{Name: name, Labels: n.labels[name]})
 	}

@@ -87,10 +87,11 @@ func rawOf(r tools.Result) outputs.Raw {
 func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used *toolrun.Meter) tools.Call {
 	turn := l.record.Turn
 	return tools.Call{
-		TurnID: turn.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
+		TurnID: turn.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane, Key: call.Key,
 		Arguments:      l.argumentsOf(call),
 		Outputs:        stored,
 		Labels:         flows{l}.marksOf(call),
+		SharedNotes:    l.def.SharedNotes,
 		IdempotencyKey: idempotencyKey(turn, call.Key),
 		Progress:       l.progress.Of(call.Key, call.Name),
 		Sample:         l.sampler(call, used),

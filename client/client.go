@@ -28,7 +28,7 @@ const largest = 1 << 29
 // statement.
 //
 // With a Key, a repeat of the same message returns the id of the first, so it is safe to retry
-// after an error. Another body or conversation with the same key is ErrKeyConflict.
+// after an error. A key counts for an agent and a user: another body or conversation with the same one is ErrKeyConflict.
 func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	if err := m.Check(largest); err != nil {
 		return 0, err
@@ -38,8 +38,8 @@ func Enqueue(ctx context.Context, db DB, m turnkeeper.Submission) (turnkeeper.Me
 		due = &m.DueAt
 	}
 	var id turnkeeper.MessageID
-	err := db.QueryRow(ctx, `select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text, $7::timestamptz)`,
-		m.Agent, m.Body, m.Conversation, orNull(m.Key), m.Priority, orNull(m.TraceParent), due).Scan(&id)
+	err := db.QueryRow(ctx, `select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text, $7::timestamptz, $8::text)`,
+		m.Agent, m.Body, m.Conversation, orNull(m.Key), m.Priority, orNull(m.TraceParent), due, m.User).Scan(&id)
 	return id, plain(err)
 }
 
@@ -75,6 +75,7 @@ func orNull(text string) *string {
 // A Filter selects replies to messages of the session's role. The zero value selects all.
 type Filter struct {
 	Agent string // empty: all
+	User  string // whose conversation it is; empty: all
 }
 
 // maxReplies is the maximum limit of Replies.
@@ -88,8 +89,8 @@ func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f 
 	if limit < 1 || limit > maxReplies {
 		return nil, fmt.Errorf("limit is %d: it must be 1 to %d", limit, maxReplies)
 	}
-	rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.my_replies_after($1::bigint, $2::integer, $3::text) r`,
-		after, limit, f.Agent)
+	rows, err := db.Query(ctx, `select `+replyColumns+` from turnkeeper.my_replies_after($1::bigint, $2::integer, $3::text, $4::text) r`,
+		after, limit, f.Agent, f.User)
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -97,12 +98,12 @@ func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f 
 	return replies, plain(err)
 }
 
-const replyColumns = `r.id, r.message_id, r.turn_id, r.agent, r.conversation, r.outcome, r.body, r.created_at,
+const replyColumns = `r.id, r.message_id, r.turn_id, r.agent, r.user_name, r.conversation, r.outcome, r.body, r.created_at,
 	coalesce(r.parent_turn_id, 0), r.stop_reason, coalesce(r.error_class, ''), r.calls`
 
 func scanReply(row pgx.CollectableRow) (r turnkeeper.Reply, err error) {
 	var calls []byte
-	err = row.Scan(&r.ID, &r.MessageID, &r.TurnID, &r.Agent, &r.Conversation, &r.Outcome, &r.Body, &r.CreatedAt,
+	err = row.Scan(&r.ID, &r.MessageID, &r.TurnID, &r.Agent, &r.User, &r.Conversation, &r.Outcome, &r.Body, &r.CreatedAt,
 		&r.ParentTurn, &r.StopReason, &r.ErrorClass, &calls)
 	if err != nil {
 		return r, err

@@ -82,15 +82,20 @@ create table turnkeeper.agents (
     updated_at            timestamptz not null default clock_timestamp()
 );
 
--- Notes that agents write with the notes tool.
+-- Notes that agents write with the notes tool. A note belongs to a user; without a user, to a conversation; and with the setting
+-- notes of its agent, to the agent. It is in the key what it belongs to: the others are empty.
 create table turnkeeper.notes (
-    agent      text not null,
-    name       text not null,
-    content    text not null,
-    updated_at timestamptz not null default clock_timestamp(),
-    primary key (agent, name)
+    agent        text not null,
+    user_name    text not null default '',
+    conversation text not null default '',
+    name         text not null,
+    content      text not null,
+    updated_at   timestamptz not null default clock_timestamp(),
+    primary key (agent, user_name, conversation, name),
+    check (user_name = '' or conversation = '')
 );
 
+-- A schedule's messages are in a conversation without a user.
 create table turnkeeper.schedules (
     agent         text not null references turnkeeper.agents,
     name          text not null,
@@ -125,9 +130,22 @@ create index schedules_due on turnkeeper.schedules (next_due) where active and p
 create function turnkeeper.rank_of(due_at timestamptz, priority integer) returns timestamptz immutable language sql
 return to_timestamp((extract(epoch from due_at) - priority)::float8);
 
+-- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An empty
+-- user_name means no user. The same rule is CheckUser in Go.
+create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql
+return p_user = '' or octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
+
+-- The lane of a conversation: the agent's, if it has one lane for all, else AGENT/NAME, and AGENT@USER/NAME with a user, in whose name "%"
+-- and "/" are written %25 and %2F. So two conversations never have one lane, because agents' names contain neither "@" nor "/". Lanes of sub-agents
+-- never change, whatever their agent's setting. The same rule is ConversationKey.Lane in Go.
+create function turnkeeper.lane_of(p_agent text, p_user text, p_conversation text, p_by_conversation boolean) returns text
+immutable language sql return case when not p_by_conversation then p_agent when p_user = '' then p_agent || '/' || p_conversation
+    else p_agent || '@' || replace(replace(p_user, '%', '%25'), '/', '%2F') || '/' || p_conversation end;
+
 create table turnkeeper.messages (
     id              bigint generated always as identity primary key,
     agent           text not null,
+    user_name       text not null default '', -- whose conversation it is; empty: no user's
     conversation    text not null default 'main',
     lane            text not null, -- turns of one lane run one at a time
     held            boolean not null default false, -- a turn outside its lane holds it: it waits in that turn's lane
@@ -162,9 +180,10 @@ create table turnkeeper.messages (
     -- No value that passes these rules fails a tick: counters can grow by one, times are finite and less than 292 years apart, which
     -- is the longest duration in Go.
     constraint id_in_range check (id between 1 and 4611686018427387903),
-    constraint agent_is_a_name check (octet_length(agent) between 1 and 63 and strpos(agent, '/') = 0 and strpos(agent, '#') = 0),
+    constraint agent_is_a_name check (octet_length(agent) between 1 and 63 and strpos(agent, '/') = 0 and strpos(agent, '#') = 0 and strpos(agent, '@') = 0),
     constraint conversation_in_range check (octet_length(conversation) between 1 and 200),
-    constraint lane_is_the_agents check (lane in (agent, agent || '/' || conversation) or held and starts_with(lane, agent || '#')),
+    constraint user_is_a_name check (turnkeeper.user_may_be(user_name)),
+    constraint lane_is_the_agents check (lane in (agent, turnkeeper.lane_of(agent, user_name, conversation, true)) or held and starts_with(lane, agent || '#')),
     constraint body_in_range check (octet_length(body) between 1 and 16777216),
     constraint key_in_range check (octet_length(idempotency_key) between 1 and 200),
     constraint priority_in_range check (priority between -1000 and 1000),
@@ -185,7 +204,7 @@ create table turnkeeper.messages (
 );
 -- Messages that their senders have dropped, until a tick closes them.
 create index messages_dropped on turnkeeper.messages (id) where dropped_at is not null and state = 'waiting';
-create unique index messages_key on turnkeeper.messages (agent, idempotency_key) where idempotency_key is not null;
+create unique index messages_key on turnkeeper.messages (agent, user_name, idempotency_key) where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
 -- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days. Those with a
 -- queue_rank are few, and in indexes of their own, so that no entries of other messages need to be read to find them.
@@ -196,7 +215,8 @@ create index messages_late on turnkeeper.messages (queue_rank, id) include (lane
 create index messages_late_lane on turnkeeper.messages (lane, rank, id) where state = 'waiting' and queue_rank is not null;
 -- For lists and searches.
 create index messages_agent on turnkeeper.messages (agent, id);
-create index messages_conversation on turnkeeper.messages (agent, conversation, id);
+create index messages_conversation on turnkeeper.messages (agent, user_name, conversation, id);
+create index messages_user on turnkeeper.messages (user_name, id) where user_name <> '';
 -- The words of the first 20,000 characters, because a tsvector has at most one megabyte. Only of closed messages, because
 -- each update of an open message would index its words again.
 create index messages_words on turnkeeper.messages using gin (to_tsvector('pg_catalog.simple', left(body, 20000)))
@@ -336,6 +356,7 @@ create table turnkeeper.turns (
     message_id        bigint not null,
     attempt           integer not null,            -- of the message
     agent             text not null,
+    user_name         text not null default '',
     conversation      text not null,
     lane              text not null,
     home_lane         text, -- while the turn waits for a person outside its lane: the lane that it goes back to
@@ -385,7 +406,8 @@ create unique index turns_one_answer_per_message on turnkeeper.turns (message_id
 create index turns_queued on turnkeeper.turns (due_at) where state = 'queued';
 create index turns_models on turnkeeper.turns (due_at) where waits_for is not null;
 create index turns_agent on turnkeeper.turns (agent, id);
-create index turns_conversation on turnkeeper.turns (agent, conversation, id);
+create index turns_conversation on turnkeeper.turns (agent, user_name, conversation, id);
+create index turns_user on turnkeeper.turns (user_name, id) where user_name <> '';
 
 -- Requests to cancel turns. The row is kept as long as the turn, as the reason why it ended.
 create table turnkeeper.cancellations (
@@ -448,7 +470,7 @@ $$;
 
 -- The turns, with the current totals of those that run: a write to a journal leaves the table turns as it is.
 create view turnkeeper.turns_now as
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, coalesce(t.home_lane, t.lane) as lane, t.trigger, t.definition_hash, t.state,
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, coalesce(t.home_lane, t.lane) as lane, t.trigger, t.definition_hash, t.state,
     t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses,
     coalesce(j.last_seq, t.last_seq) as last_seq,
     coalesce(j.inference_rounds, t.inference_rounds) as inference_rounds, coalesce(j.charged_rounds, t.charged_rounds) as charged_rounds,
@@ -470,11 +492,12 @@ from turnkeeper.journal j, lateral unnest(j.types, j.rounds, j.blocks, j.data) w
 -- built with it. No foreign keys: a purge may delete turns whose conversation continues from a summary.
 create table turnkeeper.summaries (
     agent        text not null,
+    user_name    text not null default '',
     conversation text not null,
     up_to        bigint not null, -- the last turn in it
     turn_id      bigint not null, -- the turn that made it
     content      text not null check (content <> ''),
-    primary key (agent, conversation, up_to),
+    primary key (agent, user_name, conversation, up_to),
     check (up_to < turn_id)
 );
 
@@ -587,7 +610,7 @@ create table turnkeeper.late_results (
 -- message's failed attempts, the last one and those that ran a tool with an effect. Whether the view has a turn never
 -- changes after the turn ended, because requests are rebuilt from this view.
 create view turnkeeper.told_turns as
-select t.id, t.message_id, t.agent, t.conversation, t.state, t.error_class, t.inner_dialogue
+select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.state, t.error_class, t.inner_dialogue
 from turnkeeper.turns t
 where t.state in ('succeeded', 'degraded', 'failed', 'cancelled')
   and case t.state
@@ -762,6 +785,7 @@ create table turnkeeper.replies (
     turn_id        bigint not null unique,
     parent_turn_id bigint,        -- of a sub-agent's reply: the turn that it is for; null: not a sub-agent's
     agent          text not null,
+    user_name      text not null default '',
     conversation   text not null,
     outcome        text not null check (outcome in ('succeeded', 'degraded', 'failed', 'cancelled')),
     stop_reason    text not null, -- why the turn ended
@@ -773,6 +797,7 @@ create table turnkeeper.replies (
     constraint replies_body_check check (body <> '' or outcome <> 'succeeded')
 );
 create index replies_agent on turnkeeper.replies (agent, id);
+create index replies_user on turnkeeper.replies (user_name, id) where user_name <> '';
 create index replies_sender on turnkeeper.replies (sent_by, id);
 
 -- Endpoints to which replies, and asks, are pushed. Only the workers' settings have their addresses and secrets.
@@ -835,6 +860,7 @@ create table turnkeeper.api_tokens (
     sha256       text not null unique check (sha256 ~ '^[0-9a-f]{64}$'),
     scopes       text[] not null check (cardinality(scopes) > 0 and scopes <@ array['send', 'read', 'operate', 'answer']),
     agents       text[] check (cardinality(agents) > 0), -- null: all
+    user_name    text not null default '' check (turnkeeper.user_may_be(user_name)), -- it sends as, and sees, only this user; empty: all
     created_at   timestamptz not null default clock_timestamp(),
     expires_at   timestamptz, -- null: never
     last_used_at timestamptz, -- to the minute

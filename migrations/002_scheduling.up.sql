@@ -89,13 +89,15 @@ begin
 end $$;
 
 -- Put a message into an agent's inbox and return its id. Everything that sends messages calls this function: see enqueue for the
--- arguments, and messages.sent_by for p_sender. p_operates: the sender may use every priority. A repeat keeps the first sender.
+-- arguments, and messages.sent_by for p_sender. p_operates: the sender may use every priority. A repeat keeps the first sender, also
+-- if another sender of the same user repeats it.
 create function turnkeeper.enqueue_by(
-    p_sender text, p_operates boolean, p_agent text, p_body text, p_conversation text, p_key text, p_priority integer,
+    p_sender text, p_operates boolean, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_priority integer,
     p_trace_parent text, p_due_at timestamptz
 ) returns bigint language plpgsql as $$
 declare
     conv    text := coalesce(nullif(p_conversation, ''), 'main');
+    usr     text := coalesce(p_user, '');
     key     text := nullif(p_key, '');
     rank    integer := coalesce(p_priority, 0);
     highest integer;
@@ -115,6 +117,10 @@ begin
     if octet_length(conv) > 200 then
         raise exception using errcode = 'TK004',
             message = 'invalid message: the conversation''s name is longer than 200 bytes';
+    end if;
+    if not turnkeeper.user_may_be(usr) then
+        raise exception using errcode = 'TK004', message = case when octet_length(usr) > 200
+            then 'invalid message: the user''s name is longer than 200 bytes' else 'invalid message: the user''s name has a control character' end;
     end if;
     if octet_length(key) > 200 then
         raise exception using errcode = 'TK004',
@@ -146,17 +152,17 @@ begin
             case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
                  else 'the registered agents are ' || known end);
     end if;
-    if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.idempotency_key = key) then
+    if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.user_name = usr and m.idempotency_key = key) then
         raise exception using errcode = 'TK010', message = format(
             'agent %s is retired and takes no new messages', quote_literal(p_agent));
     end if;
-    insert into turnkeeper.messages (agent, conversation, lane, body, idempotency_key, priority, trace_parent, due_at, sent_by)
-        values (p_agent, conv, case when by_conv then p_agent || '/' || conv else p_agent end, p_body, key, rank, trace, due, p_sender)
-        on conflict (agent, idempotency_key) where idempotency_key is not null do nothing
+    insert into turnkeeper.messages (agent, user_name, conversation, lane, body, idempotency_key, priority, trace_parent, due_at, sent_by)
+        values (p_agent, usr, conv, turnkeeper.lane_of(p_agent, usr, conv, by_conv), p_body, key, rank, trace, due, p_sender)
+        on conflict (agent, user_name, idempotency_key) where idempotency_key is not null do nothing
         returning id into new_id;
     if new_id is null then
         select m.id, m.body, m.first_sha256, m.conversation into first
-            from turnkeeper.messages m where m.agent = p_agent and m.idempotency_key = key;
+            from turnkeeper.messages m where m.agent = p_agent and m.user_name = usr and m.idempotency_key = key;
         if first.id is null or first.conversation <> conv
             or coalesce(first.first_sha256 <> sha256(convert_to(p_body, 'UTF8')), first.body <> p_body) then
             raise exception using errcode = 'TK006', message = format(
@@ -185,16 +191,18 @@ create function turnkeeper.enqueue(
     idempotency_key text default null,
     priority        integer default 0,
     trace_parent    text default null,
-    due_at          timestamptz default null
+    due_at          timestamptz default null,
+    user_name       text default ''
 ) returns bigint language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     return turnkeeper.enqueue_by('role:' || session_user, pg_has_role(session_user, current_user, 'member'),
-        agent, body, conversation, idempotency_key, priority, trace_parent, due_at);
+        agent, user_name, body, conversation, idempotency_key, priority, trace_parent, due_at);
 end $$;
 
-comment on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz) is
+comment on function turnkeeper.enqueue(text, text, text, text, integer, text, timestamptz, text) is
     'Puts a message into an agent''s inbox and returns its id. The message exists when the caller''s transaction commits. '
-    'conversation: the one to continue. idempotency_key: a repeat with the same key and message returns the first id; '
+    'conversation: the one to continue. user_name: whose conversation it is; empty: no user''s; two users never share one. '
+    'idempotency_key: a repeat for the same agent and user with the same key and message returns the first id; '
     'with another message it fails. priority: -1000 to 1000, each point counts as one second of waiting; above max_sender_priority (0) only for the workers'' role. '
     'trace_parent: W3C Trace Context; ignored if invalid. due_at: the message is not run before; null or past: at once.';
 
@@ -203,7 +211,7 @@ comment on function turnkeeper.enqueue(text, text, text, text, integer, text, ti
 create function turnkeeper.enqueue_message(message jsonb) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    strings constant text[] := '{agent,body,conversation,idempotency_key,trace_parent,due_at}';
+    strings constant text[] := '{agent,user,body,conversation,idempotency_key,trace_parent,due_at}';
     due     constant text := message ->> 'due_at';
     given   record;
 begin
@@ -227,7 +235,7 @@ begin
         end if;
     end loop;
     return turnkeeper.enqueue_by('role:' || session_user, pg_has_role(session_user, current_user, 'member'),
-        message ->> 'agent', message ->> 'body', message ->> 'conversation', message ->> 'idempotency_key',
+        message ->> 'agent', message ->> 'user', message ->> 'body', message ->> 'conversation', message ->> 'idempotency_key',
         (message ->> 'priority')::numeric::integer, message ->> 'trace_parent', due::timestamptz);
 end $$;
 
@@ -279,7 +287,7 @@ end $$;
 -- The messages of the session's role.
 create view turnkeeper.my_messages with (security_barrier) as
 select m.id, m.agent, m.conversation, m.body, m.idempotency_key, m.priority, m.trace_parent, m.state, m.attempts, m.due_at, m.accepted_at,
-    m.closed_at, m.dropped_at, (select r.id from turnkeeper.replies r where r.message_id = m.id) as reply_id
+    m.closed_at, m.dropped_at, (select r.id from turnkeeper.replies r where r.message_id = m.id) as reply_id, m.user_name
 from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
 
 ----------------------------------------------------------------------------------------------------
@@ -289,11 +297,11 @@ from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
 -- Put the message of a response into the inbox. A repeat with the same key returns the same response. It fails like enqueue
 -- if the repeat differs from the first, or if the first message with the key is not a response.
 create function turnkeeper.enqueue_response(
-    p_sender text, p_agent text, p_body text, p_conversation text, p_key text, p_trace_parent text,
+    p_sender text, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_trace_parent text,
     p_previous bigint, p_background boolean, p_metadata jsonb
 ) returns bigint language plpgsql as $$
 declare
-    message bigint := turnkeeper.enqueue_by(p_sender, false, p_agent, p_body, p_conversation, p_key, 0, p_trace_parent, null);
+    message bigint := turnkeeper.enqueue_by(p_sender, false, p_agent, p_user, p_body, p_conversation, p_key, 0, p_trace_parent, null);
     first   turnkeeper.responses;
 begin
     if exists (select from turnkeeper.messages m where m.id = message and m.xmin = pg_current_xact_id()::xid) then
@@ -382,10 +390,10 @@ returns boolean stable language plpgsql set enable_seqscan = off set enable_bitm
 begin
     return exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is not null
             and a.lane = p_lane and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
-            and not turnkeeper.conversation_held(a.agent, a.conversation))
+            and not turnkeeper.conversation_held(a.agent, a.user_name, a.conversation))
         or exists (select from turnkeeper.messages a where a.state = 'waiting' and a.queue_rank is null
             and a.lane = p_lane and a.rank >= p_from and (a.rank, a.id) < (p_rank, p_id) and turnkeeper.is_due(a.due_at, a.accepted_at)
-            and not turnkeeper.conversation_held(a.agent, a.conversation));
+            and not turnkeeper.conversation_held(a.agent, a.user_name, a.conversation));
 end $$;
 
 ----------------------------------------------------------------------------------------------------
@@ -397,34 +405,30 @@ end $$;
 create function turnkeeper.lane_pauses(not_before timestamptz) returns boolean
 stable language sql return not_before > statement_timestamp() and not_before <= statement_timestamp() + interval '130 s';
 
--- The lane of a conversation's messages, except those to sub-agents, whose lanes never change.
-create function turnkeeper.lane_of(p_agent text, p_conversation text, p_by_conversation boolean) returns text
-immutable language sql return case when p_by_conversation then p_agent || '/' || p_conversation else p_agent end;
-
 -- The lane in which a message that begins to wait belongs: p_lane, unless the lanes of its agent were changed. Those of sub-agents are
 -- not.
 create function turnkeeper.lane_now(p_message turnkeeper.messages, p_lane text) returns text stable language sql as $$
-    select coalesce((select turnkeeper.lane_of(a.name, p_message.conversation, a.lane_per_conversation) from turnkeeper.agents a
+    select coalesce((select turnkeeper.lane_of(a.name, p_message.user_name, p_message.conversation, a.lane_per_conversation) from turnkeeper.agents a
         where a.name = p_message.agent and a.lanes_changed_at is not null
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message.id)), p_lane)
 $$;
 
 -- The open turns in other lanes than p_lane that must not run at the same time as a message there, after the agent's lanes were
 -- changed: turns of the same conversation or, if the agent is one lane, all its turns.
-create function turnkeeper.lane_rivals(p_agent text, p_conversation text, p_lane text, p_by_conversation boolean)
+create function turnkeeper.lane_rivals(p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
 returns setof turnkeeper.turns stable language sql as $$
     select t.* from turnkeeper.turns t
     where t.agent = p_agent and t.ended_at is null and t.home_lane is null and t.lane <> p_lane
-      and (t.conversation = p_conversation or not p_by_conversation
+      and (t.user_name = p_user and t.conversation = p_conversation or not p_by_conversation
            and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))
 $$;
 
 -- Whether a waiting message must not run yet because its agent's lanes were changed: it is still in its old lane, or a rival is
 -- open.
-create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_conversation text, p_lane text, p_by_conversation boolean)
+create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
 returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
-    and (p_lane <> turnkeeper.lane_of(p_agent, p_conversation, p_by_conversation)
-         or exists (select from turnkeeper.lane_rivals(p_agent, p_conversation, p_lane, p_by_conversation)));
+    and (p_lane <> turnkeeper.lane_of(p_agent, p_user, p_conversation, p_by_conversation)
+         or exists (select from turnkeeper.lane_rivals(p_agent, p_user, p_conversation, p_lane, p_by_conversation)));
 
 -- Whether another transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over the message of such a
 -- row, because its sender may change it in a transaction that stays open. If the answer is wrong, Grant leaves the message out.
@@ -457,7 +461,7 @@ begin
         update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
             lanes_changed_at = case when v_left or a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
                 select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null and t.home_lane is null
-                  and t.lane <> case when a.lane_per_conversation then a.name || '/' || t.conversation else a.name end
+                  and t.lane <> turnkeeper.lane_of(a.name, t.user_name, t.conversation, a.lane_per_conversation)
                   and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
         where u.name = a.name;
     end loop;
@@ -469,11 +473,11 @@ declare
     m     record;
     v_all boolean := true;
 begin
-    for m in select q.id, case when p_by_conversation then q.agent || '/' || q.conversation else q.agent end as lane
+    for m in select q.id, turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation) as lane
         from turnkeeper.messages q
-        where q.agent = p_agent and q.state = 'waiting' and q.lane <> case when p_by_conversation then q.agent || '/' || q.conversation else q.agent end
+        where q.agent = p_agent and q.state = 'waiting' and q.lane <> turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation)
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = q.id)
-          and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.conversation = q.conversation and p.home_lane is not null
+          and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.user_name = q.user_name and p.conversation = q.conversation and p.home_lane is not null
               and p.ended_at is null and p.held)
         for no key update of q skip locked -- a tick must not wait for a sender who changes a message
     loop
@@ -521,8 +525,9 @@ end $$;
 create trigger lease_stays before delete on turnkeeper.leases
     for each row execute function turnkeeper.lease_may_go();
 
--- Delete the leases of lanes without messages, turns and grants, because a lane's name contains that of its conversation.
-create function turnkeeper.forget_lanes(p_agent text, p_conversation text) returns void language plpgsql as $$
+-- Delete the leases of lanes without messages, turns and grants, because a lane's name contains those of its user and its conversation.
+-- p_agent, p_user and p_conversation as in purge.
+create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language plpgsql as $$
 declare
     names text[];
     most  bigint;
@@ -530,7 +535,8 @@ begin
     select array_agg(b.lane), max(b.token) into names, most from (
         select l.lane, l.token from turnkeeper.leases l
         where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
-          and (p_conversation = '' or l.lane = l.agent || '/' || p_conversation)
+          and (p_conversation = '' or l.lane = turnkeeper.lane_of(l.agent, coalesce(p_user, ''), p_conversation, true))
+          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))
           and not exists (select from turnkeeper.ended_grants g where g.lane = l.lane)
           and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
@@ -980,7 +986,7 @@ begin
             return next r;
         end if;
         -- A turn of the conversation waits outside the lane.
-        for o in select * from turnkeeper.turns p where p.agent = m.agent and p.conversation = m.conversation
+        for o in select * from turnkeeper.turns p where p.agent = m.agent and p.user_name = m.user_name and p.conversation = m.conversation
             and p.home_lane is not null and p.ended_at is null and p.held
         loop
             r := null;
@@ -991,17 +997,17 @@ begin
 
     -- The lanes of the agent were changed, except those of sub-agents.
     if a.lanes_changed_at is not null and not v_kin and (t.id is null or t.home_lane is not null) then
-        for o in select * from turnkeeper.lane_rivals(m.agent, m.conversation, v_lane, a.lane_per_conversation) loop
+        for o in select * from turnkeeper.lane_rivals(m.agent, m.user_name, m.conversation, v_lane, a.lane_per_conversation) loop
             select * into h from turnkeeper.turn_holder(o);
             r := null;
             r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := o.lane; r.turn_id := o.id; r.turn_state := o.state;
             r.worker_id := h.worker_id; blocked := true;
             return next r;
         end loop;
-        if not blocked and t.id is null and m.lane <> turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation) then
+        if not blocked and t.id is null and m.lane <> turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation) then
             r := null;
             r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; blocked := true;
-            r.lane := turnkeeper.lane_of(m.agent, m.conversation, a.lane_per_conversation);
+            r.lane := turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation);
             return next r;
         end if;
     end if;
@@ -1014,7 +1020,7 @@ begin
             select w.id, w.rank from turnkeeper.messages w
             where w.lane = v_lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
-              and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.conversation = w.conversation
+              and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.user_name = w.user_name and p.conversation = w.conversation
                   and p.home_lane is not null and p.ended_at is null and p.held)) -- the next tick moves it out of the lane
             order by w.rank, w.id limit 100) b;
         if r.count > 0 then

@@ -131,11 +131,11 @@ end $$;
 
 -- Whether a conversation has a closed turn before another. Without statistics, Postgres would read all turns of the agent and sort
 -- them; the order and the settings leave it only the index of the conversation's turns.
-create function turnkeeper.has_past(p_agent text, p_conversation text, p_before bigint) returns boolean
+create function turnkeeper.has_past(p_agent text, p_user text, p_conversation text, p_before bigint) returns boolean
 stable language plpgsql set enable_sort = off set enable_bitmapscan = off as $$
 begin
     perform from turnkeeper.turns p
-    where p.agent = p_agent and p.conversation >= p_conversation and p.conversation <= p_conversation and p.id < p_before
+    where p.agent = p_agent and p.user_name = p_user and p.conversation >= p_conversation and p.conversation <= p_conversation and p.id < p_before
       and p.state in ('succeeded', 'degraded', 'failed', 'cancelled')
     order by p.conversation desc, p.id desc limit 1;
     return found;
@@ -425,7 +425,7 @@ create function turnkeeper.dropped_because(p_parent bigint) returns text immutab
 ----------------------------------------------------------------------------------------------------
 
 -- Start sub-agents for calls that the same write has started: one message each, in its own conversation and lane. It gets
--- due_at and priority of its parent's message, so that a started tree goes before younger messages. A call that is not
+-- user, due_at and priority of its parent's message, so that a started tree goes before younger messages. A call that is not
 -- allowed gets a result that says why.
 create function turnkeeper.spawn_agents(
     p_turn bigint, p_rounds integer[], p_ordinals integer[], p_nonces text[], p_messages bigint[], p_names text[], p_tasks text[],
@@ -443,7 +443,7 @@ begin
     values (p_root, p_max_depth, p_max_agents, p_tokens, p_calls) on conflict do nothing;
     -- The lock makes spawns in one tree serial.
     select t.max_agents into most from turnkeeper.agent_trees t where t.root = p_root for update;
-    select m.priority, m.due_at, m.trace_parent into parent
+    select m.user_name, m.priority, m.due_at, m.trace_parent into parent
     from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id where t.id = p_turn;
     select max_message_bytes into max_bytes from turnkeeper.settings;
     for s in
@@ -459,9 +459,9 @@ begin
         insert into turnkeeper.awaited_calls (turn_id, round, ordinal, nonce) values (p_turn, s.round, s.ordinal, s.nonce);
         if refused is null then
             conv := format('turn-%s-round-%s-tool-%s', p_turn, s.round, s.ordinal);
-            insert into turnkeeper.messages (id, agent, conversation, lane, body, priority, due_at, trace_parent, sent_by)
+            insert into turnkeeper.messages (id, agent, user_name, conversation, lane, body, priority, due_at, trace_parent, sent_by)
             overriding system value
-            values (s.message, s.name, conv, s.name || '/' || conv, s.task, parent.priority,
+            values (s.message, s.name, parent.user_name, conv, turnkeeper.lane_of(s.name, parent.user_name, conv, true), s.task, parent.priority,
                 least(parent.due_at, date_trunc('second', clock_timestamp())), parent.trace_parent, 'turn:' || p_turn);
         end if;
         insert into turnkeeper.spawned_calls (turn_id, round, ordinal, message_id, agent, root, agents, deadline, trouble, ended_at)
@@ -767,10 +767,10 @@ begin
                 last_error = nullif(p_errors[e.i], '')
             from unnest(ended) e(i), lateral (select x.message_id from turnkeeper.turns x where x.id = p_turns[e.i] offset 0) x
             where m.id = x.message_id and m.id = any(messages)
-            returning e.i, m.id, m.agent, m.conversation, m.accepted_at, m.sent_by
+            returning e.i, m.id, m.agent, m.user_name, m.conversation, m.accepted_at, m.sent_by
         )
-        insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at)
-        select c.id, p_turns[c.i], c.agent, c.conversation, p_states[c.i], p_stops[c.i], nullif(p_error_classes[c.i], ''), p_replies[c.i],
+        insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at)
+        select c.id, p_turns[c.i], c.agent, c.user_name, c.conversation, p_states[c.i], p_stops[c.i], nullif(p_error_classes[c.i], ''), p_replies[c.i],
             case when p_calls[c.i] <> '' then p_calls[c.i]::jsonb else turnkeeper.reply_calls(p_turns[c.i]) end, c.sent_by, greatest(clock_timestamp(), c.accepted_at)
         from closed c where p_replies[c.i] <> '';
     end if;

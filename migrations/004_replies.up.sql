@@ -87,27 +87,29 @@ begin
     return v_last;
 end $$;
 
--- The replies after an id, by ascending id, at most p_limit; an empty agent means all. It leaves out replies that may be preceded by
+-- The replies after an id, by ascending id, at most p_limit; an empty agent or user means all. It leaves out replies that may be preceded by
 -- ones that are not visible yet: see settled_replies.
 create function turnkeeper.replies_after(
-    p_after bigint, p_limit integer default 25, p_agent text default '', p_top_only boolean default false
+    p_after bigint, p_limit integer default 25, p_agent text default '', p_top_only boolean default false, p_user text default ''
 ) returns setof turnkeeper.replies language plpgsql as $$
 declare
     v_last bigint;
 begin
     select max(p.id) into v_last from (
         select r.id from turnkeeper.replies r
-        where r.id > p_after and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
+        where r.id > p_after and (p_agent = '' or r.agent = p_agent) and (p_user = '' or r.user_name = p_user) and (not p_top_only or r.parent_turn_id is null)
         order by r.id limit p_limit) p;
     v_last := turnkeeper.settled_replies(p_after, v_last);
     return query
         select * from turnkeeper.replies r
-        where r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) and (not p_top_only or r.parent_turn_id is null)
+        where r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) and (p_user = '' or r.user_name = p_user) and (not p_top_only or r.parent_turn_id is null)
         order by r.id limit p_limit;
 end $$;
 
 -- Like replies_after, but only the replies to messages of the session's role: see the section on senders in 002_scheduling.
-create function turnkeeper.my_replies_after(p_after bigint, p_limit integer default 25, p_agent text default '')
+create function turnkeeper.my_replies_after(
+    p_after bigint, p_limit integer default 25, p_agent text default '', p_user text default ''
+)
 returns setof turnkeeper.replies language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     v_me   constant text := 'role:' || session_user;
@@ -115,11 +117,13 @@ declare
 begin
     select max(p.id) into v_last from (
         select r.id from turnkeeper.replies r
-        where r.sent_by = v_me and r.id > p_after and (p_agent = '' or r.agent = p_agent) order by r.id limit p_limit) p;
+        where r.sent_by = v_me and r.id > p_after and (p_agent = '' or r.agent = p_agent) and (p_user = '' or r.user_name = p_user)
+        order by r.id limit p_limit) p;
     v_last := turnkeeper.settled_replies(p_after, v_last);
     return query
         select * from turnkeeper.replies r
-        where r.sent_by = v_me and r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) order by r.id limit p_limit;
+        where r.sent_by = v_me and r.id > p_after and r.id <= v_last and (p_agent = '' or r.agent = p_agent) and (p_user = '' or r.user_name = p_user)
+        order by r.id limit p_limit;
 end $$;
 
 ----------------------------------------------------------------------------------------------------

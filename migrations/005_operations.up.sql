@@ -81,8 +81,8 @@ declare
     new_turn bigint;
 begin
     -- The turn is inserted as closed, because its lane may have an open turn.
-    insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, stop_reason, ended_at, token)
-    select m.id, m.attempts + 1, m.agent, m.conversation, m.lane, m.trigger, a.definition_hash, 'cancelled', 'cancelled', clock_timestamp(),
+    insert into turnkeeper.turns (message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, stop_reason, ended_at, token)
+    select m.id, m.attempts + 1, m.agent, m.user_name, m.conversation, m.lane, m.trigger, a.definition_hash, 'cancelled', 'cancelled', clock_timestamp(),
         coalesce((select l.token from turnkeeper.leases l where l.lane = m.lane), 0)
     from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
     where m.id = p_message
@@ -135,8 +135,8 @@ begin
     update turnkeeper.messages set state = 'cancelled', closed_at = greatest(at, accepted_at), last_error = null
     where id = t.message_id returning accepted_at into accepted;
     if reply <> '' then
-        insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
-        values (t.message_id, p_turn, t.agent, t.conversation, 'cancelled', reply, greatest(at, accepted));
+        insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, body, created_at)
+        values (t.message_id, p_turn, t.agent, t.user_name, t.conversation, 'cancelled', reply, greatest(at, accepted));
     end if;
     perform pg_notify('turnkeeper_inbox', ''), pg_notify('turnkeeper_turns', '');
 end $$;
@@ -207,7 +207,7 @@ begin
     elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t where t.id = m.turn_id and t.dispatches = 0) then
         verdict := 'risky';
     else
-        message := turnkeeper.enqueue_by(m.sent_by, true, m.agent, m.body, m.conversation, null, m.priority, m.trace_parent, null);
+        message := turnkeeper.enqueue_by(m.sent_by, true, m.agent, m.user_name, m.body, m.conversation, null, m.priority, m.trace_parent, null);
         insert into turnkeeper.retries (message_id, retried_as) values (p_message, message);
         verdict := 'new';
     end if;
@@ -227,7 +227,7 @@ begin
     waiting := false;
     -- The lock serialises concurrent calls, so that they insert one message.
     select c.conversation, c.message as body, a.retired_at, not c.active and c.last_error is null as ended,
-        case when a.lane_per_conversation then a.name || '/' || c.conversation else a.name end as lane
+        turnkeeper.lane_of(a.name, '', c.conversation, a.lane_per_conversation) as lane
         into s
     from turnkeeper.schedules c join turnkeeper.agents a on a.name = c.agent
     where c.agent = p_agent and c.name = p_name
@@ -243,7 +243,7 @@ begin
             message = format('schedule %s/%s has ended: the file of agent %1$s no longer has it', p_agent, p_name);
     end if;
     select w.id into message from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, s.conversation)) and w.agent = p_agent and w.schedule = p_name
+    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation)) and w.agent = p_agent and w.schedule = p_name
     order by w.id limit 1;
     if found then
         waiting := true;
@@ -261,12 +261,12 @@ end $$;
 
 -- Delete closed messages, at most p_limit after an id, with everything that belongs to them in every table, including
 -- River's; p_dry: only count. Messages with an undelivered reply to a webhook are kept unless p_undelivered. Empty texts and
--- null do not restrict. An agent's definition, notes, schedules, daily spend and the leases of lanes in use are kept; so are
+-- null do not restrict, but an empty p_user means the messages without a user. An agent's definition, notes, schedules, daily spend and the leases of lanes in use are kept; so are
 -- parts of requests, which contain nothing of a conversation and which a request being written may share. last is the id to
 -- continue after; null: all were looked at, and the leases of unused lanes are deleted. A message that cannot be deleted is set aside
 -- and counted in failed, and stops no other.
 create function turnkeeper.purge(
-    p_agent text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
+    p_agent text, p_user text, p_conversation text, p_before timestamptz, p_after bigint, p_limit integer, p_dry boolean,
     p_undelivered boolean,
     out messages bigint, out turns bigint, out outputs bigint, out failed bigint, out last bigint
 ) language plpgsql as $$
@@ -279,7 +279,7 @@ begin
         select array_agg(b.id) into m_ids from (
             select m.id from turnkeeper.messages m
             where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
-              and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
               and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit) b;
@@ -287,7 +287,7 @@ begin
         select array_agg(b.id) into m_ids from (
             select m.id from turnkeeper.messages m
             where m.id > p_after and m.closed_at is not null and (p_agent = '' or m.agent = p_agent)
-              and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
+              and (p_user is null or m.user_name = p_user) and (p_conversation = '' or m.conversation = p_conversation) and (p_before is null or m.closed_at < p_before)
               and (p_undelivered or not exists (select from turnkeeper.replies r join turnkeeper.webhook_deliveries d on d.reply_id = r.id
                     where r.message_id = m.id and d.state = 'pending'))
             order by m.id limit p_limit for update skip locked) b;
@@ -303,7 +303,7 @@ begin
         return;
     end if;
     if last is null then
-        perform turnkeeper.forget_lanes(p_agent, p_conversation);
+        perform turnkeeper.forget_lanes(p_agent, p_user, p_conversation);
         return;
     end if;
     begin
@@ -364,12 +364,12 @@ begin
     -- A summary is deleted with the turn that made it, unless a stored request uses it or an
     -- open turn may.
     delete from turnkeeper.summaries s
-    where (s.agent, s.conversation) in (select m.agent, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
+    where (s.agent, s.user_name, s.conversation) in (select m.agent, m.user_name, m.conversation from turnkeeper.messages m where m.id = any(m_ids))
       and not exists (select from turnkeeper.turns t where t.id = s.turn_id)
-      and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.conversation = s.conversation
+      and not exists (select from turnkeeper.turns t where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation
             and t.ended_at is null)
       and not exists (select from turnkeeper.turns t join turnkeeper.journal j on j.turn_id = t.id
-            where t.agent = s.agent and t.conversation = s.conversation and t.id > s.up_to
+            where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
               and (j.request ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.messages where id = any(m_ids);
     if exists (select from turnkeeper.set_aside) then -- whose errors may quote them

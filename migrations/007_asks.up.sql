@@ -57,7 +57,7 @@ create table turnkeeper.call_gates (
 );
 
 -- Parked turns: all, and those that may return to their lane.
-create index turns_parked on turnkeeper.turns (agent, conversation) where home_lane is not null and ended_at is null;
+create index turns_parked on turnkeeper.turns (agent, user_name, conversation) where home_lane is not null and ended_at is null;
 create index turns_woken on turnkeeper.turns (home_lane) where home_lane is not null and state = 'queued';
 
 -- The hash of a call's name and arguments, as in package tools. It compares arguments byte by byte.
@@ -319,8 +319,8 @@ $$;
 ----------------------------------------------------------------------------------------------------
 
 -- Move a turn that waits for a person out of its lane, if it would block others there: other conversations or, unless its
--- asks hold them, later messages of its own conversation. Held messages move with it. No message's lane has a '#' before its
--- first '/', so the new lane has no other turn. A sub-agent has its own lane.
+-- asks hold them, later messages of its own conversation. Held messages move with it. No other lane has a '#' right
+-- after its agent's name, so the new lane has no other turn. A sub-agent has its own lane.
 create function turnkeeper.park_turn(p_turn bigint) returns void language plpgsql as $$
 declare
     t      record;
@@ -331,14 +331,14 @@ begin
         return;
     end if;
     select * into t from turnkeeper.turns where id = p_turn;
-    if v_hold and t.lane = t.agent || '/' || t.conversation or exists (select from turnkeeper.spawned_calls where message_id = t.message_id) then
+    if v_hold and t.lane = turnkeeper.lane_of(t.agent, t.user_name, t.conversation, true) or exists (select from turnkeeper.spawned_calls where message_id = t.message_id) then
         return;
     end if;
     update turnkeeper.turns set lane = t.agent || '#' || p_turn, home_lane = t.lane, held = v_hold where id = p_turn;
     if v_hold then
         update turnkeeper.messages set lane = t.agent || '#' || p_turn, held = true
         where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.lane = t.lane and m.agent = t.agent
-            and m.conversation = t.conversation for no key update skip locked); -- move_held moves what a sender has locked
+            and m.user_name = t.user_name and m.conversation = t.conversation for no key update skip locked); -- move_held moves what a sender has locked
     end if;
     perform pg_notify('turnkeeper_inbox', '');
 end $$;
@@ -363,22 +363,22 @@ create trigger turn_unparks before update of state on turnkeeper.turns
     execute function turnkeeper.unpark_turn();
 
 -- Whether a turn that waits outside its lane, or goes back to it, holds a conversation.
-create function turnkeeper.conversation_held(p_agent text, p_conversation text) returns boolean stable language sql
-return exists (select from turnkeeper.turns t where t.agent = p_agent and t.conversation = p_conversation
+create function turnkeeper.conversation_held(p_agent text, p_user text, p_conversation text) returns boolean stable language sql
+return exists (select from turnkeeper.turns t where t.agent = p_agent and t.user_name = p_user and t.conversation = p_conversation
     and t.home_lane is not null and t.ended_at is null and t.held);
 
 -- Whether a parked turn blocks a waiting message: one that returns to the message's lane and has the lower rank, or one that
 -- holds the message's conversation.
-create function turnkeeper.lane_asks(p_agent text, p_conversation text, p_lane text, p_rank timestamptz, p_id bigint)
+create function turnkeeper.lane_asks(p_agent text, p_user text, p_conversation text, p_lane text, p_rank timestamptz, p_id bigint)
 returns boolean stable language sql
 return exists (select from turnkeeper.turns t where t.home_lane = p_lane and t.state = 'queued'
         and (select (m.rank, m.id) < (p_rank, p_id) from turnkeeper.messages m where m.id = t.message_id))
-    or turnkeeper.conversation_held(p_agent, p_conversation);
+    or turnkeeper.conversation_held(p_agent, p_user, p_conversation);
 
 -- The lane with the held messages of a conversation; null: none are held.
-create function turnkeeper.held_lane(p_agent text, p_conversation text) returns text stable language sql as $$
+create function turnkeeper.held_lane(p_agent text, p_user text, p_conversation text) returns text stable language sql as $$
     select t.lane from turnkeeper.turns t
-    where t.agent = p_agent and t.conversation = p_conversation and t.home_lane is not null and t.ended_at is null and t.held limit 1
+    where t.agent = p_agent and t.user_name = p_user and t.conversation = p_conversation and t.home_lane is not null and t.ended_at is null and t.held limit 1
 $$;
 
 -- Move held messages that were accepted after the turn was parked out of the lanes that they would block. The caller has the
@@ -392,7 +392,7 @@ declare
     n      integer := 0;
 begin
     for v_turn in select distinct t.id from turnkeeper.oldest_waiting(p_limit) w join turnkeeper.messages m on m.id = w.id
-        join turnkeeper.turns t on t.agent = m.agent and t.conversation = m.conversation
+        join turnkeeper.turns t on t.agent = m.agent and t.user_name = m.user_name and t.conversation = m.conversation
         where t.home_lane is not null and t.ended_at is null and t.held and t.state = 'waiting' and m.lane <> t.lane
           and not turnkeeper.is_aside('turn', t.id::text)
         order by t.id
@@ -402,7 +402,7 @@ begin
             if found then
                 update turnkeeper.messages set lane = v.lane, held = true
                 where id in (select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = v.agent
-                    and m.conversation = v.conversation and m.lane <> v.lane for no key update skip locked);
+                    and m.user_name = v.user_name and m.conversation = v.conversation and m.lane <> v.lane for no key update skip locked);
                 get diagnostics moved = row_count;
                 n := n + moved;
             end if;

@@ -1,6 +1,6 @@
 -- Labels of content: untrusted, private. They follow the content. Only purging the content removes them.
 
--- One row for each label of something. id, round, ordinal, agent and name identify it. They are 0 or empty if the kind does not
+-- One row for each label of something. id, round, ordinal, agent, user_name, conversation and name identify it. They are 0 or empty if the kind does not
 -- use them:
 --
 --   call      the result of a call       id is the turn, round and ordinal the call
@@ -8,28 +8,33 @@
 --   message   a message to a sub-agent   id is the message
 --   reply     the reply to a message     id is the message
 --   summary   of earlier turns           id is the last turn in it
---   note      an agent's note            agent and name
+--   note      an agent's note            the key of the note
 create table turnkeeper.labels (
-    kind     text not null check (kind in ('call', 'turn', 'message', 'reply', 'summary', 'note')),
-    id       bigint not null default 0,
-    round    integer not null default 0,
-    ordinal  integer not null default 0,
-    agent    text not null default '',
-    name     text not null default '',
-    label    text not null check (label in ('untrusted', 'private')),
-    source   text not null, -- where the content first came from
-    added_at timestamptz not null default clock_timestamp(),
-    primary key (kind, id, round, ordinal, agent, name, label)
+    kind         text not null check (kind in ('call', 'turn', 'message', 'reply', 'summary', 'note')),
+    id           bigint not null default 0,
+    round        integer not null default 0,
+    ordinal      integer not null default 0,
+    agent        text not null default '',
+    user_name    text not null default '',
+    conversation text not null default '',
+    name         text not null default '',
+    label        text not null check (label in ('untrusted', 'private')),
+    source       text not null, -- where the content first came from
+    added_at     timestamptz not null default clock_timestamp(),
+    primary key (kind, id, round, ordinal, agent, name, user_name, conversation, label)
 );
 
 -- Write a note of an agent. Its labels replace those of the old text. The row of the note orders writers.
-create function turnkeeper.write_note(p_agent text, p_name text, p_content text, p_labels text[], p_sources text[]) returns void language plpgsql as $$
+create function turnkeeper.write_note(
+    p_agent text, p_user text, p_conversation text, p_name text, p_content text, p_labels text[], p_sources text[]
+) returns void language plpgsql as $$
 begin
-    insert into turnkeeper.notes (agent, name, content) values (p_agent, p_name, p_content)
-    on conflict (agent, name) do update set content = excluded.content, updated_at = clock_timestamp();
-    delete from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = p_agent and l.name = p_name;
-    insert into turnkeeper.labels (kind, agent, name, label, source)
-    select 'note', p_agent, p_name, n.label, n.source from unnest(p_labels, p_sources) as n(label, source);
+    insert into turnkeeper.notes (agent, user_name, conversation, name, content) values (p_agent, p_user, p_conversation, p_name, p_content)
+    on conflict (agent, user_name, conversation, name) do update set content = excluded.content, updated_at = clock_timestamp();
+    delete from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = p_agent
+        and l.user_name = p_user and l.conversation = p_conversation and l.name = p_name;
+    insert into turnkeeper.labels (kind, agent, user_name, conversation, name, label, source)
+    select 'note', p_agent, p_user, p_conversation, p_name, n.label, n.source from unnest(p_labels, p_sources) as n(label, source);
 end $$;
 
 -- A reply gets the labels of the turns of its message, however it is written.
@@ -61,7 +66,8 @@ begin
         when 'turns' then delete from turnkeeper.labels l using gone g where l.kind in ('call', 'turn') and l.id = g.id;
         when 'messages' then delete from turnkeeper.labels l using gone g where l.kind in ('message', 'reply') and l.id = g.id;
         when 'summaries' then delete from turnkeeper.labels l using gone g where l.kind = 'summary' and l.id = g.up_to;
-        when 'notes' then delete from turnkeeper.labels l using gone g where l.kind = 'note' and l.agent = g.agent and l.name = g.name;
+        when 'notes' then delete from turnkeeper.labels l using gone g where l.kind = 'note' and l.agent = g.agent
+            and l.user_name = g.user_name and l.conversation = g.conversation and l.name = g.name;
     end case;
     return null;
 end $$;

@@ -33,6 +33,7 @@ type Call struct {
 	Arguments    json.RawMessage // a JSON object, as the tool will get it: handles are replaced by the text of their results
 	Effect       turnkeeper.Effect
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Trigger      turnkeeper.Trigger
 	Labels       []Mark // of its arguments and of the content that led to it; one mark for each label

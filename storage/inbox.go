@@ -17,7 +17,7 @@ import (
 // repeat with the same key returns the first id; with another body or conversation it
 // fails with turnkeeper.ErrKeyConflict. Other refusals match ErrEmptyMessage,
 // ErrInvalidMessage, ErrUnknownAgent or ErrAgentRetired; they write nothing. Secrets
-// that this process knows are masked in the body; in the conversation's name or the
+// that this process knows are masked in the body; in the names of the user and the conversation or in the
 // key they are refused.
 func (s *DB) Enqueue(ctx context.Context, m turnkeeper.Submission) (turnkeeper.MessageID, error) {
 	id, _, err := s.Accept(ctx, m)
@@ -45,15 +45,15 @@ func (s *DB) AcceptFrom(ctx context.Context, from Sender, m turnkeeper.Submissio
 	written := true
 	batch := &pgx.Batch{}
 	statement, args := dbsqlc.Enqueue, []any{
-		m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority, dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt),
+		m.Agent, s.core.Masked(m.Body), m.Conversation, dbrow.OrNull(m.Key), m.Priority, dbrow.OrNull(pg.Storable(m.TraceParent)), dbrow.OrNullTime(m.DueAt), m.User,
 	}
 	if from.Token != 0 {
-		statement, args = dbsqlc.EnqueueBy, append([]any{from.Token, from.Operates}, args...)
+		statement, args = dbsqlc.EnqueueBy, append([]any{from.Token, from.Operates, m.Agent, m.User}, args[1:len(args)-1]...)
 	}
 	batch.Queue(statement, args...).
 		QueryRow(func(row pgx.Row) error { return row.Scan(&id) })
 	if m.Key != "" {
-		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
+		batch.Queue(dbsqlc.WrittenHere, m.Agent, m.User, m.Key).QueryRow(func(row pgx.Row) error { return row.Scan(&written) })
 	}
 	s.core.At(ctx, PointAcceptBefore)
 	results := s.core.Pool.SendBatch(ctx, batch)
@@ -70,7 +70,7 @@ func (s *DB) CheckSubmission(m turnkeeper.Submission) error {
 	if err := m.Check(maxBody); err != nil {
 		return err
 	}
-	for _, name := range []struct{ what, text string }{{"conversation's name", m.Conversation}, {"idempotency key", m.Key}} {
+	for _, name := range []struct{ what, text string }{{"user's name", m.User}, {"conversation's name", m.Conversation}, {"idempotency key", m.Key}} {
 		if s.core.Masked(name.text) != name.text {
 			return fmt.Errorf("%w: the %s has a secret in it, or what looks like one; names are stored and shown as they are, so choose another",
 				turnkeeper.ErrInvalidMessage, name.what)

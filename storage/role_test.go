@@ -137,7 +137,7 @@ func TestWhatASenderMayNotSay(t *testing.T) {
 		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":0.5}')`:       "TK004 invalid message: priority must be a whole number",
 		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","priority":"0"}')`:       "TK004 invalid message: priority must be a number, and is a value of type string",
 		`select turnkeeper.enqueue_message('{"agent":"clerk","body":5}')`:                        "TK004 invalid message: body must be a string, and is a value of type number",
-		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","attempts":5}')`:         `TK004 invalid message: it has no key "attempts"; the keys are agent, body, conversation, idempotency_key, trace_parent, due_at and priority`,
+		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","attempts":5}')`:         `TK004 invalid message: it has no key "attempts"; the keys are agent, user, body, conversation, idempotency_key, trace_parent, due_at and priority`,
 		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","trigger":"schedule"}')`: `TK004 invalid message: it has no key "trigger"`,
 		`select turnkeeper.enqueue_message('{"agent":"clerk","body":"x","due_at":"now"}')`:       "TK004 invalid message: due_at must be a time with its offset",
 		`select turnkeeper.enqueue_message('{"body":"x"}')`:                                      "TK005",

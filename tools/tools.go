@@ -93,6 +93,7 @@ func (s Spec) MayGoOn() bool {
 type Call struct {
 	TurnID       turnkeeper.TurnID
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Lane         turnkeeper.Lane
 	Key          turnkeeper.CallKey
@@ -106,6 +107,8 @@ type Call struct {
 	// stores arguments should store their labels, and return them when it reads them. nil for
 	// detached calls.
 	Labels []policy.Mark
+	// SharedNotes says that the agent has one set of notes for all users and conversations.
+	SharedNotes bool
 	// Progress reports the call's progress to watchers of the turn. It is safe
 	// for concurrent use, never blocks, and drops reports that come too fast or
 	// after the call. nil: there are no watchers.

@@ -111,6 +111,11 @@ func (l LostCall) AsideOf() Subject {
 	return Subject{AsideCall, fmt.Sprintf("%d/%d/%d", l.Ref.TurnID, l.Ref.Key.Round, l.Ref.Key.Ordinal)}
 }
 
+// ConversationKey returns the key of the schedule's conversation, which is no user's.
+func (d DueSchedule) ConversationKey() turnkeeper.ConversationKey {
+	return turnkeeper.ConversationKey{Agent: d.Agent, Name: d.Conversation}
+}
+
 // AsideOf returns the Subject of a due schedule.
 func (d DueSchedule) AsideOf() Subject { return Subject{AsideSchedule, d.Agent + "/" + d.Name} }
 
@@ -158,6 +163,7 @@ type Candidate struct {
 	TurnID         turnkeeper.TurnID // 0 if New
 	MessageID      turnkeeper.MessageID
 	Agent          string
+	User           string // whose conversation it is; empty: no user's
 	Conversation   string
 	Lane           turnkeeper.Lane
 	Trigger        turnkeeper.Trigger

@@ -231,7 +231,7 @@ func (s *Store) park(t *turnRow) {
 		open = open || !a.Closed()
 		hold = hold || !a.Closed() && a.Hold
 	}
-	if !open || hold && t.Lane == turnkeeper.Lane(t.Agent+"/"+t.Conversation) || s.state.parentOf(t.MessageID) != 0 {
+	if !open || hold && t.Lane == t.ConversationKey().Lane() || s.state.parentOf(t.MessageID) != 0 {
 		return
 	}
 	t.home, t.holds, t.Lane = t.Lane, hold, turnkeeper.Lane(fmt.Sprintf("%s#%d", t.Agent, t.ID))
@@ -247,7 +247,7 @@ type parking struct{ *state }
 func (s parking) holdMessages(t *turnRow) {
 	for _, lane := range lanesOf(s.waiting) {
 		for _, m := range slices.Clone(s.waiting[lane]) {
-			if m.Agent == t.Agent && m.Conversation == t.Conversation && lane != t.Lane {
+			if m.ConversationKey() == t.ConversationKey() && lane != t.Lane {
 				s.moveMessage(m, t.Lane)
 			}
 		}
@@ -288,7 +288,7 @@ func (t *turnRow) homeLane() turnkeeper.Lane {
 // holds reports whether a parked turn holds the conversation of a message.
 func (s parking) holds(m *turnkeeper.Message) bool {
 	for _, turn := range s.open {
-		if turn.home != "" && turn.holds && turn.Agent == m.Agent && turn.Conversation == m.Conversation {
+		if turn.home != "" && turn.holds && turn.ConversationKey() == m.ConversationKey() {
 			return true
 		}
 	}

@@ -107,7 +107,7 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	st.unsetWaiting(m)
 	m.Attempts++
 	turn := &turnRow{Turn: turnkeeper.Turn{
-		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: m.Attempts, Agent: m.Agent, Conversation: m.Conversation,
+		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: m.Attempts, Agent: m.Agent, User: m.User, Conversation: m.Conversation,
 		Lane: m.Lane, Trigger: m.Trigger, DefinitionHash: st.agents[m.Agent].DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),
 	}}
 	if l := st.leases[m.Lane]; l != nil {

@@ -182,7 +182,7 @@ func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper
 				}
 				claimed = turnlog.ClaimedCall{
 					Ref: ref, Claim: claim, Call: call, Limit: a.limit, Left: a.deadline.Sub(c.store.now()),
-					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
+					Turn: turnkeeper.Turn{ID: t.ID, Agent: t.Agent, User: t.User, Conversation: t.Conversation, CreatedAt: t.CreatedAt},
 				}
 				return nil
 			})

@@ -106,7 +106,7 @@ func (s *state) closeMessage(t *turnRow, e ending, now time.Time) {
 
 func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bell) {
 	r := turnkeeper.Reply{
-		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, Conversation: t.Conversation,
+		ID: turnkeeper.ReplyID(len(s.state.replies) + 1), MessageID: t.MessageID, TurnID: t.ID, Agent: t.Agent, User: t.User, Conversation: t.Conversation,
 		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass, Calls: turnlog.ReplyCalls(t.rounds),
 		CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}

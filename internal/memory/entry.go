@@ -27,7 +27,7 @@ func (j *Journal) entry(t *turnRow, e turnlog.Entry, rings *[]Bell) error {
 	}
 	j.keepParts(e)
 	if e.Summary != nil {
-		key := conversationKey{t.Agent, t.Conversation}
+		key := t.ConversationKey()
 		j.s.state.summaries[key] = append(j.s.state.summaries[key], *e.Summary)
 	}
 	if err := j.writeAsks(t, e); err != nil {

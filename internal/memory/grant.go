@@ -21,7 +21,7 @@ func (t *tick) ReadyTurns(_ context.Context, limit int, held []string, full ...s
 				continue
 			}
 			ready = append(ready, granting.Candidate{
-				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.homeLane(),
+				Overdue: overdue, TurnID: turn.ID, MessageID: m.ID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.homeLane(),
 				Trigger: turn.Trigger, Attempt: turn.Attempt, DefinitionHash: turn.DefinitionHash, Rank: queueRank(s, m), MaxRunning: maxRunning(s, turn.Agent),
 			})
 		}
@@ -38,7 +38,7 @@ func (t *tick) ReadyMessages(_ context.Context, limit int, held []string, full .
 				return
 			}
 			ready = append(ready, granting.Candidate{
-				New: true, MessageID: m.ID, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger,
+				New: true, MessageID: m.ID, Agent: m.Agent, User: m.User, Conversation: m.Conversation, Lane: m.Lane, Trigger: m.Trigger,
 				Attempt: m.Attempts + 1, DefinitionHash: s.agents[m.Agent].DefinitionHash, Rank: queueRank(s, m),
 				MaxRunning: maxRunning(s, m.Agent), Overdue: overdue,
 			})
@@ -220,7 +220,7 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 		}
 	}
 	turn := &turnRow{Turn: turnkeeper.Turn{
-		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: r.Attempt, Agent: r.Agent, Conversation: r.Conversation,
+		ID: turnkeeper.TurnID(len(st.turns) + 1), MessageID: m.ID, Attempt: r.Attempt, Agent: r.Agent, User: r.User, Conversation: r.Conversation,
 		Lane: r.Lane, Trigger: r.Trigger, DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnQueued, CreatedAt: s.now(),
 	}}
 	if open := st.open[r.Lane]; open != nil {

@@ -106,7 +106,7 @@ func (s *state) retired(agent string) bool {
 func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 	for _, lane := range lanesOf(s.waiting) {
 		for _, m := range slices.Clone(s.waiting[lane]) {
-			if now := laneOf(a, m.Conversation); m.Agent == a.Name && m.Lane != now && s.parentOf(m.ID) == 0 {
+			if now := laneOf(a, m.ConversationKey()); m.Agent == a.Name && m.Lane != now && s.parentOf(m.ID) == 0 {
 				s.unsetWaiting(m)
 				m.Lane = now
 				s.setWaiting(m)
@@ -123,7 +123,7 @@ func (s *state) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
 	}
 	for lane, turn := range s.open {
 		if turn.Agent == m.Agent && turn.home == "" && lane != own &&
-			(turn.Conversation == m.Conversation || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
+			(turn.ConversationKey() == m.ConversationKey() || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.Messa
 	if m.Conversation == "" {
 		m.Conversation = turnkeeper.DefaultConversation
 	}
-	if first, ok := s.state.keys[messageKey{m.Agent, m.Key}]; ok && m.Key != "" {
+	if first, ok := s.state.keys[messageKey{m.Agent, m.User, m.Key}]; ok && m.Key != "" {
 		known := s.state.message(first)
 		if known.Body != m.Body || known.Conversation != m.Conversation {
 			return 0, fmt.Errorf("%w (%d)", turnkeeper.ErrKeyConflict, first)
@@ -173,13 +173,14 @@ func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.Messa
 		return 0, err
 	}
 	row := &turnkeeper.Message{
-		ID: s.state.nextMessage(), Agent: m.Agent, Conversation: m.Conversation, Lane: laneOf(agent, m.Conversation), Body: m.Body, Key: m.Key,
+		ID: s.state.nextMessage(), Agent: m.Agent, User: m.User, Conversation: m.Conversation, Body: m.Body, Key: m.Key,
 		Priority: m.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: due,
 		AcceptedAt: now, TraceParent: m.TraceParent,
 	}
+	row.Lane = laneOf(agent, row.ConversationKey())
 	s.state.insertMessage(row)
 	if m.Key != "" {
-		s.state.keys[messageKey{m.Agent, m.Key}] = row.ID
+		s.state.keys[messageKey{m.Agent, m.User, m.Key}] = row.ID
 	}
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return row.ID, nil
@@ -196,9 +197,9 @@ func (s *state) insertMessage(m *turnkeeper.Message) {
 	s.setWaiting(m)
 }
 
-func laneOf(a *turnkeeper.AgentRegistration, conversation string) turnkeeper.Lane {
+func laneOf(a *turnkeeper.AgentRegistration, of turnkeeper.ConversationKey) turnkeeper.Lane {
 	if a.LanePerConversation {
-		return turnkeeper.Lane(a.Name + "/" + conversation)
+		return of.Lane()
 	}
 	return turnkeeper.Lane(a.Name)
 }

@@ -73,7 +73,7 @@ func (s *Store) recordOf(row *turnRow) *turnlog.Record {
 	}
 	r.History, r.Older = pasts{&s.state}.history(row)
 	r.LastRun = pasts{&s.state}.lastRun(row)
-	if all := s.state.summaries[conversationKey{row.Agent, row.Conversation}]; len(all) > 0 {
+	if all := s.state.summaries[row.ConversationKey()]; len(all) > 0 {
 		r.Summary = all[len(all)-1]
 	}
 	r.Labels = labels{&s.state}.of(r)
@@ -104,7 +104,7 @@ func (s pasts) history(row *turnRow) (past []turnlog.Past, older int) {
 	for i := int(row.ID) - 2; i >= 0 && older < countedTurns; i-- {
 		t := s.turns[i]
 		switch {
-		case t.Agent != row.Agent || t.Conversation != row.Conversation:
+		case t.ConversationKey() != row.ConversationKey():
 		case len(past) == pastTurns:
 			older++
 		case s.told(t):
@@ -144,7 +144,7 @@ func (s pasts) lastRun(row *turnRow) *turnlog.Past {
 	for i := int(row.ID) - 2; i >= 0; i-- {
 		t := s.turns[i]
 		m := s.message(t.MessageID)
-		if t.Agent == row.Agent && t.Conversation == row.Conversation && m.Schedule == schedule && s.told(t) && (last == nil || m.Slot.After(slot)) {
+		if t.ConversationKey() == row.ConversationKey() && m.Schedule == schedule && s.told(t) && (last == nil || m.Slot.After(slot)) {
 			last, slot = t, m.Slot
 		}
 	}

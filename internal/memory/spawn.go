@@ -68,13 +68,13 @@ func (s *Store) spawnOne(parent *turnRow, key turnkeeper.CallKey, spawn turnlog.
 		return
 	}
 	above := st.message(parent.MessageID)
-	conversation := turnlog.SpawnConversation(parent.ID, key)
+	own := turnkeeper.ConversationKey{Agent: spawn.Agent, User: above.User, Name: turnlog.SpawnConversation(parent.ID, key)}
 	due := now.Truncate(time.Second)
 	if above.DueAt.Before(due) {
 		due = above.DueAt
 	}
 	st.insertMessage(&turnkeeper.Message{
-		ID: spawn.Message, Agent: spawn.Agent, Conversation: conversation, Lane: turnkeeper.Lane(spawn.Agent + "/" + conversation),
+		ID: spawn.Message, Agent: own.Agent, User: own.User, Conversation: own.Name, Lane: own.Lane(),
 		Body: spawn.Task, Priority: above.Priority, Trigger: turnkeeper.TriggerMessage, State: turnkeeper.MessageWaiting, DueAt: due,
 		AcceptedAt: now, TraceParent: cmp.Or(spawn.TraceParent, above.TraceParent),
 	})

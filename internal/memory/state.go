@@ -17,8 +17,8 @@ import (
 type state struct {
 	agents      map[string]*turnkeeper.AgentRegistration
 	definitions map[string][]byte
-	parts       map[string]string                     // of requests, by hash
-	summaries   map[conversationKey][]turnlog.Summary // in order
+	parts       map[string]string                                // of requests, by hash
+	summaries   map[turnkeeper.ConversationKey][]turnlog.Summary // in order
 	schedules   map[scheduleKey]*turnkeeper.Schedule
 
 	messages []*turnkeeper.Message // by id, from 1; nil: an id that was never used
@@ -64,10 +64,9 @@ type state struct {
 }
 
 type (
-	scheduleKey     struct{ agent, name string }
-	messageKey      struct{ agent, key string }
-	conversationKey struct{ agent, conversation string }
-	slotKey         struct {
+	scheduleKey struct{ agent, name string }
+	messageKey  struct{ agent, user, key string }
+	slotKey     struct {
 		agent, schedule string
 		slot            int64
 	}
@@ -127,7 +126,7 @@ type jobRow struct {
 
 func newState() state {
 	return state{
-		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[conversationKey][]turnlog.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[turnkeeper.ConversationKey][]turnlog.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},

@@ -469,13 +469,13 @@ func (t *tick) waits(lane turnkeeper.Lane, sched granting.DueSchedule) bool {
 		return m.Agent == sched.Agent && m.Schedule == sched.Name && m.Trigger == turnkeeper.TriggerSchedule
 	}
 	return slices.ContainsFunc(t.s.state.waiting[lane], ofSchedule) || slices.ContainsFunc(t.slots, ofSchedule) ||
-		slices.ContainsFunc(heldIn(&t.s.state, sched.Agent, sched.Conversation), ofSchedule)
+		slices.ContainsFunc(heldIn(&t.s.state, sched.ConversationKey()), ofSchedule)
 }
 
 // heldIn returns the messages that a parked turn of the conversation holds.
-func heldIn(s *state, agent, conversation string) []*turnkeeper.Message {
+func heldIn(s *state, of turnkeeper.ConversationKey) []*turnkeeper.Message {
 	for _, turn := range s.open {
-		if turn.home != "" && turn.holds && turn.Agent == agent && turn.Conversation == conversation {
+		if turn.home != "" && turn.holds && turn.ConversationKey() == of {
 			return s.waiting[turn.Lane]
 		}
 	}
@@ -490,7 +490,7 @@ func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
-	lane := laneOf(t.s.state.agents[sched.Agent], sched.Conversation)
+	lane := laneOf(t.s.state.agents[sched.Agent], sched.ConversationKey())
 	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken && !t.waits(lane, sched) && !t.s.state.retired(sched.Agent) {
 		m := &turnkeeper.Message{
 			ID: t.s.state.nextMessage(), Agent: sched.Agent, Conversation: sched.Conversation,

@@ -45,6 +45,7 @@ type Delivery struct {
 	MessageID    turnkeeper.MessageID
 	TurnID       turnkeeper.TurnID
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Outcome      turnkeeper.TurnState // empty: it is of an ask
 	WrittenAt    time.Time            // when the reply was written, or the ask opened
@@ -77,6 +78,7 @@ func webhookID(reply turnkeeper.ReplyID, ask asks.ID) string {
 type OpenedAsk struct {
 	asks.Ask
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Message      turnkeeper.MessageID
 }

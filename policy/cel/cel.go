@@ -2,7 +2,7 @@
 //
 // A rule is one expression over
 //
-//	tool, agent, conversation, effect, trigger   strings
+//	tool, agent, user, conversation, effect, trigger   strings; user is empty without one
 //	args                                         the arguments of the call, a map
 //	labels                                       the labels of the call, a list of strings
 //
@@ -62,7 +62,7 @@ func environment() (*cel.Env, error) {
 		cel.CrossTypeNumericComparisons(true), // a JSON number may be whole or not
 		ext.Strings(),
 	}
-	for _, name := range []string{"tool", "agent", "conversation", "effect", "trigger"} {
+	for _, name := range []string{"tool", "agent", "user", "conversation", "effect", "trigger"} {
 		options = append(options, cel.Variable(name, cel.StringType))
 	}
 	for _, v := range []policy.Verdict{policy.Allow, policy.Ask, policy.Deny} {
@@ -97,7 +97,7 @@ func (r *rule) Decide(c policy.Call) policy.Decision {
 		labels[i] = string(m.Label)
 	}
 	out, _, err := r.program.Eval(map[string]any{
-		"tool": c.Tool, "agent": c.Agent, "conversation": c.Conversation, "effect": string(c.Effect), "trigger": string(c.Trigger), "args": args, "labels": labels,
+		"tool": c.Tool, "agent": c.Agent, "user": c.User, "conversation": c.Conversation, "effect": string(c.Effect), "trigger": string(c.Trigger), "args": args, "labels": labels,
 	})
 	if err != nil {
 		return r.failed(err.Error())

@@ -18,7 +18,7 @@ func decide(t *testing.T, source, args string) policy.Decision {
 	}
 	return rule.Decide(policy.Call{
 		Tool: "pay_invoice", Arguments: json.RawMessage(args), Effect: turnkeeper.EffectOnce,
-		Agent: "clerk", Conversation: "main", Trigger: turnkeeper.TriggerMessage,
+		Agent: "clerk", User: "anna", Conversation: "main", Trigger: turnkeeper.TriggerMessage,
 		Labels: []policy.Mark{{Label: policy.Private, Source: "a note"}},
 	})
 }

@@ -99,15 +99,16 @@ func TestWhatAParkedTurnHolds(t *testing.T) {
 	}
 	check := func(what, want string) {
 		t.Helper()
-		if got := storagetest.One[string](h, `select concat_ws(' ', turnkeeper.lane_asks('clerk', 'a', 'clerk', now(), 0), turnkeeper.lane_asks('clerk', 'b', 'clerk', now(), 0),
-			turnkeeper.lane_asks('desk', 'a', 'desk', now(), 0), coalesce(turnkeeper.held_lane('clerk', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', 'b'), '-'),
-			coalesce(turnkeeper.held_lane('desk', 'a'), '-'))`); got != want {
+		if got := storagetest.One[string](h, `select concat_ws(' ', turnkeeper.lane_asks('clerk', '', 'a', 'clerk', now(), 0), turnkeeper.lane_asks('clerk', '', 'b', 'clerk', now(), 0),
+			turnkeeper.lane_asks('desk', '', 'a', 'desk', now(), 0), coalesce(turnkeeper.held_lane('clerk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', '', 'b'), '-'),
+			coalesce(turnkeeper.held_lane('desk', '', 'a'), '-'), coalesce(turnkeeper.held_lane('clerk', 'anna', 'a'), '-'),
+			turnkeeper.lane_asks('clerk', 'anna', 'a', 'clerk', now(), 0))`); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
-	check("it holds its conversation", "t f f clerk# - -")
+	check("it holds its conversation", "t f f clerk# - - - f")
 	h.Exec("update turnkeeper.turns set held = false where agent = 'clerk'")
-	check("it goes on", "f f f - - -")
+	check("it goes on", "f f f - - - - f")
 
 	lanes := func(what, want string) {
 		t.Helper()
@@ -136,8 +137,8 @@ func TestWhatAParkedTurnHolds(t *testing.T) {
 	h.Exec("update turnkeeper.messages set lane = 'clerk#', held = true where body = 'closed'")
 
 	h.Exec("update turnkeeper.turns set state = 'queued' where agent = 'clerk'")
-	check("it is woken", "t t f clerk# - -")
+	check("it is woken", "t t f clerk# - - - t")
 	lanes("woken", "1 clerk, 2 clerk, 3 desk, 4 desk#, closed clerk#, 5 clerk")
 	h.Exec("update turnkeeper.turns set held = false where agent = 'clerk'")
-	check("it is woken, and held nothing", "t t f - - -")
+	check("it is woken, and held nothing", "t t f - - - - t")
 }

@@ -163,7 +163,7 @@ func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 		if c.turn.state != "" {
 			h.addTurn(ofTurn, c.turn.agent, c.turn.conversation, c.turn.lane, c.turn.state)
 		}
-		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', 'x', $2, $3)", message, c.lane, c.perConversation); got != c.want {
+		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', $2, $3)", message, c.lane, c.perConversation); got != c.want {
 			t.Errorf("%s: it waits: %t", name, got)
 		}
 	}
@@ -187,19 +187,24 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 			h.addTurn(int64(i), "desk", lane, "desk/"+lane, lane)
 		}
 	}
-	h.Exec("insert into turnkeeper.leases (lane, agent, token) values ('clerk', 'clerk', 2), ('clerk/free', 'clerk', 4)")
+	h.Exec("insert into turnkeeper.leases (lane, agent, token) values ('clerk', 'clerk', 2), ('clerk/free', 'clerk', 4), ('desk@a%2Fb/free', 'desk', 19), ('desk@a%2F%/free', 'desk', 20)")
 	h.Exec("update turnkeeper.settings set lane_token = 3")
 	all := storagetest.One[[]string](h, "select array_agg(lane) from turnkeeper.leases")
 	for _, c := range []struct {
-		agent, conversation, forgotten string
-		token                          int // the highest of the deleted leases
+		agent, user, conversation, forgotten string
+		token                                int // the highest of the deleted leases
 	}{
-		{"", "", "clerk clerk/free desk/answered desk/free desk/succeeded", 18},
-		{"desk", "", "desk/answered desk/free desk/succeeded", 18},
-		{"desk", "answered", "desk/answered", 13},
-		{"", "free", "clerk/free desk/free", 18},
-		{"clerk", "free", "clerk/free", 4},
-		{"clerk", "other", "", 3},
+		{"", "", "", "clerk clerk/free desk/answered desk/free desk/succeeded desk@a%2F%/free desk@a%2Fb/free", 20},
+		{"desk", "", "", "desk/answered desk/free desk/succeeded desk@a%2F%/free desk@a%2Fb/free", 20},
+		{"desk", "", "answered", "desk/answered", 13},
+		{"", "", "free", "clerk/free desk/free", 18},
+		{"clerk", "", "free", "clerk/free", 4},
+		{"clerk", "", "other", "", 3},
+		{"", "a/b", "", "desk@a%2Fb/free", 19},
+		{"desk", "a/b", "free", "desk@a%2Fb/free", 19},
+		{"desk", "a/b", "other", "", 3},
+		{"clerk", "a/b", "", "", 3},
+		{"", "a", "", "", 3},
 	} {
 		tx, err := h.Pool().Begin(t.Context())
 		if err != nil {
@@ -207,19 +212,19 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 		}
 		var kept []string
 		var token int
-		_, err = tx.Exec(t.Context(), "select turnkeeper.forget_lanes($1, $2)", c.agent, c.conversation)
+		_, err = tx.Exec(t.Context(), "select turnkeeper.forget_lanes($1, nullif($2, ''), $3)", c.agent, c.user, c.conversation)
 		if err == nil {
 			err = tx.QueryRow(t.Context(), "select array(select lane from turnkeeper.leases), lane_token from turnkeeper.settings").Scan(&kept, &token)
 		}
 		if err != nil {
-			t.Errorf("agent %q, conversation %q: %v", c.agent, c.conversation, err)
+			t.Errorf("agent %q, user %q, conversation %q: %v", c.agent, c.user, c.conversation, err)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		forgotten := slices.DeleteFunc(slices.Sorted(slices.Values(all)), func(lane string) bool { return slices.Contains(kept, lane) })
 		if got := strings.Join(forgotten, " "); got != c.forgotten || token != c.token {
-			t.Errorf("agent %q, conversation %q: forgot %s, the highest token is %d; want %s, %d", c.agent, c.conversation, got, token, c.forgotten, c.token)
+			t.Errorf("agent %q, user %q, conversation %q: forgot %s, the highest token is %d; want %s, %d", c.agent, c.user, c.conversation, got, token, c.forgotten, c.token)
 		}
 	}
 }

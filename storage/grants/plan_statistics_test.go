@@ -141,7 +141,7 @@ func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
 	}
 	defer conn.Release()
 	past := func(conversation string) (has bool) {
-		if err := conn.QueryRow(t.Context(), "select turnkeeper.has_past('desk', $1, 1000000)", conversation).Scan(&has); err != nil {
+		if err := conn.QueryRow(t.Context(), "select turnkeeper.has_past('desk', '', $1, 1000000)", conversation).Scan(&has); err != nil {
 			t.Fatal(err)
 		}
 		return has
@@ -154,7 +154,7 @@ func TestTheFirstTurnOfAConversationReadsFewPages(t *testing.T) {
 		t.Errorf("a new conversation has a past: %v, an old one: %v", past("new"), past("main7"))
 	}
 	var plan string
-	if err := conn.QueryRow(t.Context(), "explain (analyze, buffers, format json) select turnkeeper.has_past('desk', 'new', 1000000)").Scan(&plan); err != nil {
+	if err := conn.QueryRow(t.Context(), "explain (analyze, buffers, format json) select turnkeeper.has_past('desk', '', 'new', 1000000)").Scan(&plan); err != nil {
 		t.Fatal(err)
 	}
 	if pages := storagetest.ParsePlan(t, plan).Pages(); pages > 10 {

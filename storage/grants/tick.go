@@ -325,7 +325,7 @@ func (t *Tick) ReadyTurns(ctx context.Context, limit int, held []string, full ..
 	rows, err := t.q.ReadyTurns(ctx, journal.ClassNewer, dbrow.OrEmpty(held), dbrow.OrEmpty(full), int32(limit)) //nolint:gosec // small
 	return dbrow.Map(rows, func(r dbsqlc.ReadyTurnsRow) granting.Candidate {
 		return granting.Candidate{
-			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, Conversation: r.Conversation,
+			TurnID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation,
 			Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
 			DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning), WorkerID: turnkeeper.WorkerID(r.WorkerID),
 			Overdue: r.Overdue,
@@ -376,7 +376,7 @@ func (t *Tick) readyMessages(ctx context.Context, p dbsqlc.ReadyMessagesParams) 
 func readyOf(r dbsqlc.ReadyMessagesRow) granting.Candidate {
 	return granting.Candidate{
 		New: true, MessageID: turnkeeper.MessageID(r.MessageID), Agent: r.Agent,
-		Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
+		User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger), Attempt: int(r.Attempt),
 		DefinitionHash: r.DefinitionHash, Rank: r.Rank, MaxRunning: int(r.MaxRunning), Overdue: r.Overdue,
 	}
 }
@@ -411,7 +411,7 @@ func (t *Tick) Grant(ctx context.Context, ready []granting.Candidate, grants []t
 		p.TurnIds = append(p.TurnIds, int64(r.TurnID))
 		p.MessageIds = append(p.MessageIds, int64(r.MessageID))
 		p.Attempts = append(p.Attempts, int32(r.Attempt)) //nolint:gosec // few
-		p.Conversations = append(p.Conversations, r.Conversation)
+		p.UserNames, p.Conversations = append(p.UserNames, r.User), append(p.Conversations, r.Conversation)
 		p.Triggers = append(p.Triggers, string(r.Trigger))
 		p.DefinitionHashes = append(p.DefinitionHashes, r.DefinitionHash)
 		p.IsNew = append(p.IsNew, r.New)

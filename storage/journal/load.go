@@ -94,7 +94,9 @@ func (s *Store) loadConversation(ctx context.Context, record *turnlog.Record, su
 	if record.Summary, err = s.summaryUpTo(ctx, turn, summary); err != nil || len(record.History) < pastTurns {
 		return err
 	}
-	n, err := s.db.Q.CountPastTurns(ctx, turn.Agent, turn.Conversation, int64(record.History[0].TurnID), countedTurns)
+	n, err := s.db.Q.CountPastTurns(ctx, dbsqlc.CountPastTurnsParams{
+		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(record.History[0].TurnID), MaxRows: countedTurns,
+	})
 	record.Older = int(n)
 	return pg.Translate(err)
 }
@@ -104,7 +106,7 @@ func recordOf(row *dbsqlc.TurnForWorkerRow) *turnlog.Record {
 	return &turnlog.Record{
 		Turn: turn,
 		Message: turnkeeper.Message{
-			ID: turn.MessageID, Agent: turn.Agent, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
+			ID: turn.MessageID, Agent: turn.Agent, User: turn.User, Conversation: turn.Conversation, Lane: turn.Lane, Body: row.Body,
 			Key: dbrow.OrZero(row.IdempotencyKey), Priority: int(row.Priority), Trigger: turn.Trigger, Schedule: dbrow.OrZero(row.Schedule),
 			Slot: dbrow.OrZero(row.Slot), State: turnkeeper.MessageRunning, Attempts: int(row.MessageAttempts),
 			Faults: int(row.Faults), DueAt: row.MessageDueAt, AcceptedAt: row.AcceptedAt, TurnID: turn.ID, TraceParent: dbrow.OrZero(row.TraceParent),
@@ -155,7 +157,9 @@ func OpenRound(position dbsqlc.StreamPositionRow, answered int) int {
 }
 
 func (s *Store) loadHistory(ctx context.Context, turn turnkeeper.Turn) ([]turnlog.Past, error) {
-	past, err := s.db.Q.PastTurns(ctx, turn.Agent, turn.Conversation, int64(turn.ID), pastTurns)
+	past, err := s.db.Q.PastTurns(ctx, dbsqlc.PastTurnsParams{
+		Agent: turn.Agent, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID), MaxRows: pastTurns,
+	})
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
@@ -170,7 +174,9 @@ func (s *Store) loadLastRun(ctx context.Context, record *turnlog.Record) (*turnl
 	if record.Message.Schedule == "" {
 		return nil, nil
 	}
-	rows, err := s.db.Q.LastRun(ctx, turn.Agent, record.Message.Schedule, turn.Conversation, int64(turn.ID))
+	rows, err := s.db.Q.LastRun(ctx, dbsqlc.LastRunParams{
+		Agent: turn.Agent, Schedule: record.Message.Schedule, UserName: turn.User, Conversation: turn.Conversation, Before: int64(turn.ID),
+	})
 	if err != nil || len(rows) == 0 {
 		return nil, pg.Translate(err)
 	}

@@ -83,7 +83,7 @@ func (s *Store) summaryUpTo(ctx context.Context, turn turnkeeper.Turn, upTo turn
 	if upTo == 0 {
 		return turnlog.Summary{}, nil
 	}
-	text, err := s.db.Q.SummaryUpTo(ctx, turn.Agent, turn.Conversation, int64(upTo))
+	text, err := s.db.Q.SummaryUpTo(ctx, turn.Agent, turn.User, turn.Conversation, int64(upTo))
 	if err = pg.Translate(err); errors.Is(err, turnkeeper.ErrNotFound) {
 		return turnlog.Summary{}, nil
 	}

@@ -59,7 +59,7 @@ func writeEverywhere(t testing.TB, h *env, text string) map[string]string {
 	if err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
-	if err := h.WriteNote(t.Context(), "clerk", text, text, nil); err != nil {
+	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, text, text, nil); err != nil {
 		t.Fatal(err)
 	}
 	return h.readEverywhere(t, d.Grant.TurnID, outputID, text)
@@ -83,7 +83,7 @@ func (h *env) readEverywhere(t testing.TB, turn turnkeeper.TurnID, id turnkeeper
 	if err := json.Unmarshal(stream[0].Data, &data); err != nil {
 		t.Fatal(err)
 	}
-	text, _, found, err := h.ReadNote(t.Context(), "clerk", note)
+	text, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, note)
 	if err != nil || !found {
 		t.Fatalf("note found %v, error %v", found, err)
 	}

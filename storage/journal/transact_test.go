@@ -20,17 +20,17 @@ func TestTransactionalCall(t *testing.T) {
 	d.Write(t, turnlog.Entry{Round: storagetest.Round(1, turnkeeper.EffectOnce, turnkeeper.EffectOnce, turnkeeper.EffectOnce)})
 	run := func(k turnkeeper.CallKey, state turnkeeper.CallState, also func(ctx context.Context)) error {
 		_, err := d.Transact(t.Context(), storagetest.Start(k, k.String(), 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
-			if err := h.WriteNote(ctx, "clerk", k.String(), "from the tool", nil); err != nil {
+			if err := h.WriteNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, k.String(), "from the tool", nil); err != nil {
 				t.Error(err)
 			}
-			if text, _, found, err := h.ReadNote(ctx, "clerk", k.String()); err != nil || !found || text != "from the tool" {
+			if text, _, found, err := h.ReadNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, k.String()); err != nil || !found || text != "from the tool" {
 				t.Errorf("the tool does not see its own note: %q, %v, %v", text, found, err)
 			}
-			if notes, err := h.ListNotes(ctx, "clerk"); err != nil || len(notes) == 0 {
+			if notes, err := h.ListNotes(ctx, turnkeeper.ConversationKey{Agent: "clerk"}); err != nil || len(notes) == 0 {
 				t.Errorf("the tool does not list its own note: %v, %v", notes, err)
 			}
 			// Other connections do not see it yet.
-			if _, _, found, err := h.ReadNote(t.Context(), "clerk", k.String()); err != nil || found {
+			if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, k.String()); err != nil || found {
 				t.Errorf("seen from outside before the commit: %v, %v", found, err)
 			}
 			if also != nil {
@@ -55,7 +55,7 @@ func TestTransactionalCall(t *testing.T) {
 		if err := run(k, c.state, c.also); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, found, err := h.ReadNote(t.Context(), "clerk", k.String()); err != nil || found != c.kept {
+		if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, k.String()); err != nil || found != c.kept {
 			t.Errorf("call %d: note kept %v, want %v (error %v)", i+1, found, c.kept, err)
 		}
 		if call := h.Call(d.Grant.TurnID, k); call.State != c.state || call.Shown != string(c.state) || call.Starts != 1 {
@@ -114,17 +114,17 @@ func TestSchedulerDoesNotWaitForATransactionalTool(t *testing.T) {
 func TestNotes(t *testing.T) {
 	h := newEnv(t)
 	for _, n := range [][2]string{{"b", "first"}, {"a", "äöü"}, {"b", "second"}} {
-		if err := h.WriteNote(t.Context(), "clerk", n[0], n[1], nil); err != nil {
+		if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, n[0], n[1], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if text, _, found, err := h.ReadNote(t.Context(), "clerk", "b"); err != nil || !found || text != "second" {
+	if text, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "b"); err != nil || !found || text != "second" {
 		t.Errorf("%q, %v, %v", text, found, err)
 	}
-	if _, _, found, err := h.ReadNote(t.Context(), "desk", "b"); err != nil || found {
+	if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "b"); err != nil || found {
 		t.Errorf("another agent's note: %v, %v", found, err)
 	}
-	notes, err := h.ListNotes(t.Context(), "clerk")
+	notes, err := h.ListNotes(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"})
 	if err != nil || len(notes) != 2 || notes[0].Name != "a" || notes[0].Chars != 3 || notes[1].Name != "b" {
 		t.Errorf("%+v, error %v", notes, err)
 	}
@@ -137,7 +137,7 @@ func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	k := storagetest.Key(1, 1)
 	recorded, err := d.Transact(t.Context(), storagetest.Start(k, "n", 1, turnkeeper.EffectOnce), time.Minute, func(ctx context.Context) turnlog.CallResult {
 		tx, _ := storage.TxFrom(ctx)
-		if err := h.WriteNote(ctx, "clerk", "n", "lost", nil); err != nil {
+		if err := h.WriteNote(ctx, turnkeeper.ConversationKey{Agent: "clerk"}, "n", "lost", nil); err != nil {
 			t.Error(err)
 		}
 		_, _ = tx.Exec(ctx, "select 1/0")
@@ -152,7 +152,7 @@ func TestTransactionalToolThatHidesItsFailureHasFailed(t *testing.T) {
 	if call := h.Call(d.Grant.TurnID, k); call.State != turnkeeper.CallFailed || call.Shown != recorded.Shown {
 		t.Errorf("the call is %s, shows %q", call.State, call.Shown)
 	}
-	if _, _, found, err := h.ReadNote(t.Context(), "clerk", "n"); err != nil || found {
+	if _, _, found, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "n"); err != nil || found {
 		t.Errorf("the note was kept: %v, %v", found, err)
 	}
 	d.Finish(t, "done")

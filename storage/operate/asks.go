@@ -18,6 +18,7 @@ type AskStore struct{ db *pg.DB }
 type Ask struct {
 	asks.Ask
 	Agent        string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Message      turnkeeper.MessageID
 	TurnState    turnkeeper.TurnState
@@ -35,6 +36,7 @@ type AskStep struct {
 type AskFilter struct {
 	State  asks.State
 	Agent  string
+	User   string
 	Turn   turnkeeper.TurnID
 	Before asks.ID // only lower ids
 	Limit  int     // 0: 25
@@ -49,14 +51,16 @@ func (s *AskStore) ListAsks(ctx context.Context, f AskFilter) ([]Ask, error) {
 	switch {
 	case f.Turn != 0:
 		rows, err := s.db.Q.ListAsksOfTurn(ctx, dbsqlc.ListAsksOfTurnParams{
-			Turn: int64(f.Turn), State: string(f.State), Agent: f.Agent, Before: int64(f.Before), MaxRows: limit,
+			Turn: int64(f.Turn), State: string(f.State), Agent: f.Agent, UserName: f.User, Before: int64(f.Before), MaxRows: limit,
 		})
 		return dbrow.Map(rows, func(r dbsqlc.ListAsksOfTurnRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
 	case f.State == asks.Open:
-		rows, err := s.db.Q.ListOpenAsks(ctx, f.Agent, int64(f.Before), limit)
+		rows, err := s.db.Q.ListOpenAsks(ctx, f.Agent, f.User, int64(f.Before), limit)
 		return dbrow.Map(rows, func(r dbsqlc.ListOpenAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
 	}
-	rows, err := s.db.Q.ListAsks(ctx, string(f.State), f.Agent, int64(f.Before), limit)
+	rows, err := s.db.Q.ListAsks(ctx, dbsqlc.ListAsksParams{
+		State: string(f.State), Agent: f.Agent, UserName: f.User, Before: int64(f.Before), MaxRows: limit,
+	})
 	return dbrow.Map(rows, func(r dbsqlc.ListAsksRow) Ask { return askOf(dbsqlc.AskByIDRow(r)) }), pg.Translate(err)
 }
 
@@ -97,7 +101,7 @@ func askOf(r dbsqlc.AskByIDRow) Ask {
 	}
 	_ = json.Unmarshal(r.Path, &steps) // the database makes it
 	ask := Ask{
-		Ask: dbrow.Ask(r.TurnkeeperAsk), Agent: r.Agent, Conversation: r.Conversation, Message: turnkeeper.MessageID(r.MessageID),
+		Ask: dbrow.Ask(r.TurnkeeperAsk), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Message: turnkeeper.MessageID(r.MessageID),
 		TurnState: turnkeeper.TurnState(r.TurnState),
 	}
 	for _, step := range steps {

@@ -14,8 +14,8 @@ import (
 
 // A Search selects messages or turns. Empty and zero fields do not restrict it.
 type Search struct {
-	Page         // Limit entries of Agent in State below Cursor
-	Conversation string
+	Page                // Limit entries of Agent and User in State below Cursor
+	Conversation string // of User; an empty User then means no user's
 	// Words must occur in a message's first 20,000 characters, in any order; words "in
 	// quotes" must follow each other; words with a minus must not occur. For turns, the
 	// text is that of their message.
@@ -42,7 +42,7 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 		return nil, 0, err
 	}
 	rows, err := s.db.Q.FindMessages(ctx, dbsqlc.FindMessagesParams{
-		Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Agent: p.Agent, Conversation: p.Conversation, Ids: p.Ids,
+		Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Agent: p.Agent, UserName: p.UserName, Conversation: p.Conversation, Ids: p.Ids,
 		State: p.State, Since: p.Since, Until: p.Until, Words: p.Words, ErrorClass: p.ErrorClass, MaxRows: p.MaxRows,
 	})
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Views) FindMessages(ctx context.Context, f Search) (found []waiting.Mes
 		next = int64(found[len(found)-1].ID)
 	case p.Source != sourceIDs:
 		next, err = s.db.Q.LastOfMessages(ctx, dbsqlc.LastOfMessagesParams{
-			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, Conversation: p.Conversation,
+			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, UserName: p.UserName, Conversation: p.Conversation,
 		})
 		if err != nil {
 			return nil, 0, pg.Translate(err)
@@ -98,7 +98,7 @@ func (s *Views) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Tur
 		next = int64(found[len(found)-1].ID)
 	case p.Source != sourceIDs:
 		next, err = s.db.Q.LastOfTurns(ctx, dbsqlc.LastOfTurnsParams{
-			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, Conversation: p.Conversation,
+			Source: p.Source, Before: p.Before, FromID: p.FromID, Most: p.Most, Skip: p.Most - 1, Agent: p.Agent, UserName: p.UserName, Conversation: p.Conversation,
 		})
 	}
 	if err != nil {
@@ -111,6 +111,7 @@ func (s *Views) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Tur
 const (
 	sourceAll          = "all"
 	sourceAgent        = "agent"
+	sourceUser         = "user"
 	sourceConversation = "conversation"
 	sourceIDs          = "ids" // of messages that contain the words
 )
@@ -118,12 +119,14 @@ const (
 // prepare chooses the source of a search. near returns roughly the first id at or after a time.
 func (s *Views) prepare(ctx context.Context, f Search, near func(context.Context, time.Time) (int64, error)) (dbsqlc.FindTurnsParams, error) {
 	p := dbsqlc.FindTurnsParams{
-		Source: sourceAll, Agent: f.Agent, Conversation: f.Conversation, State: f.State, Words: pg.Storable(f.Words), ErrorClass: f.ErrorClass,
+		Source: sourceAll, Agent: f.Agent, UserName: f.User, Conversation: f.Conversation, State: f.State, Words: pg.Storable(f.Words), ErrorClass: f.ErrorClass,
 		Since: dbrow.OrNullTime(f.Since), Until: dbrow.OrNullTime(f.Until), Before: f.Cursor, Most: s.maxSearched, MaxRows: f.limit(),
 	}
 	switch {
 	case f.Agent != "" && f.Conversation != "":
 		p.Source = sourceConversation
+	case f.User != "":
+		p.Source = sourceUser
 	case f.Agent != "":
 		p.Source = sourceAgent
 	}
@@ -162,7 +165,7 @@ type Exchange struct {
 	Calls   []turnkeeper.ReplyCall // of its newest turn, so far
 }
 
-// Transcript lists the exchanges of a conversation, newest first, below p's cursor. next is the
+// Transcript lists the exchanges of a conversation of p's agent and user, newest first, below p's cursor. next is the
 // cursor to continue with, or 0 at the end.
 func (s *Views) Transcript(ctx context.Context, p Page, conversation string) (exchanges []Exchange, next int64, err error) {
 	// Messages are read first, so that the reply of a closed one is found.

@@ -159,18 +159,19 @@ func TestSearchesUseIndexes(t *testing.T) {
 	h := newEnv(t)
 	h.NeverAnalyzed()
 	const rows, looks = 3000, 50
-	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at, accepted_at)
-		select a, 'c' || i % 100, a, case when i % 200 = 0 then 'rare ' else '' end || 'common', 'answered', now(),
+	h.Exec(`insert into turnkeeper.messages (agent, user_name, conversation, lane, body, state, closed_at, accepted_at)
+		select a, case when i % 50 = 0 then 'anna' else '' end, 'c' || i % 100, a, case when i % 200 = 0 then 'rare ' else '' end || 'common', 'answered', now(),
 			now() - interval '1 day' + i * interval '1 second'
 		from generate_series(1, $1::int) i, lateral (select case when i % 50 = 0 then 'clerk' else 'desk' end as a) a`, rows)
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)
-		select id, id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none', accepted_at from turnkeeper.messages`)
+	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason, created_at)
+		select id, id, 1, agent, user_name, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none', accepted_at from turnkeeper.messages`)
 	ids := storagetest.One[string](h, "select array_agg(id)::text from turnkeeper.messages where body like 'rare%'")
 	agent := map[string]string{"agent": "clerk", "conversation": "clerk"}
+	user := map[string]string{"user": "anna", "conversation": "anna"}
 	conversation := map[string]string{"conversation": "c50"}
 	find := func(source, state, words, ids string) map[string]string {
 		return map[string]string{
-			"source": "'" + source + "'", "agent": "'" + agent[source] + "'", "conversation": "'" + conversation[source] + "'", "state": "'" + state + "'", "words": "'" + words + "'", "ids": "'" + ids + "'",
+			"source": "'" + source + "'", "agent": "'" + agent[source] + "'", "user_name": "'" + user[source] + "'", "conversation": "'" + conversation[source] + "'", "state": "'" + state + "'", "words": "'" + words + "'", "ids": "'" + ids + "'",
 			"before": "2900", "from_id": "1", "most": fmt.Sprint(looks), "skip": fmt.Sprint(looks - 1), "max_rows": "25", "error_class": "''",
 			"since": "null", "until": "null", "at": "now() - interval '12 hours'",
 		}
@@ -182,6 +183,7 @@ func TestSearchesUseIndexes(t *testing.T) {
 	}{
 		"all":             {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("all", "", "", "{}"), 20},
 		"an agent":        {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("agent", "", "", "{}"), 150},
+		"a user":          {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("user", "", "", "{}"), 150},
 		"a conversation":  {[]string{"FindMessages", "LastOfMessages", "FindTurns", "LastOfTurns"}, find("conversation", "", "", "{}"), 150},
 		"a rare state":    {[]string{"FindMessages", "FindTurns"}, find("agent", "failed", "", "{}"), 150},
 		"a common word":   {[]string{"FindMessages"}, find("all", "", "common", "{}"), 20},

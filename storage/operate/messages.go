@@ -31,6 +31,7 @@ func closedBy(row turnkeeper.Message, turn string) waiting.Message {
 // A Page selects rows of a list.
 type Page struct {
 	Agent string // empty: all
+	User  string // empty: all
 	State string // empty: all
 	Limit int    // 0: 25; at most 100
 	// TopOnly leaves out replies of sub-agents. Lists of replies only.
@@ -54,7 +55,9 @@ func (p Page) limit() int32 {
 
 // Messages lists the inbox, newest first, with what its open messages wait for.
 func (s *Views) Messages(ctx context.Context, p Page) ([]waiting.Message, error) {
-	rows, err := s.db.Q.ListMessages(ctx, p.Agent, p.State, p.Cursor, p.limit())
+	rows, err := s.db.Q.ListMessages(ctx, dbsqlc.ListMessagesParams{
+		Agent: p.Agent, UserName: p.User, State: p.State, Before: p.Cursor, MaxRows: p.limit(),
+	})
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
@@ -68,10 +71,12 @@ func (s *Views) Messages(ctx context.Context, p Page) ([]waiting.Message, error)
 // id misses no reply: Replies waits at most two seconds for uncommitted replies with a
 // lower id, and then returns only the replies before the first missing id.
 func (s *Views) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
-	rows, err := s.db.Q.ListReplies(ctx, p.Cursor, p.limit(), p.Agent, p.TopOnly)
+	rows, err := s.db.Q.ListReplies(ctx, dbsqlc.ListRepliesParams{
+		After: p.Cursor, MaxRows: p.limit(), Agent: p.Agent, UserName: p.User, TopOnly: p.TopOnly,
+	})
 	return dbrow.Map(rows, func(r dbsqlc.ListRepliesRow) turnkeeper.Reply {
 		return dbrow.Reply(dbsqlc.TurnkeeperReply{
-			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
+			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, UserName: r.UserName, Conversation: r.Conversation, Outcome: r.Outcome,
 			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: dbrow.OrNullNumber(r.ParentTurnID),
 			StopReason: r.StopReason, ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls,
 		})
@@ -80,7 +85,9 @@ func (s *Views) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error)
 
 // LatestReplies lists the outbox newest first, below the cursor.
 func (s *Views) LatestReplies(ctx context.Context, p Page) ([]turnkeeper.Reply, error) {
-	rows, err := s.db.Q.ListRepliesNewestFirst(ctx, p.Agent, p.Cursor, p.TopOnly, p.limit())
+	rows, err := s.db.Q.ListRepliesNewestFirst(ctx, dbsqlc.ListRepliesNewestFirstParams{
+		Agent: p.Agent, UserName: p.User, Before: p.Cursor, TopOnly: p.TopOnly, MaxRows: p.limit(),
+	})
 	return dbrow.Map(rows, dbrow.Reply), pg.Translate(err)
 }
 

@@ -36,7 +36,7 @@ func (s *AskStore) JournaledCalls(ctx context.Context, since time.Time, each fun
 				Turn: turnkeeper.TurnID(r.TurnID), Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, State: turnkeeper.CallState(r.State),
 				Call: policy.Call{
 					Tool: r.Name, Arguments: json.RawMessage(r.Arguments), Effect: turnkeeper.Effect(r.Effect), Agent: r.Agent,
-					Conversation: r.Conversation, Trigger: turnkeeper.Trigger(r.Trigger),
+					User: r.UserName, Conversation: r.Conversation, Trigger: turnkeeper.Trigger(r.Trigger),
 					Labels: dbrow.Map(r.Labels, func(label string) policy.Mark { return policy.Mark{Label: policy.Label(label)} }),
 				},
 			})

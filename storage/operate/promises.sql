@@ -102,9 +102,10 @@ select 'turn ' || t.id || ' ' || t.state from turnkeeper.turns t
 where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null and t.state not in ('waiting', 'queued')
 union all
 select 'message ' || m.id || ' in lane ' || m.lane from turnkeeper.messages m
-where m.state = 'waiting' and m.held <> (split_part(m.lane, '/', 1) like '%#%')
+where m.state = 'waiting' and m.held <> starts_with(m.lane, m.agent || '#')
    or m.state = 'waiting' and m.held and not exists (select from turnkeeper.turns t
-    where t.lane = m.lane and t.home_lane is not null and t.held and t.state = 'waiting' and t.agent = m.agent and t.conversation = m.conversation)
+    where t.lane = m.lane and t.home_lane is not null and t.held and t.state = 'waiting' and t.agent = m.agent
+      and t.user_name = m.user_name and t.conversation = m.conversation)
 
 -- promise: every call was started under the grant that its turn had at that time
 select 'turn ' || s.turn_id || ' call ' || s.round || '.' || s.ordinal || ' under token ' || s.token
@@ -176,7 +177,7 @@ join turnkeeper.lease_log g on g.lane = p.lane and g.token > p.token
 join turnkeeper.turns b on b.id = g.turn_id join turnkeeper.messages o on o.id = b.message_id
 where p.state = 'failed' and (n.id is null and m.state = 'waiting' or n.dispatches > 0) and (o.rank, o.id) > (m.rank, m.id)
   and not exists (select from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-        where t.agent = m.agent and t.conversation = m.conversation and a.hold and a.opened_at <= g.granted_at
+        where t.agent = m.agent and t.user_name = m.user_name and t.conversation = m.conversation and a.hold and a.opened_at <= g.granted_at
           and (a.closed_at is null or a.closed_at >= g.granted_at))
 
 -- promise: the grants of a lane do not overlap
@@ -222,12 +223,16 @@ where not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.i
 
 -- promise: a note has the labels of the call that wrote it
 select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
-    select distinct on (w.agent, n.name) w.turn_id, w.round, w.ordinal, n.agent, n.name from turnkeeper.notes n
+    select distinct on (w.agent, n.user_name, n.conversation, n.name) w.turn_id, w.round, w.ordinal, n.agent, n.user_name, n.conversation, n.name
+    from turnkeeper.notes n
     join turnkeeper.calls w on w.agent = n.agent and w.name = 'note_write' and w.state = 'succeeded' and w.ended_at >= n.updated_at
         and turnkeeper.run_arguments(w.turn_id, w.round, w.ordinal, w.arguments)::jsonb ->> 'name' = n.name
-    order by w.agent, n.name, w.ended_at
+    join turnkeeper.turns t on t.id = w.turn_id -- and its notes are the user's, the conversation's or the agent's
+        and (n.user_name, n.conversation) in ((t.user_name, ''), ('', case when t.user_name = '' then t.conversation else '' end), ('', ''))
+    order by w.agent, n.user_name, n.conversation, n.name, w.ended_at
 ) n join turnkeeper.labels c on c.kind = 'call' and c.id = n.turn_id and c.round = n.round and c.ordinal = n.ordinal
-where not exists (select from turnkeeper.labels l where l.kind = 'note' and l.agent = n.agent and l.name = n.name and l.label = c.label)
+where not exists (select from turnkeeper.labels l where l.kind = 'note' and l.agent = n.agent
+    and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name and l.label = c.label)
 
 -- promise: every row belongs to a row that exists
 select what from (
@@ -239,7 +244,8 @@ select what from (
     where case when l.kind in ('call', 'turn') then not exists (select from turnkeeper.turns t where t.id = l.id)
                when l.kind in ('message', 'reply') then not exists (select from turnkeeper.messages m where m.id = l.id)
                when l.kind = 'summary' then not exists (select from turnkeeper.summaries s where s.up_to = l.id)
-               else not exists (select from turnkeeper.notes n where n.agent = l.agent and n.name = l.name) end union all
+               else not exists (select from turnkeeper.notes n
+                   where n.agent = l.agent and n.user_name = l.user_name and n.conversation = l.conversation and n.name = l.name) end union all
     select 'ask ' || a.id || ': its turn' from turnkeeper.asks a
     where not exists (select from turnkeeper.turns t where t.id = a.turn_id) union all
     select 'turn ' || g.turn_id || ' gate ' || g.round || '.' || g.ordinal || ': its call' from turnkeeper.call_gates g
@@ -329,7 +335,7 @@ select 'turn ' || r.turn_id || ' round ' || r.round from turnkeeper.rounds r joi
 where not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'frame') and r.request is not null
    or not exists (select from turnkeeper.request_parts p where p.sha256 = r.request ->> 'tools') and r.request ->> 'tools' is not null
    or r.request ->> 'summary' is not null and not exists (select from turnkeeper.summaries s
-        where s.agent = t.agent and s.conversation = t.conversation and s.up_to = (r.request ->> 'summary')::bigint)
+        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to = (r.request ->> 'summary')::bigint)
 
 -- at rest: no lease is left
 select 'lane ' || lane from turnkeeper.leases where grant_id is not null

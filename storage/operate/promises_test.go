@@ -166,7 +166,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 			update turnkeeper.asks set expires_at = now() - interval '61 s';
 			update turnkeeper.settings set last_tick_at = now()`,
 		"a turn outside its lane waits, or goes back, and holds only messages of its conversation": `
-			update turnkeeper.messages set state = 'waiting', lane = 'a#1' where id = 1`,
+			update turnkeeper.messages set state = 'waiting', lane = agent || '#1' where id = 1`,
 		"a turn that has used a labelled result has the label": `
 			insert into turnkeeper.labels (kind, id, round, ordinal, label, source) select 'call', turn_id, round, ordinal, 'untrusted', '' from turnkeeper.calls`,
 		"a summary has the labels of the history that it was made from": labelledTurns + `

@@ -13,9 +13,10 @@ import (
 // its fields.
 type PurgeScope struct {
 	Agent        string        // empty: all
-	Conversation string        // empty: all
+	User         string        // empty: all; with Conversation: no user's
+	Conversation string        // of Agent and User; empty: all
 	OlderThan    time.Duration // closed for at least this long; 0: any
-	Notes        bool          // delete the notes of Agent too
+	Notes        bool          // delete all notes of Agent too
 	Dry          bool          // count only
 	Undelivered  bool          // include messages whose reply a webhook has not received yet
 	// Gently pauses after each batch for PurgePause times as long as the batch took, so that turns beside it hardly
@@ -41,7 +42,7 @@ const purgeBatch = 100
 // messages with an undelivered reply. So it may run while workers run, and may be
 // interrupted and repeated. A message that cannot be deleted stops no other. On an error, it also returns what it deleted before.
 func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err error) {
-	p := dbsqlc.PurgeParams{Agent: scope.Agent, Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
+	p := dbsqlc.PurgeParams{Agent: scope.Agent, UserName: scope.user(), Conversation: scope.Conversation, MaxRows: purgeBatch, Dry: scope.Dry, Undelivered: scope.Undelivered}
 	if scope.OlderThan > 0 {
 		p.Older = &scope.OlderThan
 	}
@@ -65,13 +66,28 @@ func (s *Control) Purge(ctx context.Context, scope PurgeScope) (done Purged, err
 			}
 		}
 	}
-	if !scope.Notes || scope.Agent == "" {
-		return done, nil
+	done.Notes, err = s.purgeNotes(ctx, scope)
+	return done, err
+}
+
+// user returns the user whose messages are deleted; nil: those of all.
+func (p PurgeScope) user() *string {
+	if p.User == "" && p.Conversation == "" {
+		return nil
 	}
-	notes, err := s.db.Q.CountNotes(ctx, scope.Agent)
+	return &p.User
+}
+
+// purgeNotes deletes notes: all of an agent, or those that belong to what the scope names, because a note's key has the
+// name: to a user, or to a conversation without one. A user's notes belong to all his conversations, and a note has no age.
+func (s *Control) purgeNotes(ctx context.Context, scope PurgeScope) (int, error) {
+	all := scope.Notes && scope.Agent != ""
+	if !all && (scope.user() == nil || scope.User != "" && scope.Conversation != "" || scope.OlderThan > 0) {
+		return 0, nil
+	}
+	n, err := s.db.Q.CountNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
 	if !scope.Dry && err == nil {
-		notes, err = s.db.Q.PurgeNotes(ctx, scope.Agent)
+		n, err = s.db.Q.PurgeNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
 	}
-	done.Notes = int(notes)
-	return done, pg.Translate(err)
+	return int(n), pg.Translate(err)
 }

@@ -75,7 +75,7 @@ func TestAGentlePurge(t *testing.T) {
 func TestAPurgeDeletesLabels(t *testing.T) {
 	h := newEnv(t)
 	marks := []policy.Mark{{Label: policy.Private, Source: "a file"}}
-	if err := h.WriteNote(t.Context(), "desk", "n", "text", marks); err != nil {
+	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n", "text", marks); err != nil {
 		t.Fatal(err)
 	}
 	h.Submit("desk", "first", "x")
@@ -102,14 +102,14 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	if got := kinds(); got != "note" {
 		t.Errorf("labelled after the purge: %s", got)
 	}
-	_, labels, _, err := h.ReadNote(t.Context(), "desk", "n")
+	_, labels, _, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n")
 	if err != nil || len(labels) != 1 || labels[0] != marks[0] {
 		t.Errorf("labels of the note: %+v, %v", labels, err)
 	}
-	if err := h.WriteNote(t.Context(), "desk", "n", "another text", nil); err != nil {
+	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n", "another text", nil); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := h.ListNotes(t.Context(), "desk"); err != nil || len(all[0].Labels) != 0 {
+	if all, err := h.ListNotes(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}); err != nil || len(all[0].Labels) != 0 {
 		t.Errorf("the note with another text: %+v, %v", all, err)
 	}
 }
@@ -122,16 +122,21 @@ func TestWhoseLabelsAreForgotten(t *testing.T) {
 		select i, i, 1, 'desk', 'c', 'desk/c', 'message', repeat('a', 64), 'failed', 1, clock_timestamp(), 'none' from generate_series(13, 14) i`)
 	h.Exec("insert into turnkeeper.summaries (agent, conversation, up_to, content, turn_id) select 'desk', 'c', i, 's', i + 1 from generate_series(11, 12) i")
 	h.Exec("insert into turnkeeper.notes (agent, name, content) values ('clerk', 'n', 'x'), ('clerk', 'm', 'x'), ('desk', 'n', 'x')")
+	h.Exec("insert into turnkeeper.notes (agent, user_name, conversation, name, content) values ('clerk', 'anna', '', 'n', 'x'), ('clerk', '', 'c', 'n', 'x')")
 	h.Exec(`insert into turnkeeper.labels (kind, id, label, source) select kind, id, 'private', 'a file'
 		from unnest(array['call', 'turn', 'message', 'reply', 'summary']) kind, generate_series(11, 14) id`)
-	h.Exec("insert into turnkeeper.labels (kind, agent, name, label, source) select 'note', agent, name, 'private', 'a file' from turnkeeper.notes")
+	h.Exec("insert into turnkeeper.labels (kind, agent, user_name, conversation, name, label, source) select 'note', agent, user_name, conversation, name, 'private', 'a file' from turnkeeper.notes")
 	for change, want := range map[string]string{
-		"delete from turnkeeper.turns where id = 13":                                     "call 13, turn 13",
-		"delete from turnkeeper.messages where id = 11":                                  "message 11, reply 11",
-		"delete from turnkeeper.summaries where up_to = 11":                              "summary 11",
-		"delete from turnkeeper.notes where (agent, name) = ('clerk', 'n')":              "note clerk/n",
-		"select turnkeeper.write_note('clerk', 'n', 'another text', '{}', '{}')":         "note clerk/n",
-		"select turnkeeper.write_note('clerk', 'n', 'x', '{private}', '{another page}')": "",
+		"delete from turnkeeper.turns where id = 13":                                             "call 13, turn 13",
+		"delete from turnkeeper.messages where id = 11":                                          "message 11, reply 11",
+		"delete from turnkeeper.summaries where up_to = 11":                                      "summary 11",
+		"delete from turnkeeper.notes where name = 'm'":                                          "note clerk///m",
+		"delete from turnkeeper.notes where user_name = 'anna'":                                  "note clerk/anna//n",
+		"delete from turnkeeper.notes where conversation = 'c'":                                  "note clerk//c/n",
+		"select turnkeeper.write_note('clerk', '', '', 'n', 'another text', '{}', '{}')":         "note clerk///n",
+		"select turnkeeper.write_note('clerk', 'anna', '', 'n', 'another text', '{}', '{}')":     "note clerk/anna//n",
+		"select turnkeeper.write_note('clerk', '', 'c', 'n', 'another text', '{}', '{}')":        "note clerk//c/n",
+		"select turnkeeper.write_note('clerk', '', '', 'n', 'x', '{private}', '{another page}')": "",
 	} {
 		t.Run(change, func(t *testing.T) {
 			tx, err := h.Pool().Begin(t.Context())
@@ -146,8 +151,9 @@ func TestWhoseLabelsAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got string
-			err = tx.QueryRow(t.Context(), `select coalesce(string_agg(kind || ' ' || case when agent <> '' then agent || '/' || name else id::text end, ', ' order by kind), '')
-				from before b where not exists (select from turnkeeper.labels l where (l.kind, l.id, l.agent, l.name) = (b.kind, b.id, b.agent, b.name))`).Scan(&got)
+			err = tx.QueryRow(t.Context(), `select coalesce(string_agg(kind || ' ' || case when agent <> '' then concat_ws('/', agent, user_name, conversation, name) else id::text end, ', ' order by kind), '')
+				from before b where not exists (select from turnkeeper.labels l where (l.kind, l.id, l.agent, l.user_name, l.conversation, l.name)
+					= (b.kind, b.id, b.agent, b.user_name, b.conversation, b.name))`).Scan(&got)
 			if err != nil || got != want {
 				t.Errorf("forgot %q, %v; want %q", got, err, want)
 			}

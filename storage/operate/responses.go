@@ -43,7 +43,7 @@ func (s *Responses) AcceptResponse(ctx context.Context, m turnkeeper.Submission,
 		}
 	}
 	id, err := s.db.Q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
-		Agent: m.Agent, Body: s.db.Masked(m.Body), Conversation: m.Conversation, Key: dbrow.OrNull(m.Key), TraceParent: dbrow.OrNull(pg.Storable(m.TraceParent)),
+		Agent: m.Agent, UserName: m.User, Body: s.db.Masked(m.Body), Conversation: m.Conversation, Key: dbrow.OrNull(m.Key), TraceParent: dbrow.OrNull(pg.Storable(m.TraceParent)),
 		Previous: dbrow.OrNullNumber(int64(r.Previous)), Background: r.Background, Metadata: []byte(s.db.Clean(string(metadata))), Token: dbrow.OrNullNumber(r.TokenID),
 	})
 	return turnkeeper.MessageID(id), pg.Translate(err)

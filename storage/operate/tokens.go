@@ -22,6 +22,7 @@ type Token struct {
 	Name     string
 	Scopes   []string
 	Agents   []string      // nil: all
+	User     string        // it sends as, and sees, only this user; empty: all
 	Lifetime time.Duration // read by CreateToken only; 0: it does not expire
 
 	CreatedAt  time.Time
@@ -40,7 +41,7 @@ const tokenPrefix = "tk_"
 func (s *TokenStore) CreateToken(ctx context.Context, t Token) (Token, string, error) {
 	secret := tokenPrefix + strings.ToLower(rand.Text()+rand.Text())
 	row, err := s.db.Q.CreateToken(ctx, dbsqlc.CreateTokenParams{
-		Name: t.Name, Sha256: hashToken(secret), Scopes: t.Scopes, Agents: t.Agents, Lifetime: t.Lifetime,
+		Name: t.Name, Sha256: hashToken(secret), Scopes: t.Scopes, Agents: t.Agents, UserName: t.User, Lifetime: t.Lifetime,
 	})
 	if err = pg.Translate(err); pg.KeyTaken(err) {
 		err = fmt.Errorf("%w: there is a token %q", ErrTokenExists, t.Name)
@@ -95,7 +96,7 @@ func hashToken(secret string) string {
 
 func tokenOf(r dbsqlc.TurnkeeperApiToken) Token {
 	return Token{
-		ID: r.ID, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents, CreatedAt: r.CreatedAt, ExpiresAt: dbrow.OrZero(r.ExpiresAt),
+		ID: r.ID, Name: r.Name, Scopes: r.Scopes, Agents: r.Agents, User: r.UserName, CreatedAt: r.CreatedAt, ExpiresAt: dbrow.OrZero(r.ExpiresAt),
 		LastUsedAt: dbrow.OrZero(r.LastUsedAt),
 	}
 }

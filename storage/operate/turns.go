@@ -29,7 +29,9 @@ type TurnView struct {
 
 // Turns lists turns, newest first.
 func (s *Views) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
-	rows, err := s.db.Q.ListTurns(ctx, p.Agent, p.State, p.Cursor, p.limit())
+	rows, err := s.db.Q.ListTurns(ctx, dbsqlc.ListTurnsParams{
+		Agent: p.Agent, UserName: p.User, State: p.State, Before: p.Cursor, MaxRows: p.limit(),
+	})
 	if err != nil {
 		return nil, pg.Translate(err)
 	}

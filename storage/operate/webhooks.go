@@ -86,7 +86,7 @@ func (s *WebhookStore) asksOf(ctx context.Context, claimed []dbsqlc.ClaimDeliver
 		rows, opened.failed, err = pg.Apart(ids, func(ids []int64) ([]dbsqlc.AsksByIDRow, error) { return s.db.Q.AsksByID(ctx, ids) })
 		for _, r := range rows {
 			a := askOf(dbsqlc.AskByIDRow(r))
-			opened.found[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, Conversation: a.Conversation, Message: a.Message}
+			opened.found[int64(a.ID)] = outbox.OpenedAsk{Ask: a.Ask, Agent: a.Agent, User: a.User, Conversation: a.Conversation, Message: a.Message}
 		}
 		return err
 	})
@@ -278,7 +278,7 @@ func webhookOf(r dbsqlc.ListWebhooksRow) WebhookView {
 func deliveryOf(r dbsqlc.ListDeliveriesRow) outbox.Delivery {
 	return outbox.Delivery{
 		ID: r.ID, Webhook: r.Webhook, ReplyID: turnkeeper.ReplyID(dbrow.OrZero(r.ReplyID)), AskID: asks.ID(dbrow.OrZero(r.AskID)), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
-		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), WrittenAt: r.WrittenAt,
+		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), WrittenAt: r.WrittenAt,
 		State: outbox.DeliveryState(r.State), Attempts: int(r.Attempts), DueAt: dbrow.OrZero(r.DueAt), Sending: r.Sending,
 		WorkerID: turnkeeper.WorkerID(dbrow.OrZero(r.WorkerID)), FirstAt: dbrow.OrZero(r.FirstAt), LastAt: dbrow.OrZero(r.LastAt), Status: int(dbrow.OrZero(r.Status)),
 		Error: dbrow.OrZero(r.Error), Duration: time.Duration(dbrow.OrZero(r.DurationMs)) * time.Millisecond, Redelivered: int(r.Redelivered), CreatedAt: r.CreatedAt,

@@ -27,33 +27,33 @@ select turnkeeper.answer_ask(@id::bigint, @decision::text, @answered_by::text, @
 
 -- name: ListAsks :many
 -- Asks with their turn and its path from the root of its tree, newest first.
-select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select sqlc.embed(a), t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent)
+where (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent) and (@user_name::text = '' or t.user_name = @user_name)
   and (@before::bigint = 0 or a.id < @before)
 order by a.id desc limit @max_rows;
 
 -- name: ListOpenAsks :many
 -- ListAsks for open asks: it reads their own index, not the closed ones.
-select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select sqlc.embed(a), t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where a.state = 'open' and (@agent::text = '' or t.agent = @agent) and (@before::bigint = 0 or a.id < @before)
+where a.state = 'open' and (@agent::text = '' or t.agent = @agent) and (@user_name::text = '' or t.user_name = @user_name) and (@before::bigint = 0 or a.id < @before)
 order by a.id desc limit @max_rows;
 
 -- name: ListAsksOfTurn :many
 -- ListAsks for a turn.
-select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select sqlc.embed(a), t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where a.turn_id = @turn and (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent)
+where a.turn_id = @turn and (@state::text = '' or a.state = @state) and (@agent::text = '' or t.agent = @agent) and (@user_name::text = '' or t.user_name = @user_name)
   and (@before::bigint = 0 or a.id < @before)
 order by a.id desc limit @max_rows;
 
 -- name: AskByID :one
-select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select sqlc.embed(a), t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = @id;
 
 -- name: AsksByID :many
-select sqlc.embed(a), t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select sqlc.embed(a), t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any(@ids::bigint[]);
 
 -- name: AskSender :one

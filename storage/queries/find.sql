@@ -1,5 +1,5 @@
 -- name: FindMessages :many
--- Filters the newest @most messages below an id (of all, of an agent, or of a conversation) and returns the matches,
+-- Filters the newest @most messages below an id (of all, of an agent, of a user, or of a conversation) and returns the matches,
 -- newest first. Only one branch of the union runs: the conditions of the others are false before they read a row.
 select m.* from (
     (select * from turnkeeper.messages
@@ -9,12 +9,16 @@ select m.* from (
      where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
     union all
     (select * from turnkeeper.messages
-     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select * from turnkeeper.messages
+     where @source = 'conversation' and agent = @agent and user_name = @user_name::text and conversation = @conversation::text and id < @before and id >= @from_id
      order by id desc limit @most)
     union all
     select * from turnkeeper.messages where @source = 'ids' and id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
 ) m
-where (@agent = '' or m.agent = @agent) and (@conversation = '' or m.conversation = @conversation) and (@state::text = '' or m.state = @state)
+where (@agent = '' or m.agent = @agent) and (@user_name = '' or m.user_name = @user_name)
+  and (@conversation = '' or m.user_name = @user_name and m.conversation = @conversation) and (@state::text = '' or m.state = @state)
   and m.accepted_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and m.accepted_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')
   and (@words::text = '' or @source = 'ids' or to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words))
   and (@error_class::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = @error_class))
@@ -33,7 +37,10 @@ select coalesce((select p.id from (
      where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
     union all
     (select id from turnkeeper.messages
-     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select id from turnkeeper.messages
+     where @source = 'conversation' and agent = @agent and user_name = @user_name::text and conversation = @conversation::text and id < @before and id >= @from_id
      order by id desc limit @most)
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 
@@ -73,13 +80,17 @@ select t.* from (
      where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
     union all
     (select * from turnkeeper.turns_now
-     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select * from turnkeeper.turns_now
+     where @source = 'conversation' and agent = @agent and user_name = @user_name::text and conversation = @conversation::text and id < @before and id >= @from_id
      order by id desc limit @most)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
     select * from turnkeeper.turns_now where @source = 'ids' and message_id = any(@ids::bigint[]) and id + 0 < @before and id + 0 >= @from_id
 ) t
-where (@agent = '' or t.agent = @agent) and (@conversation = '' or t.conversation = @conversation) and (@state::text = '' or t.state = @state)
+where (@agent = '' or t.agent = @agent) and (@user_name = '' or t.user_name = @user_name)
+  and (@conversation = '' or t.user_name = @user_name and t.conversation = @conversation) and (@state::text = '' or t.state = @state)
   and t.created_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and t.created_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')
   and (@error_class::text = '' or t.error_class = @error_class)
   and (@words::text = '' or @source = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
@@ -95,7 +106,10 @@ select coalesce((select p.id from (
      where @source = 'agent' and agent = @agent::text and id < @before and id >= @from_id order by id desc limit @most)
     union all
     (select id from turnkeeper.turns
-     where @source = 'conversation' and agent = @agent and conversation = @conversation::text and id < @before and id >= @from_id
+     where @source = 'user' and user_name <> '' and user_name = @user_name::text and id < @before and id >= @from_id order by id desc limit @most)
+    union all
+    (select id from turnkeeper.turns
+     where @source = 'conversation' and agent = @agent and user_name = @user_name::text and conversation = @conversation::text and id < @before and id >= @from_id
      order by id desc limit @most)
 ) p order by p.id desc offset @skip::integer limit 1), 0)::bigint;
 

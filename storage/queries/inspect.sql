@@ -3,7 +3,7 @@ select clock_timestamp()::timestamptz;
 
 -- name: ListTurns :many
 select * from turnkeeper.turns_now
-where (@agent::text = '' or agent = @agent) and (@state::text = '' or state = @state)
+where (@agent::text = '' or agent = @agent) and (@user_name::text = '' or user_name = @user_name) and (@state::text = '' or state = @state)
   and (@before::bigint = 0 or id < @before)
 order by id desc limit @max_rows;
 

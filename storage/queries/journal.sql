@@ -33,8 +33,8 @@ select unnest(@hashes::text[]), unnest(@contents::text[])
 on conflict do nothing;
 
 -- name: InsertSummary :exec
-insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
-select t.agent, t.conversation, @up_to::bigint, t.id, @content::text from turnkeeper.turns t where t.id = @turn_id::bigint
+insert into turnkeeper.summaries (agent, user_name, conversation, up_to, turn_id, content)
+select t.agent, t.user_name, t.conversation, @up_to::bigint, t.id, @content::text from turnkeeper.turns t where t.id = @turn_id::bigint
 on conflict do nothing;
 
 -- name: InsertOutputs :exec
@@ -66,8 +66,8 @@ select turnkeeper.add_events(@turn::bigint, @types::text[], @rounds::integer[], 
 
 -- name: InsertSilentReply :exec
 -- Inserts the reply of a turn that was ended in this transaction, with an empty body.
-insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
-select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
+insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, body, created_at)
+select t.message_id, t.id, t.agent, t.user_name, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
 from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
 where t.id = @turn;
 

@@ -63,13 +63,16 @@ limit @max_rows;
 
 -- name: Purge :one
 select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
-from turnkeeper.purge(@agent::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
+from turnkeeper.purge(@agent::text, sqlc.narg(user_name)::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
 
 -- name: PurgeNotes :execrows
-delete from turnkeeper.notes where agent = @agent;
+-- all_of: all notes of the agent; else of a user or, without one, of a conversation.
+delete from turnkeeper.notes n where (@agent::text = '' or n.agent = @agent)
+  and (@all_of::boolean or n.user_name = @user_name::text and n.conversation = @conversation::text);
 
 -- name: CountNotes :one
-select count(*) from turnkeeper.notes where agent = @agent;
+select count(*) from turnkeeper.notes n where (@agent::text = '' or n.agent = @agent)
+  and (@all_of::boolean or n.user_name = @user_name::text and n.conversation = @conversation::text);
 
 -- name: Queue :one
 -- Due messages and open turns only, because it runs every few seconds. Messages that wait for a person do not count.

@@ -15,9 +15,9 @@ select t.*, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries
     exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
     exists (select from turnkeeper.suspects s where s.message_id = t.message_id)::boolean as suspected,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
-        where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
+        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
-    turnkeeper.has_past(t.agent, t.conversation, t.id)::boolean as has_past,
+    turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
     exists (select from turnkeeper.labels)::boolean as any_labels
@@ -58,13 +58,13 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.told_turns p
 join turnkeeper.messages m on m.id = p.message_id
 left join turnkeeper.replies r on r.turn_id = p.id
-where p.agent = @agent and p.conversation >= @conversation::text and p.conversation <= @conversation and p.id < @before
+where p.agent = @agent and p.user_name = @user_name and p.conversation >= @conversation::text and p.conversation <= @conversation and p.id < @before
 order by p.conversation desc, p.id desc limit @max_rows;
 
 -- name: CountPastTurns :one
 -- Counts all turns, also those that told_turns leaves out: it reads only the index.
 select count(*) from (select from turnkeeper.turns p
-    where p.agent = @agent and p.conversation >= @conversation::text and p.conversation <= @conversation and p.id < @before
+    where p.agent = @agent and p.user_name = @user_name and p.conversation >= @conversation::text and p.conversation <= @conversation and p.id < @before
     order by p.conversation, p.id limit @max_rows) counted;
 
 -- name: LastRun :many
@@ -74,7 +74,7 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.messages m
 join turnkeeper.told_turns p on p.message_id = m.id
 left join turnkeeper.replies r on r.turn_id = p.id
-where m.agent = @agent and m.schedule = @schedule::text and p.conversation = @conversation and p.id < @before
+where m.agent = @agent and m.schedule = @schedule::text and p.user_name = @user_name and p.conversation = @conversation and p.id < @before
 order by m.slot desc, p.id desc limit 1;
 
 -- name: StreamPosition :one
@@ -99,7 +99,7 @@ order by c.turn_id desc, c.ended_at desc limit 20;
 
 -- name: SummaryUpTo :one
 select content from turnkeeper.summaries
-where agent = @agent and conversation = @conversation and up_to = @up_to;
+where agent = @agent and user_name = @user_name and conversation = @conversation and up_to = @up_to;
 
 -- name: RequestParts :many
 select sha256, content from turnkeeper.request_parts where sha256 = any(@hashes::text[]);

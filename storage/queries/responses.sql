@@ -1,5 +1,5 @@
 -- name: EnqueueResponse :one
-select turnkeeper.enqueue_response(coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @agent::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
+select turnkeeper.enqueue_response(coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @agent::text, @user_name::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
     sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb)::bigint;
 
 -- name: ResponseByID :one

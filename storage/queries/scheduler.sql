@@ -118,9 +118,9 @@ insert into turnkeeper.messages (agent, conversation, lane, body, trigger, sched
 select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
     date_trunc('second', @slot::timestamptz), 'schedule:' || @schedule
 from turnkeeper.agents a,
-    lateral (select case when a.lane_per_conversation then a.name || '/' || @conversation else a.name end as lane) l
+    lateral (select turnkeeper.lane_of(a.name, '', @conversation, a.lane_per_conversation) as lane) l
 where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, @conversation)) and w.agent = a.name and w.schedule = @schedule)
+    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation)) and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) where slot is not null do nothing;
 
 -- name: AdvanceSchedule :exec
@@ -138,10 +138,10 @@ select turnkeeper.move_lanes(@apart::boolean);
 -- like a deferred one. A turn that was parked to wait for a person goes back to its lane once that has no open turn,
 -- no waiting message there is ahead of it, and no rival of it is open after the agent's lanes were changed.
 with t as materialized (
-    select id, message_id, agent, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
+    select id, message_id, agent, user_name, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
     from turnkeeper.turns where state = 'queued'
 )
-select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
+select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
     coalesce(m.queue_rank, m.rank)::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(other.worker_id, '')::text as worker_id,
     (a.give_up_after is not null and turnkeeper.service_wait(m.id) >= a.give_up_after)::boolean as overdue
@@ -161,7 +161,7 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id)
        and (a.lanes_changed_at is null or not exists (
-            select from turnkeeper.lane_rivals(t.agent, t.conversation, t.home_lane, a.lane_per_conversation))))
+            select from turnkeeper.lane_rivals(t.agent, t.user_name, t.conversation, t.home_lane, a.lane_per_conversation))))
   and (t.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all(@full_agents::text[])
 order by coalesce(m.queue_rank, m.rank), m.id
@@ -205,7 +205,7 @@ with recursive near as materialized (
         order by m.rank, m.id limit 1) d
     where not jumps.due
 )
-select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     case when exists (select from turnkeeper.model_health where down_since is not null) -- else it does not matter
         then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
@@ -218,8 +218,8 @@ where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id
   and m.agent <> all(@full_agents::text[])
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null -- one by one: many turns may wait
-  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane, m.rank, m.id)
-  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
+  and not turnkeeper.lane_asks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane, a.lane_per_conversation))
   and (@every_lane::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, @waiting_from))
 order by head.place, head.id
 limit @max_heads::integer;
@@ -256,7 +256,7 @@ with ready as materialized (
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
     from (select unnest(@lanes::text[]) as lane, unnest(@agents::text[]) as agent, unnest(@grant_ids::uuid[]) as grant_id,
         unnest(@turn_ids::bigint[]) as old_turn_id, unnest(@message_ids::bigint[]) as message_id,
-        unnest(@attempts::integer[]) as attempt, unnest(@conversations::text[]) as conversation,
+        unnest(@attempts::integer[]) as attempt, unnest(@user_names::text[]) as user_name, unnest(@conversations::text[]) as conversation,
         unnest(@triggers::text[]) as trigger, unnest(@definition_hashes::text[]) as definition_hash,
         unnest(@is_new::boolean[]) as is_new, unnest(@queues::text[]) as queue,
         nullif(unnest(@handed_to::text[]), '') as handed_to) i
@@ -271,9 +271,9 @@ with ready as materialized (
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until
 ), new_turns as (
-    insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
+    insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash,
         state, token, grant_id, job_id, worker_id, dispatches, losses, granted_at, lease_until)
-    select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
+    select i.turn_id, i.message_id, i.attempt, i.agent, i.user_name, i.conversation, i.lane, i.trigger, i.definition_hash,
         'running', g.token, i.grant_id, i.job_id, i.handed_to, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
             select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
         g.granted_at, g.lease_until

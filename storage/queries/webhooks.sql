@@ -66,11 +66,12 @@ order by w.name;
 -- name: ListDeliveries :many
 select d.*, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending,
     coalesce(r.message_id, t.message_id)::bigint as message_id, coalesce(r.turn_id, t.id)::bigint as turn_id,
-    coalesce(r.agent, t.agent)::text as agent, coalesce(r.conversation, t.conversation)::text as conversation,
+    coalesce(r.agent, t.agent)::text as agent, coalesce(r.user_name, t.user_name)::text as user_name, coalesce(r.conversation, t.conversation)::text as conversation,
     coalesce(r.outcome, '')::text as outcome, coalesce(r.created_at, a.opened_at)::timestamptz as written_at
 from turnkeeper.webhook_deliveries d left join turnkeeper.replies r on r.id = d.reply_id
     left join turnkeeper.asks a on a.id = d.ask_id left join turnkeeper.turns t on t.id = a.turn_id
 where d.webhook = @webhook and (@state::text = '' or d.state = @state) and (@agent::text = '' or coalesce(r.agent, t.agent) = @agent)
+  and (@user_name::text = '' or coalesce(r.user_name, t.user_name) = @user_name)
   and (@before::bigint = 0 or d.id < @before)
 order by d.id desc limit @max_rows;
 

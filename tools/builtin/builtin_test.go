@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,8 +17,13 @@ import (
 	"turnkeeper/tools/builtin"
 )
 
-// use calls one of the tools as a turn does: it checks the arguments, then runs it.
 func use(t *testing.T, all []tools.Tool, name, arguments string) tools.Ending {
+	t.Helper()
+	return useAs(t, all, tools.Call{Agent: "helper"}, name, arguments)
+}
+
+// useAs calls one of the tools as a turn does: it checks the arguments, then runs it.
+func useAs(t *testing.T, all []tools.Tool, call tools.Call, name, arguments string) tools.Ending {
 	t.Helper()
 	r, err := tools.NewRegistry(all...)
 	if err != nil {
@@ -31,7 +37,7 @@ func use(t *testing.T, all []tools.Tool, name, arguments string) tools.Ending {
 	if fault != "" {
 		t.Fatal(fault)
 	}
-	call := tools.Call{Agent: "helper", Arguments: json.RawMessage(args.Canonical)}
+	call.Arguments = json.RawMessage(args.Canonical)
 	return tools.Execute(t.Context(), tool, call, tools.ExecuteOptions{Timeout: time.Minute})
 }
 
@@ -120,35 +126,69 @@ type memory struct {
 	fails  error
 }
 
-func (m *memory) WriteNote(_ context.Context, agent, name, text string, labels []policy.Mark) error {
+// place begins the keys of an owner's notes.
+func place(owner turnkeeper.ConversationKey) string {
+	return strings.Join([]string{owner.Agent, owner.User, owner.Name, ""}, "/")
+}
+
+func (m *memory) WriteNote(_ context.Context, owner turnkeeper.ConversationKey, name, text string, labels []policy.Mark) error {
 	if m.texts == nil {
 		m.texts = map[string]string{}
 	}
 	if m.labels == nil {
 		m.labels = map[string][]policy.Mark{}
 	}
-	m.labels[agent+"/"+name] = labels
-	m.texts[agent+"/"+name] = text
+	m.labels[place(owner)+name] = labels
+	m.texts[place(owner)+name] = text
 	return m.fails
 }
 
-func (m *memory) ReadNote(_ context.Context, agent, name string) (string, []policy.Mark, bool, error) {
-	text, ok := m.texts[agent+"/"+name]
-	return text, m.labels[agent+"/"+name], ok, m.fails
+func (m *memory) ReadNote(_ context.Context, owner turnkeeper.ConversationKey, name string) (string, []policy.Mark, bool, error) {
+	text, ok := m.texts[place(owner)+name]
+	return text, m.labels[place(owner)+name], ok, m.fails
 }
 
-func (m *memory) ListNotes(_ context.Context, agent string) ([]builtin.Note, error) {
+func (m *memory) ListNotes(_ context.Context, owner turnkeeper.ConversationKey) ([]builtin.Note, error) {
 	var notes []builtin.Note
 	for key, text := range m.texts {
-		if name, ok := strings.CutPrefix(key, agent+"/"); ok {
+		if name, ok := strings.CutPrefix(key, place(owner)); ok {
 			notes = append(notes, builtin.Note{Name: name, Chars: len(text), Labels: m.labels[key], UpdatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)})
 		}
 	}
 	return notes, m.fails
 }
 
+// TestWhoseNotes checks that calls read what belongs to their user, without a user what belongs to their conversation, and what
+// all share if the agent says so.
+func TestWhoseNotes(t *testing.T) {
+	call := func(user, conversation string, shared bool) tools.Call {
+		return tools.Call{Agent: "helper", User: user, Conversation: conversation, SharedNotes: shared}
+	}
+	writers := []tools.Call{
+		call("anna", "main", false), call("bert", "main", false), call("", "main", false), call("", "anna", false), call("anna", "main", true),
+		call("anna/main", "x", false),
+	}
+	notes := builtin.NewNotes(&memory{})
+	for i, writer := range writers {
+		wantText(t, useAs(t, notes, writer, "note_write", fmt.Sprintf(`{"name":"n","text":"of %d"}`, i)), `Note "n" written, 4 characters.`)
+	}
+	for _, c := range []struct {
+		reader tools.Call
+		text   string
+	}{
+		{call("anna", "another", false), "of 0"}, {call("bert", "main", false), "of 1"}, {call("", "main", false), "of 2"}, {call("", "anna", false), "of 3"},
+		{call("bert", "another", true), "of 4"}, {call("", "main", true), "of 4"}, {call("anna/main", "y", false), "of 5"},
+	} {
+		wantText(t, useAs(t, notes, c.reader, "note_read", `{"name":"n"}`), c.text)
+	}
+	for _, reader := range []tools.Call{call("carl", "main", false), call("", "other", false)} {
+		wantFailure(t, useAs(t, notes, reader, "note_read", `{"name":"n"}`), `There is no note "n".`)
+		wantText(t, useAs(t, notes, reader, "note_read", `{}`), "There are no notes yet.")
+	}
+}
+
 func TestNotes(t *testing.T) {
-	store := &memory{texts: map[string]string{"other/secret": "not yours"}}
+	store := &memory{texts: map[string]string{"other///secret": "not yours"}}
 	notes := builtin.NewNotes(store)
 	wantText(t, use(t, notes, "note_read", `{}`), "There are no notes yet.")
 	wantText(t, use(t, notes, "note_write", `{"name":"plan","text":"größer"}`), `Note "plan" written, 6 characters.`)

@@ -19,15 +19,16 @@ const (
 	MaxNoteBytes = 64 << 10 // of the text
 )
 
-// A NoteStore stores the notes of agents. Implementations must be safe for
-// concurrent use.
+// A NoteStore stores the notes of agents. The owner of a note is an agent's user; without a user, a
+// conversation, whose key has no user; or the agent itself, whose key has neither user nor name. Implementations
+// must be safe for concurrent use.
 type NoteStore interface {
 	// WriteNote creates or replaces a note and its labels, in the transaction that ctx carries.
-	WriteNote(ctx context.Context, agent, name, text string, labels []policy.Mark) error
+	WriteNote(ctx context.Context, owner turnkeeper.ConversationKey, name, text string, labels []policy.Mark) error
 	// ReadNote returns a note's text and labels, and whether the note exists.
-	ReadNote(ctx context.Context, agent, name string) (text string, labels []policy.Mark, found bool, err error)
-	// ListNotes returns the agent's notes in order of name.
-	ListNotes(ctx context.Context, agent string) ([]Note, error)
+	ReadNote(ctx context.Context, owner turnkeeper.ConversationKey, name string) (text string, labels []policy.Mark, found bool, err error)
+	// ListNotes returns the owner's notes in order of name.
+	ListNotes(ctx context.Context, owner turnkeeper.ConversationKey) ([]Note, error)
 }
 
 // A Note is an entry of a list of notes.
@@ -49,12 +50,13 @@ type noteReadArgs struct {
 
 // NewNotes returns the tools `note_write`, which is transactional, so the note is
 // written if and only if its result is recorded, and `note_read`, of effect none.
-// Each agent has its own notes.
+// Notes belong to the agent and the user whose conversation it is; without a user, to the
+// conversation; and to the agent alone if it shares its notes.
 func NewNotes(store NoteStore) []tools.Tool {
 	n := notes{store: store}
 	write := tools.Spec{
 		Name: "note_write",
-		Description: "Writes one of your own notes, which you keep from one conversation to the next. " +
+		Description: "Writes one of your own notes, which you keep from one message to the next. " +
 			"It replaces what the note held. An empty text empties the note; notes are never deleted.",
 		Effect:        turnkeeper.EffectOnce,
 		Transactional: true,
@@ -71,11 +73,23 @@ type notes struct {
 	store NoteStore
 }
 
+// ownerOf returns the owner of the notes that a call writes or reads.
+func ownerOf(call tools.Call) turnkeeper.ConversationKey {
+	switch {
+	case call.SharedNotes:
+		return turnkeeper.ConversationKey{Agent: call.Agent}
+	case call.User != "":
+		return turnkeeper.ConversationKey{Agent: call.Agent, User: call.User}
+	default:
+		return turnkeeper.ConversationKey{Agent: call.Agent, Name: call.Conversation}
+	}
+}
+
 func (n notes) write(ctx context.Context, call tools.Call, args noteWriteArgs) (tools.Result, error) {
 	if err := checkNote(args.Name, args.Text); err != nil {
 		return tools.Result{}, err
 	}
-	if err := n.store.WriteNote(ctx, call.Agent, args.Name, args.Text, call.Labels); err != nil {
+	if err := n.store.WriteNote(ctx, ownerOf(call), args.Name, args.Text, call.Labels); err != nil {
 		return tools.Result{}, &storeError{"the note could not be written", err}
 	}
 	chars := utf8.RuneCountInString(args.Text)
@@ -84,9 +98,9 @@ func (n notes) write(ctx context.Context, call tools.Call, args noteWriteArgs) (
 
 func (n notes) read(ctx context.Context, call tools.Call, args noteReadArgs) (tools.Result, error) {
 	if args.Name == "" {
-		return n.list(ctx, call.Agent)
+		return n.list(ctx, ownerOf(call))
 	}
-	text, labels, found, err := n.store.ReadNote(ctx, call.Agent, args.Name)
+	text, labels, found, err := n.store.ReadNote(ctx, ownerOf(call), args.Name)
 	if err != nil {
 		return tools.Result{}, &storeError{"the note could not be read", err}
 	}
@@ -96,8 +110,8 @@ func (n notes) read(ctx context.Context, call tools.Call, args noteReadArgs) (to
 	return tools.Result{Text: text, Labels: labels}, nil
 }
 
-func (n notes) list(ctx context.Context, agent string) (tools.Result, error) {
-	all, err := n.store.ListNotes(ctx, agent)
+func (n notes) list(ctx context.Context, owner turnkeeper.ConversationKey) (tools.Result, error) {
+	all, err := n.store.ListNotes(ctx, owner)
 	if err != nil {
 		return tools.Result{}, &storeError{"the notes could not be listed", err}
 	}

@@ -74,6 +74,7 @@ type Program struct {
 // Variables of a call, in addition to Program.Env.
 const (
 	EnvAgent        = "TURNKEEPER_AGENT"
+	EnvUser         = "TURNKEEPER_USER" // empty: no user's
 	EnvConversation = "TURNKEEPER_CONVERSATION"
 	EnvTurn         = "TURNKEEPER_TURN_ID"
 	EnvCall         = "TURNKEEPER_CALL" // unique within the turn
@@ -210,7 +211,7 @@ func (p Program) forCall(call tools.Call) (execution, error) {
 	return execution{
 		path: path, argv: p.Argv, dir: p.Dir, mark: mark, stdin: line(call.Arguments),
 		env: append(env,
-			EnvAgent+"="+call.Agent, EnvConversation+"="+call.Conversation,
+			EnvAgent+"="+call.Agent, EnvUser+"="+call.User, EnvConversation+"="+call.Conversation,
 			EnvTurn+"="+fmt.Sprint(int64(call.TurnID)), EnvCall+"="+call.Key.String(),
 			EnvIdempotencyKey+"="+call.IdempotencyKey, EnvFamily+"="+mark),
 	}, nil

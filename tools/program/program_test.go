@@ -35,7 +35,7 @@ func execute(t testing.TB, p program.Program, arguments string, timeout time.Dur
 		t.Fatal(err)
 	}
 	return tools.Execute(t.Context(), tool, tools.Call{
-		TurnID: 7, Agent: "clerk", Conversation: "main", Key: turnkeeper.CallKey{Round: 1, Ordinal: 2},
+		TurnID: 7, Agent: "clerk", User: "anna", Conversation: "main", Key: turnkeeper.CallKey{Round: 1, Ordinal: 2},
 		Arguments: json.RawMessage(arguments), IdempotencyKey: "turn-7-x",
 	}, tools.ExecuteOptions{Timeout: timeout, Grace: patience})
 }
@@ -51,7 +51,7 @@ func TestResults(t *testing.T) {
 		{"its output", sh("echo hello; echo ignored >&2"), text("hello\n")},
 		{"nothing", sh("true"), text("")},
 		{"arguments on standard input", sh("read line; echo got $line"), text("got {\"a\":1}\n")},
-		{"the call in its environment", sh("echo $TURNKEEPER_AGENT $TURNKEEPER_TURN_ID $TURNKEEPER_IDEMPOTENCY_KEY $TURNKEEPER_CONVERSATION"), text("clerk 7 turn-7-x main\n")},
+		{"the call in its environment", sh("echo $TURNKEEPER_AGENT $TURNKEEPER_TURN_ID $TURNKEEPER_IDEMPOTENCY_KEY $TURNKEEPER_USER $TURNKEEPER_CONVERSATION"), text("clerk 7 turn-7-x anna main\n")},
 		{"its own environment", program.Program{Argv: []string{"/bin/sh", "-c", "echo $A"}, Env: []string{"A=b=c"}}, text("b=c\n")},
 		{"nothing of the worker's environment", sh("echo ${WORKERS_SECRET:-unset}"), text("unset\n")},
 		{"a folder", program.Program{Argv: []string{"pwd", "-P"}, Dir: "/"}, text("/\n")},

@@ -55,8 +55,8 @@ type noNotes struct{ builtin.NoteStore }
 // notes stores the agents' notes in the database.
 type notes struct{ *journal.Store }
 
-func (n notes) ListNotes(ctx context.Context, agent string) ([]builtin.Note, error) {
-	stored, err := n.Store.ListNotes(ctx, agent)
+func (n notes) ListNotes(ctx context.Context, owner turnkeeper.ConversationKey) ([]builtin.Note, error) {
+	stored, err := n.Store.ListNotes(ctx, owner)
 	list := make([]builtin.Note, len(stored))
 	for i, s := range stored {
 		list[i] = builtin.Note(s)

@@ -103,7 +103,7 @@ tools:
 
 The program's standard output is the result. If the exit code is not 0, the call fails, and the model is
 shown the end of the standard error. In addition to ` + "`env`" + `, the program gets ` + "`TURNKEEPER_AGENT`" + `,
-` + "`TURNKEEPER_CONVERSATION`" + `, ` + "`TURNKEEPER_TURN_ID`" + `, ` + "`TURNKEEPER_CALL`" + ` (unique in the turn) and
+` + "`TURNKEEPER_USER`" + `, ` + "`TURNKEEPER_CONVERSATION`" + `, ` + "`TURNKEEPER_TURN_ID`" + `, ` + "`TURNKEEPER_CALL`" + ` (unique in the turn) and
 ` + "`TURNKEEPER_IDEMPOTENCY_KEY`" + ` (the same if this call is started again).
 
 All processes that a call started are killed when the program ends, at the timeout, when the turn is

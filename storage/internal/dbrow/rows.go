@@ -84,7 +84,7 @@ func Micros(us int64) time.Duration { return time.Duration(us) * time.Microsecon
 // Message converts a row.
 func Message(r dbsqlc.TurnkeeperMessage) turnkeeper.Message {
 	return turnkeeper.Message{
-		ID: turnkeeper.MessageID(r.ID), Agent: r.Agent, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane),
+		ID: turnkeeper.MessageID(r.ID), Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane),
 		Body: r.Body, Key: OrZero(r.IdempotencyKey), Priority: int(r.Priority), Trigger: turnkeeper.Trigger(r.Trigger),
 		Schedule: OrZero(r.Schedule), Slot: OrZero(r.Slot), State: turnkeeper.MessageState(r.State), Attempts: int(r.Attempts),
 		DueAt: r.DueAt, AcceptedAt: r.AcceptedAt, ClosedAt: OrZero(r.ClosedAt), TurnID: turnkeeper.TurnID(OrZero(r.TurnID)),
@@ -96,7 +96,7 @@ func Message(r dbsqlc.TurnkeeperMessage) turnkeeper.Message {
 func Reply(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 	return turnkeeper.Reply{
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
-		Agent: r.Agent, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
+		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
 		StopReason: turnkeeper.StopReason(r.StopReason), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
 		ParentTurn: turnkeeper.TurnID(OrZero(r.ParentTurnID)),
 	}
@@ -149,7 +149,7 @@ func ReplyCalls(stored []byte) []turnkeeper.ReplyCall {
 // TurnForWorker converts a turn that a worker reads.
 func TurnForWorker(r *dbsqlc.TurnForWorkerRow) turnkeeper.Turn {
 	return Turn(dbsqlc.TurnkeeperTurnsNow{
-		ID: r.ID, MessageID: r.MessageID, Attempt: r.Attempt, Agent: r.Agent, Conversation: r.Conversation, Lane: r.Lane, Trigger: r.Trigger,
+		ID: r.ID, MessageID: r.MessageID, Attempt: r.Attempt, Agent: r.Agent, UserName: r.UserName, Conversation: r.Conversation, Lane: r.Lane, Trigger: r.Trigger,
 		DefinitionHash: r.DefinitionHash, State: r.State, Token: r.Token, GrantID: r.GrantID, JobID: r.JobID, WorkerID: r.WorkerID,
 		GrantedAt: r.GrantedAt, LeaseUntil: r.LeaseUntil, Dispatches: r.Dispatches, Losses: r.Losses, LastSeq: r.LastSeq,
 		InferenceRounds: r.InferenceRounds, ChargedRounds: r.ChargedRounds, ExecutedCalls: r.ExecutedCalls, InputTokens: r.InputTokens,
@@ -163,7 +163,7 @@ func TurnForWorker(r *dbsqlc.TurnForWorkerRow) turnkeeper.Turn {
 func Turn(r dbsqlc.TurnkeeperTurnsNow) turnkeeper.Turn {
 	return turnkeeper.Turn{
 		ID: turnkeeper.TurnID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), Attempt: int(r.Attempt),
-		Agent: r.Agent, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger),
+		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Lane: turnkeeper.Lane(r.Lane), Trigger: turnkeeper.Trigger(r.Trigger),
 		DefinitionHash: r.DefinitionHash, State: turnkeeper.TurnState(r.State),
 		Token: r.Token, GrantID: turnkeeper.GrantID(OrZero(r.GrantID)), JobID: turnkeeper.JobID(OrZero(r.JobID)),
 		WorkerID: turnkeeper.WorkerID(OrZero(r.WorkerID)), Dispatches: int(r.Dispatches), Losses: int(r.Losses),

@@ -44,13 +44,14 @@ func (q *Queries) AnswerAsk(ctx context.Context, arg AnswerAskParams) (string, e
 }
 
 const AskByID = `-- name: AskByID :one
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = $1
 `
 
 type AskByIDRow struct {
 	TurnkeeperAsk TurnkeeperAsk
 	Agent         string
+	UserName      string
 	Conversation  string
 	MessageID     int64
 	TurnState     string
@@ -89,6 +90,7 @@ func (q *Queries) AskByID(ctx context.Context, id int64) (AskByIDRow, error) {
 		&i.TurnkeeperAsk.Resume,
 		&i.TurnkeeperAsk.UsedAt,
 		&i.Agent,
+		&i.UserName,
 		&i.Conversation,
 		&i.MessageID,
 		&i.TurnState,
@@ -109,13 +111,14 @@ func (q *Queries) AskSender(ctx context.Context, id int64) (int64, error) {
 }
 
 const AsksByID = `-- name: AsksByID :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any($1::bigint[])
 `
 
 type AsksByIDRow struct {
 	TurnkeeperAsk TurnkeeperAsk
 	Agent         string
+	UserName      string
 	Conversation  string
 	MessageID     int64
 	TurnState     string
@@ -160,6 +163,7 @@ func (q *Queries) AsksByID(ctx context.Context, ids []int64) ([]AsksByIDRow, err
 			&i.TurnkeeperAsk.Resume,
 			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.MessageID,
 			&i.TurnState,
@@ -309,16 +313,25 @@ func (q *Queries) GatesOfTurn(ctx context.Context, turnID int64) ([]GatesOfTurnR
 }
 
 const ListAsks = `-- name: ListAsks :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2)
-  and ($3::bigint = 0 or a.id < $3)
-order by a.id desc limit $4
+where ($1::text = '' or a.state = $1) and ($2::text = '' or t.agent = $2) and ($3::text = '' or t.user_name = $3)
+  and ($4::bigint = 0 or a.id < $4)
+order by a.id desc limit $5
 `
+
+type ListAsksParams struct {
+	State    string
+	Agent    string
+	UserName string
+	Before   int64
+	MaxRows  int32
+}
 
 type ListAsksRow struct {
 	TurnkeeperAsk TurnkeeperAsk
 	Agent         string
+	UserName      string
 	Conversation  string
 	MessageID     int64
 	TurnState     string
@@ -326,12 +339,13 @@ type ListAsksRow struct {
 }
 
 // Asks with their turn and its path from the root of its tree, newest first.
-func (q *Queries) ListAsks(ctx context.Context, state string, agent string, before int64, maxRows int32) ([]ListAsksRow, error) {
+func (q *Queries) ListAsks(ctx context.Context, arg ListAsksParams) ([]ListAsksRow, error) {
 	rows, err := q.db.Query(ctx, ListAsks,
-		state,
-		agent,
-		before,
-		maxRows,
+		arg.State,
+		arg.Agent,
+		arg.UserName,
+		arg.Before,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -369,6 +383,7 @@ func (q *Queries) ListAsks(ctx context.Context, state string, agent string, befo
 			&i.TurnkeeperAsk.Resume,
 			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.MessageID,
 			&i.TurnState,
@@ -385,24 +400,26 @@ func (q *Queries) ListAsks(ctx context.Context, state string, agent string, befo
 }
 
 const ListAsksOfTurn = `-- name: ListAsksOfTurn :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where a.turn_id = $1 and ($2::text = '' or a.state = $2) and ($3::text = '' or t.agent = $3)
-  and ($4::bigint = 0 or a.id < $4)
-order by a.id desc limit $5
+where a.turn_id = $1 and ($2::text = '' or a.state = $2) and ($3::text = '' or t.agent = $3) and ($4::text = '' or t.user_name = $4)
+  and ($5::bigint = 0 or a.id < $5)
+order by a.id desc limit $6
 `
 
 type ListAsksOfTurnParams struct {
-	Turn    int64
-	State   string
-	Agent   string
-	Before  int64
-	MaxRows int32
+	Turn     int64
+	State    string
+	Agent    string
+	UserName string
+	Before   int64
+	MaxRows  int32
 }
 
 type ListAsksOfTurnRow struct {
 	TurnkeeperAsk TurnkeeperAsk
 	Agent         string
+	UserName      string
 	Conversation  string
 	MessageID     int64
 	TurnState     string
@@ -415,6 +432,7 @@ func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) 
 		arg.Turn,
 		arg.State,
 		arg.Agent,
+		arg.UserName,
 		arg.Before,
 		arg.MaxRows,
 	)
@@ -454,6 +472,7 @@ func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) 
 			&i.TurnkeeperAsk.Resume,
 			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.MessageID,
 			&i.TurnState,
@@ -470,15 +489,16 @@ func (q *Queries) ListAsksOfTurn(ctx context.Context, arg ListAsksOfTurnParams) 
 }
 
 const ListOpenAsks = `-- name: ListOpenAsks :many
-select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
+select a.id, a.turn_id, a.round, a.ordinal, a.kind, a.n, a.state, a.tool, a.arguments, a.args_hash, a.rule, a.reason, a.schema, a.audience, a.hold, a.opened_at, a.expires_at, a.seen_at, a.closed_at, a.answered_by, a.channel, a.comment, a.answer, a.edited, a.edited_hash, a.resume, a.used_at, t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id
-where a.state = 'open' and ($1::text = '' or t.agent = $1) and ($2::bigint = 0 or a.id < $2)
-order by a.id desc limit $3
+where a.state = 'open' and ($1::text = '' or t.agent = $1) and ($2::text = '' or t.user_name = $2) and ($3::bigint = 0 or a.id < $3)
+order by a.id desc limit $4
 `
 
 type ListOpenAsksRow struct {
 	TurnkeeperAsk TurnkeeperAsk
 	Agent         string
+	UserName      string
 	Conversation  string
 	MessageID     int64
 	TurnState     string
@@ -486,8 +506,13 @@ type ListOpenAsksRow struct {
 }
 
 // ListAsks for open asks: it reads their own index, not the closed ones.
-func (q *Queries) ListOpenAsks(ctx context.Context, agent string, before int64, maxRows int32) ([]ListOpenAsksRow, error) {
-	rows, err := q.db.Query(ctx, ListOpenAsks, agent, before, maxRows)
+func (q *Queries) ListOpenAsks(ctx context.Context, agent string, userName string, before int64, maxRows int32) ([]ListOpenAsksRow, error) {
+	rows, err := q.db.Query(ctx, ListOpenAsks,
+		agent,
+		userName,
+		before,
+		maxRows,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -524,6 +549,7 @@ func (q *Queries) ListOpenAsks(ctx context.Context, agent string, before int64, 
 			&i.TurnkeeperAsk.Resume,
 			&i.TurnkeeperAsk.UsedAt,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.MessageID,
 			&i.TurnState,

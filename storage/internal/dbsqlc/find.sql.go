@@ -41,24 +41,28 @@ func (q *Queries) CallsSoFar(ctx context.Context, turns []int64) ([]CallsSoFarRo
 }
 
 const FindMessages = `-- name: FindMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at from (
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
-     where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+    union all
+    (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
-    select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages where $1 = 'ids' and id = any($8::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) m
-where ($5 = '' or m.agent = $5) and ($6 = '' or m.conversation = $6) and ($8::text = '' or m.state = $8)
-  and m.accepted_at >= coalesce($9::timestamptz, '-infinity') and m.accepted_at < coalesce($10::timestamptz, 'infinity')
-  and ($11::text = '' or $1 = 'ids' or to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $11))
-  and ($12::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = $12))
-order by m.id desc limit $13
+where ($5 = '' or m.agent = $5) and ($6 = '' or m.user_name = $6)
+  and ($7 = '' or m.user_name = $6 and m.conversation = $7) and ($9::text = '' or m.state = $9)
+  and m.accepted_at >= coalesce($10::timestamptz, '-infinity') and m.accepted_at < coalesce($11::timestamptz, 'infinity')
+  and ($12::text = '' or $1 = 'ids' or to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $12))
+  and ($13::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = $13))
+order by m.id desc limit $14
 `
 
 type FindMessagesParams struct {
@@ -67,6 +71,7 @@ type FindMessagesParams struct {
 	FromID       int64
 	Most         int32
 	Agent        string
+	UserName     string
 	Conversation string
 	Ids          []int64
 	State        string
@@ -77,7 +82,7 @@ type FindMessagesParams struct {
 	MaxRows      int32
 }
 
-// Filters the newest @most messages below an id (of all, of an agent, or of a conversation) and returns the matches,
+// Filters the newest @most messages below an id (of all, of an agent, of a user, or of a conversation) and returns the matches,
 // newest first. Only one branch of the union runs: the conditions of the others are false before they read a row.
 func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]TurnkeeperMessage, error) {
 	rows, err := q.db.Query(ctx, FindMessages,
@@ -86,6 +91,7 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 		arg.FromID,
 		arg.Most,
 		arg.Agent,
+		arg.UserName,
 		arg.Conversation,
 		arg.Ids,
 		arg.State,
@@ -105,6 +111,7 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 		if err := rows.Scan(
 			&i.ID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Lane,
 			&i.Held,
@@ -143,26 +150,30 @@ func (q *Queries) FindMessages(ctx context.Context, arg FindMessagesParams) ([]T
 }
 
 const FindTurns = `-- name: FindTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for from (
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for from (
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
      where $1::text = 'all' and id < $2::bigint and id >= $3::bigint order by id desc limit $4::integer)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
-    (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
-     where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+    union all
+    (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
     union all
     -- (+ 0 keeps the planner from scanning the index on id, because the ids are few)
-    select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now where $1 = 'ids' and message_id = any($7::bigint[]) and id + 0 < $2 and id + 0 >= $3
+    select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now where $1 = 'ids' and message_id = any($8::bigint[]) and id + 0 < $2 and id + 0 >= $3
 ) t
-where ($5 = '' or t.agent = $5) and ($6 = '' or t.conversation = $6) and ($8::text = '' or t.state = $8)
-  and t.created_at >= coalesce($9::timestamptz, '-infinity') and t.created_at < coalesce($10::timestamptz, 'infinity')
-  and ($11::text = '' or t.error_class = $11)
-  and ($12::text = '' or $1 = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
-      and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $12)))
-order by t.id desc limit $13
+where ($5 = '' or t.agent = $5) and ($6 = '' or t.user_name = $6)
+  and ($7 = '' or t.user_name = $6 and t.conversation = $7) and ($9::text = '' or t.state = $9)
+  and t.created_at >= coalesce($10::timestamptz, '-infinity') and t.created_at < coalesce($11::timestamptz, 'infinity')
+  and ($12::text = '' or t.error_class = $12)
+  and ($13::text = '' or $1 = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
+      and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $13)))
+order by t.id desc limit $14
 `
 
 type FindTurnsParams struct {
@@ -171,6 +182,7 @@ type FindTurnsParams struct {
 	FromID       int64
 	Most         int32
 	Agent        string
+	UserName     string
 	Conversation string
 	Ids          []int64
 	State        string
@@ -189,6 +201,7 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 		arg.FromID,
 		arg.Most,
 		arg.Agent,
+		arg.UserName,
 		arg.Conversation,
 		arg.Ids,
 		arg.State,
@@ -210,6 +223,7 @@ func (q *Queries) FindTurns(ctx context.Context, arg FindTurnsParams) ([]Turnkee
 			&i.MessageID,
 			&i.Attempt,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Lane,
 			&i.Trigger,
@@ -260,9 +274,12 @@ select coalesce((select p.id from (
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
     (select id from turnkeeper.messages
-     where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+    union all
+    (select id from turnkeeper.messages
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
-) p order by p.id desc offset $7::integer limit 1), 0)::bigint
+) p order by p.id desc offset $8::integer limit 1), 0)::bigint
 `
 
 type LastOfMessagesParams struct {
@@ -271,6 +288,7 @@ type LastOfMessagesParams struct {
 	FromID       int64
 	Most         int32
 	Agent        string
+	UserName     string
 	Conversation string
 	Skip         int32
 }
@@ -283,6 +301,7 @@ func (q *Queries) LastOfMessages(ctx context.Context, arg LastOfMessagesParams) 
 		arg.FromID,
 		arg.Most,
 		arg.Agent,
+		arg.UserName,
 		arg.Conversation,
 		arg.Skip,
 	)
@@ -300,9 +319,12 @@ select coalesce((select p.id from (
      where $1 = 'agent' and agent = $5::text and id < $2 and id >= $3 order by id desc limit $4)
     union all
     (select id from turnkeeper.turns
-     where $1 = 'conversation' and agent = $5 and conversation = $6::text and id < $2 and id >= $3
+     where $1 = 'user' and user_name <> '' and user_name = $6::text and id < $2 and id >= $3 order by id desc limit $4)
+    union all
+    (select id from turnkeeper.turns
+     where $1 = 'conversation' and agent = $5 and user_name = $6::text and conversation = $7::text and id < $2 and id >= $3
      order by id desc limit $4)
-) p order by p.id desc offset $7::integer limit 1), 0)::bigint
+) p order by p.id desc offset $8::integer limit 1), 0)::bigint
 `
 
 type LastOfTurnsParams struct {
@@ -311,6 +333,7 @@ type LastOfTurnsParams struct {
 	FromID       int64
 	Most         int32
 	Agent        string
+	UserName     string
 	Conversation string
 	Skip         int32
 }
@@ -322,6 +345,7 @@ func (q *Queries) LastOfTurns(ctx context.Context, arg LastOfTurnsParams) (int64
 		arg.FromID,
 		arg.Most,
 		arg.Agent,
+		arg.UserName,
 		arg.Conversation,
 		arg.Skip,
 	)
@@ -386,7 +410,7 @@ func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int3
 }
 
 const RepliesOfMessages = `-- name: RepliesOfMessages :many
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]TurnkeeperReply, error) {
@@ -404,6 +428,7 @@ func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]Tu
 			&i.TurnID,
 			&i.ParentTurnID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Outcome,
 			&i.StopReason,

@@ -12,7 +12,7 @@ import (
 
 const Enqueue = `-- name: Enqueue :one
 select turnkeeper.enqueue($1::text, $2::text, $3::text, $4::text, $5::integer, $6::text,
-    $7::timestamptz)::bigint
+    $7::timestamptz, $8::text)::bigint
 `
 
 type EnqueueParams struct {
@@ -23,6 +23,7 @@ type EnqueueParams struct {
 	Priority     int32
 	TraceParent  *string
 	DueAt        *time.Time
+	UserName     string
 }
 
 func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error) {
@@ -34,6 +35,7 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 		arg.Priority,
 		arg.TraceParent,
 		arg.DueAt,
+		arg.UserName,
 	)
 	var column_1 int64
 	err := row.Scan(&column_1)
@@ -41,14 +43,15 @@ func (q *Queries) Enqueue(ctx context.Context, arg EnqueueParams) (int64, error)
 }
 
 const EnqueueBy = `-- name: EnqueueBy :one
-select turnkeeper.enqueue_by('token:' || $1::bigint, $2::boolean, $3::text, $4::text, $5::text, $6::text, $7::integer,
-    $8::text, $9::timestamptz)::bigint
+select turnkeeper.enqueue_by('token:' || $1::bigint, $2::boolean, $3::text, $4::text, $5::text, $6::text, $7::text, $8::integer,
+    $9::text, $10::timestamptz)::bigint
 `
 
 type EnqueueByParams struct {
 	Token        int64
 	Operates     bool
 	Agent        string
+	UserName     string
 	Body         string
 	Conversation string
 	Key          *string
@@ -62,6 +65,7 @@ func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, er
 		arg.Token,
 		arg.Operates,
 		arg.Agent,
+		arg.UserName,
 		arg.Body,
 		arg.Conversation,
 		arg.Key,
@@ -75,24 +79,33 @@ func (q *Queries) EnqueueBy(ctx context.Context, arg EnqueueByParams) (int64, er
 }
 
 const ListMessages = `-- name: ListMessages :many
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id
-where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.state = $2)
-  and ($3::bigint = 0 or m.id < $3)
-order by m.id desc limit $4
+where ($1::text = '' or m.agent = $1) and ($2::text = '' or m.user_name = $2) and ($3::text = '' or m.state = $3)
+  and ($4::bigint = 0 or m.id < $4)
+order by m.id desc limit $5
 `
+
+type ListMessagesParams struct {
+	Agent    string
+	UserName string
+	State    string
+	Before   int64
+	MaxRows  int32
+}
 
 type ListMessagesRow struct {
 	TurnkeeperMessage TurnkeeperMessage
 	TurnState         string
 }
 
-func (q *Queries) ListMessages(ctx context.Context, agent string, state string, before int64, maxRows int32) ([]ListMessagesRow, error) {
+func (q *Queries) ListMessages(ctx context.Context, arg ListMessagesParams) ([]ListMessagesRow, error) {
 	rows, err := q.db.Query(ctx, ListMessages,
-		agent,
-		state,
-		before,
-		maxRows,
+		arg.Agent,
+		arg.UserName,
+		arg.State,
+		arg.Before,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -104,6 +117,7 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 		if err := rows.Scan(
 			&i.TurnkeeperMessage.ID,
 			&i.TurnkeeperMessage.Agent,
+			&i.TurnkeeperMessage.UserName,
 			&i.TurnkeeperMessage.Conversation,
 			&i.TurnkeeperMessage.Lane,
 			&i.TurnkeeperMessage.Held,
@@ -143,17 +157,26 @@ func (q *Queries) ListMessages(ctx context.Context, agent string, state string, 
 }
 
 const ListReplies = `-- name: ListReplies :many
-select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, conversation::text as conversation,
+select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, user_name::text as user_name, conversation::text as conversation,
     outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
     stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
-from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean)
+from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean, $5::text)
 `
+
+type ListRepliesParams struct {
+	After    int64
+	MaxRows  int32
+	Agent    string
+	TopOnly  bool
+	UserName string
+}
 
 type ListRepliesRow struct {
 	ID           int64
 	MessageID    int64
 	TurnID       int64
 	Agent        string
+	UserName     string
 	Conversation string
 	Outcome      string
 	Body         string
@@ -165,12 +188,13 @@ type ListRepliesRow struct {
 }
 
 // In order, and without skipping replies that are not committed yet.
-func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, agent string, topOnly bool) ([]ListRepliesRow, error) {
+func (q *Queries) ListReplies(ctx context.Context, arg ListRepliesParams) ([]ListRepliesRow, error) {
 	rows, err := q.db.Query(ctx, ListReplies,
-		after,
-		maxRows,
-		agent,
-		topOnly,
+		arg.After,
+		arg.MaxRows,
+		arg.Agent,
+		arg.TopOnly,
+		arg.UserName,
 	)
 	if err != nil {
 		return nil, err
@@ -184,6 +208,7 @@ func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, a
 			&i.MessageID,
 			&i.TurnID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Outcome,
 			&i.Body,
@@ -204,17 +229,26 @@ func (q *Queries) ListReplies(ctx context.Context, after int64, maxRows int32, a
 }
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies
-where ($1::text = '' or agent = $1) and ($2::bigint = 0 or id < $2) and (not $3::boolean or parent_turn_id is null)
-order by id desc limit $4
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies
+where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::bigint = 0 or id < $3) and (not $4::boolean or parent_turn_id is null)
+order by id desc limit $5
 `
 
-func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, before int64, topOnly bool, maxRows int32) ([]TurnkeeperReply, error) {
+type ListRepliesNewestFirstParams struct {
+	Agent    string
+	UserName string
+	Before   int64
+	TopOnly  bool
+	MaxRows  int32
+}
+
+func (q *Queries) ListRepliesNewestFirst(ctx context.Context, arg ListRepliesNewestFirstParams) ([]TurnkeeperReply, error) {
 	rows, err := q.db.Query(ctx, ListRepliesNewestFirst,
-		agent,
-		before,
-		topOnly,
-		maxRows,
+		arg.Agent,
+		arg.UserName,
+		arg.Before,
+		arg.TopOnly,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -229,6 +263,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 			&i.TurnID,
 			&i.ParentTurnID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Outcome,
 			&i.StopReason,
@@ -249,7 +284,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, agent string, befo
 }
 
 const MessageByID = `-- name: MessageByID :one
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = $1
 `
 
@@ -264,6 +299,7 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 	err := row.Scan(
 		&i.TurnkeeperMessage.ID,
 		&i.TurnkeeperMessage.Agent,
+		&i.TurnkeeperMessage.UserName,
 		&i.TurnkeeperMessage.Conversation,
 		&i.TurnkeeperMessage.Lane,
 		&i.TurnkeeperMessage.Held,
@@ -296,7 +332,7 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 }
 
 const RepliesByID = `-- name: RepliesByID :many
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperReply, error) {
@@ -314,6 +350,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 			&i.TurnID,
 			&i.ParentTurnID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Outcome,
 			&i.StopReason,
@@ -334,7 +371,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 }
 
 const ReplyOfMessage = `-- name: ReplyOfMessage :one
-select id, message_id, turn_id, parent_turn_id, agent, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = $1
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
@@ -346,6 +383,7 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 		&i.TurnID,
 		&i.ParentTurnID,
 		&i.Agent,
+		&i.UserName,
 		&i.Conversation,
 		&i.Outcome,
 		&i.StopReason,
@@ -360,12 +398,12 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 
 const WrittenHere = `-- name: WrittenHere :one
 select (m.xmin = pg_current_xact_id()::xid)::boolean as written
-from turnkeeper.messages m where m.agent = $1 and m.idempotency_key = $2
+from turnkeeper.messages m where m.agent = $1 and m.user_name = $2 and m.idempotency_key = $3
 `
 
 // Whether this transaction inserted the message.
-func (q *Queries) WrittenHere(ctx context.Context, agent string, key *string) (bool, error) {
-	row := q.db.QueryRow(ctx, WrittenHere, agent, key)
+func (q *Queries) WrittenHere(ctx context.Context, agent string, userName string, key *string) (bool, error) {
+	row := q.db.QueryRow(ctx, WrittenHere, agent, userName, key)
 	var written bool
 	err := row.Scan(&written)
 	return written, err

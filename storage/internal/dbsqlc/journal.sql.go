@@ -354,8 +354,8 @@ func (q *Queries) InsertRequestParts(ctx context.Context, hashes []string, conte
 }
 
 const InsertSilentReply = `-- name: InsertSilentReply :exec
-insert into turnkeeper.replies (message_id, turn_id, agent, conversation, outcome, body, created_at)
-select t.message_id, t.id, t.agent, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
+insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, body, created_at)
+select t.message_id, t.id, t.agent, t.user_name, t.conversation, t.state, '', greatest(clock_timestamp(), m.accepted_at)
 from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
 where t.id = $1
 `
@@ -367,8 +367,8 @@ func (q *Queries) InsertSilentReply(ctx context.Context, turn int64) error {
 }
 
 const InsertSummary = `-- name: InsertSummary :exec
-insert into turnkeeper.summaries (agent, conversation, up_to, turn_id, content)
-select t.agent, t.conversation, $1::bigint, t.id, $2::text from turnkeeper.turns t where t.id = $3::bigint
+insert into turnkeeper.summaries (agent, user_name, conversation, up_to, turn_id, content)
+select t.agent, t.user_name, t.conversation, $1::bigint, t.id, $2::text from turnkeeper.turns t where t.id = $3::bigint
 on conflict do nothing
 `
 

@@ -38,7 +38,7 @@ func (q *Queries) AddLabels(ctx context.Context, arg AddLabelsParams) error {
 }
 
 const JournaledCalls = `-- name: JournaledCalls :many
-select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.conversation, t.trigger,
+select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.user_name, t.conversation, t.trigger,
     array(select distinct l.label from turnkeeper.labels l where l.kind = 'turn' and l.id = c.turn_id and l.round < c.round order by 1)::text[] as labels
 from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
 where t.id >= turnkeeper.first_turn($1) and t.created_at >= $1 and (c.turn_id, c.round, c.ordinal) > ($2::bigint, $3::integer, $4::integer)
@@ -62,6 +62,7 @@ type JournaledCallsRow struct {
 	Effect       string
 	State        string
 	Agent        string
+	UserName     string
 	Conversation string
 	Trigger      string
 	Labels       []string
@@ -92,6 +93,7 @@ func (q *Queries) JournaledCalls(ctx context.Context, arg JournaledCallsParams) 
 			&i.Effect,
 			&i.State,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Trigger,
 			&i.Labels,
@@ -107,7 +109,7 @@ func (q *Queries) JournaledCalls(ctx context.Context, arg JournaledCallsParams) 
 }
 
 const LabelsForTurn = `-- name: LabelsForTurn :many
-select kind, id, round, ordinal, agent, name, label, source, added_at from turnkeeper.labels
+select kind, id, round, ordinal, agent, user_name, conversation, name, label, source, added_at from turnkeeper.labels
 where kind = 'call' and id = $1::bigint or kind = 'turn' and id = any($2::bigint[])
    or kind = 'message' and id = $3::bigint or kind = 'summary' and id = $4::bigint
 order by kind, id, round, ordinal, label
@@ -134,6 +136,8 @@ func (q *Queries) LabelsForTurn(ctx context.Context, turn int64, turns []int64, 
 			&i.Round,
 			&i.Ordinal,
 			&i.Agent,
+			&i.UserName,
+			&i.Conversation,
 			&i.Name,
 			&i.Label,
 			&i.Source,
@@ -150,7 +154,7 @@ func (q *Queries) LabelsForTurn(ctx context.Context, turn int64, turns []int64, 
 }
 
 const LabelsOfReplies = `-- name: LabelsOfReplies :many
-select kind, id, round, ordinal, agent, name, label, source, added_at from turnkeeper.labels where kind = 'reply' and id = any($1::bigint[]) order by id, label
+select kind, id, round, ordinal, agent, user_name, conversation, name, label, source, added_at from turnkeeper.labels where kind = 'reply' and id = any($1::bigint[]) order by id, label
 `
 
 func (q *Queries) LabelsOfReplies(ctx context.Context, messages []int64) ([]TurnkeeperLabel, error) {
@@ -168,6 +172,8 @@ func (q *Queries) LabelsOfReplies(ctx context.Context, messages []int64) ([]Turn
 			&i.Round,
 			&i.Ordinal,
 			&i.Agent,
+			&i.UserName,
+			&i.Conversation,
 			&i.Name,
 			&i.Label,
 			&i.Source,
@@ -185,9 +191,11 @@ func (q *Queries) LabelsOfReplies(ctx context.Context, messages []int64) ([]Turn
 
 const ListNotes = `-- name: ListNotes :many
 select n.name, length(n.content)::integer as chars, n.updated_at,
-    array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = n.agent and l.name = n.name order by l.label)::text[] as labels,
-    array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = n.agent and l.name = n.name order by l.label)::text[] as sources
-from turnkeeper.notes n where n.agent = $1 order by n.name limit 500
+    array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as sources
+from turnkeeper.notes n where n.agent = $1 and n.user_name = $2 and n.conversation = $3 order by n.name limit 500
 `
 
 type ListNotesRow struct {
@@ -198,8 +206,8 @@ type ListNotesRow struct {
 	Sources   []string
 }
 
-func (q *Queries) ListNotes(ctx context.Context, agent string) ([]ListNotesRow, error) {
-	rows, err := q.db.Query(ctx, ListNotes, agent)
+func (q *Queries) ListNotes(ctx context.Context, agent string, userName string, conversation string) ([]ListNotesRow, error) {
+	rows, err := q.db.Query(ctx, ListNotes, agent, userName, conversation)
 	if err != nil {
 		return nil, err
 	}
@@ -225,9 +233,11 @@ func (q *Queries) ListNotes(ctx context.Context, agent string) ([]ListNotesRow, 
 }
 
 const ReadNote = `-- name: ReadNote :one
-select n.content, array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = n.agent and l.name = n.name order by l.label)::text[] as labels,
-    array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0 and l.agent = n.agent and l.name = n.name order by l.label)::text[] as sources
-from turnkeeper.notes n where n.agent = $1 and n.name = $2
+select n.content, array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'note' and l.id = 0
+        and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as sources
+from turnkeeper.notes n where n.agent = $1 and n.user_name = $2 and n.conversation = $3 and n.name = $4
 `
 
 type ReadNoteRow struct {
@@ -236,28 +246,37 @@ type ReadNoteRow struct {
 	Sources []string
 }
 
-func (q *Queries) ReadNote(ctx context.Context, agent string, name string) (ReadNoteRow, error) {
-	row := q.db.QueryRow(ctx, ReadNote, agent, name)
+func (q *Queries) ReadNote(ctx context.Context, agent string, userName string, conversation string, name string) (ReadNoteRow, error) {
+	row := q.db.QueryRow(ctx, ReadNote,
+		agent,
+		userName,
+		conversation,
+		name,
+	)
 	var i ReadNoteRow
 	err := row.Scan(&i.Content, &i.Labels, &i.Sources)
 	return i, err
 }
 
 const WriteNote = `-- name: WriteNote :exec
-select turnkeeper.write_note($1::text, $2::text, $3::text, $4::text[], $5::text[])
+select turnkeeper.write_note($1::text, $2::text, $3::text, $4::text, $5::text, $6::text[], $7::text[])
 `
 
 type WriteNoteParams struct {
-	Agent   string
-	Name    string
-	Content string
-	Labels  []string
-	Sources []string
+	Agent        string
+	UserName     string
+	Conversation string
+	Name         string
+	Content      string
+	Labels       []string
+	Sources      []string
 }
 
 func (q *Queries) WriteNote(ctx context.Context, arg WriteNoteParams) error {
 	_, err := q.db.Exec(ctx, WriteNote,
 		arg.Agent,
+		arg.UserName,
+		arg.Conversation,
 		arg.Name,
 		arg.Content,
 		arg.Labels,

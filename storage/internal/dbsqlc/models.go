@@ -14,6 +14,7 @@ type TurnkeeperApiToken struct {
 	Sha256     string
 	Scopes     []string
 	Agents     []string
+	UserName   string
 	CreatedAt  time.Time
 	ExpiresAt  *time.Time
 	LastUsedAt *time.Time
@@ -107,15 +108,17 @@ type TurnkeeperFailedAttempt struct {
 }
 
 type TurnkeeperLabel struct {
-	Kind    string
-	ID      int64
-	Round   int32
-	Ordinal int32
-	Agent   string
-	Name    string
-	Label   string
-	Source  string
-	AddedAt time.Time
+	Kind         string
+	ID           int64
+	Round        int32
+	Ordinal      int32
+	Agent        string
+	UserName     string
+	Conversation string
+	Name         string
+	Label        string
+	Source       string
+	AddedAt      time.Time
 }
 
 type TurnkeeperLeaseLog struct {
@@ -167,6 +170,7 @@ type TurnkeeperMcpTool struct {
 type TurnkeeperMessage struct {
 	ID             int64
 	Agent          string
+	UserName       string
 	Conversation   string
 	Lane           string
 	Held           bool
@@ -221,6 +225,7 @@ type TurnkeeperReply struct {
 	TurnID       int64
 	ParentTurnID *int64
 	Agent        string
+	UserName     string
 	Conversation string
 	Outcome      string
 	StopReason   string
@@ -321,6 +326,7 @@ type TurnkeeperTurnsNow struct {
 	MessageID       int64
 	Attempt         int32
 	Agent           string
+	UserName        string
 	Conversation    string
 	Lane            string
 	Trigger         string

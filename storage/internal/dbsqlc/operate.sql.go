@@ -73,11 +73,17 @@ func (q *Queries) CancelledGrants(ctx context.Context, grants []string) ([]strin
 }
 
 const CountNotes = `-- name: CountNotes :one
-select count(*) from turnkeeper.notes where agent = $1
+select count(*) from turnkeeper.notes n where ($1::text = '' or n.agent = $1)
+  and ($2::boolean or n.user_name = $3::text and n.conversation = $4::text)
 `
 
-func (q *Queries) CountNotes(ctx context.Context, agent string) (int64, error) {
-	row := q.db.QueryRow(ctx, CountNotes, agent)
+func (q *Queries) CountNotes(ctx context.Context, agent string, allOf bool, userName string, conversation string) (int64, error) {
+	row := q.db.QueryRow(ctx, CountNotes,
+		agent,
+		allOf,
+		userName,
+		conversation,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -110,7 +116,7 @@ func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 }
 
 const OpenTurns = `-- name: OpenTurns :many
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
 from turnkeeper.turns_now t left join turnkeeper.river_job j on j.id = t.job_id
 where t.ended_at is null
 order by t.state <> 'running', t.granted_at nulls last, t.id
@@ -137,6 +143,7 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 			&i.TurnkeeperTurnsNow.MessageID,
 			&i.TurnkeeperTurnsNow.Attempt,
 			&i.TurnkeeperTurnsNow.Agent,
+			&i.TurnkeeperTurnsNow.UserName,
 			&i.TurnkeeperTurnsNow.Conversation,
 			&i.TurnkeeperTurnsNow.Lane,
 			&i.TurnkeeperTurnsNow.Trigger,
@@ -181,11 +188,12 @@ func (q *Queries) OpenTurns(ctx context.Context, maxRows int32) ([]OpenTurnsRow,
 
 const Purge = `-- name: Purge :one
 select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
-from turnkeeper.purge($1::text, $2::text, clock_timestamp() - $3::interval, $4::bigint, $5::integer, $6::boolean, $7::boolean)
+from turnkeeper.purge($1::text, $2::text, $3::text, clock_timestamp() - $4::interval, $5::bigint, $6::integer, $7::boolean, $8::boolean)
 `
 
 type PurgeParams struct {
 	Agent        string
+	UserName     *string
 	Conversation string
 	Older        *time.Duration
 	After        int64
@@ -205,6 +213,7 @@ type PurgeRow struct {
 func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) {
 	row := q.db.QueryRow(ctx, Purge,
 		arg.Agent,
+		arg.UserName,
 		arg.Conversation,
 		arg.Older,
 		arg.After,
@@ -224,11 +233,18 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 }
 
 const PurgeNotes = `-- name: PurgeNotes :execrows
-delete from turnkeeper.notes where agent = $1
+delete from turnkeeper.notes n where ($1::text = '' or n.agent = $1)
+  and ($2::boolean or n.user_name = $3::text and n.conversation = $4::text)
 `
 
-func (q *Queries) PurgeNotes(ctx context.Context, agent string) (int64, error) {
-	result, err := q.db.Exec(ctx, PurgeNotes, agent)
+// all_of: all notes of the agent; else of a user or, without one, of a conversation.
+func (q *Queries) PurgeNotes(ctx context.Context, agent string, allOf bool, userName string, conversation string) (int64, error) {
+	result, err := q.db.Exec(ctx, PurgeNotes,
+		agent,
+		allOf,
+		userName,
+		conversation,
+	)
 	if err != nil {
 		return 0, err
 	}

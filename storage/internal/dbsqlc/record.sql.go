@@ -65,17 +65,26 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 
 const CountPastTurns = `-- name: CountPastTurns :one
 select count(*) from (select from turnkeeper.turns p
-    where p.agent = $1 and p.conversation >= $2::text and p.conversation <= $2 and p.id < $3
-    order by p.conversation, p.id limit $4) counted
+    where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text and p.conversation <= $3 and p.id < $4
+    order by p.conversation, p.id limit $5) counted
 `
 
+type CountPastTurnsParams struct {
+	Agent        string
+	UserName     string
+	Conversation string
+	Before       int64
+	MaxRows      int32
+}
+
 // Counts all turns, also those that told_turns leaves out: it reads only the index.
-func (q *Queries) CountPastTurns(ctx context.Context, agent string, conversation string, before int64, maxRows int32) (int64, error) {
+func (q *Queries) CountPastTurns(ctx context.Context, arg CountPastTurnsParams) (int64, error) {
 	row := q.db.QueryRow(ctx, CountPastTurns,
-		agent,
-		conversation,
-		before,
-		maxRows,
+		arg.Agent,
+		arg.UserName,
+		arg.Conversation,
+		arg.Before,
+		arg.MaxRows,
 	)
 	var count int64
 	err := row.Scan(&count)
@@ -157,9 +166,17 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.messages m
 join turnkeeper.told_turns p on p.message_id = m.id
 left join turnkeeper.replies r on r.turn_id = p.id
-where m.agent = $1 and m.schedule = $2::text and p.conversation = $3 and p.id < $4
+where m.agent = $1 and m.schedule = $2::text and p.user_name = $3 and p.conversation = $4 and p.id < $5
 order by m.slot desc, p.id desc limit 1
 `
+
+type LastRunParams struct {
+	Agent        string
+	Schedule     string
+	UserName     string
+	Conversation string
+	Before       int64
+}
 
 type LastRunRow struct {
 	ID         int64
@@ -171,12 +188,13 @@ type LastRunRow struct {
 }
 
 // The previous run of a turn's schedule, in its conversation.
-func (q *Queries) LastRun(ctx context.Context, agent string, schedule string, conversation string, before int64) ([]LastRunRow, error) {
+func (q *Queries) LastRun(ctx context.Context, arg LastRunParams) ([]LastRunRow, error) {
 	rows, err := q.db.Query(ctx, LastRun,
-		agent,
-		schedule,
-		conversation,
-		before,
+		arg.Agent,
+		arg.Schedule,
+		arg.UserName,
+		arg.Conversation,
+		arg.Before,
 	)
 	if err != nil {
 		return nil, err
@@ -259,9 +277,17 @@ select p.id, p.state, coalesce(p.error_class, '')::text as error_class, m.body, 
 from turnkeeper.told_turns p
 join turnkeeper.messages m on m.id = p.message_id
 left join turnkeeper.replies r on r.turn_id = p.id
-where p.agent = $1 and p.conversation >= $2::text and p.conversation <= $2 and p.id < $3
-order by p.conversation desc, p.id desc limit $4
+where p.agent = $1 and p.user_name = $2 and p.conversation >= $3::text and p.conversation <= $3 and p.id < $4
+order by p.conversation desc, p.id desc limit $5
 `
+
+type PastTurnsParams struct {
+	Agent        string
+	UserName     string
+	Conversation string
+	Before       int64
+	MaxRows      int32
+}
 
 type PastTurnsRow struct {
 	ID         int64
@@ -273,12 +299,13 @@ type PastTurnsRow struct {
 }
 
 // The conditions and the order use the index of a conversation's turns, whatever the statistics say.
-func (q *Queries) PastTurns(ctx context.Context, agent string, conversation string, before int64, maxRows int32) ([]PastTurnsRow, error) {
+func (q *Queries) PastTurns(ctx context.Context, arg PastTurnsParams) ([]PastTurnsRow, error) {
 	rows, err := q.db.Query(ctx, PastTurns,
-		agent,
-		conversation,
-		before,
-		maxRows,
+		arg.Agent,
+		arg.UserName,
+		arg.Conversation,
+		arg.Before,
+		arg.MaxRows,
 	)
 	if err != nil {
 		return nil, err
@@ -447,11 +474,16 @@ func (q *Queries) StreamPosition(ctx context.Context, turnID int64) (StreamPosit
 
 const SummaryUpTo = `-- name: SummaryUpTo :one
 select content from turnkeeper.summaries
-where agent = $1 and conversation = $2 and up_to = $3
+where agent = $1 and user_name = $2 and conversation = $3 and up_to = $4
 `
 
-func (q *Queries) SummaryUpTo(ctx context.Context, agent string, conversation string, upTo int64) (string, error) {
-	row := q.db.QueryRow(ctx, SummaryUpTo, agent, conversation, upTo)
+func (q *Queries) SummaryUpTo(ctx context.Context, agent string, userName string, conversation string, upTo int64) (string, error) {
+	row := q.db.QueryRow(ctx, SummaryUpTo,
+		agent,
+		userName,
+		conversation,
+		upTo,
+	)
 	var content string
 	err := row.Scan(&content)
 	return content, err
@@ -463,7 +495,7 @@ with wanted as materialized (
     union all select k.turn_id from (select unnest($2::text[]) as lane, unnest($3::uuid[]) as grant_id) g,
         lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases l where l.lane = g.lane offset 0) k where k.grant_id = g.grant_id
 )
-select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
+select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.definition_hash, t.state, t.token, t.grant_id, t.job_id, t.worker_id, t.granted_at, t.lease_until, t.dispatches, t.losses, t.last_seq, t.inference_rounds, t.charged_rounds, t.executed_calls, t.input_tokens, t.output_tokens, t.cached_tokens, t.reasoning_tokens, t.usage_estimated, t.created_at, t.due_at, t.ended_at, t.stop_reason, t.error_class, t.error, t.inner_dialogue, t.waits_for, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries, d.content as definition, coalesce(l.failures, 0)::integer as failures,
     (extract(epoch from least(t.lease_until - clock_timestamp(), t.lease_until - t.granted_at)) * 1000000)::bigint as remaining_us,
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
@@ -472,15 +504,15 @@ select t.id, t.message_id, t.attempt, t.agent, t.conversation, t.lane, t.trigger
     exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
     exists (select from turnkeeper.suspects s where s.message_id = t.message_id)::boolean as suspected,
     coalesce((select max(s.up_to) from turnkeeper.summaries s
-        where s.agent = t.agent and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
+        where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
-    turnkeeper.has_past(t.agent, t.conversation, t.id)::boolean as has_past,
+    turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
     exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
     exists (select from turnkeeper.labels)::boolean as any_labels
 from wanted w,
-    lateral (select id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
-    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
+    lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
     lateral (select hash, content from turnkeeper.definitions f where f.hash = t.definition_hash offset 0) d
     left join lateral (select k.failures from turnkeeper.leases k where k.lane = t.lane offset 0) l on true
 `
@@ -490,6 +522,7 @@ type TurnForWorkerRow struct {
 	MessageID       int64
 	Attempt         int32
 	Agent           string
+	UserName        string
 	Conversation    string
 	Lane            string
 	Trigger         string
@@ -562,6 +595,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.MessageID,
 			&i.Attempt,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Lane,
 			&i.Trigger,

@@ -10,13 +10,14 @@ import (
 )
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
-select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text,
-    $7::bigint, $8::boolean, $9::jsonb)::bigint
+select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text, $7::text,
+    $8::bigint, $9::boolean, $10::jsonb)::bigint
 `
 
 type EnqueueResponseParams struct {
 	Token        *int64
 	Agent        string
+	UserName     string
 	Body         string
 	Conversation string
 	Key          *string
@@ -30,6 +31,7 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 	row := q.db.QueryRow(ctx, EnqueueResponse,
 		arg.Token,
 		arg.Agent,
+		arg.UserName,
 		arg.Body,
 		arg.Conversation,
 		arg.Key,
@@ -44,7 +46,7 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 }
 
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.metadata::text as metadata,
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.metadata::text as metadata,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
@@ -85,6 +87,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 	err := row.Scan(
 		&i.TurnkeeperMessage.ID,
 		&i.TurnkeeperMessage.Agent,
+		&i.TurnkeeperMessage.UserName,
 		&i.TurnkeeperMessage.Conversation,
 		&i.TurnkeeperMessage.Lane,
 		&i.TurnkeeperMessage.Held,

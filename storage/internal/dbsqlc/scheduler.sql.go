@@ -190,9 +190,9 @@ insert into turnkeeper.messages (agent, conversation, lane, body, trigger, sched
 select $1::text, $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamptz,
     date_trunc('second', $5::timestamptz), 'schedule:' || $4
 from turnkeeper.agents a,
-    lateral (select case when a.lane_per_conversation then a.name || '/' || $2 else a.name end as lane) l
+    lateral (select turnkeeper.lane_of(a.name, '', $2, a.lane_per_conversation) as lane) l
 where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, $2)) and w.agent = a.name and w.schedule = $4)
+    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', $2)) and w.agent = a.name and w.schedule = $4)
 on conflict (agent, schedule, slot) where slot is not null do nothing
 `
 
@@ -294,28 +294,28 @@ with ready as materialized (
     select m.id from turnkeeper.messages m
     where m.id = any($1::bigint[]) and m.state = 'waiting' and m.dropped_at is null for update skip locked
 ), input as (
-    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.conversation, i.trigger, i.definition_hash, i.is_new, i.queue, i.handed_to, nextval('turnkeeper.river_job_id_seq') as job_id,
+    select i.lane, i.agent, i.grant_id, i.old_turn_id, i.message_id, i.attempt, i.user_name, i.conversation, i.trigger, i.definition_hash, i.is_new, i.queue, i.handed_to, nextval('turnkeeper.river_job_id_seq') as job_id,
         case when i.is_new then nextval('turnkeeper.turns_id_seq') else i.old_turn_id end as turn_id
     from (select unnest($2::text[]) as lane, unnest($3::text[]) as agent, unnest($4::uuid[]) as grant_id,
         unnest($5::bigint[]) as old_turn_id, unnest($1::bigint[]) as message_id,
-        unnest($6::integer[]) as attempt, unnest($7::text[]) as conversation,
-        unnest($8::text[]) as trigger, unnest($9::text[]) as definition_hash,
-        unnest($10::boolean[]) as is_new, unnest($11::text[]) as queue,
-        nullif(unnest($12::text[]), '') as handed_to) i
+        unnest($6::integer[]) as attempt, unnest($7::text[]) as user_name, unnest($8::text[]) as conversation,
+        unnest($9::text[]) as trigger, unnest($10::text[]) as definition_hash,
+        unnest($11::boolean[]) as is_new, unnest($12::text[]) as queue,
+        nullif(unnest($13::text[]), '') as handed_to) i
     where not i.is_new or i.message_id in (select id from ready)
 ), clock as (
     select clock_timestamp() as at
 ), granted as (
     insert into turnkeeper.leases as l (lane, agent, token, grant_id, turn_id, granted_at, lease_until)
-    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $13::interval from input i, clock, turnkeeper.settings s
+    select i.lane, i.agent, s.lane_token + 1, i.grant_id, i.turn_id, clock.at, clock.at + $14::interval from input i, clock, turnkeeper.settings s
     on conflict (lane) do update set token = l.token + 1, grant_id = excluded.grant_id, turn_id = excluded.turn_id,
         granted_at = excluded.granted_at, lease_until = excluded.lease_until
     where l.grant_id is null
     returning l.lane, l.token, l.granted_at, l.lease_until
 ), new_turns as (
-    insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash,
+    insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash,
         state, token, grant_id, job_id, worker_id, dispatches, losses, granted_at, lease_until)
-    select i.turn_id, i.message_id, i.attempt, i.agent, i.conversation, i.lane, i.trigger, i.definition_hash,
+    select i.turn_id, i.message_id, i.attempt, i.agent, i.user_name, i.conversation, i.lane, i.trigger, i.definition_hash,
         'running', g.token, i.grant_id, i.job_id, i.handed_to, 1, case when i.attempt > 1 then coalesce(( -- losses count per message
             select p.losses from turnkeeper.turns p where p.message_id = i.message_id and p.attempt = i.attempt - 1), 0) else 0 end,
         g.granted_at, g.lease_until
@@ -333,7 +333,7 @@ with ready as materialized (
     -- scheduled_at is in the past: with River's default, the start of this transaction, the job would be delayed if the
     -- clock is set back.
     insert into turnkeeper.river_job (id, args, kind, max_attempts, priority, queue, scheduled_at, tags, state, attempt, attempted_at, attempted_by)
-    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $14::text, 1, 1, i.queue, '2000-01-01', '{}',
+    select i.job_id, jsonb_build_object('turn_id', i.turn_id, 'grant_id', i.grant_id), $15::text, 1, 1, i.queue, '2000-01-01', '{}',
         (case when i.handed_to is null then 'available' else 'running' end)::turnkeeper.river_job_state, (i.handed_to is not null)::integer,
         case when i.handed_to is not null then g.granted_at end, case when i.handed_to is not null then array[i.handed_to] end
     from input i join granted g on g.lane = i.lane
@@ -351,6 +351,7 @@ type GrantParams struct {
 	GrantIds         []string
 	TurnIds          []int64
 	Attempts         []int32
+	UserNames        []string
 	Conversations    []string
 	Triggers         []string
 	DefinitionHashes []string
@@ -374,6 +375,7 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) error {
 		arg.GrantIds,
 		arg.TurnIds,
 		arg.Attempts,
+		arg.UserNames,
 		arg.Conversations,
 		arg.Triggers,
 		arg.DefinitionHashes,
@@ -758,12 +760,12 @@ with recursive near as materialized (
         order by m.rank, m.id limit 1) d
     where not jumps.due
 )
-select m.id as message_id, m.agent, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
+select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigger, m.attempts + 1 as attempt, a.definition_hash,
     head.place::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     case when exists (select from turnkeeper.model_health where down_since is not null) -- else it does not matter
         then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.lane, heads.id, heads.rank, heads.place from heads order by heads.place, heads.id) head,
-    lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
+    lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select name, definition_hash, description, models, give_up_after, max_running, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text and s.next_try > statement_timestamp()) is null
   and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
@@ -771,8 +773,8 @@ where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id
   and m.agent <> all($2::text[])
   and (select l.grant_id is not null or turnkeeper.lane_pauses(l.not_before) from turnkeeper.leases l where l.lane = head.lane) is not true
   and (select t.id from turnkeeper.turns t where t.lane = head.lane and t.ended_at is null) is null -- one by one: many turns may wait
-  and not turnkeeper.lane_asks(m.agent, m.conversation, m.lane, m.rank, m.id)
-  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.conversation, m.lane, a.lane_per_conversation))
+  and not turnkeeper.lane_asks(m.agent, m.user_name, m.conversation, m.lane, m.rank, m.id)
+  and (a.lanes_changed_at is null or not turnkeeper.lane_waits(m.id, m.agent, m.user_name, m.conversation, m.lane, a.lane_per_conversation))
   and ($3::boolean or not turnkeeper.waits_behind(head.lane, head.rank, head.id, $4))
 order by head.place, head.id
 limit $5::integer
@@ -791,6 +793,7 @@ type ReadyMessagesParams struct {
 type ReadyMessagesRow struct {
 	MessageID      int64
 	Agent          string
+	UserName       string
 	Conversation   string
 	Lane           string
 	Trigger        string
@@ -828,6 +831,7 @@ func (q *Queries) ReadyMessages(ctx context.Context, arg ReadyMessagesParams) ([
 		if err := rows.Scan(
 			&i.MessageID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Lane,
 			&i.Trigger,
@@ -849,16 +853,16 @@ func (q *Queries) ReadyMessages(ctx context.Context, arg ReadyMessagesParams) ([
 
 const ReadyTurns = `-- name: ReadyTurns :many
 with t as materialized (
-    select id, message_id, agent, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
+    select id, message_id, agent, user_name, conversation, coalesce(home_lane, lane) as lane, home_lane, trigger, attempt, definition_hash, due_at, error_class
     from turnkeeper.turns where state = 'queued'
 )
-select t.id, t.message_id, t.agent, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
+select t.id, t.message_id, t.agent, t.user_name, t.conversation, t.lane, t.trigger, t.attempt, t.definition_hash,
     coalesce(m.queue_rank, m.rank)::timestamptz as rank, coalesce(a.max_running, 0)::integer as max_running,
     coalesce(other.worker_id, '')::text as worker_id,
     (a.give_up_after is not null and turnkeeper.service_wait(m.id) >= a.give_up_after)::boolean as overdue
 from t
 left join lateral (select lane, agent, token, grant_id, turn_id, granted_at, lease_until, failures, not_before, waits_for from turnkeeper.leases k where k.lane = t.lane offset 0) l on true -- that of a parked turn may have been deleted
-cross join lateral (select id, agent, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
+cross join lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m -- offset 0: look each up by its key, whatever the statistics say
 left join turnkeeper.agents a on a.name = t.agent
 left join lateral (
     select h.worker_id from turnkeeper.worker_heartbeat h
@@ -872,7 +876,7 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id)
        and (a.lanes_changed_at is null or not exists (
-            select from turnkeeper.lane_rivals(t.agent, t.conversation, t.home_lane, a.lane_per_conversation))))
+            select from turnkeeper.lane_rivals(t.agent, t.user_name, t.conversation, t.home_lane, a.lane_per_conversation))))
   and (t.agent <> all($2::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all($3::text[])
 order by coalesce(m.queue_rank, m.rank), m.id
@@ -883,6 +887,7 @@ type ReadyTurnsRow struct {
 	ID             int64
 	MessageID      int64
 	Agent          string
+	UserName       string
 	Conversation   string
 	Lane           string
 	Trigger        string
@@ -917,6 +922,7 @@ func (q *Queries) ReadyTurns(ctx context.Context, leftToNewer string, held []str
 			&i.ID,
 			&i.MessageID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Lane,
 			&i.Trigger,

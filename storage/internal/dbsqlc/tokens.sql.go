@@ -23,9 +23,9 @@ func (q *Queries) AnyToken(ctx context.Context) (bool, error) {
 }
 
 const CreateToken = `-- name: CreateToken :one
-insert into turnkeeper.api_tokens (name, sha256, scopes, agents, expires_at)
-values ($1, $2, $3::text[], $4::text[], case when $5::interval > interval '0' then clock_timestamp() + $5 end)
-returning id, name, sha256, scopes, agents, created_at, expires_at, last_used_at
+insert into turnkeeper.api_tokens (name, sha256, scopes, agents, user_name, expires_at)
+values ($1, $2, $3::text[], $4::text[], $5, case when $6::interval > interval '0' then clock_timestamp() + $6 end)
+returning id, name, sha256, scopes, agents, user_name, created_at, expires_at, last_used_at
 `
 
 type CreateTokenParams struct {
@@ -33,6 +33,7 @@ type CreateTokenParams struct {
 	Sha256   string
 	Scopes   []string
 	Agents   []string
+	UserName string
 	Lifetime time.Duration
 }
 
@@ -42,6 +43,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) (Turnk
 		arg.Sha256,
 		arg.Scopes,
 		arg.Agents,
+		arg.UserName,
 		arg.Lifetime,
 	)
 	var i TurnkeeperApiToken
@@ -51,6 +53,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) (Turnk
 		&i.Sha256,
 		&i.Scopes,
 		&i.Agents,
+		&i.UserName,
 		&i.CreatedAt,
 		&i.ExpiresAt,
 		&i.LastUsedAt,
@@ -59,7 +62,7 @@ func (q *Queries) CreateToken(ctx context.Context, arg CreateTokenParams) (Turnk
 }
 
 const ListTokens = `-- name: ListTokens :many
-select id, name, sha256, scopes, agents, created_at, expires_at, last_used_at from turnkeeper.api_tokens order by name
+select id, name, sha256, scopes, agents, user_name, created_at, expires_at, last_used_at from turnkeeper.api_tokens order by name
 `
 
 func (q *Queries) ListTokens(ctx context.Context) ([]TurnkeeperApiToken, error) {
@@ -77,6 +80,7 @@ func (q *Queries) ListTokens(ctx context.Context) ([]TurnkeeperApiToken, error) 
 			&i.Sha256,
 			&i.Scopes,
 			&i.Agents,
+			&i.UserName,
 			&i.CreatedAt,
 			&i.ExpiresAt,
 			&i.LastUsedAt,
@@ -113,7 +117,7 @@ func (q *Queries) RevokeToken(ctx context.Context, name string) (int64, error) {
 }
 
 const TokenByHash = `-- name: TokenByHash :one
-select id, name, sha256, scopes, agents, created_at, expires_at, last_used_at from turnkeeper.api_tokens where sha256 = $1 and (expires_at is null or expires_at > clock_timestamp())
+select id, name, sha256, scopes, agents, user_name, created_at, expires_at, last_used_at from turnkeeper.api_tokens where sha256 = $1 and (expires_at is null or expires_at > clock_timestamp())
 `
 
 func (q *Queries) TokenByHash(ctx context.Context, sha256 string) (TurnkeeperApiToken, error) {
@@ -125,6 +129,7 @@ func (q *Queries) TokenByHash(ctx context.Context, sha256 string) (TurnkeeperApi
 		&i.Sha256,
 		&i.Scopes,
 		&i.Agents,
+		&i.UserName,
 		&i.CreatedAt,
 		&i.ExpiresAt,
 		&i.LastUsedAt,

@@ -131,21 +131,23 @@ func (q *Queries) EndDelivery(ctx context.Context, arg EndDeliveryParams) (int64
 const ListDeliveries = `-- name: ListDeliveries :many
 select d.id, d.reply_id, d.ask_id, d.webhook, d.state, d.attempts, d.due_at, d.claim, d.worker_id, d.first_at, d.last_at, d.status, d.error, d.duration_ms, d.redelivered, d.created_at, coalesce(d.claim is not null and d.due_at > clock_timestamp(), false)::boolean as sending,
     coalesce(r.message_id, t.message_id)::bigint as message_id, coalesce(r.turn_id, t.id)::bigint as turn_id,
-    coalesce(r.agent, t.agent)::text as agent, coalesce(r.conversation, t.conversation)::text as conversation,
+    coalesce(r.agent, t.agent)::text as agent, coalesce(r.user_name, t.user_name)::text as user_name, coalesce(r.conversation, t.conversation)::text as conversation,
     coalesce(r.outcome, '')::text as outcome, coalesce(r.created_at, a.opened_at)::timestamptz as written_at
 from turnkeeper.webhook_deliveries d left join turnkeeper.replies r on r.id = d.reply_id
     left join turnkeeper.asks a on a.id = d.ask_id left join turnkeeper.turns t on t.id = a.turn_id
 where d.webhook = $1 and ($2::text = '' or d.state = $2) and ($3::text = '' or coalesce(r.agent, t.agent) = $3)
-  and ($4::bigint = 0 or d.id < $4)
-order by d.id desc limit $5
+  and ($4::text = '' or coalesce(r.user_name, t.user_name) = $4)
+  and ($5::bigint = 0 or d.id < $5)
+order by d.id desc limit $6
 `
 
 type ListDeliveriesParams struct {
-	Webhook string
-	State   string
-	Agent   string
-	Before  int64
-	MaxRows int32
+	Webhook  string
+	State    string
+	Agent    string
+	UserName string
+	Before   int64
+	MaxRows  int32
 }
 
 type ListDeliveriesRow struct {
@@ -169,6 +171,7 @@ type ListDeliveriesRow struct {
 	MessageID    int64
 	TurnID       int64
 	Agent        string
+	UserName     string
 	Conversation string
 	Outcome      string
 	WrittenAt    time.Time
@@ -179,6 +182,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 		arg.Webhook,
 		arg.State,
 		arg.Agent,
+		arg.UserName,
 		arg.Before,
 		arg.MaxRows,
 	)
@@ -210,6 +214,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 			&i.MessageID,
 			&i.TurnID,
 			&i.Agent,
+			&i.UserName,
 			&i.Conversation,
 			&i.Outcome,
 			&i.WrittenAt,
