@@ -109,6 +109,9 @@ func (a *admission) admitToken(c *request.Call, token operate.Token, route reque
 	if !slices.ContainsFunc(route.Scopes(), c.Caller.May) {
 		return request.Refuse(http.StatusForbidden, "this needs a token with the scope %q; this one has %s", route.Scope, strings.Join(token.Scopes, ", "))
 	}
+	if token.User != "" && !route.OfUser {
+		return request.Refuse(http.StatusForbidden, "this token is bound to a user: use one that is not, because this is not about one user's messages, turns, replies or asks")
+	}
 	return a.Take(c, "token "+strconv.FormatInt(token.ID, 10))
 }
 

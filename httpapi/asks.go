@@ -29,7 +29,7 @@ func (a asking) list(c *request.Call) error {
 		return err
 	}
 	found, err := a.access.ListAsks(c, operate.AskFilter{
-		State: asks.State(page.State), Agent: page.Agent, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit,
+		State: asks.State(page.State), Agent: page.Agent, User: page.User, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit,
 	})
 	if err != nil {
 		return err

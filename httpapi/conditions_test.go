@@ -54,11 +54,11 @@ func (f *faulty) from(method string, calls int) {
 	f.method, f.calls = method, calls
 }
 
-func (f *faulty) AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error) {
-	if err := f.fail("AgentOfTurn"); err != nil {
-		return "", err
+func (f *faulty) WhoseTurn(ctx context.Context, id turnkeeper.TurnID) (turnkeeper.ConversationKey, error) {
+	if err := f.fail("WhoseTurn"); err != nil {
+		return turnkeeper.ConversationKey{}, err
 	}
-	return f.Store.AgentOfTurn(ctx, id)
+	return f.Store.WhoseTurn(ctx, id)
 }
 
 func (f *faulty) FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error) {
@@ -125,7 +125,7 @@ func TestTheStoreFails(t *testing.T) {
 		path   string
 		token  string
 	}{
-		{"AgentOfTurn", 0, fmt.Sprintf("/v1/turns/%d", d.id), clerk},
+		{"WhoseTurn", 0, fmt.Sprintf("/v1/turns/%d", d.id), clerk},
 		{"Ask", 0, "/v1/asks/1", both},
 		{"Message", 0, "/v1/messages/1", clerk},
 		{"FindOutput", 0, "/v1/outputs/" + string(output), clerk},

@@ -29,7 +29,7 @@ const (
 // An EventStore reads for the route of events.
 type EventStore interface {
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
-	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
+	WhoseTurn(ctx context.Context, id turnkeeper.TurnID) (turnkeeper.ConversationKey, error)
 	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
 }
 
@@ -213,7 +213,7 @@ func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.Turn
 func (s *events) isPurged(ctx context.Context, id turnkeeper.TurnID) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := s.store.AgentOfTurn(ctx, id)
+	_, err := s.store.WhoseTurn(ctx, id)
 	return errors.Is(err, turnkeeper.ErrNotFound)
 }
 

@@ -41,6 +41,7 @@ type messages struct {
 type submission struct {
 	Agent        string `json:"agent"`
 	Body         string `json:"body" schema:"minLength=1"`
+	User         string `json:"user,omitempty" schema:"maxLength=200" doc:"whose conversation it is; empty: that of the token, or no user's"`
 	Conversation string `json:"conversation,omitempty" doc:"empty: main"`
 	Priority     int    `json:"priority,omitempty" schema:"minimum=-1000,maximum=1000,default=0"`
 	DueAt        string `json:"due_at,omitempty" schema:"format=date-time" doc:"earliest time to run; empty or past: at once; at most ten years ahead"`
@@ -65,12 +66,16 @@ func (m *messages) post(c *request.Call) error {
 	if !c.Caller.Sees(s.Agent) {
 		return request.Refuse(http.StatusForbidden, "this token does not cover the agent %q", s.Agent)
 	}
+	user, err := c.Sender(s.User)
+	if err != nil {
+		return err
+	}
 	due, err := parseDue(s.DueAt)
 	if err != nil {
 		return err
 	}
 	id, repeated, err := m.store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, turnkeeper.Submission{
-		Agent: s.Agent, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
+		Agent: s.Agent, User: user, Body: s.Body, Conversation: s.Conversation, Priority: s.Priority, DueAt: due,
 		Key: c.Header.Get(request.IdempotencyKey), TraceParent: c.TraceParent(),
 	})
 	if errors.Is(err, turnkeeper.ErrUnknownAgent) && !c.Caller.SeesAll() {
@@ -152,6 +157,7 @@ func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessa
 			message.Waits[i].Worker, message.Waits[i].Why = "", ""
 		}
 	}
+	access.Screen(c, &message)
 	view := answeredMessage{Message: views.OfMessage(message)}
 	if reply != nil {
 		view.Reply = new(views.OfReply(*reply))
@@ -197,6 +203,9 @@ func (m *messages) list(c *request.Call) error {
 	if err != nil {
 		return err
 	}
+	for i := range found {
+		access.Screen(c, &found[i])
+	}
 	return c.Answer(http.StatusOK, listOf(found, views.OfMessage, next))
 }
 
@@ -208,6 +217,9 @@ func (m *messages) transcript(c *request.Call) error {
 	exchanges, next, err := m.store.Transcript(c.Context(), p, conversation)
 	if err != nil {
 		return err
+	}
+	for i := range exchanges {
+		access.Screen(c, &exchanges[i].Message)
 	}
 	return c.Answer(http.StatusOK, listOf(exchanges, views.OfExchange, next))
 }

@@ -69,7 +69,7 @@ func responsesCaller(c request.Caller) responses.Caller {
 	if c.Token == nil {
 		return responses.Caller{Sees: c.Sees, Operates: true}
 	}
-	return responses.Caller{TokenID: c.Token.ID, Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
+	return responses.Caller{TokenID: c.Token.ID, User: c.User(), Sees: c.Sees, Operates: slices.Contains(c.Token.Scopes, request.ScopeOperate)}
 }
 
 // boundedResponses limits the time of each query of the Responses API.

@@ -72,6 +72,12 @@ func post(path, scope string, handle func(*request.Call) error) request.Route {
 	return request.Route{Method: http.MethodPost, Path: path, Scope: scope, Handle: handle}
 }
 
+// ofUser lets tokens that are bound to a user use a route.
+func ofUser(r request.Route) request.Route {
+	r.OfUser = true
+	return r
+}
+
 func answer(status int, doc string, value any, headers ...Header) Answer {
 	return Answer{Status: status, Doc: doc, Type: value, Headers: headers}
 }
@@ -95,6 +101,7 @@ var (
 	number      = Parameter{Name: "id", In: "path", Type: int64(0), Schema: "minimum=1"}
 	wait        = Parameter{Name: "wait", In: "query", Type: "", Doc: "time to wait for the reply, 0s to 60s, such as 30s"}
 	ofAgent     = Parameter{Name: "agent", In: "query", Type: "", Doc: "only this agent"}
+	byUser      = Parameter{Name: "user", In: "query", Type: "", Schema: "maxLength=200", Doc: "only this user's; a token that is bound to a user sees only that one's anyway"}
 	limit       = Parameter{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=100,default=25", Doc: "maximum number of entries"}
 	cursor      = Parameter{Name: "cursor", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "next of the previous page"}
 	traceparent = Parameter{Name: "traceparent", In: "header", Type: "", Doc: "W3C trace context, stored with the message; ignored if invalid"}
@@ -114,8 +121,8 @@ func idempotencyKey(doc string) Parameter {
 // searched returns the parameters of a list with a search.
 func searched(state any, message, turn, when string) []Parameter {
 	return []Parameter{
-		ofAgent,
-		{Name: "conversation", In: "query", Type: "", Doc: "only this conversation; requires agent"},
+		ofAgent, byUser,
+		{Name: "conversation", In: "query", Type: "", Doc: "only this conversation; requires agent, and without user it is that of no user"},
 		{Name: "text", In: "query", Type: "", Schema: "maxLength=1000", Doc: "only with these words in the first 20,000 characters of " + message +
 			`: all words in any order, "a phrase", -without, this or that`},
 		{Name: "state", In: "query", Type: state, Doc: "only in this state"},
@@ -139,9 +146,9 @@ func (m *messages) routes() []Route {
 	const tag = "messages"
 	return []Route{
 		{
-			Route: post("/v1/messages", forSend, m.post), ID: "postMessage", Tag: tag, Summary: "Put a message into an agent's inbox",
+			Route: ofUser(post("/v1/messages", forSend, m.post)), ID: "postMessage", Tag: tag, Summary: "Put a message into an agent's inbox",
 			Parameters: []Parameter{
-				idempotencyKey("valid per agent: a repeat with the same key returns the first message, and changes neither its time nor its priority; " +
+				idempotencyKey("valid per agent and user: a repeat with the same key returns the first message, and changes neither its time nor its priority; " +
 					"with another body or conversation it is refused (409)"),
 				traceparent, wait,
 			},
@@ -153,17 +160,17 @@ func (m *messages) routes() []Route {
 			},
 		},
 		{
-			Route: get("/v1/messages", forRead, m.list), ID: "listMessages", Tag: tag, Summary: "Messages, newest first",
+			Route: ofUser(get("/v1/messages", forRead, m.list)), ID: "listMessages", Tag: tag, Summary: "Messages, newest first",
 			Parameters: searched(turnkeeper.MessageState(""), "the message", "newest turn", "accepted"),
 			Answers:    []Answer{answer(200, foundPage, list[views.Message]{})},
 		},
 		{
-			Route: get("/v1/messages/{id}", forSend, m.get), ID: "getMessage", Tag: tag, Summary: "A message and its reply",
+			Route: ofUser(get("/v1/messages/{id}", forSend, m.get)), ID: "getMessage", Tag: tag, Summary: "A message and its reply",
 			Parameters: []Parameter{number, wait},
 			Answers:    []Answer{answer(200, "the message", answeredMessage{})},
 		},
 		{
-			Route: post("/v1/messages/{id}/cancel", forOperate, m.cancel), ID: "cancelMessage", Tag: tag, Summary: "Cancel a message",
+			Route: ofUser(post("/v1/messages/{id}/cancel", forOperate, m.cancel)), ID: "cancelMessage", Tag: tag, Summary: "Cancel a message",
 			Note: "409: the message is already closed.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
 		},
 		{
@@ -172,18 +179,19 @@ func (m *messages) routes() []Route {
 			Answers: []Answer{answer(200, "they are in the inbox again as new messages; messages retried before are left out", views.BulkRetried{})},
 		},
 		{
-			Route: get("/v1/transcript", forRead, m.transcript), ID: "getTranscript", Tag: tag, Summary: "A conversation, newest first: messages, replies, and calls by name",
+			Route: ofUser(get("/v1/transcript", forRead, m.transcript)), ID: "getTranscript", Tag: tag, Summary: "A conversation, newest first: messages, replies, and calls by name",
 			Parameters: []Parameter{
 				{Name: "agent", In: "query", Type: "", Doc: "the agent", Required: true},
 				{Name: "conversation", In: "query", Type: "", Schema: "minLength=1", Doc: "name of the conversation", Required: true},
+				{Name: "user", In: "query", Type: "", Schema: "maxLength=200", Doc: "whose conversation it is; empty: no user's"},
 				limit, cursor,
 			},
 			Answers: []Answer{answer(200, "a page", list[views.Exchange]{})},
 		},
 		{
-			Route: get("/v1/outbox", forRead, m.replies), ID: "listReplies", Tag: tag, Summary: "Replies, oldest first",
+			Route: ofUser(get("/v1/outbox", forRead, m.replies)), ID: "listReplies", Tag: tag, Summary: "Replies, oldest first",
 			Parameters: []Parameter{
-				ofAgent,
+				ofAgent, byUser,
 				{Name: "after", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "only replies with ids above this one"},
 				{Name: "sub_agents", In: "query", Type: false, Schema: "default=true", Doc: "false: leave out replies of sub-agents to other agents"},
 				limit,
@@ -197,21 +205,21 @@ func (t *turns) routes() []Route {
 	const tag = "turns"
 	return []Route{
 		{
-			Route: get("/v1/turns", forRead, t.list), ID: "listTurns", Tag: tag, Summary: "Turns, newest first",
+			Route: ofUser(get("/v1/turns", forRead, t.list)), ID: "listTurns", Tag: tag, Summary: "Turns, newest first",
 			Parameters: searched(turnkeeper.TurnState(""), "its message", "turn", "created"),
 			Answers:    []Answer{answer(200, foundPage, list[views.Turn]{})},
 		},
 		{
-			Route: get("/v1/turns/{id}", forRead, t.get), ID: "getTurn", Tag: tag, Summary: "A turn in detail",
+			Route: ofUser(get("/v1/turns/{id}", forRead, t.get)), ID: "getTurn", Tag: tag, Summary: "A turn in detail",
 			Parameters: []Parameter{number},
 			Answers:    []Answer{answer(200, "the turn", views.WholeTurn{})},
 		},
 		{
-			Route: post("/v1/turns/{id}/cancel", forOperate, t.cancel), ID: "cancelTurn", Tag: tag, Summary: "Cancel a turn",
+			Route: ofUser(post("/v1/turns/{id}/cancel", forOperate, t.cancel)), ID: "cancelTurn", Tag: tag, Summary: "Cancel a turn",
 			Note: "409: not possible in its state.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
 		},
 		{
-			Route: post("/v1/turns/{id}/retry", forOperate, t.retry), ID: "retryTurn", Tag: tag, Summary: "Retry a turn's message",
+			Route: ofUser(post("/v1/turns/{id}/retry", forOperate, t.retry)), ID: "retryTurn", Tag: tag, Summary: "Retry a turn's message",
 			Note: "409: not possible in its state.", Parameters: []Parameter{number}, Body: retryBody{},
 			Answers: []Answer{
 				answer(201, "it is in the inbox again as a new message", views.Retried{}, location),
@@ -219,7 +227,7 @@ func (t *turns) routes() []Route {
 			},
 		},
 		{
-			Route: get("/v1/outputs/{id}", forRead, t.output), ID: "getOutput", Tag: tag, Summary: "The full text or bytes of a tool's result",
+			Route: ofUser(get("/v1/outputs/{id}", forRead, t.output)), ID: "getOutput", Tag: tag, Summary: "The full text or bytes of a tool's result",
 			Parameters: []Parameter{
 				{Name: "id", In: "path", Type: ""},
 				{Name: "from", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "first character, or first byte of binary content"},
@@ -235,7 +243,7 @@ func (t *turns) routes() []Route {
 
 func (s *events) routes() []Route {
 	return []Route{{
-		Route: get("/v1/turns/{id}/events", forRead, s.get), eventSource: true,
+		Route: ofUser(get("/v1/turns/{id}/events", forRead, s.get)), eventSource: true,
 		ID: "getEvents", Tag: "turns", Summary: "The stored events of a turn, or, with Accept: text/event-stream, the stored and all future ones",
 		Parameters: []Parameter{
 			number,
@@ -267,7 +275,7 @@ func (o *lanes) routes() []Route {
 			Note: allAgents, Answers: []Answer{answer(200, "workers", list[views.Worker]{})},
 		},
 		{
-			Route: get("/v1/agents", forRead, o.agents), ID: "listAgents", Tag: tag, Summary: "Registered agents",
+			Route: ofUser(get("/v1/agents", forRead, o.agents)), ID: "listAgents", Tag: tag, Summary: "Registered agents",
 			Answers: []Answer{answer(200, "all agents", list[views.Agent]{})},
 		},
 		{
@@ -319,7 +327,7 @@ func (h webhooks) routes() []Route {
 			Route: get("/v1/webhooks/{name}/deliveries", forRead, h.deliveries), ID: "listDeliveries", Tag: tag, Summary: "Deliveries to a webhook, newest first",
 			Parameters: []Parameter{
 				{Name: "name", In: "path", Type: "", Doc: "name of the webhook"},
-				ofAgent,
+				ofAgent, byUser,
 				{Name: "state", In: "query", Type: outbox.DeliveryState(""), Doc: "only in this state"},
 				limit, cursor,
 			},
@@ -332,22 +340,22 @@ func (a asking) routes() []Route {
 	const tag = "asks"
 	return []Route{
 		{
-			Route: get("/v1/asks", forAnswer, a.list), ID: "listAsks", Tag: tag, Summary: "Questions of turns to people, newest first",
+			Route: ofUser(get("/v1/asks", forAnswer, a.list)), ID: "listAsks", Tag: tag, Summary: "Questions of turns to people, newest first",
 			Parameters: []Parameter{
 				{Name: "state", In: "query", Type: asks.State(""), Doc: "only in this state"},
-				ofAgent,
+				ofAgent, byUser,
 				{Name: "turn", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "only of this turn"},
 				limit, cursor,
 			},
 			Answers: []Answer{answer(200, "a page", list[views.Ask]{})},
 		},
 		{
-			Route: get("/v1/asks/{id}", forAnswer, a.get), ID: "getAsk", Tag: tag, Summary: "An ask",
+			Route: ofUser(get("/v1/asks/{id}", forAnswer, a.get)), ID: "getAsk", Tag: tag, Summary: "An ask",
 			Parameters: []Parameter{number},
 			Answers:    []Answer{answer(200, "the ask", views.Ask{})},
 		},
 		{
-			Route: post("/v1/asks/{id}/answer", forAnswer, a.answer), ID: "answerAsk", Tag: tag, Summary: "Answer an ask, and resume its turn",
+			Route: ofUser(post("/v1/asks/{id}/answer", forAnswer, a.answer)), ID: "answerAsk", Tag: tag, Summary: "Answer an ask, and resume its turn",
 			Note: "400: the answer is invalid for this ask. 403: the ask is for other people or, with four_eyes, the token sent the message that led to it. " +
 				"409: the hash is not that of the ask, or the ask is closed.",
 			Parameters: []Parameter{number}, Body: askAnswer{}, BodyRequired: true,
@@ -362,7 +370,7 @@ func (o *openai) routes() []Route {
 	stream := []Media{{Type: "text/event-stream", Doc: "with stream: the events of the Responses API; sequence_number starts at 0"}}
 	return []Route{
 		{
-			Route: post("/v1/responses", forSend, o.post), ID: "createResponse", Tag: tag, Summary: "Send a message through OpenAI's Responses API",
+			Route: ofUser(post("/v1/responses", forSend, o.post)), ID: "createResponse", Tag: tag, Summary: "Send a message through OpenAI's Responses API",
 			Note:       "Parameters that only tune the model are ignored; unsupported parameters that would change the answer are refused.",
 			Parameters: []Parameter{idempotencyKey("a repeat with the same key returns the same response; a different request with it is refused (409)"), traceparent},
 			Body:       responses.Request{}, BodyRequired: true,
@@ -372,7 +380,7 @@ func (o *openai) routes() []Route {
 			}},
 		},
 		{
-			Route: get("/v1/responses/{id}", forSend, o.get), ID: "getResponse", Tag: tag, Summary: "A response in its current state, or its events",
+			Route: ofUser(get("/v1/responses/{id}", forSend, o.get)), ID: "getResponse", Tag: tag, Summary: "A response in its current state, or its events",
 			Parameters: []Parameter{
 				id,
 				{Name: "stream", In: "query", Type: false, Doc: "true: stream its events, from the first or after starting_after"},
@@ -381,20 +389,20 @@ func (o *openai) routes() []Route {
 			Answers: []Answer{{Status: 200, Doc: "the response", Type: responses.Response{}, Other: stream}},
 		},
 		{
-			Route: get("/v1/responses/{id}/input_items", forSend, o.with((*responses.API).Input)), ID: "listResponseInput", Tag: tag, Summary: "The input of a response",
+			Route: ofUser(get("/v1/responses/{id}/input_items", forSend, o.with((*responses.API).Input))), ID: "listResponseInput", Tag: tag, Summary: "The input of a response",
 			Parameters: []Parameter{id}, Answers: []Answer{answer(200, "one message", responses.InputList{})},
 		},
 		{
-			Route: post("/v1/responses/{id}/cancel", forSend, o.with((*responses.API).Cancel)), ID: "cancelResponse", Tag: tag, Summary: "Cancel a response",
+			Route: ofUser(post("/v1/responses/{id}/cancel", forSend, o.with((*responses.API).Cancel))), ID: "cancelResponse", Tag: tag, Summary: "Cancel a response",
 			Note: "A response created with another token also requires operate.", Parameters: []Parameter{id},
 			Answers: []Answer{answer(200, "the response: cancelled, or already complete, or still in progress if its worker has not ended it within 10 s", responses.Response{})},
 		},
 		{
-			Route: get("/v1/models", forSend, o.with((*responses.API).Models)), ID: "listModels", Tag: tag, Summary: "The agents, as models",
+			Route: ofUser(get("/v1/models", forSend, o.with((*responses.API).Models))), ID: "listModels", Tag: tag, Summary: "The agents, as models",
 			Answers: []Answer{answer(200, "the agents that the token covers", responses.ModelList{})},
 		},
 		{
-			Route: get("/v1/models/{id}", forSend, o.with((*responses.API).Model)), ID: "getModel", Tag: tag, Summary: "An agent, as a model",
+			Route: ofUser(get("/v1/models/{id}", forSend, o.with((*responses.API).Model))), ID: "getModel", Tag: tag, Summary: "An agent, as a model",
 			Parameters: []Parameter{{Name: "id", In: "path", Type: ""}}, Answers: []Answer{answer(200, "the agent", responses.Model{})},
 		},
 	}

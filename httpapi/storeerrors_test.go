@@ -20,7 +20,9 @@ type away struct{ httpapi.Store }
 
 var errAway = errors.New("dial tcp 10.1.2.3:5432: password=hunter2")
 
-func (away) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) { return "", errAway }
+func (away) WhoseTurn(context.Context, turnkeeper.TurnID) (turnkeeper.ConversationKey, error) {
+	return turnkeeper.ConversationKey{}, errAway
+}
 func (away) FindToken(context.Context, string) (operate.Token, error) {
 	return operate.Token{}, errAway
 }
@@ -87,9 +89,9 @@ func TestTheDatabaseIsAway(t *testing.T) {
 // hanging is a store whose database accepts queries and never answers.
 type hanging struct{ httpapi.Store }
 
-func (hanging) AgentOfTurn(ctx context.Context, _ turnkeeper.TurnID) (string, error) {
+func (hanging) WhoseTurn(ctx context.Context, _ turnkeeper.TurnID) (turnkeeper.ConversationKey, error) {
 	<-ctx.Done()
-	return "", ctx.Err()
+	return turnkeeper.ConversationKey{}, ctx.Err()
 }
 
 func (hanging) FindToken(ctx context.Context, _ string) (operate.Token, error) {

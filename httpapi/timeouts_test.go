@@ -130,7 +130,9 @@ type still struct {
 	ends time.Time
 }
 
-func (still) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) { return "clerk", nil }
+func (still) WhoseTurn(context.Context, turnkeeper.TurnID) (turnkeeper.ConversationKey, error) {
+	return turnkeeper.ConversationKey{Agent: "clerk"}, nil
+}
 
 func (s still) Events(_ context.Context, turn turnkeeper.TurnID, after int64, _ int) ([]turnkeeper.Event, error) {
 	if after > 0 || time.Now().Before(s.ends) {
@@ -164,11 +166,11 @@ type purged struct{ still }
 
 func (p purged) gone() bool { return time.Now().After(p.ends) }
 
-func (p purged) AgentOfTurn(context.Context, turnkeeper.TurnID) (string, error) {
+func (p purged) WhoseTurn(context.Context, turnkeeper.TurnID) (turnkeeper.ConversationKey, error) {
 	if p.gone() {
-		return "", turnkeeper.ErrNotFound
+		return turnkeeper.ConversationKey{}, turnkeeper.ErrNotFound
 	}
-	return "clerk", nil
+	return turnkeeper.ConversationKey{Agent: "clerk"}, nil
 }
 
 func (p purged) Events(context.Context, turnkeeper.TurnID, int64, int) ([]turnkeeper.Event, error) {

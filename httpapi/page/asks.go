@@ -91,7 +91,7 @@ func (h *Handler) showAsks(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	found, err := h.access.ListAsks(c, operate.AskFilter{State: asks.State(p.State), Agent: p.Agent, Before: asks.ID(p.Cursor), Limit: p.Limit})
+	found, err := h.access.ListAsks(c, operate.AskFilter{State: asks.State(p.State), Agent: p.Agent, User: p.User, Before: asks.ID(p.Cursor), Limit: p.Limit})
 	if err != nil {
 		return err
 	}

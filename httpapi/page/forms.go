@@ -188,7 +188,7 @@ func (h *Handler) send(c *request.Call) error {
 		return err
 	}
 	m := turnkeeper.Submission{
-		Agent: c.PostForm.Get("agent"), Conversation: strings.TrimSpace(c.PostForm.Get("conversation")),
+		Agent: c.PostForm.Get("agent"), User: c.PostForm.Get("user"), Conversation: strings.TrimSpace(c.PostForm.Get("conversation")),
 		Body: strings.ReplaceAll(c.PostForm.Get("body"), "\r\n", "\n"),
 	}
 	if len(m.Body) > h.cfg.MaxMessageBytes {
@@ -198,7 +198,7 @@ func (h *Handler) send(c *request.Call) error {
 		return request.Refuse(http.StatusForbidden, "this token does not cover the agent %q", m.Agent)
 	}
 	if number := c.PostForm.Get("number"); number != "" {
-		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.Conversation, m.Body}, "\x00")))
+		sum := sha256.Sum256([]byte(strings.Join([]string{number, m.Agent, m.User, m.Conversation, m.Body}, "\x00")))
 		m.Key = "page-" + hex.EncodeToString(sum[:16])
 	}
 	id, _, err := h.cfg.Store.AcceptFrom(c.Context(), storage.Sender{Token: c.Caller.TokenID(), Operates: c.Caller.May(request.ScopeOperate)}, m)

@@ -136,6 +136,7 @@ func listPath(c *request.Call, p operate.Page, cursor int64) string {
 		}
 	}
 	set("agent", p.Agent)
+	set("user", p.User)
 	set("state", p.State)
 	if p.Limit != request.DefaultLimit {
 		query.Set("limit", strconv.Itoa(p.Limit))
@@ -183,7 +184,7 @@ func showFound[N any](h *Handler, c *request.Call, states []string, find func(co
 	}
 	query := c.URL.Query()
 	l.Find = &Find{
-		Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"), Until: query.Get("until"),
+		User: f.User, Conversation: f.Conversation, Text: f.Words, ErrorClass: f.ErrorClass, Since: query.Get("since"), Until: query.Get("until"),
 		Further: next > 0 && len(found) < f.Limit,
 	}
 	l.First, l.Next = pathAt(c.URL, 0), ""
@@ -234,7 +235,7 @@ func (h *Handler) showTranscript(c *request.Call) error {
 		return request.Refuse(http.StatusNotFound, "the agent %.60q has no conversation %.200q", p.Agent, conversation)
 	}
 	slices.Reverse(exchanges)
-	v := Transcript{Conversation: conversation, Exchanges: exchanges}
+	v := Transcript{User: p.User, Conversation: conversation, Exchanges: exchanges}
 	v.Agent, v.Newer, v.First = p.Agent, p.Cursor > 0, pathAt(c.URL, 0)
 	if next > 0 {
 		v.Next = pathAt(c.URL, next)

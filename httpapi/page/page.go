@@ -103,7 +103,7 @@ var functions = template.FuncMap{
 		state, note := waiting.Standing(m, agoFrom(now))
 		return messageState{state, note}
 	},
-	"brief": words.Brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
+	"conversation": words.Conversation, "brief": words.Brief, "short": func(s string) string { return s[:min(len(s), 12)] }, "stoppedBy": stoppedBy, "join": strings.Join,
 	"bytes": inBytes, "add": func(a, b int) int { return a + b }, "args": func(values ...any) []any { return values },
 }
 

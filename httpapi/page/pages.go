@@ -26,13 +26,13 @@ type Listing struct {
 
 // A Find holds the terms of a search; empty: no such term.
 type Find struct {
-	Conversation, Text, ErrorClass, Since, Until string
-	Further                                      bool // the search was cut short; the next page continues it
+	User, Conversation, Text, ErrorClass, Since, Until string
+	Further                                            bool // the search was cut short; the next page continues it
 }
 
 // Asked reports whether there is a search term.
 func (f Find) Asked() bool {
-	return f.Conversation+f.Text+f.ErrorClass+f.Since+f.Until != ""
+	return f.User+f.Conversation+f.Text+f.ErrorClass+f.Since+f.Until != ""
 }
 
 // Narrowed reports whether the list is filtered, searched or not at its first page.
@@ -91,12 +91,15 @@ func (Inbox) section() string { return "/inbox" }
 // Transcript is a part of a conversation, oldest first. Next is the path of the part before.
 type Transcript struct {
 	Listing
+	User         string // whose conversation it is; empty: no user's
 	Conversation string
 	Exchanges    []operate.Exchange
 }
 
-func (Transcript) file() string    { return "transcript" }
-func (p Transcript) title() string { return "Conversation " + p.Conversation }
+func (Transcript) file() string { return "transcript" }
+func (p Transcript) title() string {
+	return "Conversation " + words.Conversation(p.User, p.Conversation)
+}
 func (Transcript) section() string { return "/inbox" }
 
 // Message is one message.

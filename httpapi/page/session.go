@@ -58,6 +58,12 @@ func (h *Handler) signIn(c *request.Call) error {
 		}
 		return h.show(c, http.StatusForbidden, SignIn{Next: next, Wrong: "The page requires a token with the scope read; this one has " + strings.Join(token.Scopes, ", ") + "."})
 	}
+	if token.User != "" {
+		if err := h.cfg.Store.SignOut(c.Context(), session); err != nil {
+			return err
+		}
+		return h.show(c, http.StatusForbidden, SignIn{Next: next, Wrong: "The page is for operators; this token is bound to a user."})
+	}
 	setSession(c, session, int(sessionTime/time.Second))
 	return c.GoTo(next)
 }

@@ -1,6 +1,7 @@
 package responses
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -50,8 +51,14 @@ func New(cfg Config) *API {
 // A Caller is the sender of a request.
 type Caller struct {
 	TokenID  int64                   // 0: a local request without a token
+	User     string                  // that the token is bound to; empty: it covers all
 	Sees     func(agent string) bool // reports whether the token covers an agent
 	Operates bool                    // may cancel responses of other tokens
+}
+
+// sees reports whether the token covers the conversation of a message.
+func (c Caller) sees(m turnkeeper.Message) bool {
+	return c.Sees(m.Agent) && (c.User == "" || c.User == m.User)
 }
 
 // A Call is one request and the writer of its answer.
@@ -79,13 +86,17 @@ func (a *API) Create(c Call) error {
 	if !c.Caller.Sees(r.agent) {
 		return noModel(r.agent)
 	}
+	if c.Caller.User != "" && r.user != "" && r.user != c.Caller.User {
+		return invalid("user", "invalid_value", "this token is bound to another user: leave out user, or name its own")
+	}
+	r.user = cmp.Or(r.user, c.Caller.User)
 	kept := operate.Response{Background: r.background, Metadata: r.metadata, TokenID: c.Caller.TokenID}
 	conversation, err := a.conversation(c, r, &kept)
 	if err != nil {
 		return err
 	}
 	id, err := a.cfg.Store.AcceptResponse(c.Context(), turnkeeper.Submission{
-		Agent: r.agent, Body: r.body, Conversation: conversation, Key: keyOf(c.Request), TraceParent: c.TraceParent,
+		Agent: r.agent, User: r.user, Body: r.body, Conversation: conversation, Key: keyOf(c.Request), TraceParent: c.TraceParent,
 	}, kept)
 	if err != nil {
 		return accepted(r.agent, err)
@@ -106,7 +117,7 @@ func (a *API) conversation(c Call, r *request, kept *operate.Response) (string, 
 	switch key := keyOf(c.Request); {
 	case r.previous != "":
 		previous, err := a.find(c, r.previous)
-		if _, hidden := errors.AsType[*Error](err); hidden {
+		if _, hidden := errors.AsType[*Error](err); hidden || err == nil && previous.Message.User != r.user { // that of another user's is unknown
 			return "", invalid("previous_response_id", "previous_response_not_found", "there is no response %.60q to continue", r.previous)
 		}
 		if err != nil {
@@ -134,7 +145,7 @@ func (a *API) find(c Call, id string) (operate.Response, error) {
 		return operate.Response{}, noResponse(id)
 	}
 	r, err := a.cfg.Store.Response(c.Context(), message)
-	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(r.Message.Agent) {
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.sees(r.Message) {
 		return operate.Response{}, noResponse(id)
 	}
 	return r, err

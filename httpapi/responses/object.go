@@ -38,6 +38,7 @@ type Response struct {
 	ParallelToolCalls bool               `json:"parallel_tool_calls"`
 	PreviousID        *string            `json:"previous_response_id"`
 	Conversation      named              `json:"conversation"`
+	User              *string            `json:"user"`
 	Store             bool               `json:"store" schema:"const=true"`
 	Temperature       *float64           `json:"temperature" schema:"type=null"`
 	Text              textFormat         `json:"text" schema:"type=object"`
@@ -162,7 +163,7 @@ func openView(r operate.Response, status string) Response {
 	m := r.Message
 	view := Response{
 		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background, Model: m.Agent,
-		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, Store: true, ToolChoice: "auto",
+		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, User: orNull(m.User), Store: true, ToolChoice: "auto",
 		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata,
 	}
 	view.Text.Format.Type = "text"

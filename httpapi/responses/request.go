@@ -21,6 +21,7 @@ type Request struct {
 	Store        bool              `json:"store,omitempty" schema:"const=true"`
 	PreviousID   string            `json:"previous_response_id,omitempty" schema:"nullable"`
 	Conversation any               `json:"conversation,omitempty" doc:"a name, or {\"id\": name}"`
+	User         string            `json:"user,omitempty" schema:"nullable,maxLength=200" doc:"whose conversation it is; two users never share one"`
 	Metadata     map[string]string `json:"metadata,omitempty" schema:"nullable,maxProperties=16"`
 }
 
@@ -29,6 +30,7 @@ type request struct {
 	agent        string
 	body         string
 	previous     string // id of a response; empty: none
+	user         string // whose conversation it is; empty: no user's
 	conversation string // empty: not given
 	metadata     map[string]string
 	background   bool
@@ -58,6 +60,7 @@ var parameters = map[string]parameter{
 	"previous_response_id": func(r *request, v json.RawMessage) error {
 		return scalar("previous_response_id", "a string", v, &r.previous)
 	},
+	"user":         takeUser,
 	"conversation": takeConversation,
 	"metadata":     takeMetadata,
 
@@ -72,7 +75,7 @@ var parameters = map[string]parameter{
 	"top_logprobs":      refuseUnless("top_logprobs", "probabilities are not stored", `0`),
 
 	"temperature": ignore, "top_p": ignore, "reasoning": ignore, "parallel_tool_calls": ignore, "truncation": ignore,
-	"service_tier": ignore, "include": ignore, "stream_options": ignore, "user": ignore, "safety_identifier": ignore,
+	"service_tier": ignore, "include": ignore, "stream_options": ignore, "safety_identifier": ignore,
 	"prompt_cache_key": ignore, "prompt_cache_retention": ignore, "context_management": ignore,
 }
 
@@ -159,6 +162,16 @@ func takeText(_ *request, value json.RawMessage) error {
 	}
 	if text.Format.Type != "" && text.Format.Type != "text" {
 		return invalid("text.format", "unsupported_value", "text.format cannot be %.40q: agents answer in text", text.Format.Type)
+	}
+	return nil
+}
+
+func takeUser(r *request, value json.RawMessage) error {
+	if err := scalar("user", "a string", value, &r.user); err != nil {
+		return err
+	}
+	if err := turnkeeper.CheckUser(r.user); err != nil {
+		return invalid("user", "invalid_value", "%s", err)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ type Ask struct {
 	TurnID       turnkeeper.TurnID    `json:"turn_id"`
 	MessageID    turnkeeper.MessageID `json:"message_id"`
 	Agent        string               `json:"agent"`
+	User         string               `json:"user"` // whose conversation it is; empty: no user's
 	Conversation string               `json:"conversation"`
 	Call         *string              `json:"call"` // null: it is not about a call
 	Tool         *string              `json:"tool"`
@@ -50,7 +51,7 @@ type AskStep struct {
 // OfAsk converts an ask.
 func OfAsk(a operate.Ask) Ask {
 	v := Ask{
-		ID: a.ID, State: a.State, Kind: a.Kind, TurnID: a.Turn, MessageID: a.Message, Agent: a.Agent, Conversation: a.Conversation,
+		ID: a.ID, State: a.State, Kind: a.Kind, TurnID: a.Turn, MessageID: a.Message, Agent: a.Agent, User: a.User, Conversation: a.Conversation,
 		Tool: OrNull(a.Tool), Arguments: rawJSON(a.Arguments), Hash: a.Hash, Rule: OrNull(a.Rule), Reason: OrNull(a.Reason), Schema: rawJSON(a.Schema),
 		Audience: a.Audience, Hold: a.Hold, OpenedAt: a.OpenedAt, ExpiresAt: a.ExpiresAt, ClosedAt: OrNull(a.ClosedAt),
 		AnsweredBy: OrNull(a.AnsweredBy), Channel: OrNull(a.Channel), Comment: OrNull(a.Comment), Answer: rawJSON(a.Answer), Edited: rawJSON(a.Edited),
@@ -74,6 +75,7 @@ type OpenedAsk struct {
 	ID           asks.ID              `json:"id"`
 	Kind         asks.Kind            `json:"kind"`
 	Agent        string               `json:"agent"`
+	User         string               `json:"user"` // whose conversation it is; empty: no user's
 	Conversation string               `json:"conversation"`
 	MessageID    turnkeeper.MessageID `json:"message_id"`
 	TurnID       turnkeeper.TurnID    `json:"turn_id"`
@@ -92,9 +94,9 @@ type OpenedAsk struct {
 
 // OfOpenedAsk converts an ask for a webhook. It depends on nothing that an answer changes.
 func OfOpenedAsk(o outbox.OpenedAsk) OpenedAsk {
-	a := OfAsk(operate.Ask{Ask: o.Ask, Agent: o.Agent, Conversation: o.Conversation, Message: o.Message})
+	a := OfAsk(operate.Ask{Ask: o.Ask, Agent: o.Agent, User: o.User, Conversation: o.Conversation, Message: o.Message})
 	return OpenedAsk{
-		ID: a.ID, Kind: a.Kind, Agent: a.Agent, Conversation: a.Conversation, MessageID: a.MessageID, TurnID: a.TurnID, Call: a.Call, Tool: a.Tool,
+		ID: a.ID, Kind: a.Kind, Agent: a.Agent, User: a.User, Conversation: a.Conversation, MessageID: a.MessageID, TurnID: a.TurnID, Call: a.Call, Tool: a.Tool,
 		Arguments: a.Arguments, Hash: a.Hash, Rule: a.Rule, Reason: a.Reason, Schema: a.Schema, Audience: a.Audience, OpenedAt: a.OpenedAt,
 		ExpiresAt: a.ExpiresAt, Path: AskPath(a.ID),
 	}

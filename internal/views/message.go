@@ -13,6 +13,7 @@ type Message struct {
 	ID           turnkeeper.MessageID    `json:"id"`
 	State        turnkeeper.MessageState `json:"state"`
 	Agent        string                  `json:"agent"`
+	User         string                  `json:"user" doc:"whose conversation it is; empty: no user's"`
 	Conversation string                  `json:"conversation"`
 	Lane         turnkeeper.Lane         `json:"lane"`
 	Body         string                  `json:"body"`
@@ -37,7 +38,7 @@ type Message struct {
 // OfMessage returns the view of a message.
 func OfMessage(m waiting.Message) Message {
 	return Message{
-		ID: m.ID, State: m.State, Agent: m.Agent, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
+		ID: m.ID, State: m.State, Agent: m.Agent, User: m.User, Conversation: m.Conversation, Lane: m.Lane, Body: m.Body, Key: m.Key,
 		Priority: m.Priority, Trigger: m.Trigger, Schedule: m.Schedule, Slot: OrNull(m.Slot), Attempts: m.Attempts,
 		TurnID: OrNull(m.TurnID), Outcome: OrNull(m.Outcome), LastError: m.LastError, Faults: m.Faults, WaitsFor: append([]string{}, m.WaitsFor...), Waits: All(m.Waits, OfWait), TraceParent: m.TraceParent, AcceptedAt: m.AcceptedAt,
 		DueAt: m.DueAt, ClosedAt: OrNull(m.ClosedAt),
@@ -50,6 +51,7 @@ type Reply struct {
 	MessageID    turnkeeper.MessageID `json:"message_id"`
 	TurnID       turnkeeper.TurnID    `json:"turn_id"`
 	Agent        string               `json:"agent"`
+	User         string               `json:"user" doc:"whose conversation it is; empty: no user's"`
 	Conversation string               `json:"conversation"`
 	Outcome      turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome"`
 	Body         string               `json:"body" doc:"empty: the agent is silent on this outcome (on_degraded, on_failed: silent)"`
@@ -95,7 +97,7 @@ type ReplyCall struct {
 // OfReply returns the view of a reply.
 func OfReply(r turnkeeper.Reply) Reply {
 	return Reply{
-		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, Conversation: r.Conversation, Outcome: r.Outcome,
+		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, User: r.User, Conversation: r.Conversation, Outcome: r.Outcome,
 		Body: r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn), ReplyEnd: EndOfReply(r),
 	}
 }

@@ -29,6 +29,7 @@ type Turn struct {
 	MessageID      turnkeeper.MessageID   `json:"message_id"`
 	Attempt        int                    `json:"attempt"`
 	Agent          string                 `json:"agent"`
+	User           string                 `json:"user" doc:"whose conversation it is; empty: no user's"`
 	Conversation   string                 `json:"conversation"`
 	Lane           turnkeeper.Lane        `json:"lane"`
 	Trigger        turnkeeper.Trigger     `json:"trigger"`
@@ -102,7 +103,7 @@ func OfSilence(s *turnkeeper.Silence) *Silence {
 // OfTurn returns the view of a turn.
 func OfTurn(t turnkeeper.Turn) Turn {
 	v := Turn{
-		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, Conversation: t.Conversation, Lane: t.Lane,
+		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, User: t.User, Conversation: t.Conversation, Lane: t.Lane,
 		Trigger: t.Trigger, State: t.State, StopReason: OrNull(t.StopReason), Rounds: t.InferenceRounds, Charged: t.ChargedRounds,
 		Calls: t.ExecutedCalls, Dispatches: t.Dispatches, Losses: t.Losses, Tokens: OfUsage(t.Usage),
 		ErrorClass: t.ErrorClass, Error: t.Error, InnerDialogue: t.InnerDialogue, WorkerID: t.WorkerID, JobID: OrNull(t.JobID),

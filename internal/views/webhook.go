@@ -50,6 +50,7 @@ type Delivery struct {
 	MessageID    turnkeeper.MessageID  `json:"message_id"`
 	TurnID       turnkeeper.TurnID     `json:"turn_id"`
 	Agent        string                `json:"agent"`
+	User         string                `json:"user" doc:"whose conversation it is; empty: no user's"`
 	Conversation string                `json:"conversation"`
 	Outcome      *turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome" doc:"null: it is of an ask"`
 	WrittenAt    time.Time             `json:"written_at" doc:"when the reply was written, or the ask opened"`
@@ -71,7 +72,7 @@ type Delivery struct {
 func OfDelivery(d outbox.Delivery) Delivery {
 	v := Delivery{
 		Webhook: d.Webhook, WebhookID: d.WebhookID(), ID: d.ID, ReplyID: OrNull(d.ReplyID), AskID: OrNull(d.AskID), MessageID: d.MessageID, TurnID: d.TurnID, Agent: d.Agent,
-		Conversation: d.Conversation, Outcome: OrNull(d.Outcome), WrittenAt: d.WrittenAt, State: d.State, Sending: d.Sending, Attempts: d.Attempts,
+		User: d.User, Conversation: d.Conversation, Outcome: OrNull(d.Outcome), WrittenAt: d.WrittenAt, State: d.State, Sending: d.Sending, Attempts: d.Attempts,
 		DueAt: OrNull(d.DueAt), WorkerID: d.WorkerID, FirstAt: OrNull(d.FirstAt), LastAt: OrNull(d.LastAt), Status: OrNull(d.Status), Error: d.Error,
 		Redelivered: d.Redelivered, CreatedAt: d.CreatedAt,
 	}

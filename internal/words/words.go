@@ -27,6 +27,14 @@ func Sign(state string) string {
 	}
 }
 
+// Conversation returns a conversation's name, with whose it is: "main", or "main of anna".
+func Conversation(user, name string) string {
+	if user == "" {
+		return name
+	}
+	return name + " of " + user
+}
+
 // Plural returns "1 round", "2 rounds".
 func Plural(n int, noun string) string {
 	if n == 1 {

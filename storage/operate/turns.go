@@ -139,10 +139,10 @@ func (s *Views) Events(ctx context.Context, turn turnkeeper.TurnID, after int64,
 	return dbrow.Map(rows, func(r dbsqlc.EventsAfterRow) turnkeeper.Event { return dbrow.Event(turn, r) }), pg.Translate(err)
 }
 
-// AgentOfTurn returns the agent of a turn, or fails with ErrNotFound.
-func (s *Views) AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error) {
-	agent, err := s.db.Q.AgentOfTurn(ctx, int64(id))
-	return agent, pg.Translate(err)
+// WhoseTurn returns the key of a turn's conversation, or fails with ErrNotFound.
+func (s *Views) WhoseTurn(ctx context.Context, id turnkeeper.TurnID) (turnkeeper.ConversationKey, error) {
+	row, err := s.db.Q.WhoseTurn(ctx, int64(id))
+	return turnkeeper.ConversationKey{Agent: row.Agent, User: row.UserName, Name: row.Conversation}, pg.Translate(err)
 }
 
 // Definition returns an agent's definition by its hash, or fails with ErrNotFound.

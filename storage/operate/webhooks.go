@@ -181,7 +181,7 @@ func (s *WebhookStore) Webhook(ctx context.Context, name string) (WebhookView, e
 // Deliveries lists the deliveries of a webhook, newest first. The cursor is the id of a delivery.
 func (s *WebhookStore) Deliveries(ctx context.Context, webhook string, p Page) ([]outbox.Delivery, error) {
 	rows, err := s.db.Q.ListDeliveries(ctx, dbsqlc.ListDeliveriesParams{
-		Webhook: webhook, State: p.State, Agent: p.Agent, Before: p.Cursor, MaxRows: p.limit(),
+		Webhook: webhook, State: p.State, Agent: p.Agent, UserName: p.User, Before: p.Cursor, MaxRows: p.limit(),
 	})
 	return dbrow.Map(rows, deliveryOf), pg.Translate(err)
 }

@@ -102,8 +102,8 @@ select current_setting('server_version')::text as version, current_setting('fsyn
     pg_is_in_recovery()::boolean as in_recovery,
     clock_timestamp()::timestamptz as now;
 
--- name: AgentOfTurn :one
-select agent from turnkeeper.turns where id = @id;
+-- name: WhoseTurn :one
+select agent, user_name, conversation from turnkeeper.turns where id = @id;
 
 -- name: GrantBefore :one
 -- The grant of a turn before the given one.

@@ -1,5 +1,5 @@
 // Package access reads and writes the store for the handlers of the API and the page, within the
-// rights of the caller. It returns the same error for a missing thing and for one of an agent that
+// rights of the caller. It returns the same error for a missing thing and for one of an agent or a user that
 // the token does not cover.
 package access
 
@@ -24,7 +24,7 @@ type Store interface {
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
 	RetryFailed(ctx context.Context, scope operate.FailedScope) ([]operate.BulkRetried, error)
 
-	AgentOfTurn(ctx context.Context, id turnkeeper.TurnID) (string, error)
+	WhoseTurn(ctx context.Context, id turnkeeper.TurnID) (turnkeeper.ConversationKey, error)
 	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (operate.Cancelled, error)
 	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (operate.Retried, error)
@@ -51,8 +51,8 @@ func New(store Store, fourEyes bool) Access { return Access{store, fourEyes} }
 
 // CheckTurn returns a 404 problem if the turn does not exist or is not visible to the caller.
 func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
-	agent, err := a.store.AgentOfTurn(c.Context(), id)
-	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(agent) {
+	whose, err := a.store.WhoseTurn(c.Context(), id)
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.SeesWords(whose) {
 		return request.Refuse(http.StatusNotFound, "there is no turn %d", id)
 	}
 	return err
@@ -67,7 +67,9 @@ func (a Access) Turn(c *request.Call) (v operate.TurnView, err error) {
 	if err := a.CheckTurn(c, id); err != nil {
 		return v, err
 	}
-	return a.store.ViewTurn(c.Context(), id)
+	v, err = a.store.ViewTurn(c.Context(), id)
+	Screen(c, &v.Message)
+	return v, err
 }
 
 // CancelTurn cancels a turn.
@@ -109,6 +111,17 @@ func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to in
 	return a.store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
 }
 
+// Screen hides what the reasons why a message waits say about other users, from a caller whose token is bound to one: errors
+// of their turns, and names of their lanes.
+func Screen(c *request.Call, m *waiting.Message) {
+	if c.Caller.User() == "" {
+		return
+	}
+	for i := range m.Waits {
+		m.Waits[i].Worker, m.Waits[i].Why, m.Waits[i].Lane = "", "", ""
+	}
+}
+
 // Message reads the message whose id is in the path.
 func (a Access) Message(c *request.Call) (waiting.Message, error) {
 	id, err := request.ID[turnkeeper.MessageID](c, "message")
@@ -116,7 +129,7 @@ func (a Access) Message(c *request.Call) (waiting.Message, error) {
 		return waiting.Message{}, err
 	}
 	m, err := a.store.Message(c.Context(), id)
-	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.Sees(m.Agent) {
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.SeesWords(m.ConversationKey()) {
 		return waiting.Message{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
 	}
 	return m, err

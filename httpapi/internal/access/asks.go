@@ -33,7 +33,7 @@ func (a Access) Ask(c *request.Call) (operate.Ask, error) {
 	if err != nil && !errors.Is(err, turnkeeper.ErrNotFound) {
 		return operate.Ask{}, err
 	}
-	if err != nil || !c.Caller.Sees(ask.Agent) {
+	if err != nil || !c.Caller.SeesWords(turnkeeper.ConversationKey{Agent: ask.Agent, User: ask.User, Name: ask.Conversation}) {
 		return operate.Ask{}, request.Refuse(http.StatusNotFound, "there is no ask %d", id)
 	}
 	return visible(c, ask), nil

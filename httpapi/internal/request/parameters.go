@@ -70,7 +70,7 @@ const (
 	MaxLimit     = 100
 )
 
-// Page reads the parameters of a list: limit, state, agent and the cursor, whose parameter has the
+// Page reads the parameters of a list: limit, state, agent, user and the cursor, whose parameter has the
 // given name. states lists the allowed states.
 func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 	limit, err := c.Number("limit", DefaultLimit)
@@ -84,8 +84,41 @@ func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 	if p.Cursor, err = c.Number(cursor, 0); err != nil {
 		return p, err
 	}
-	p.Agent, err = c.agent()
+	if p.Agent, err = c.agent(); err != nil {
+		return p, err
+	}
+	p.User, err = c.user()
 	return p, err
+}
+
+// user returns the query parameter user, or the user that the caller's token is bound to; empty means all.
+func (c *Call) user() (string, error) {
+	user, own := c.URL.Query().Get("user"), c.Caller.User()
+	switch err := turnkeeper.CheckUser(user); {
+	case user == "" && c.URL.Query().Has("user") && !c.ForPage && !c.URL.Query().Has("conversation"):
+		return "", Refuse(http.StatusBadRequest, "user is empty: leave it out to list all users")
+	case err != nil:
+		return "", Refuse(http.StatusBadRequest, "%s", err)
+	case own != "" && user != "" && user != own:
+		return "", Refuse(http.StatusNotFound, "this token sees no user %.200q", user)
+	case own != "":
+		return own, nil
+	default:
+		return user, nil
+	}
+}
+
+// Sender returns the user as whom a message is sent: the one that the caller's token is bound to, or the one named in the request.
+func (c *Call) Sender(named string) (string, error) {
+	switch own := c.Caller.User(); own {
+	case "", named:
+		return named, nil
+	default:
+		if named != "" {
+			return "", Refuse(http.StatusForbidden, "this token is bound to another user than %.200q: leave out user, or name its own", named)
+		}
+		return own, nil
+	}
 }
 
 // agent returns the query parameter agent; empty means all agents.

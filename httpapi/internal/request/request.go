@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"turnkeeper"
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
@@ -27,7 +28,10 @@ const (
 type Route struct {
 	Method, Path string
 	Scope        string // required scope of the token; empty: no token is needed
-	Handle       func(*Call) error
+	// OfUser says that a token that is bound to a user may use the route: its handler shows nothing of other users. Such a
+	// token is refused everywhere else.
+	OfUser bool
+	Handle func(*Call) error
 }
 
 // Pattern returns the route's pattern for http.ServeMux.
@@ -55,6 +59,19 @@ type Caller struct {
 // May reports whether the caller has a scope.
 func (c Caller) May(scope string) bool {
 	return c.Token == nil || slices.Contains(c.Token.Scopes, scope)
+}
+
+// User returns the user that the caller's token is bound to; empty: none, and it covers all.
+func (c Caller) User() string {
+	if c.Token == nil {
+		return ""
+	}
+	return c.Token.User
+}
+
+// SeesWords reports whether the caller's token covers a conversation: its agent and its user.
+func (c Caller) SeesWords(of turnkeeper.ConversationKey) bool {
+	return c.Sees(of.Agent) && (c.User() == "" || c.User() == of.User)
 }
 
 // Sees reports whether the caller's token covers an agent.

@@ -46,7 +46,7 @@ else goes to standard error. With --json it prints one JSON object instead.
 			Example: `  enqueue --agent demo --wait "What time is it?"
   enqueue --agent clerk --key order-17 < order.txt
   enqueue --agent clerk --delay 2h "Has the parcel arrived?"
-  enqueue --agent clerk --conversation anna --json -- "-5 degrees, and now?"`,
+  enqueue --agent clerk --user anna --conversation weather --json -- "-5 degrees, and now?"`,
 			Args: cobra.ArbitraryArgs,
 			RunE: func(cmd *cobra.Command, args []string) error {
 				if script != "" {
@@ -58,8 +58,9 @@ else goes to standard error. With --json it prints one JSON object instead.
 		}
 		f := cmd.Flags()
 		f.StringVar(&e.message.Agent, "agent", "", "the agent that handles the message (required)")
+		f.StringVar(&e.message.User, "user", "", "whose conversation it is; two users never share one. None: no user's")
 		f.StringVar(&e.message.Conversation, "conversation", turnkeeper.DefaultConversation, "the conversation to continue")
-		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key is the same message")
+		f.StringVar(&e.message.Key, "key", "", "idempotency key: a repeat with the same key, for the same agent and user, is the same message")
 		f.IntVar(&e.message.Priority, "priority", 0, "each point counts as one second of waiting, -1000 to 1000")
 		f.StringVar(&e.due.at, "at", "", "run it at this time or later: YYYY-MM-DDThh:mm (local), or RFC 3339")
 		shell.DurationFlag(f, &e.due.delay, "delay", 0, "run it after this delay or later, such as 90s or 2h")
@@ -92,6 +93,7 @@ type enqueuing struct {
 type acceptedView struct {
 	MessageID    turnkeeper.MessageID `json:"message_id"`
 	Agent        string               `json:"agent"`
+	User         string               `json:"user"`
 	Conversation string               `json:"conversation"`
 	DueAt        *time.Time           `json:"due_at,omitempty"` // with --at and --delay
 	*awaitedView
@@ -112,7 +114,7 @@ func (e *enqueuing) run(cmd *cobra.Command, args []string) error {
 		return shell.Misused("--agent is required: --agent NAME")
 	}
 	// An empty value probably comes from an unset shell variable.
-	for _, name := range []string{"key", "conversation"} {
+	for _, name := range []string{"key", "user", "conversation"} {
 		if flag := cmd.Flags().Lookup(name); flag.Changed && flag.Value.String() == "" {
 			return shell.Misused("--%s is empty: give it a value, or omit it", name)
 		}
@@ -152,7 +154,7 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 	if err != nil {
 		return err
 	}
-	accepted := acceptedView{MessageID: id, Agent: e.message.Agent, Conversation: e.message.Conversation}
+	accepted := acceptedView{MessageID: id, Agent: e.message.Agent, User: e.message.User, Conversation: e.message.Conversation}
 	if accepted.Conversation == "" {
 		accepted.Conversation = turnkeeper.DefaultConversation
 	}

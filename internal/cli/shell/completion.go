@@ -87,9 +87,20 @@ func CompleteAgents(ctx context.Context, store *operate.Store, _ *cobra.Command,
 }
 
 func completeConversations(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
-	messages, err := store.Messages(ctx, operate.Page{Agent: FlagText(cmd, "agent"), Limit: completionScan})
+	messages, err := store.Messages(ctx, operate.Page{Agent: FlagText(cmd, "agent"), User: FlagText(cmd, "user"), Limit: completionScan})
 	for _, m := range messages {
 		names = append(names, m.Conversation)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+func completeUsers(ctx context.Context, store *operate.Store, cmd *cobra.Command, _ []string) (names []string, err error) {
+	messages, err := store.Messages(ctx, operate.Page{Agent: FlagText(cmd, "agent"), Limit: completionScan})
+	for _, m := range messages {
+		if m.User != "" {
+			names = append(names, m.User)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names), err
@@ -102,7 +113,7 @@ type Arguments map[string][]cobra.CompletionFunc
 // ones that all programs share.
 func (s *Session) CompleteAll(root *cobra.Command, arguments Arguments, more map[string]cobra.CompletionFunc) {
 	flags := map[string]cobra.CompletionFunc{
-		"agent": s.FromDatabase(CompleteAgents), "conversation": s.FromDatabase(completeConversations),
+		"agent": s.FromDatabase(CompleteAgents), "conversation": s.FromDatabase(completeConversations), "user": s.FromDatabase(completeUsers),
 	}
 	maps.Copy(flags, more)
 	var walk func(*cobra.Command)

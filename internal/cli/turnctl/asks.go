@@ -21,6 +21,7 @@ import (
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/jsonlimit"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -47,7 +48,7 @@ no lease and no slot while it waits for an answer.`,
 			if cmd.Flags().Changed("turn") && turn < 1 {
 				return shell.Misused("--turn is %d: it must be an id", turn)
 			}
-			filter := operate.AskFilter{Agent: page.Agent, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit}
+			filter := operate.AskFilter{Agent: page.Agent, User: page.User, Turn: turnkeeper.TurnID(turn), Before: asks.ID(page.Cursor), Limit: page.Limit}
 			if page.State != "all" {
 				filter.State = cmp.Or(asks.State(page.State), asks.Open)
 			}
@@ -60,6 +61,7 @@ no lease and no slot while it waits for an answer.`,
 		},
 	}
 	flags.add(cmd, strings.Join(askStates, ", "))
+	flags.addUser(cmd)
 	flags.addBefore(cmd)
 	cmd.Flags().Int64Var(&turn, "turn", 0, "only asks of this turn")
 	cmd.AddCommand(showAskCommand(s), approveAskCommand(s), denyAskCommand(s), answerAskCommand(s))
@@ -119,7 +121,7 @@ func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
 		}
 	}
 	s.Line("ask %d of turn %d: %s, %s", a.ID, a.Turn, a.Kind, a.State)
-	line("agent", pathOf(a)+", conversation "+a.Conversation)
+	line("agent", pathOf(a)+", conversation "+words.Conversation(a.User, a.Conversation))
 	for i, step := range a.Path[:max(len(a.Path)-1, 0)] {
 		line(strings.Repeat("  ", i)+"called by", fmt.Sprintf("%s, turn %d, %s", step.Agent, step.Turn, step.Call))
 	}

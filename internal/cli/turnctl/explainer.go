@@ -55,7 +55,7 @@ func askedBy(m waiting.Message, agent string, c term.Clock) string {
 	if m.Trigger == turnkeeper.TriggerSchedule {
 		return fmt.Sprintf("Schedule %s of agent %s started it for %s: %s", m.Schedule, agent, c.Moment(m.Slot), body)
 	}
-	return fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, agent, term.OneLine(m.Conversation, 64), body)
+	return fmt.Sprintf("Message %d asked agent %s, in conversation %s: %s", m.ID, agent, term.OneLine(words.Conversation(m.User, m.Conversation), 64), body)
 }
 
 func (x *explainer) ran() []string {

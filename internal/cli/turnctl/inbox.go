@@ -9,6 +9,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -23,7 +24,7 @@ func showMessages(s *term.Screen, c term.Clock, messages []waiting.Message) {
 		if m.TurnID != 0 {
 			turn = fmt.Sprint(m.TurnID)
 		}
-		t.Add(fmt.Sprint(m.ID), messageCell(m, c), m.Agent, m.Conversation, fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
+		t.Add(fmt.Sprint(m.ID), messageCell(m, c), m.Agent, words.Conversation(m.User, m.Conversation), fmt.Sprint(m.Priority), fmt.Sprint(m.Attempts),
 			turn, c.At(m.AcceptedAt), term.OneLine(m.Body, term.PreviewColumns))
 	}
 	t.Print(s)

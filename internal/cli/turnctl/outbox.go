@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
@@ -59,6 +60,7 @@ line.`,
 		},
 	}
 	flags.add(cmd, "")
+	flags.addUser(cmd)
 	cmd.Flags().BoolVar(&ofSubAgents, "sub-agents", true, "include the replies of sub-agents to other agents; =false omits them")
 	flags.addBefore(cmd)
 	cmd.Flags().Int64Var(&after, "after", 0, "only entries with ids above this one, oldest first")
@@ -72,7 +74,7 @@ const silentReply = "(no text: on_degraded or on_failed of the agent is silent)"
 func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
 	t := term.NewTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "BODY")
 	for _, r := range replies {
-		t.Add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, r.Conversation, fmt.Sprint(r.MessageID), turnAndParent(r),
+		t.Add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, words.Conversation(r.User, r.Conversation), fmt.Sprint(r.MessageID), turnAndParent(r),
 			c.At(r.CreatedAt), term.OneLine(cmp.Or(r.Body, silentReply), term.PreviewColumns))
 	}
 	t.Print(s)
@@ -138,7 +140,7 @@ func printReply(s *shell.Session, r turnkeeper.Reply) error {
 		return shell.WriteJSONLine(s.Stdout, views.OfReply(r))
 	}
 	s.Out.Line("%s %s", s.Out.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Out.Paint(term.Bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
-		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent), term.Plain(r.Conversation), turnAndParent(r), s.Clock().Moment(r.CreatedAt))))
+		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent), term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), s.Clock().Moment(r.CreatedAt))))
 	for _, line := range term.Wrap(cmp.Or(r.Body, silentReply), s.Out.Readable()-2) {
 		s.Out.Line("  %s", line)
 	}

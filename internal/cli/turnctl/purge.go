@@ -1,6 +1,7 @@
 package turnctl
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,24 +24,29 @@ type purgedView struct {
 
 func purgeCommand(s *shell.Session) *cobra.Command {
 	var scope operate.PurgeScope
+	var user userFlag
 	cmd := &cobra.Command{
 		Use: "purge", Short: "Delete closed messages and everything that belongs to them", Args: cobra.NoArgs,
 		Long: `Delete closed messages with their turns, replies, tool results, events and jobs:
-those of --agent, of one --conversation of it, or those closed for longer than
---older-than; several flags select the messages that match all. Open messages are
-never deleted, so workers may run. Nor is a message with a reply not yet delivered
+those of --agent, of --user, of one --conversation of an agent, or those closed for
+longer than --older-than; several flags select the messages that match all. A
+--conversation without --user is the one of no user. Open messages are never deleted, so workers may run. Nor is a message with a reply not yet delivered
 to a webhook, unless --undelivered is given. It deletes in batches; you can
 interrupt and repeat it. --dry-run only counts.
 
-It keeps agents, their definitions and schedules, the leases of lanes in use, daily
-spend, and an agent's notes unless --notes is given. Tokens of new leases keep
+It deletes the notes of a --user, and of a --conversation without one, because their
+keys have the name; all others of the agent only with --notes. It keeps agents, their
+definitions and schedules, the leases of lanes in use, daily spend, and tokens that are
+bound to a user, which it names. Tokens of new leases keep
 growing. The idempotency key of a deleted message can be used again.
 
 ` + shell.ExitHelp,
 		Example: `  turnctl purge --older-than 720h --dry-run
-  turnctl purge --agent clerk --conversation anna
+  turnctl purge --agent clerk --conversation order-17
+  turnctl purge --user anna
   turnctl purge --agent clerk --notes`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			scope.User = user.name
 			if err := checkScope(scope, cmd.Flags().Changed("older-than")); err != nil {
 				return err
 			}
@@ -50,6 +56,9 @@ growing. The idempotency key of a deleted message can be used again.
 				}
 				done, err := db.Store.Purge(cmd.Context(), scope)
 				if err != nil {
+					return err
+				}
+				if err := tellOfTokens(cmd.Context(), s, db.Store, scope.User); err != nil {
 					return err
 				}
 				err = s.Print(purgedView{scope.Dry, done.Messages, done.Turns, done.Outputs, done.Notes, done.Kept}, func() { printPurged(s, scope.Dry, done) })
@@ -62,7 +71,8 @@ growing. The idempotency key of a deleted message can be used again.
 	}
 	f := cmd.Flags()
 	f.StringVar(&scope.Agent, "agent", "", "of this agent")
-	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent")
+	f.Var(&user, "user", "of this user")
+	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent and --user")
 	shell.DurationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, such as 720h")
 	f.BoolVar(&scope.Notes, "notes", false, "also the notes of --agent")
 	f.BoolVar(&scope.Undelivered, "undelivered", false, "also messages with a reply not yet delivered to a webhook")
@@ -73,18 +83,32 @@ growing. The idempotency key of a deleted message can be used again.
 // checkScope refuses a scope that is probably wider than intended.
 func checkScope(scope operate.PurgeScope, aged bool) error {
 	switch {
-	case scope.Agent == "" && !aged:
-		return shell.Misused("give --agent, --agent with --conversation, or --older-than")
+	case scope.Agent == "" && scope.User == "" && !aged:
+		return shell.Misused("give --agent, --user, --agent with --conversation, or --older-than")
 	case scope.Agent == "" && scope.Conversation != "":
 		return shell.Misused("--conversation needs --agent: conversations belong to an agent")
 	case scope.Agent == "" && scope.Notes:
 		return shell.Misused("--notes needs --agent")
-	case scope.Notes && (scope.Conversation != "" || aged):
-		return shell.Misused("--notes goes only with --agent: notes have no conversation and no age")
+	case scope.Notes && (scope.User != "" || scope.Conversation != "" || aged):
+		return shell.Misused("--notes goes only with --agent: it means all notes of the agent, and notes have no age")
 	case aged && scope.OlderThan < time.Second:
 		return shell.Misused("--older-than is %s: it must be at least 1s", scope.OlderThan)
 	}
 	return nil
+}
+
+// tellOfTokens names the tokens that are bound to a user: the name stays in them.
+func tellOfTokens(ctx context.Context, s *shell.Session, store *operate.Store, user string) error {
+	if user == "" {
+		return nil
+	}
+	tokens, err := store.Tokens(ctx)
+	for _, token := range tokens {
+		if token.User == user {
+			s.Err.Line(`token %s is bound to the user and stays: "turnctl tokens revoke %[1]s" deletes it`, token.Name)
+		}
+	}
+	return err
 }
 
 func printPurged(s *shell.Session, dry bool, done operate.Purged) {

@@ -1,6 +1,7 @@
 package turnctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -31,6 +32,7 @@ another. A revoked token is refused at once.`,
 		Example: `  turnctl tokens create shop --scopes send --agents clerk
   turnctl tokens create board --scopes read --expires 720h
   turnctl tokens create ann --scopes read,answer
+  turnctl tokens create anna-phone --scopes send,read --agents clerk --user anna
   turnctl tokens revoke shop`,
 		RunE: show,
 	}
@@ -47,12 +49,13 @@ another. A revoked token is refused at once.`,
 
 func createTokenCommand(s *shell.Session) *cobra.Command {
 	t := operate.Token{}
+	var user userFlag
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Create a token, and print it once", Args: shell.ExactArgs(1),
 		Example: `  turnctl tokens create shop --scopes send --agents clerk
   turnctl tokens create board --scopes read --expires 720h`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t.Name = args[0]
+			t.Name, t.User = args[0], user.name
 			if err := checkToken(t); err != nil {
 				return err
 			}
@@ -61,6 +64,7 @@ func createTokenCommand(s *shell.Session) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&t.Scopes, "scopes", nil, "what it may do, separated by commas: "+strings.Join(views.Scopes(), ", "))
+	f.Var(&user, "user", "bind it to this user: it sends as, and sees, only this one; none: all")
 	f.StringSliceVar(&t.Agents, "agents", nil, "the agents it may access, separated by commas; none: all")
 	shell.DurationFlag(f, &t.Lifetime, "expires", 0, "expires after this time, such as 720h; 0: never")
 	return cmd
@@ -129,6 +133,7 @@ type tokenView struct {
 	Name       string     `json:"name"`
 	Scopes     []string   `json:"scopes"`
 	Agents     []string   `json:"agents"` // null: all
+	User       string     `json:"user"`   // empty: all
 	CreatedAt  time.Time  `json:"created_at"`
 	ExpiresAt  *time.Time `json:"expires_at"`
 	LastUsedAt *time.Time `json:"last_used_at"` // to the minute
@@ -141,17 +146,17 @@ type newTokenView struct {
 }
 
 func viewToken(t operate.Token) tokenView {
-	return tokenView{t.Name, t.Scopes, t.Agents, t.CreatedAt, views.OrNull(t.ExpiresAt), views.OrNull(t.LastUsedAt)}
+	return tokenView{t.Name, t.Scopes, t.Agents, t.User, t.CreatedAt, views.OrNull(t.ExpiresAt), views.OrNull(t.LastUsedAt)}
 }
 
 func showTokens(s *term.Screen, c term.Clock, tokens []operate.Token) {
-	t := term.NewTable("TOKEN", "SCOPES", "AGENTS", "CREATED", "EXPIRES", "LAST USED")
+	t := term.NewTable("TOKEN", "SCOPES", "AGENTS", "USER", "CREATED", "EXPIRES", "LAST USED")
 	for _, token := range tokens {
 		agents := "all"
 		if token.Agents != nil {
 			agents = strings.Join(token.Agents, ", ")
 		}
-		t.Add(token.Name, strings.Join(token.Scopes, ", "), agents, c.At(token.CreatedAt), c.At(token.ExpiresAt), c.At(token.LastUsedAt))
+		t.Add(token.Name, strings.Join(token.Scopes, ", "), agents, cmp.Or(token.User, "all"), c.At(token.CreatedAt), c.At(token.ExpiresAt), c.At(token.LastUsedAt))
 	}
 	t.Print(s)
 }

@@ -253,7 +253,7 @@ func showOpenTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {
 		if since.IsZero() {
 			since = turn.CreatedAt
 		}
-		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
+		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, words.Conversation(turn.User, turn.Conversation), fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
 			fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), c.Ago(since), term.OrDash(string(turn.WorkerID)), term.OrDash(words.Doing(turn, c.Ago)))
 	}
 	t.Print(s)

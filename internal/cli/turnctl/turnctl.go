@@ -2,12 +2,14 @@ package turnctl
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
@@ -53,6 +55,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 // pageFlags are the flags of a list.
 type pageFlags struct {
 	agent, state string
+	user         userFlag
 	limit        int
 	before       int64
 }
@@ -72,6 +75,24 @@ func (p *pageFlags) add(cmd *cobra.Command, states string) {
 	f.IntVar(&p.limit, "limit", defaultLimit, "entries, 1 to 100")
 }
 
+// A userFlag is the name of a user. An empty one is refused: it probably comes from an unset variable, and would mean all users.
+type userFlag struct{ name string }
+
+func (u *userFlag) String() string { return u.name }
+func (*userFlag) Type() string     { return "string" }
+
+func (u *userFlag) Set(name string) error {
+	if name == "" {
+		return errors.New("it is empty: give it a value, or omit it")
+	}
+	u.name = name
+	return turnkeeper.CheckUser(name)
+}
+
+func (p *pageFlags) addUser(cmd *cobra.Command) {
+	cmd.Flags().Var(&p.user, "user", "only of this user")
+}
+
 func (p *pageFlags) addBefore(cmd *cobra.Command) {
 	cmd.Flags().Int64Var(&p.before, "before", 0, "only entries with ids below this one: the next page")
 }
@@ -86,7 +107,7 @@ func (p *pageFlags) page(states ...string) (operate.Page, error) {
 	if err := shell.OneOf("--state", p.state, states); err != nil {
 		return operate.Page{}, err
 	}
-	return operate.Page{Agent: p.agent, State: p.state, Limit: p.limit, Cursor: p.before}, nil
+	return operate.Page{Agent: p.agent, User: p.user.name, State: p.state, Limit: p.limit, Cursor: p.before}, nil
 }
 
 // known fails if --agent names an unregistered agent: an empty list would be
@@ -163,6 +184,7 @@ func newestCommand[N, V any](s *shell.Session, use, what string, states []string
 		},
 	}
 	flags.add(cmd, strings.Join(states, ", "))
+	flags.addUser(cmd)
 	flags.addBefore(cmd)
 	return cmd
 }

@@ -37,7 +37,7 @@ func (p *turnPage) title() {
 	t := p.Turn
 	p.Line("%s  %s", p.Paint(term.Bold, fmt.Sprintf("Turn %d", t.ID)), p.Paint(term.ToneOf(t.State), term.SignOf(t.State)+" "+string(t.State)))
 	about := []string{
-		"agent " + t.Agent, "conversation " + t.Conversation, "lane " + string(t.Lane),
+		"agent " + t.Agent, "conversation " + words.Conversation(t.User, t.Conversation), "lane " + string(t.Lane),
 		fmt.Sprintf("message %d", t.MessageID), fmt.Sprintf("attempt %d", t.Attempt), p.trigger(),
 	}
 	p.Line("%s", p.Paint(term.Dim, term.OneLine(strings.Join(about, " · "), 0)))

@@ -25,7 +25,7 @@ func showTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {
 		if !turn.EndedAt.IsZero() {
 			took = term.Exact(turn.Duration())
 		}
-		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, turn.Conversation, fmt.Sprint(turn.MessageID),
+		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, words.Conversation(turn.User, turn.Conversation), fmt.Sprint(turn.MessageID),
 			fmt.Sprint(turn.InferenceRounds), fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), took,
 			c.At(turn.CreatedAt), term.Cell{Text: cmp.Or(words.Doing(turn, c.Ago), stoppedBy(turn)), Tone: term.Dim})
 	}

@@ -10,17 +10,6 @@ import (
 	"time"
 )
 
-const AgentOfTurn = `-- name: AgentOfTurn :one
-select agent from turnkeeper.turns where id = $1
-`
-
-func (q *Queries) AgentOfTurn(ctx context.Context, id int64) (string, error) {
-	row := q.db.QueryRow(ctx, AgentOfTurn, id)
-	var agent string
-	err := row.Scan(&agent)
-	return agent, err
-}
-
 const BlockersOf = `-- name: BlockersOf :many
 select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick' else '' end)::text as reason,
     coalesce(b.since, to_timestamp(0))::timestamptz as since, coalesce(b.until, to_timestamp(0))::timestamptz as until,
@@ -913,4 +902,21 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 		return nil, err
 	}
 	return items, nil
+}
+
+const WhoseTurn = `-- name: WhoseTurn :one
+select agent, user_name, conversation from turnkeeper.turns where id = $1
+`
+
+type WhoseTurnRow struct {
+	Agent        string
+	UserName     string
+	Conversation string
+}
+
+func (q *Queries) WhoseTurn(ctx context.Context, id int64) (WhoseTurnRow, error) {
+	row := q.db.QueryRow(ctx, WhoseTurn, id)
+	var i WhoseTurnRow
+	err := row.Scan(&i.Agent, &i.UserName, &i.Conversation)
+	return i, err
 }
