@@ -1,9 +1,12 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +35,8 @@ type ClientConfig struct {
 	// CallSlots 0: none.
 	Calls     *CallWorker
 	CallSlots int
-	Log       *zap.Logger // nil: none
+	Log       *zap.Logger   // nil: none
+	poll      time.Duration // how often to fetch without a doorbell; 0: fetchPoll, fetchOwnPoll
 }
 
 // NewClient returns a client. With a Worker, it runs jobs once it is started.
@@ -59,9 +63,9 @@ func NewClient(c ClientConfig) (*Client, error) {
 		}
 		cfg.Workers = workers
 		cfg.Queues = map[string]river.QueueConfig{
-			Queue: {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll},
+			Queue: c.queue(c.Slots, fetchPoll),
 			// A slotDriver fetches no more than Slots in both queues together.
-			QueueOf(c.WorkerID): {MaxWorkers: c.Slots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchOwnPoll},
+			QueueOf(c.WorkerID): c.queue(c.Slots, fetchOwnPoll),
 		}
 	}
 	if c.Calls != nil && len(c.Calls.Tools) > 0 && c.CallSlots > 0 {
@@ -72,21 +76,26 @@ func NewClient(c ClientConfig) (*Client, error) {
 			return nil, err
 		}
 		for _, tool := range c.Calls.Tools {
-			cfg.Queues[CallQueueOf(tool)] = river.QueueConfig{MaxWorkers: c.CallSlots, FetchCooldown: fetchCooldown, FetchPollInterval: fetchPoll}
+			cfg.Queues[CallQueueOf(tool)] = c.queue(c.CallSlots, fetchPoll)
 		}
 	}
-	var driver riverdriver.Driver[pgx.Tx] = riverpgxv5.New(c.Pool)
+	deaf := deafDriver{riverpgxv5.New(c.Pool), slices.Collect(maps.Keys(cfg.Queues))}
+	var driver riverdriver.Driver[pgx.Tx] = deaf
 	if c.Worker != nil {
 		c.Worker.mu.Lock()
 		c.Worker.slots = c.Slots
 		c.Worker.mu.Unlock()
-		driver = slotDriver{riverpgxv5.New(c.Pool), c.Worker}
+		driver = slotDriver{deaf, c.Worker}
 	}
 	client, err := river.NewClient(driver, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("setting up River: %w", err)
 	}
 	return client, nil
+}
+
+func (c *ClientConfig) queue(slots int, poll time.Duration) river.QueueConfig {
+	return river.QueueConfig{MaxWorkers: slots, FetchCooldown: fetchCooldown, FetchPollInterval: cmp.Or(c.poll, poll)}
 }
 
 // riverLogger logs River's warnings and errors only.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/riverqueue/river/rivertype"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
@@ -20,7 +19,6 @@ import (
 // transaction.
 type Dispatcher struct {
 	Grants *grants.Store
-	Client *Client
 	TTL    time.Duration // of a lease
 }
 
@@ -65,19 +63,10 @@ func (t *tick) Dispatch(ctx context.Context, ready []granting.Candidate) error {
 // Requeue ends a lost grant and frees its lane. It notifies a holder that is alive
 // after all, whose next write would fail anyway.
 func (t *tick) Requeue(ctx context.Context, lost granting.LostGrant) error {
-	if err := t.notifyHolder(ctx, lost); err != nil {
+	if err := t.RingHolders(ctx); err != nil {
 		return err
 	}
 	return t.Tick.Requeue(ctx, lost)
-}
-
-func (t *tick) notifyHolder(ctx context.Context, lost granting.LostGrant) error {
-	// The lane is freed even if River has already deleted the row.
-	_, err := t.dispatcher.Client.JobCancelTx(ctx, t.Tx(), int64(lost.JobID))
-	if err != nil && !errors.Is(err, rivertype.ErrNotFound) {
-		return err
-	}
-	return t.RingHolders(ctx) // River does not know a turn that was handed over
 }
 
 // TickFailed records that ticks fail, or, with nil, that they no longer do.
@@ -100,7 +89,7 @@ func (t *tick) CloseLost(ctx context.Context, lost granting.LostGrant) error {
 	case err != nil:
 		return err
 	}
-	if err := t.notifyHolder(ctx, lost); err != nil {
+	if err := t.RingHolders(ctx); err != nil {
 		return err
 	}
 	if err := t.SettleCalls(ctx, lost.TurnID, agentturn.ShownUnknown, agentturn.ShownPerhaps, agentturn.ShownNotRun, agentturn.ShownReplyUnawaited); err != nil {

@@ -3,7 +3,9 @@ package jobs
 import (
 	"context"
 	"log/slog"
+	"time"
 
+	"github.com/riverqueue/river/riverdriver"
 	"go.uber.org/zap"
 
 	"turnkeeper"
@@ -22,3 +24,17 @@ func RiverLogger(log *zap.Logger) *slog.Logger { return riverLogger(log) }
 
 // Leave returns what Work returns for a job whose call the worker could not claim.
 func (w *CallWorker) Leave(ctx context.Context, ref turnlog.CallRef) error { return w.leave(ctx, ref) }
+
+// PollEvery sets how often the client looks for jobs without a doorbell.
+func (c *ClientConfig) PollEvery(poll time.Duration) { c.poll = poll }
+
+// Doorbells returns the listener that River gets in place of another.
+func Doorbells(l riverdriver.Listener, queue string) riverdriver.Listener {
+	return &doorbells{l, map[string]*doorbell{queue: {}}}
+}
+
+// The rate at which a queue's doorbell may ring.
+const (
+	RingEvery = ringEvery
+	RingBurst = ringBurst
+)

@@ -142,13 +142,9 @@ func TestAGrantInTheQueueOfAWorkerThatIsGone(t *testing.T) {
 			if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1, TakeoverAfter: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
-			client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
-			if err != nil {
-				t.Fatal(err)
-			}
 			tick := func() {
 				t.Helper()
-				d := &jobs.Dispatcher{Grants: s.Grants, Client: client, TTL: time.Hour}
+				d := &jobs.Dispatcher{Grants: s.Grants, TTL: time.Hour}
 				if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 					t.Fatal(err)
 				}

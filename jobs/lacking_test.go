@@ -24,11 +24,7 @@ func (s *site) detachedCall() turnkeeper.TurnID {
 	if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
-	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	d := &jobs.Dispatcher{Grants: s.Grants, Client: client, TTL: time.Minute}
+	d := &jobs.Dispatcher{Grants: s.Grants, TTL: time.Minute}
 	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 		s.t.Fatal(err)
 	}

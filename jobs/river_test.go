@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
-	"github.com/riverqueue/river/rivertype"
 
 	"turnkeeper/storage"
 )
@@ -175,39 +174,6 @@ func TestRiverCompletesADiscardedJobWithoutAWord(t *testing.T) {
 	}
 	wait()
 	if state := s.row(id)["state"]; state != "discarded" {
-		t.Errorf("the job is %v", state)
-	}
-}
-
-// The scheduler notifies the holder of a lost grant, which may still run, by cancelling its job.
-// The holder's end does not change the closed row.
-func TestRiverTellsTheHolderOfACancelledJob(t *testing.T) {
-	s := newSite(t)
-	cause := make(chan error, 1)
-	client, id, wait := s.canary(1, func(ctx context.Context, _ *river.Job[canaryArgs]) error {
-		<-ctx.Done()
-		cause <- context.Cause(ctx)
-		return nil
-	})
-	began := time.Now()
-	err := pgx.BeginFunc(t.Context(), s.Pool(), func(tx pgx.Tx) error {
-		if _, err := client.JobCancelTx(t.Context(), tx, id); err != nil {
-			return err
-		}
-		_, err := tx.Exec(t.Context(), "update turnkeeper.river_job set state = 'cancelled', finalized_at = clock_timestamp() where id = $1", id)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := <-cause; !errors.Is(err, rivertype.ErrJobCancelledRemotely) {
-		t.Errorf("the holder's context ended with %v", err)
-	}
-	if took := time.Since(began); took > patience {
-		t.Errorf("the holder was told after %v", took)
-	}
-	wait()
-	if state := s.row(id)["state"]; state != "cancelled" {
 		t.Errorf("the job is %v", state)
 	}
 }

@@ -167,8 +167,10 @@ type kind struct {
 	slots     int           // 0: 4
 	takeover  time.Duration // 0: patience
 	scheduler bool
-	queued    bool // its scheduler leaves all turns to River
-	passive   bool // it fetches nothing from River
+	queued    bool          // its scheduler leaves all turns to River
+	passive   bool          // it fetches nothing from River
+	poll      time.Duration // how often it looks for jobs without a doorbell; 0: the default
+	log       *zap.Logger
 }
 
 func (s *site) start(k kind) *process {
@@ -181,7 +183,8 @@ func (s *site) start(k kind) *process {
 	}
 	p := &process{id: turnkeeper.WorkerID("w-" + rand.Text()[:6]), store: storagetest.Open(s.t, s.url)}
 	bounds := turnkeeper.DefaultBounds()
-	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots}
+	config := jobs.ClientConfig{Pool: p.store.QueuePool(), WorkerID: p.id, Slots: k.slots, Log: k.log}
+	config.PollEvery(k.poll)
 	if k.model != nil {
 		p.worker = jobs.NewWorker(jobs.WorkerConfig{
 			DB: p.store.DB, WorkerID: p.id, Bounds: bounds, Runner: agentturn.New(agentturn.Config{Models: k.model, Bounds: bounds, Budget: &jobs.Spend{Grants: p.store.Grants}}),
@@ -251,6 +254,10 @@ func (s *site) work(ctx context.Context, p *process, k kind, group *sync.WaitGro
 	if k.passive {
 		return
 	}
+	bell := storage.NewNotifier(s.url, zap.NewNop())
+	cancels, _ := bell.Subscribe(storage.TopicCancels)
+	group.Go(func() { bell.Run(ctx) })
+	group.Go(func() { p.worker.WatchCancels(ctx, cancels) })
 	if err := p.client.Start(context.WithoutCancel(ctx)); err != nil {
 		s.t.Fatal(err)
 	}
@@ -271,7 +278,7 @@ func (s *site) schedule(ctx context.Context, p *process, k kind, group *sync.Wai
 }
 
 func (s *site) dispatcher(p *process) *jobs.Dispatcher {
-	return &jobs.Dispatcher{Grants: p.store.Grants, Client: p.client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	return &jobs.Dispatcher{Grants: p.store.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}
 }
 
 // jobStates counts River's rows by state.

@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/riverqueue/river/riverdriver"
-	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 	"go.uber.org/zap"
 
 	"turnkeeper"
@@ -154,7 +153,7 @@ func (w *Worker) reserveFetch(ctx context.Context, n int) int {
 // A slotDriver is River's driver, which fetches turns for free slots only. River cannot do that itself: it
 // counts its own jobs.
 type slotDriver struct {
-	*riverpgxv5.Driver
+	deafDriver
 	worker *Worker
 }
 

@@ -62,7 +62,7 @@ func TestALostAnswerToATickIsReadBack(t *testing.T) {
 			id := s.enqueue("clerk", "", "hello")
 			cutter, url := newCutter(t, s.url)
 			far := storagetest.Open(t, url)
-			d := &jobs.Dispatcher{Grants: far.Grants, Client: p.client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+			d := &jobs.Dispatcher{Grants: far.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}
 			ticks := scheduler.New(scheduler.Config{Store: d, Local: p.worker, Fault: atPoint{scheduler.PointGranted, func() {
 				if len(tally.asked()) == 0 {
 					cutter.cutNext(done)

@@ -37,11 +37,7 @@ func openDoor(t *testing.T) storesuite.Store {
 	t.Parallel()
 	url := storagetest.URL(t)
 	s := &site{storagetest.Open(t, url), t, url}
-	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "suite"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &door{site: s, client: client}
+	return &door{site: s}
 }
 
 // TestBlockers checks that a tick grants what has no blocker.
@@ -52,13 +48,12 @@ func TestBlockers(t *testing.T) {
 // A door implements storesuite.Store with a site.
 type door struct {
 	*site
-	client *jobs.Client
 	cutter *cutter
 	far    *storagetest.DB // a store that connects through the cutter; nil: not used yet
 }
 
 func (d *door) Scheduler() scheduler.Store {
-	return &jobs.Dispatcher{Grants: d.DB.Grants, Client: d.client, TTL: storesuite.LeaseTTL}
+	return &jobs.Dispatcher{Grants: d.DB.Grants, TTL: storesuite.LeaseTTL}
 }
 
 func (d *door) Register(a turnkeeper.AgentRegistration) {

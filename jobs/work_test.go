@@ -32,11 +32,7 @@ func (s *site) grant() *river.Job[jobs.TurnArgs] {
 	if err := s.Beat(ctx, presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
 		s.t.Fatal(err)
 	}
-	client, err := jobs.NewClient(jobs.ClientConfig{Pool: s.QueuePool(), WorkerID: "w"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	d := &jobs.Dispatcher{Grants: s.Grants, Client: client, TTL: turnkeeper.DefaultBounds().LeaseTTL}
+	d := &jobs.Dispatcher{Grants: s.Grants, TTL: turnkeeper.DefaultBounds().LeaseTTL}
 	if _, err := scheduler.New(scheduler.Config{Store: d}).Tick(ctx); err != nil {
 		s.t.Fatal(err)
 	}

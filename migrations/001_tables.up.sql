@@ -39,8 +39,8 @@ insert into turnkeeper.settings default values;
 -- deleted once they succeed or need no work any more. A step of a tick, and the tick itself, are rows of the kinds step and tick:
 -- these are tried again at once.
 create table turnkeeper.set_aside (
-    kind     text not null check (kind in ('message', 'turn', 'call', 'ask', 'sub_agent', 'schedule', 'delivery', 'purge', 'step', 'tick')),
-    id       text not null,     -- a number; call, sub_agent: TURN/ROUND/ORDINAL; schedule: AGENT/NAME; step: its name; tick: empty
+    kind     text not null check (kind in ('message', 'turn', 'call', 'ask', 'sub_agent', 'schedule', 'agent', 'delivery', 'purge', 'step', 'tick')),
+    id       text not null,     -- a number; call, sub_agent: TURN/ROUND/ORDINAL; schedule: AGENT/NAME; agent, step: its name; tick: empty
     since    timestamptz not null default clock_timestamp(), -- the first failure in a row
     failures integer not null default 1 check (failures > 0), -- in a row
     last_at  timestamptz not null default clock_timestamp(), -- the newest failure

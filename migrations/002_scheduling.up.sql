@@ -48,8 +48,8 @@ begin
     perform turnkeeper.put_aside(p_kind, p_id, p_code, p_error);
 end $$;
 
--- Forget the rows that need no work any more, as their messages, turns, calls, asks, schedules or deliveries are over, and the steps
--- that did not fail in the last minute.
+-- Forget the rows that need no work any more, as their messages, turns, calls, asks, schedules or deliveries are over, the steps
+-- that did not fail in the last minute, and the agents that no worker tries to register any more.
 create function turnkeeper.forget_aside() returns void language plpgsql as $$
 begin
     delete from turnkeeper.set_aside s where case s.kind
@@ -66,6 +66,7 @@ begin
             where c.agent = split_part(s.id, '/', 1) and c.name = substr(s.id, length(split_part(s.id, '/', 1)) + 2) and c.active)
         when 'delivery' then not exists (select from turnkeeper.webhook_deliveries d where d.id = s.id::bigint and d.state = 'pending')
         when 'purge' then not exists (select from turnkeeper.messages m where m.id = s.id::bigint)
+        when 'agent' then s.next_try < clock_timestamp() - interval '1 hour'
         else s.last_at < clock_timestamp() - interval '1 min' end;
 end $$;
 

@@ -187,7 +187,11 @@ begin
         end;
     end loop;
     if v_done <> '{}' and exists (select from turnkeeper.set_aside s where s.kind = 'delivery') then
-        delete from turnkeeper.set_aside s where s.kind = 'delivery' and s.id = any(v_done::text[]);
+        begin
+            delete from turnkeeper.set_aside s where s.kind = 'delivery' and s.id = any(v_done::text[]);
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('step', 'deliveries set aside', sqlstate, sqlerrm);
+        end;
     end if;
     return query select d.id, d.claim, d.attempts, (extract(epoch from clock_timestamp() - d.first_at) * 1000)::bigint, d.reply_id, d.ask_id
         from unnest(v_done) u(id) join turnkeeper.webhook_deliveries d on d.id = u.id order by d.id;

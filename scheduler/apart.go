@@ -88,10 +88,7 @@ const noteFailureTime = 2 * time.Second
 
 // noteFailure logs and records that a tick failed. Later ones that fail alike are logged once a minute.
 func (s *Scheduler) noteFailure(ctx context.Context, err error) {
-	if text := err.Error(); text != s.failed.noted || time.Since(s.failed.logged) >= failureLogPause {
-		s.failed.noted, s.failed.logged = text, time.Now()
-		s.Log.Warn("a scheduler tick failed, trying again", zap.Error(err))
-	}
+	s.logFailure("a scheduler tick failed, trying again", err)
 	ctx, cancel := context.WithTimeout(ctx, noteFailureTime)
 	defer cancel()
 	s.failed.known = s.Store.TickFailed(ctx, err) == nil || s.failed.known
@@ -99,8 +96,21 @@ func (s *Scheduler) noteFailure(ctx context.Context, err error) {
 
 // noteSuccess records that a tick succeeded, if others failed before it.
 func (s *Scheduler) noteSuccess(ctx context.Context) {
-	s.failed.noted = ""
-	if s.failed.known && s.Store.TickFailed(ctx, nil) == nil {
-		s.failed.known = false
+	if s.failed.known {
+		if err := s.Store.TickFailed(ctx, nil); err != nil {
+			s.logFailure("ticks of the scheduler succeed again, but that could not be recorded, trying again", err)
+			return
+		}
 	}
+	s.failed.known, s.failed.noted = false, ""
+}
+
+// logFailure logs an error that differs from the last one, and the same one once a minute.
+func (s *Scheduler) logFailure(say string, err error) {
+	text := say + err.Error()
+	if text == s.failed.noted && time.Since(s.failed.logged) < failureLogPause {
+		return
+	}
+	s.failed.noted, s.failed.logged = text, time.Now()
+	s.Log.Warn(say, zap.Error(err))
 }

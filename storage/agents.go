@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/internal/granting"
 	"turnkeeper/internal/pause"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -22,6 +23,8 @@ import (
 //
 // A scheduler process that was stopped in a tick holds the row of a schedule until the
 // server ends its session, after half a minute. RegisterAgents retries for that long.
+//
+// It registers all or none. RegisterEach registers those that it can.
 func (s *DB) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
 	for tries := 1; ; tries++ {
 		err := s.registerAll(ctx, agents)
@@ -30,6 +33,53 @@ func (s *DB) RegisterAgents(ctx context.Context, agents []turnkeeper.AgentRegist
 		}
 		s.core.Log.Warn("agents' rows are locked by another session; registering them is retried", zap.Int("tries", tries))
 	}
+}
+
+// RegisterEach registers agents like RegisterAgents. If the rows of some of them refuse to be written, it sets these aside, keeps their
+// last versions, registers the others, and returns the names of those that failed: see AgentsToTry.
+func (s *DB) RegisterEach(ctx context.Context, agents []turnkeeper.AgentRegistration) (failed []string, err error) {
+	err = s.RegisterAgents(ctx, agents)
+	if err == nil {
+		return nil, s.notAside(ctx, agents)
+	}
+	if !pg.BelongsToRow(err) {
+		return nil, err
+	}
+	for i := range agents {
+		one := agents[i : i+1]
+		err := s.RegisterAgents(ctx, one)
+		switch {
+		case err == nil:
+			err = s.notAside(ctx, one)
+		case pg.BelongsToRow(err):
+			failed = append(failed, one[0].Name)
+			err = s.core.PutAside(ctx, s.core.Q, string(granting.AsideAgent), one[0].Name, err)
+		}
+		if err != nil {
+			return failed, err
+		}
+	}
+	return failed, nil
+}
+
+// notAside records that agents are set aside no longer. A failure is logged alone: they are registered.
+func (s *DB) notAside(ctx context.Context, agents []turnkeeper.AgentRegistration) error {
+	kinds, names := []string{}, []string{}
+	for _, a := range agents {
+		kinds, names = append(kinds, string(granting.AsideAgent)), append(names, a.Name)
+	}
+	err := pg.Translate(s.core.Q.ForgetAside(ctx, kinds, names))
+	if pg.BelongsToRow(err) {
+		s.core.Log.Error("could not delete from set_aside that agents could not be registered; they are now", zap.Error(err))
+		return nil
+	}
+	return err
+}
+
+// AgentsToTry returns those of the agents that could not be registered whose next try is due.
+func (s *DB) AgentsToTry(ctx context.Context, names []string) ([]string, error) {
+	due, err := s.core.Q.AgentsToTry(ctx, names)
+	return due, pg.Translate(err)
 }
 
 // registerTries times the lock timeout is longer than a stopped session lasts.

@@ -156,21 +156,22 @@ type worker struct {
 	fault     fault.Hook // nil in production
 	reload    <-chan os.Signal
 
-	agents *setup.Agents
-	models *setup.Models
-	tools  *tools.Registry
-	mcp    *setup.MCPSource
-	runner *agentturn.Runner
-	turns  *jobs.Worker
-	calls  *jobs.CallWorker
-	client *jobs.Client
-	heart  *lease.Heart
-	bell   *storage.Notifier
-	bound  bound
-	api    *api
-	memory *membudget.Budget  // of the results of tools
-	own    netguard.Listeners // the worker's ports, which tools must not reach
-	pushed chan struct{}      // closed when deliveries have stopped
+	agents       *setup.Agents
+	models       *setup.Models
+	tools        *tools.Registry
+	mcp          *setup.MCPSource
+	runner       *agentturn.Runner
+	turns        *jobs.Worker
+	calls        *jobs.CallWorker
+	unregistered []string // agents whose rows could not be written; rereadAgents retries them
+	client       *jobs.Client
+	heart        *lease.Heart
+	bell         *storage.Notifier
+	bound        bound
+	api          *api
+	memory       *membudget.Budget  // of the results of tools
+	own          netguard.Listeners // the worker's ports, which tools must not reach
+	pushed       chan struct{}      // closed when deliveries have stopped
 
 	telling *telling
 
@@ -231,7 +232,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.applySenderLimits(ctx); err != nil {
 		return err
 	}
-	if err := w.agents.Register(ctx, w.store.Store, w.cfg); err != nil {
+	if w.unregistered, err = w.agents.Register(ctx, w.store.Store, w.cfg); err != nil {
 		return err
 	}
 	w.agents.TellFileless(ctx, w.store.Store, w.log)
@@ -418,7 +419,7 @@ func (w *worker) schedule(ctx context.Context) {
 		local = w.turns
 	}
 	scheduler.New(scheduler.Config{
-		Local: local, Store: &jobs.Dispatcher{Grants: w.store.leases, Client: w.client, TTL: w.cfg.Bounds.LeaseTTL},
+		Local: local, Store: &jobs.Dispatcher{Grants: w.store.leases, TTL: w.cfg.Bounds.LeaseTTL},
 		Wake: rings, Freed: freed, PollInterval: w.cfg.PollInterval, MaxDispatches: w.cfg.MaxDispatchesPerTick,
 		MaxLosses: w.cfg.Bounds.MaxDispatches, LeaseTTL: w.cfg.Bounds.LeaseTTL, Log: w.log, Observer: w.telling, Fault: w.fault,
 	}).Run(ctx)
@@ -595,14 +596,21 @@ func (w *worker) retain(ctx context.Context) {
 // old agents.
 func (w *worker) rereadAgents(ctx context.Context) {
 	for {
+		var again <-chan time.Time // nil: all are registered
+		if len(w.unregistered) > 0 {
+			again = time.After(registerPause)
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-again:
+			w.registerAgain(ctx)
+			continue
 		case <-w.reload:
 		}
 		err := w.agents.Load(w.cfg, w.tools, w.log)
 		if err == nil {
-			err = w.agents.Register(ctx, w.store.Store, w.cfg)
+			w.unregistered, err = w.agents.Register(ctx, w.store.Store, w.cfg)
 		}
 		if err != nil {
 			w.log.Error("could not reload the agents; the old ones stay", zap.Error(err))
@@ -614,6 +622,25 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		w.learnWindows(ctx)
 		w.log.Info("reloaded the agents", zap.Strings("agents", w.agents.Names()))
 		w.agents.TellFileless(ctx, w.store.Store, w.log)
+	}
+}
+
+// registerPause is how often the worker looks whether an agent that could not be registered is due for its next try.
+const registerPause = 5 * time.Second
+
+// registerAgain registers the agents that could not be registered and are due for their next try.
+func (w *worker) registerAgain(ctx context.Context) {
+	due, err := w.store.AgentsToTry(ctx, w.unregistered)
+	if err == nil && len(due) > 0 {
+		var failed []string
+		if failed, err = w.agents.Register(ctx, w.store.Store, w.cfg, due...); err == nil {
+			w.unregistered = slices.DeleteFunc(w.unregistered, func(name string) bool {
+				return slices.Contains(due, name) && !slices.Contains(failed, name)
+			})
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("could not register agents again; it is retried", zap.Strings("agents", w.unregistered), zap.Error(err))
 	}
 }
 

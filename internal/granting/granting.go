@@ -71,6 +71,7 @@ const (
 	AsideAsk      SubjectKind = "ask"       // its id: it cannot be closed when it expires
 	AsideSubAgent SubjectKind = "sub_agent" // TURN/ROUND/ORDINAL of its call: it cannot be reported or cancelled
 	AsideSchedule SubjectKind = "schedule"  // AGENT/NAME: its slot cannot become a message
+	AsideAgent    SubjectKind = "agent"     // its name: a worker cannot register it
 	AsideDelivery SubjectKind = "delivery"  // its id: a webhook's delivery that cannot be claimed or read
 	AsidePurge    SubjectKind = "purge"     // id of a message that cannot be deleted
 	AsideStep     SubjectKind = "step"      // a part of each tick, by its name; it is tried again at once
@@ -79,7 +80,7 @@ const (
 
 // SubjectKinds lists the kinds.
 var SubjectKinds = []SubjectKind{
-	AsideMessage, AsideTurn, AsideCall, AsideAsk, AsideSubAgent, AsideSchedule, AsideDelivery, AsidePurge, AsideStep, AsideTick,
+	AsideMessage, AsideTurn, AsideCall, AsideAsk, AsideSubAgent, AsideSchedule, AsideAgent, AsideDelivery, AsidePurge, AsideStep, AsideTick,
 }
 
 // An Aside is a row that is set aside.

@@ -234,9 +234,6 @@ func (s *Store) handedOf(row *dbsqlc.TurnForWorkerRow, read time.Time) granting.
 	}}
 }
 
-// Tx returns the transaction, for writes that must be committed with the tick.
-func (t *Tick) Tx() pgx.Tx { return t.tx }
-
 // Look begins the tick: it tries to take the scheduler's lock and returns what is due.
 // locked is false if another process holds the lock; the tick must then end without changes. Unless
 // everything is set, the snapshot lacks what can be lost or due rarely: see Store in package scheduler.
@@ -491,14 +488,19 @@ func (t *Tick) Try(ctx context.Context, subjects []granting.Subject, f func() er
 	return failed, t.store.db.PutAside(ctx, t.q, string(subjects[0].Kind), subjects[0].ID, failed)
 }
 
-// notAside records that the subjects are set aside no longer.
+// notAside records that the subjects are set aside no longer. If that fails, it is recorded as a failed step, and the subjects' work is
+// kept.
 func (t *Tick) notAside(ctx context.Context, subjects []granting.Subject) error {
 	if !t.aside {
 		return nil
 	}
 	kinds := dbrow.Map(subjects, func(s granting.Subject) string { return string(s.Kind) })
 	ids := dbrow.Map(subjects, func(s granting.Subject) string { return s.ID })
-	return pg.Translate(t.q.ForgetAside(ctx, kinds, ids))
+	failed := pgx.BeginFunc(ctx, t.tx, func(pgx.Tx) error { return t.q.ForgetAside(ctx, kinds, ids) })
+	if !pg.BelongsToRow(failed) {
+		return pg.Translate(failed)
+	}
+	return t.store.db.PutAside(ctx, t.q, string(granting.AsideStep), "rows set aside", failed)
 }
 
 // ForgetAside forgets the rows that are set aside and need no work any more.

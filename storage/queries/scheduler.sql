@@ -29,7 +29,7 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
             and (lanes_moved_at is null or @everything and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
-    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge'))::boolean as retry,
+    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge', 'agent'))::boolean as retry,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
     (case when @everything and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
@@ -235,7 +235,7 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > @since::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
-    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'step', 'tick') and s.next_try > @since::timestamptz),
+    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'agent', 'step', 'tick') and s.next_try > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
@@ -399,6 +399,10 @@ delete from turnkeeper.set_aside where (kind, id) in (select unnest(@kinds::text
 
 -- name: ForgetAsideOver :exec
 select turnkeeper.forget_aside();
+
+-- name: AgentsToTry :many
+-- Those of the agents that are due for another try, or set aside no longer.
+select name::text from unnest(@names::text[]) u(name) where not turnkeeper.is_aside('agent', name) order by name;
 
 -- name: ListAside :many
 select * from turnkeeper.set_aside order by since, kind, id;

@@ -183,3 +183,73 @@ func doctorSays(e *env.Env, text string) bool {
 	}
 	return false
 }
+
+// A worker starts though the rows of an agent, and of a schedule of another one, cannot be written. It registers the others, reports
+// these, and registers them by itself once they no longer fail.
+func TestAnAgentThatCannotBeRegistered(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
+	e.WriteAgent("broken", "lane: conversation")
+	e.WriteAgent("watcher", env.HourlySchedule)
+	e.Model.Then(standardTurn)
+	all := []poison{
+		raising("agent", "agent broken cannot be registered", "insert on agents", "new.name = 'broken'"),
+		raising("slots", "agent watcher cannot be registered", "insert on schedules", "new.agent = 'watcher'"),
+	}
+	for _, p := range all {
+		for _, sql := range p.harm {
+			e.Exec(sql)
+		}
+	}
+	w := e.StartWorker()
+	wantAnswered(e, acceptAndAwait(e, "hello"), "hello")
+	for _, p := range all {
+		e.Poll("doctor reports "+p.error, func() bool { return reports(e, p) })
+		w.Await(p.error)
+	}
+	for _, p := range all {
+		for _, sql := range p.heal {
+			e.Exec(sql)
+		}
+	}
+	if r := e.Turnctl("set-aside", "retry"); r.Code != 0 { // instead of waiting for a minute
+		t.Errorf("set-aside retry exits with %d: %s", r.Code, r.Stderr)
+	}
+	e.Await("both are registered", "select count(*) = 2 from agents where name in ('broken', 'watcher')")
+	e.Await("nothing is set aside", "select not exists (select from set_aside)")
+}
+
+// Rows of set_aside cannot be deleted. What they are about goes on all the same, and that is reported.
+func TestNothingCanBeForgotten(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, "lane: conversation")
+	e.Model.Then(standardTurn)
+	w := e.StartWorker()
+	next := env.Query[int64](e, "select nextval('messages_id_seq') + 1")
+	granted := raising("grant", fmt.Sprintf("message %d cannot be", next), "insert on turns", fmt.Sprintf("new.message_id = %d", next))
+	kept := raising("forgetting", `the step "rows set aside" of the scheduler's tick fails`, "delete on set_aside", "true")
+	for _, sql := range append(granted.harm, kept.harm...) {
+		e.Exec(sql)
+	}
+	poisoned := e.Enqueue("clerk", "one", "--conversation", "one")
+	e.Poll("doctor reports the message", func() bool { return reports(e, granted) })
+	for _, sql := range granted.heal {
+		e.Exec(sql)
+	}
+	if r := e.Turnctl("set-aside", "retry"); r.Code != 0 {
+		t.Errorf("set-aside retry exits with %d: %s", r.Code, r.Stderr)
+	}
+	e.AwaitClosed(poisoned)
+	wantAnswered(e, acceptAndAwait(e, "other"), "other")
+	e.Poll("doctor reports the step", func() bool { return reports(e, kept) })
+	w.Await(kept.error)
+	if n := strings.Count(w.Output.String(), "a scheduler tick failed"); n > 1 {
+		t.Errorf("%d ticks failed as a whole", n)
+	}
+	for _, sql := range kept.heal {
+		e.Exec(sql)
+	}
+	e.Await("nothing is set aside", "select not exists (select from set_aside)")
+}

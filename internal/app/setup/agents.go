@@ -58,13 +58,16 @@ type agentsError struct{ faults error }
 func (e *agentsError) Error() string   { return e.faults.Error() }
 func (e *agentsError) Unwrap() []error { return []error{ErrAgents, e.faults} }
 
-// Register registers the agents in the database.
-func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config.Config) error {
+// Register registers the agents in the database: all, or with names these. It returns those whose rows could not be written: they are
+// set aside, and keep the version that they had.
+func (a *Agents) Register(ctx context.Context, store *operate.Store, cfg *config.Config, names ...string) (failed []string, err error) {
 	var all []turnkeeper.AgentRegistration
 	for d := range a.Current.Load().All() {
-		all = append(all, registrationOf(d, cfg))
+		if len(names) == 0 || slices.Contains(names, d.Name) {
+			all = append(all, registrationOf(d, cfg))
+		}
 	}
-	return store.RegisterAgents(ctx, all)
+	return store.RegisterEach(ctx, all)
 }
 
 // TellFileless logs the registered agents without a file here; other workers may have their files.

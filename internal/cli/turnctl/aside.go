@@ -113,6 +113,8 @@ func asideProblem(a granting.Aside) string {
 		return "the sub-agent of call " + a.ID + " of turn " + turn + " cannot be reported or cancelled"
 	case granting.AsideSchedule:
 		return "the slot of schedule " + a.ID + " cannot become a message"
+	case granting.AsideAgent:
+		return "agent " + a.ID + " cannot be registered from its file; it keeps the version it had"
 	case granting.AsideDelivery:
 		return "delivery " + a.ID + " of a webhook cannot be claimed"
 	case granting.AsidePurge:

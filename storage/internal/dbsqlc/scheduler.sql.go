@@ -46,6 +46,31 @@ func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams
 	return err
 }
 
+const AgentsToTry = `-- name: AgentsToTry :many
+select name::text from unnest($1::text[]) u(name) where not turnkeeper.is_aside('agent', name) order by name
+`
+
+// Those of the agents that are due for another try, or set aside no longer.
+func (q *Queries) AgentsToTry(ctx context.Context, names []string) ([]string, error) {
+	rows, err := q.db.Query(ctx, AgentsToTry, names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const AwaitTick = `-- name: AwaitTick :exec
 select turnkeeper.share_scheduler_lock()
 `
@@ -455,7 +480,7 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
             and (lanes_moved_at is null or $1 and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
     (select count(*) from turnkeeper.set_aside)::bigint as aside,
-    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge'))::boolean as retry,
+    exists (select from turnkeeper.set_aside where next_try <= statement_timestamp() and kind not in ('delivery', 'purge', 'agent'))::boolean as retry,
     pg_snapshot_xmin(pg_current_snapshot())::text::bigint as first_open,
     (case when $1 and not pg_is_in_recovery() then pg_current_xact_id()::text else '0' end)::bigint as own_id,
     (coalesce((select sum(slots) from turnkeeper.worker_heartbeat
@@ -669,7 +694,7 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.state = 'queued' and t.due_at > $1::timestamptz),
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > $1::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > $1::timestamptz),
-    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'step', 'tick') and s.next_try > $1::timestamptz),
+    (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'agent', 'step', 'tick') and s.next_try > $1::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest($1::timestamptz, $2::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
