@@ -126,6 +126,26 @@ func (v Value) MapTexts(to func(string) (string, error), except ...string) (_ Va
 	return Value{mapped}, nil
 }
 
+// maxShortened is the maximum length of each text in shortened arguments, in characters.
+const maxShortened = 1000
+
+// Shortened returns canonical arguments as they are recorded: as they are, or if they have more than MaxBytes, with each text cut
+// after its first characters. It returns other if they have more than that in any case, or cannot be read.
+func Shortened(canonical, other string) string {
+	if len(canonical) <= MaxBytes {
+		return canonical
+	}
+	value, err := Parse(canonical)
+	if err != nil {
+		return other
+	}
+	value, _ = value.MapTexts(func(text string) (string, error) { return clip(text, maxShortened), nil })
+	if short := value.Canonical(); len(short) <= MaxBytes {
+		return short
+	}
+	return other
+}
+
 func mapTexts(value any, to func(string) (string, error)) (_ any, err error) {
 	switch v := value.(type) {
 	case string:

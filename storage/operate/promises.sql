@@ -224,7 +224,7 @@ where not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.i
 select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
     select distinct on (w.agent, n.name) w.turn_id, w.round, w.ordinal, n.agent, n.name from turnkeeper.notes n
     join turnkeeper.calls w on w.agent = n.agent and w.name = 'note_write' and w.state = 'succeeded' and w.ended_at >= n.updated_at
-        and turnkeeper.run_arguments(w.turn_id, w.round, w.ordinal, w.arguments)::jsonb ->> 'name' = n.name
+        and w.arguments::jsonb ->> 'name' = n.name
     order by w.agent, n.name, w.ended_at
 ) n join turnkeeper.labels c on c.kind = 'call' and c.id = n.turn_id and c.round = n.round and c.ordinal = n.ordinal
 where not exists (select from turnkeeper.labels l where l.kind = 'note' and l.agent = n.agent and l.name = n.name and l.label = c.label)
