@@ -74,9 +74,10 @@ type ToolCall struct {
 	WireID     string // the id that is sent back to the provider; unique in the turn
 	ProviderID string // the id as the provider sent it; may be empty or repeated
 	Name       string
-	Arguments  string // canonical JSON object, as validated; what is hashed and run
+	Arguments  string // canonical JSON object, as planned and validated
 	RawArgs    string // as the provider sent them; empty: equal to Arguments
-	ArgsHash   string // hex SHA-256 of Name, a NUL and Arguments
+	RunArgs    string // canonical, of the newest start: after a person's edit, and with texts for handles; empty: equal to Arguments
+	ArgsHash   string // hex SHA-256 of Name, a NUL and the arguments of the newest start, or as planned
 	Effect     Effect
 	Paging     bool // reads a stored result; does not count as executed
 	State      CallState
@@ -91,6 +92,15 @@ type ToolCall struct {
 	OutputID   OutputID
 	Awaited    bool   // it is detached or a sub-agent's: its result comes from outside the turn
 	LateResult string // a result that arrived after CallUnknown was recorded; changes nothing
+}
+
+// AsRun returns the arguments with which the call ran, or would run. Texts for handles are shortened in it if all of it would have
+// more than 256 KiB.
+func (c ToolCall) AsRun() string {
+	if c.RunArgs != "" {
+		return c.RunArgs
+	}
+	return c.Arguments
 }
 
 // An Output is the full text of a tool result.

@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/asks"
+	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
@@ -187,6 +188,7 @@ func (l rulings) mayAsk(ctx context.Context, call *turnkeeper.ToolCall) bool {
 // newStart returns the start of a call, with the ask whose approval it uses.
 func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 	start := startOf(call)
+	start.RunArgs, start.ArgsHash = l.asRun(call)
 	ask := l.people.approval(call.Key)
 	if ask != nil || l.people.gates[call.Key] {
 		start.Hash = l.runHash(call)
@@ -202,10 +204,16 @@ func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 	return start
 }
 
-// runHash returns the hash of the arguments with which a call would run now.
-func (l approvals) runHash(call *turnkeeper.ToolCall) string {
-	return tools.Hash(call.Name, string(l.argumentsOf(call)))
+// approved returns the arguments with which a call would run now: the text of the person who changed them, else as they are.
+func (l approvals) approved(call *turnkeeper.ToolCall) string {
+	if ask := l.people.approval(call.Key); ask != nil && ask.Edited != "" {
+		return ask.Edited
+	}
+	return string(l.argumentsOf(call))
 }
+
+// runHash returns the hash of approved.
+func (l approvals) runHash(call *turnkeeper.ToolCall) string { return tools.Hash(call.Name, l.approved(call)) }
 
 // pass reports whether a call may start. If not, it answers the call or waits for a person. Its handles must be resolved.
 func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
@@ -250,7 +258,7 @@ func (l approvals) useApproval(call *turnkeeper.ToolCall, ask *asks.Ask) (ok boo
 			l.answer(call, textResult(call, turnkeeper.CallDenied, "denied: a person changed the arguments of this call, but they are invalid: "+fault))
 			return false
 		}
-		l.resolved = resolvedCall{call.Key, json.RawMessage(ask.Edited)}
+		l.useEdited(call)
 	}
 	if l.runHash(call) == ask.RunHash() {
 		return true
@@ -283,7 +291,7 @@ func (l approvals) askAbout(ctx context.Context, call *turnkeeper.ToolCall, d po
 }
 
 func (l approvals) question(call *turnkeeper.ToolCall, kind asks.Kind, n int, d policy.Decision) asks.Question {
-	q := asks.Question{Call: call.Key, Kind: kind, N: n, Tool: call.Name, Arguments: string(l.argumentsOf(call)), Rule: d.Rule, Reason: d.Reason}
+	q := asks.Question{Call: call.Key, Kind: kind, N: n, Tool: call.Name, Arguments: l.approved(call), Rule: d.Rule, Reason: d.Reason}
 	if spec, ok := l.offered.Spec(call.Name); ok && kind == asks.KindApprove {
 		q.Schema = string(spec.Parameters)
 	}
@@ -305,8 +313,17 @@ func (e *execution) waitForPerson(ctx context.Context) error {
 // useEdited gives a started call the arguments with which it ran, if a person has changed them.
 func (l approvals) useEdited(call *turnkeeper.ToolCall) {
 	if ask := l.people.approval(call.Key); ask != nil && ask.Edited != "" {
-		l.resolved = resolvedCall{call.Key, json.RawMessage(ask.Edited)}
+		l.resolved = resolvedCall{call.Key, json.RawMessage(canonical(ask.Edited))}
 	}
+}
+
+// canonical returns the canonical text of arguments that a person changed. Invalid ones, which no call runs with, stay as they are.
+func canonical(edited string) string {
+	args, err := arguments.Parse(edited)
+	if err != nil {
+		return edited
+	}
+	return args.Canonical()
 }
 
 const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"description":"Whether the call happened. After did_not_happen it runs again."}`
@@ -417,13 +434,21 @@ func (l *ledger) told(call *turnkeeper.ToolCall, result turnlog.CallResult) turn
 	return result
 }
 
+// unknownNote tells the model with which arguments a call of unknown outcome ran, if a person changed them; empty: as it planned.
+func (l approvals) unknownNote(call *turnkeeper.ToolCall) string {
+	if ask := l.people.approval(call.Key); ask == nil || ask.State != asks.Approved || ask.Edited == "" {
+		return ""
+	}
+	return "\n\n" + l.approvalNote(call)
+}
+
 func (l approvals) approvalNote(call *turnkeeper.ToolCall) string {
 	ask := l.people.approval(call.Key)
 	switch {
 	case ask == nil || ask.State != asks.Approved:
 		return ""
 	case ask.Edited != "":
-		return withComment("[A person changed the arguments of this call before it ran. It ran with: "+ask.Edited+"]", ask)
+		return withComment("[A person changed the arguments of this call before it ran. It ran with: "+canonical(ask.Edited)+"]", ask)
 	case ask.Comment != "":
 		return "[Comment of the person who approved this call: " + ask.Comment + "]"
 	default:

@@ -31,6 +31,7 @@ func (e *execution) toBackground(call *turnkeeper.ToolCall, run *toolrun.Run) {
 		start := approvals{e.ledger}.newStart(call)
 		e.pending.Starts = append(e.pending.Starts, start)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, run.Since
+		start.SetArguments(call)
 	}
 	run.Nonce = call.Nonce
 	e.background[call.Key] = run

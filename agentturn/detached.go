@@ -98,7 +98,7 @@ func (r *Runner) runDetached(ctx context.Context, c turnlog.ClaimedCall) (result
 	started := time.Now()
 	ending := tools.Execute(ctx, tool, tools.Call{
 		TurnID: c.Turn.ID, Agent: c.Turn.Agent, User: c.Turn.User, Conversation: c.Turn.Conversation, Key: c.Call.Key,
-		Arguments: []byte(c.Call.Arguments), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
+		Arguments: []byte(c.Call.AsRun()), IdempotencyKey: idempotencyKey(c.Turn, c.Call.Key),
 	}, options)
 	end(toolEnd(ending, c.Call.Effect))
 	state := turnkeeper.CallFailed

@@ -91,6 +91,7 @@ func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolC
 		return &journalError{err}
 	}
 	call.Starts, call.Nonce = start.Attempt, start.Nonce
+	start.SetArguments(call)
 	e.startEvent(call)
 	e.apply(call, result)
 	e.at(ctx, pointTransactLeave)

@@ -226,10 +226,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		e.answerMissing(call)
 		return nil
 	}
-	if first, ok := e.repeats(call); ok {
-		result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
-		result.Preview = first.Preview
-		e.answer(call, result)
+	if e.answerRepeated(call) {
 		return nil
 	}
 	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
@@ -241,6 +238,9 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	}
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return e.refuse(call, refused, err)
+	}
+	if e.answerRepeated(call) { // with the texts of its handles
+		return nil
 	}
 	if call.Name == turnkeeper.ToolAskPerson {
 		return gate{e}.askPerson(ctx, call)
@@ -421,6 +421,7 @@ func (e *execution) commit(ctx context.Context) error {
 	for _, start := range e.pending.Starts {
 		call := e.rounds.call(start.Key)
 		call.Nonce, call.Starts, call.StartedAt = start.Nonce, start.Attempt, time.Now()
+		start.SetArguments(call)
 		if call.State == turnkeeper.CallPlanned {
 			call.State = turnkeeper.CallStarted
 		}

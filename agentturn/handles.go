@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
+	"turnkeeper/internal/arguments"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -28,6 +29,16 @@ func (l *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
 		return l.resolved.arguments
 	}
 	return json.RawMessage(call.Arguments)
+}
+
+// asRun returns the arguments with which a call runs, and their hash, if they are not as planned. It shortens texts if there would be
+// more than arguments.MaxBytes.
+func (l *ledger) asRun(call *turnkeeper.ToolCall) (args, hash string) {
+	run := string(l.argumentsOf(call))
+	if run == call.Arguments {
+		return "", ""
+	}
+	return arguments.Shortened(run, call.Arguments), tools.Hash(call.Name, run)
 }
 
 // resolve replaces the handles in the call's arguments. They can name only the results of

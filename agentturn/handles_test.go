@@ -90,8 +90,8 @@ func TestHandles(t *testing.T) {
 					if taker.runs.count() != 1 || string(taker.runs.calls[0].Arguments) != c.want {
 						t.Fatalf("ran %d times, %s: %s", taker.runs.count(), call.State, call.Shown)
 					}
-					if call.Arguments != c.arguments || call.ArgsHash != tools.Hash("taker", c.arguments) {
-						t.Errorf("journaled as %s, hash %s", call.Arguments, call.ArgsHash)
+					if call.Arguments != c.arguments || call.AsRun() != c.want || call.ArgsHash != tools.Hash("taker", c.want) {
+						t.Errorf("journaled as %s, run with %s, hash %s", call.Arguments, call.AsRun(), call.ArgsHash)
 					}
 				})
 			})

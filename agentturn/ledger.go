@@ -155,9 +155,9 @@ func (l *ledger) withDoubt(call *turnkeeper.ToolCall, result turnlog.CallResult)
 
 // markUnknown records that the outcome of a started call is unknown.
 func (l *ledger) markUnknown(call *turnkeeper.ToolCall) {
+	shown := prompt.ShownUnknown + approvals{l}.unknownNote(call)
 	verdict := keepHandle(*call, turnlog.CallResult{
-		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown,
-		Shown: prompt.ShownUnknown, Preview: outputs.Preview(prompt.ShownUnknown), Ran: !call.Paging,
+		Key: call.Key, Nonce: call.Nonce, State: turnkeeper.CallUnknown, Shown: shown, Preview: outputs.Preview(shown), Ran: !call.Paging,
 	})
 	l.apply(call, verdict)
 	l.pending.Verdicts = append(l.pending.Verdicts, verdict)

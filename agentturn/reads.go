@@ -50,16 +50,18 @@ func lastHash(calls []*turnkeeper.ToolCall) string {
 	return ""
 }
 
-// remember adds the start of a call whose tool has a freshness window to the next write, which also has its result: later
-// turns look up starts. It returns the start's nonce, or "" if the tool has no window.
+// remember adds the start of a call to the next write, which also has its result, if the tool has a freshness window, because later
+// turns look up starts, or if the call had handles, because starts record the arguments as run. It returns the start's nonce, or ""
+// if it added none.
 func (e *execution) remember(call *turnkeeper.ToolCall) string {
 	spec, _ := e.offered.Spec(call.Name)
-	if _, checks := spec.ChecksEarlier(0); !checks {
+	start := approvals{e.ledger}.newStart(call)
+	if _, checks := spec.ChecksEarlier(0); !checks && start.RunArgs == "" {
 		return ""
 	}
-	start := approvals{e.ledger}.newStart(call)
 	e.pending.Starts = append(e.pending.Starts, start)
 	call.Nonce, call.Starts = start.Nonce, start.Attempt
+	start.SetArguments(call)
 	return start.Nonce
 }
 

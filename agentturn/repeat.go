@@ -13,18 +13,18 @@ import (
 )
 
 // repeated reports whether the last of the calls repeats the one directly before it,
-// which succeeded or still runs. Paging calls are ignored. first is the call that is
-// repeated.
-func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
+// which succeeded or still runs: it would run with the arguments with which that ran.
+// Paging calls are ignored. first is the call that is repeated.
+func (l *ledger) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	last := calls[len(calls)-1]
-	if last.Paging || last.Starts > 0 {
+	if last.Paging || last.Starts > 0 || !l.offered.Guarded(last) {
 		return first, false
 	}
 	for i := len(calls) - 2; i >= 0; i-- {
 		call := calls[i]
 		switch {
 		case call.Paging:
-		case call.ArgsHash != last.ArgsHash:
+		case !l.sameRun(&call, &last):
 			return first, false
 		case call.State == turnkeeper.CallSucceeded, call.State == turnkeeper.CallRunning:
 			return call, true
@@ -33,6 +33,37 @@ func repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) 
 		}
 	}
 	return first, false
+}
+
+// sameRun reports whether a call, which may still have handles, would run with the arguments with which an earlier one ran. Equal
+// handles have equal texts.
+func (l *ledger) sameRun(earlier, call *turnkeeper.ToolCall) bool {
+	if earlier.ArgsHash == l.hashNow(call) {
+		return true
+	}
+	ask := l.people.approval(earlier.Key)
+	edited := ask != nil && ask.Edited != ""
+	return earlier.Name == call.Name && earlier.Arguments == call.Arguments && l.offered.HasHandles(call) && !edited
+}
+
+// hashNow returns the hash of the arguments with which a call that has not started would run.
+func (l *ledger) hashNow(call *turnkeeper.ToolCall) string {
+	if _, hash := l.asRun(call); hash != "" {
+		return hash
+	}
+	return call.ArgsHash
+}
+
+// answerRepeated answers a call that repeats the one directly before it, and reports whether it did.
+func (l *ledger) answerRepeated(call *turnkeeper.ToolCall) bool {
+	first, ok := l.repeated(l.rounds.upTo(call.Key))
+	if !ok {
+		return false
+	}
+	result := textResult(call, turnkeeper.CallSkipped, repeatedResult(first))
+	result.Preview = first.Preview
+	l.answer(call, result)
+	return true
 }
 
 // mayRepeat reports whether the last of an answer's calls equals the one directly
@@ -54,22 +85,6 @@ func mayRepeat(calls []turnkeeper.ToolCall) bool {
 func repeatedResult(first turnkeeper.ToolCall) string {
 	return first.Shown + "\n\n[This is the result of " + first.Key.String() +
 		" again: the same call was made directly before, and was not run a second time. Use the result, or change the arguments.]"
-}
-
-// repeated is like the function repeated, but only for calls that are guarded.
-func (t *task) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
-	if !t.offered.Guarded(calls[len(calls)-1]) {
-		return first, false
-	}
-	return repeated(calls)
-}
-
-// repeats is like repeated for the calls up to and including call.
-func (l *ledger) repeats(call *turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
-	if !l.offered.Guarded(*call) {
-		return first, false
-	}
-	return repeated(l.rounds.upTo(call.Key))
 }
 
 // mayRepeat is like the function mayRepeat, but only for calls that are guarded.

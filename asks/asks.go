@@ -117,15 +117,7 @@ type Ask struct {
 // Closed reports whether the state is final.
 func (a Ask) Closed() bool { return a.State != Open }
 
-// RunArguments returns the arguments with which an approved call runs.
-func (a Ask) RunArguments() string {
-	if a.Edited != "" {
-		return a.Edited
-	}
-	return a.Arguments
-}
-
-// RunHash returns the hash of RunArguments.
+// RunHash returns the hash of the arguments with which an approved call runs: Edited, else Arguments.
 func (a Ask) RunHash() string {
 	if a.Edited != "" {
 		return a.EditedHash

@@ -588,9 +588,10 @@ create table turnkeeper.call_starts (
     started_at timestamptz not null default clock_timestamp(),
     agent      text not null,
     name       text not null, -- of the tool
-    args_hash  text not null, -- of the planned call
+    args_hash  text not null, -- of the arguments that run
     ask_id     bigint unique, -- the approval that the start uses up; null: it needs none
-    run_hash   text,          -- of the arguments that run, if they needed an approval
+    run_hash   text,          -- of the approved text of the arguments, if they needed an approval
+    run_args   text,          -- JSON: the arguments that run, with long texts cut above 256 KiB; null: as planned
     primary key (turn_id, round, ordinal, attempt),
     check (effect <> 'once' or attempt = 1 or ask_id is not null)
 );

@@ -37,8 +37,8 @@ create trigger turn_moves before update of state on turnkeeper.turns
 -- The i-th elements of the arrays are of one write. p_counts has ten numbers for each: rounds, charged rounds, executed calls,
 -- tokens (input, output, cached, reasoning), whether the usage is estimated, and the numbers of its first and last event in the
 -- arrays of events. The events and starts of all writes are in one array each; p_start_writes has the number of each start's
--- write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the arguments that will run (empty: no
--- approval is needed): see check_approvals. p_answered are models that answered, and p_proofs what that proves: see note_models.
+-- write. p_asks are the asks that the starts use up (0: none), p_run_hashes the hashes of the approved arguments (empty: no
+-- approval is needed): see check_approvals. p_run_args are the arguments that will run (empty: as planned), p_hashes their hashes. p_answered are models that answered, and p_proofs what that proves: see note_models.
 -- Two writes may be of one turn, which one of the writers has lost.
 --
 -- If p_alone, the function waits for locks and raises an error for a refused write. Otherwise it skips rows that are locked, lets
@@ -50,7 +50,7 @@ create function turnkeeper.append_many(
     p_types text[], p_event_rounds integer[], p_blocks integer[], p_data text[],
     p_rounds integer[], p_answers text[], p_calls text[], p_texts text[], p_reasonings text[], p_raws text[], p_requests text[], p_results text[],
     p_start_writes integer[], p_start_rounds integer[], p_start_ordinals integer[], p_attempts integer[], p_effects text[], p_nonces text[],
-    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_answered text[], p_proofs bigint[]
+    p_agents text[], p_names text[], p_hashes text[], p_asks bigint[], p_run_hashes text[], p_run_args text[], p_answered text[], p_proofs bigint[]
 ) returns table (write integer, code text, message text) language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -94,11 +94,11 @@ begin
         from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_asks, p_run_hashes) as s(write, round, ordinal, attempt, ask, hash)
         where p_writes[s.write] = any(done);
         insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, started_at, agent, name, args_hash,
-            ask_id, run_hash)
+            ask_id, run_hash, run_args)
         select p_turns[s.write], s.round, s.ordinal, s.attempt, s.effect, j.n, p_tokens[s.write], s.nonce, p_workers[s.write], j.at, s.agent, s.name, s.hash,
-            nullif(s.ask, 0), nullif(s.run_hash, '')
-        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents, p_names, p_hashes, p_asks, p_run_hashes)
-            as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash, ask, run_hash)
+            nullif(s.ask, 0), nullif(s.run_hash, ''), nullif(s.run_args, '')
+        from unnest(p_start_writes, p_start_rounds, p_start_ordinals, p_attempts, p_effects, p_nonces, p_agents, p_names, p_hashes, p_asks, p_run_hashes, p_run_args)
+            as s(write, round, ordinal, attempt, effect, nonce, agent, name, hash, ask, run_hash, run_args)
         join turnkeeper.journal j on j.turn_id = p_turns[s.write] and j.n = p_expected[s.write] + 1
         where j.write_id = p_writes[s.write] and j.write_id = any(done);
     end if;
@@ -357,7 +357,7 @@ declare
     d record;
 begin
     perform from turnkeeper.turns where id = p_turn for update;
-    select r.*, s.name as tool, s.effect, s.agent, s.args_hash, s.run_hash into d
+    select r.*, s.name as tool, s.effect, s.agent, s.args_hash, s.run_hash, s.run_args into d
     from turnkeeper.detached_calls r join turnkeeper.call_starts s using (turn_id, round, ordinal, attempt)
     where r.turn_id = p_turn and r.round = p_round and r.ordinal = p_ordinal for update of r;
     if d.ended_at is not null or d.attempt <> p_attempt or p_claim <> '' and d.claim is distinct from p_claim then
@@ -372,8 +372,8 @@ begin
         return;
     end if;
     -- Write 0 and token 0: without a grant. The key refuses a second start.
-    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash, run_hash)
-    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool, d.args_hash, d.run_hash);
+    insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n, token, nonce, worker_id, agent, name, args_hash, run_hash, run_args)
+    values (p_turn, p_round, p_ordinal, p_attempt + 1, d.effect, 0, 0, p_nonce, d.worker_id, d.agent, d.tool, d.args_hash, d.run_hash, d.run_args);
     update turnkeeper.awaited_calls set nonce = p_nonce where turn_id = p_turn and round = p_round and ordinal = p_ordinal;
     update turnkeeper.detached_calls set attempt = p_attempt + 1, claim = null, worker_id = null, claimed_at = null, lost_at = null,
         losses = losses + p_lost::integer, deadline = clock_timestamp() + p_wait, look_at = clock_timestamp() + interval '1 minute',

@@ -29,8 +29,12 @@ where j.results is not null;
 -- The calls of turns, each with its newest start and result.
 create view turnkeeper.calls as
 select j.turn_id, j.round, c.ordinal, (select t.agent from turnkeeper.turns t where t.id = j.turn_id) as agent,
-    c.wire_id, coalesce(c.provider_id, c.wire_id) as provider_id, c.name, c.arguments, coalesce(c.raw_args, '') as raw_args,
-    coalesce(c.args_hash, encode(sha256(convert_to(c.name, 'UTF8') || '\x00'::bytea || convert_to(c.arguments, 'UTF8')), 'hex')) as args_hash,
+    c.wire_id, coalesce(c.provider_id, c.wire_id) as provider_id, c.name,
+    coalesce(s.run_args, c.arguments) as arguments, -- of the newest start
+    case when s.run_args is not null then c.arguments end as planned_args, -- null: it ran as planned
+    coalesce(c.raw_args, '') as raw_args,
+    case when s.run_args is not null then s.args_hash
+        else coalesce(c.args_hash, encode(sha256(convert_to(c.name, 'UTF8') || '\x00'::bytea || convert_to(c.arguments, 'UTF8')), 'hex')) end as args_hash,
     c.effect, coalesce(c.paging, false) as paging,
     -- not exists(), for which Postgres may read all awaited calls into a hash table
     coalesce((select true from turnkeeper.awaited_calls a where (a.turn_id, a.round, a.ordinal) = (j.turn_id, j.round, c.ordinal)), false)

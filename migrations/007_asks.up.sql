@@ -160,11 +160,6 @@ begin
     end if;
 end $$;
 
--- The arguments with which a call runs after its approval: the person's, else the model's.
-create function turnkeeper.run_arguments(p_turn bigint, p_round integer, p_ordinal integer, p_arguments text) returns text stable language sql
-return coalesce((select a.edited from turnkeeper.asks a
-    where a.turn_id = p_turn and a.round = p_round and a.ordinal = p_ordinal and a.kind = 'approve' and a.state = 'approved'), p_arguments);
-
 -- Whether a turn may wait: something is open, and the turn has recorded all results and answers that have arrived.
 create function turnkeeper.may_wait(p_turn bigint) returns boolean stable language plpgsql as $$
 begin

@@ -269,7 +269,7 @@ func (t *Telemetry) ToolCall(ctx context.Context, b agentturn.ToolBegin) (contex
 		attribute.Bool("turnkeeper.detached", b.Detached),
 	))
 	if t.content {
-		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(call.Arguments)))
+		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(call.AsRun())))
 	}
 	return ctx, func(e agentturn.ToolEnd) {
 		t.metrics.toolRan(call.Name, e.State, time.Since(started))
@@ -314,7 +314,7 @@ func (t *Telemetry) SubAgent(ctx context.Context, s agentturn.SubAgentEnd) {
 	id := place.SpanOf(traceparent.CallSpan(s.Turn.ID, s.Call.Key))
 	_, span := t.tracer.Start(wanting(ctx, place.TraceID, id), "execute_tool "+s.Call.Name, trace.WithTimestamp(began), trace.WithAttributes(attributes...))
 	if t.content {
-		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(s.Call.Arguments)))
+		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", t.shown(s.Call.AsRun())))
 	}
 	if s.Error != "" {
 		fail(span, s.Error)

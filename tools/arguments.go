@@ -1,132 +1,119 @@
 package tools
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
+	"encoding/json"
+
+	"turnkeeper"
+	"turnkeeper/internal/arguments"
 )
 
 // Limits of a call's arguments.
 const (
-	MaxArgumentBytes = 256 << 10 // as the provider sent them, and in canonical form
-	MaxArgumentDepth = 64        // nesting levels of objects and arrays, the outermost included
+	MaxArgumentBytes = arguments.MaxBytes // as the provider sent them, and in canonical form
+	MaxArgumentDepth = arguments.MaxDepth // nesting levels of objects and arrays, the outermost included
 )
+
+// A Schema is a compiled JSON Schema of a tool's arguments. It is safe for
+// concurrent use.
+type Schema = arguments.Schema
+
+// CompileSchema compiles the JSON Schema of an object: draft 2020-12 or draft 7,
+// with references within the schema only. Patterns that Go's regexp does not
+// support, such as a look-ahead, are not checked. A schema must come from the
+// operator or a server the operator trusts: it can make checks slow. Calls with
+// the same text may return the same Schema. It is safe for concurrent use.
+func CompileSchema(parameters json.RawMessage) (*Schema, error) {
+	return arguments.CompileSchema(parameters)
+}
 
 // Arguments are the validated arguments of a call.
 type Arguments struct {
 	// Canonical is the JSON that is hashed, stored and passed to the tool: object
 	// keys in byte order, no whitespace between tokens, no needless escapes, and
-	// numbers in canonical form (see CheckArguments).
+	// numbers in canonical form (see Schema.Check).
 	Canonical string
 	// Coerced reports whether a string was decoded into the array or object that
 	// the schema requires.
 	Coerced bool
 }
 
-// CheckArguments validates the arguments of a call as a provider sent them. They
-// must be one JSON object in valid UTF-8, within MaxArgumentBytes and
-// MaxArgumentDepth, with no duplicate key, lone surrogate or NUL character and no
-// text after the object, and valid by the schema. Empty or blank text counts as an
-// empty object; null does not. Where the schema requires an array or object, a
-// string that holds one as JSON is decoded. A null in an optional property that
-// refuses null counts as absent.
-//
-// Numbers must fit a 64-bit float, and have at most 100 characters and 80
-// significant digits. An exponent, the minus of -0 and trailing zeros of a fraction
-// are removed without losing a digit (1e2 and 100.0 become 100); a number that then
-// has more than 100 characters is written as d.ddde±N. Other numbers are unchanged.
-// So equal arguments have equal canonical forms, and canonical arguments are
-// unchanged.
-//
-// fault is empty if the arguments are valid. Else it is text for the model that
-// lists the errors and the required properties.
+// CheckArguments validates arguments as they are written: see Schema.Check. fault is
+// empty if they are valid, else text for the model.
 func CheckArguments(schema *Schema, raw string) (args Arguments, fault string) {
-	object, coerced, err := readArguments(schema, raw)
-	if err != nil {
-		return Arguments{}, schema.fault(err.Error())
-	}
-	if problems := schema.problems(object); len(problems) > 0 {
-		return Arguments{}, schema.fault(strings.Join(problems, "; "))
-	}
-	canonical := string(appendCanonical(nil, object))
-	if len(canonical) > MaxArgumentBytes {
-		return Arguments{}, schema.fault(tooLong(len(canonical)).Error())
-	}
-	return Arguments{Canonical: canonical, Coerced: coerced}, ""
+	return check(schema, raw, arguments.AsWritten)
 }
 
-func readArguments(schema *Schema, raw string) (object map[string]any, coerced bool, err error) {
-	if len(raw) > MaxArgumentBytes {
-		return nil, false, tooLong(len(raw))
+// CheckReadArguments is like CheckArguments, for a call that only reads: where the
+// schema requires an array or object, a string that holds one as JSON is decoded.
+func CheckReadArguments(schema *Schema, raw string) (args Arguments, fault string) {
+	return check(schema, raw, arguments.Decoding)
+}
+
+func check(schema *Schema, raw string, how arguments.Read) (args Arguments, fault string) {
+	value, coerced, fault := schema.Check(raw, how)
+	if fault != "" {
+		return Arguments{}, fault
 	}
-	text := strings.Trim(raw, jsonSpace)
-	if text == "" {
-		return map[string]any{}, false, nil
+	return Arguments{Canonical: value.Canonical(), Coerced: coerced}, ""
+}
+
+// Check validates the arguments of a call of the named tool: see CheckArguments, and
+// CheckReadArguments for a tool of effect none. For an unknown tool it returns a fault.
+func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
+	e, ok := r.entries[name]
+	switch {
+	case !ok:
+		return Arguments{}, "tool not found: " + name
+	case e.spec.Effect == turnkeeper.EffectNone:
+		return CheckReadArguments(e.schema, raw)
 	}
-	value, err := parseJSON(text, MaxArgumentDepth)
-	if err != nil {
-		return nil, false, err
-	}
-	c := coercer{refs: schema.refs}
-	object, ok := c.coerce(schema.root, value, 1).(map[string]any)
+	return CheckArguments(e.schema, raw)
+}
+
+// CheckAsWritten checks arguments that a call will have as they are written. It refuses those too that Check accepts only
+// because it decodes a string or leaves out a null.
+func (r *Registry) CheckAsWritten(name, raw string) (fault string) {
+	e, ok := r.entries[name]
 	if !ok {
-		return nil, false, fmt.Errorf("they are %s, not a JSON object", kindOf(value))
+		return "tool not found: " + name
 	}
-	return object, c.coerced, nil
+	args, fault := CheckArguments(e.schema, raw)
+	if fault != "" {
+		return fault
+	}
+	if value, err := arguments.Parse(raw); err != nil || value.Canonical() != args.Canonical {
+		return e.schema.Fault("a null is not valid by the schema; leave the argument out")
+	}
+	return ""
 }
 
-func tooLong(n int) error {
-	return fmt.Errorf("they are %d bytes long, at most %d are allowed", n, MaxArgumentBytes)
-}
-
-// fault returns the text for the model.
-func (s *Schema) fault(problem string) string {
-	text := "invalid arguments: " + problem + ". Nothing was run. Send one JSON object that fits the tool's schema"
-	if required := s.required(); required != "" {
-		text += "; required: " + required
+// Resolve replaces each string in a call's canonical arguments, at any depth, with
+// the result of value. It leaves keys and the arguments in the spec's OutputIDs
+// unchanged. It checks the result against the tool's schema again, but does not
+// limit its size. fault is for the model and quotes no value. An error of value is
+// returned as err.
+func (r *Registry) Resolve(name, canonical string, value func(string) (string, error)) (resolved, fault string, err error) {
+	e, ok := r.entries[name]
+	if !ok {
+		return "", "tool not found: " + name, nil
 	}
-	return text + "."
+	args, err := arguments.Parse(canonical)
+	if err != nil {
+		return "", "", err
+	}
+	if args, err = args.MapTexts(value, e.spec.OutputIDs...); err != nil {
+		return "", "", err
+	}
+	if bad := e.schema.Misfits(args); bad != "" {
+		return "", "invalid arguments: with the stored text in its place, " + bad + " does not fit the tool's schema. Nothing was run.", nil
+	}
+	return args.Canonical(), "", nil
 }
 
 // Hash returns the hex SHA-256 of the name, a NUL and the canonical arguments.
-func Hash(name, canonical string) string {
-	sum := sha256.Sum256([]byte(name + "\x00" + canonical))
-	return hex.EncodeToString(sum[:])
-}
+func Hash(name, canonical string) string { return arguments.Hash(name, canonical) }
 
 // MalformedPlaceholder returns the JSON object that is stored and sent back to
 // providers in place of arguments that are not a JSON object. It quotes their
 // first 500 characters, with invalid UTF-8 replaced and NUL removed.
-func MalformedPlaceholder(raw string) string {
-	quoted := clip(raw[:min(len(raw), maxPlaceholderBytes)], maxPlaceholderChars)
-	quoted = strings.ReplaceAll(strings.ToValidUTF8(quoted, "\uFFFD"), "\x00", "")
-	return string(appendCanonical(nil, map[string]any{"malformed_arguments": true, "raw": quoted}))
-}
-
-const (
-	maxPlaceholderChars = 500
-	maxPlaceholderBytes = (maxPlaceholderChars + 1) * utf8.UTFMax
-	maxKeyChars         = 100
-)
-
-// clip cuts the text to its first n characters and an ellipsis.
-func clip(text string, n int) string {
-	for i := range text {
-		if n == 0 {
-			return text[:i] + "…"
-		}
-		n--
-	}
-	return text
-}
-
-func quoteAll(names []string) string {
-	names = slices.Clone(names[:min(len(names), maxProblems)])
-	for i, name := range names {
-		names[i] = fmt.Sprintf("%q", clip(name, maxKeyChars))
-	}
-	return strings.Join(names, ", ")
-}
+func MalformedPlaceholder(raw string) string { return arguments.MalformedPlaceholder(raw) }

@@ -44,7 +44,7 @@ func TestCanonicalArguments(t *testing.T) {
 	schema := compile(t, anything)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, fault := tools.CheckArguments(schema, tt.raw)
+			got, fault := tools.CheckReadArguments(schema, tt.raw)
 			if got.Canonical != tt.want || fault != "" {
 				t.Errorf("CheckArguments() = %s, fault %q; want %s", got.Canonical, fault, tt.want)
 			}
@@ -210,7 +210,7 @@ func TestNullIsAbsent(t *testing.T) {
 		`{"path":"p","filters":[null]}`:                       `"filters[]": is of type "null", it must be "object"`,
 		`{"path":"p","filter":"{\"id\":\"x\",\"max\":null}"}`: `{"filter":{"id":"x"},"path":"p"}`,
 	} {
-		args, fault := tools.CheckArguments(compile(t, schema), raw)
+		args, fault := tools.CheckReadArguments(compile(t, schema), raw)
 		if fault == "" && args.Canonical != want || fault != "" && !strings.HasPrefix(fault, "invalid arguments: "+want+". Nothing") {
 			t.Errorf("%s: %q, fault %q", raw, args.Canonical, fault)
 		}
@@ -249,7 +249,7 @@ func TestCoercion(t *testing.T) {
 	schema := compile(t, listing)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, fault := tools.CheckArguments(schema, tt.raw)
+			got, fault := tools.CheckReadArguments(schema, tt.raw)
 			if diff := cmp.Diff(tools.Arguments{Canonical: tt.want, Coerced: tt.coerced}, got); diff != "" || fault != "" {
 				t.Errorf("fault %q, arguments (-want +got):\n%s", fault, diff)
 			}
@@ -263,7 +263,7 @@ func TestCoercion(t *testing.T) {
 		"what is in it is wrong":  `{"path":"p","mode":"fast","tags":"[1]"}`,
 		"key twice in the string": `{"path":"p","mode":"fast","filter":"{\"ids\":[],\"ids\":[]}"}`,
 	} {
-		if got, fault := tools.CheckArguments(schema, raw); fault == "" {
+		if got, fault := tools.CheckReadArguments(schema, raw); fault == "" {
 			t.Errorf("%s: accepted as %s", name, got.Canonical)
 		}
 	}

@@ -225,3 +225,14 @@ func (e *execution) failed(outcome Outcome, text string) Ending {
 func seconds(d time.Duration) string {
 	return strconv.FormatFloat(float64(d.Round(time.Millisecond).Milliseconds())/1000, 'f', -1, 64)
 }
+
+// clip cuts the text to its first n characters and an ellipsis.
+func clip(text string, n int) string {
+	for i := range text {
+		if n == 0 {
+			return text[:i] + "…"
+		}
+		n--
+	}
+	return text
+}

@@ -141,30 +141,6 @@ func (r *Registry) Spec(name string) (Spec, bool) {
 	return e.spec, ok
 }
 
-// Check calls CheckArguments with the schema of the named tool. For an unknown tool
-// it returns a fault.
-func (r *Registry) Check(name, raw string) (args Arguments, fault string) {
-	e, ok := r.entries[name]
-	if !ok {
-		return Arguments{}, "tool not found: " + name
-	}
-	return CheckArguments(e.schema, raw)
-}
-
-// CheckAsWritten checks arguments that a call will have as they are written. It refuses those too that Check accepts only
-// because it decodes a string or leaves out a null.
-func (r *Registry) CheckAsWritten(name, raw string) (fault string) {
-	args, fault := r.Check(name, raw)
-	if fault != "" {
-		return fault
-	}
-	value, err := parseJSON(strings.Trim(raw, jsonSpace), MaxArgumentDepth)
-	if err != nil || string(appendCanonical(nil, value)) != args.Canonical {
-		return r.entries[name].schema.fault("a string that holds an array or an object as JSON, or a null, is not valid by the schema")
-	}
-	return ""
-}
-
 // Names returns the names of the tools in the order of registration.
 func (r *Registry) Names() []string { return slices.Clone(r.names) }
 

@@ -55,7 +55,7 @@ func conversation(before string, turns []turnlog.Past, chars int) string {
 		for call := range eachCall(past.Rounds) {
 			name := PlainName(call.Name)
 			if hadEffect(*call) {
-				name += " " + Ends(call.Arguments, chars)
+				name += " " + Ends(call.AsRun(), chars)
 			}
 			if call.State != turnkeeper.CallSucceeded {
 				name += ", " + string(call.State)

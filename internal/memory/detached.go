@@ -10,7 +10,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
-	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/turnlog"
 )
@@ -170,9 +169,6 @@ func (c *Conn) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeeper
 		return c.ask(ctx, "claim", func() error {
 			return c.store.onCall(ctx, ref, func(t *turnRow, a *awaitedRow, _ *[]Bell) error {
 				call := *t.call(ref.Key)
-				if approved := t.askOf(ref.Key, asks.KindApprove, 1); approved != nil {
-					call.Arguments = approved.RunArguments()
-				}
 				taken := a.claim != "" && a.claim != claim && !c.store.bugs.has(BugClaimTwice)
 				if a.ended || a.attempt != ref.Attempt || taken || !slices.Contains(tools, call.Name) {
 					return turnkeeper.ErrNotFound

@@ -148,6 +148,7 @@ func (j *Journal) start(t *turnRow, start turnlog.CallStart) error {
 	}
 	t.starts = append(t.starts, startRow{start.Key, start.Nonce, start.Ask, start.Hash})
 	call.State, call.Nonce, call.Starts, call.StartedAt = turnkeeper.CallStarted, start.Nonce, start.Attempt, j.s.now()
+	start.SetArguments(call)
 	if start.Spawn != nil {
 		t.awaitReply(call)
 	}

@@ -241,6 +241,10 @@ func (d *door) Asks(turn turnkeeper.TurnID) []asks.Ask {
 	return all
 }
 
+func (d *door) RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error) {
+	return d.conn.RecentCalls(ctx, agent, name, argsHash, within)
+}
+
 func (d *door) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
 	return d.conn.AnswerAsk(ctx, id, a)
 }

@@ -281,7 +281,22 @@ func askEdited(e *env) {
 	ask = e.onlyAsk(d.grant.TurnID)
 	equal(e, "hash of the edited arguments", ask.RunHash(), tools.Hash("tool", edited))
 	wantErr(e, "start with the first arguments", d.startWith(ask.ID, askArguments, 1), asks.ErrNotApproved)
-	wantErr(e, "start with the edited arguments", d.startWith(ask.ID, edited, 1), nil)
+	d.append(turnlog.Entry{Starts: []turnlog.CallStart{{
+		Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: d.call(key(1, 1)).Effect, Ask: ask.ID, Hash: ask.RunHash(),
+		RunArgs: edited, ArgsHash: tools.Hash("tool", edited),
+	}}})
+	call := d.call(key(1, 1))
+	equal(e, "arguments as run", call.AsRun(), edited)
+	equal(e, "arguments as planned", call.Arguments, "{}")
+	equal(e, "hash of the arguments as run", call.ArgsHash, tools.Hash("tool", edited))
+	_, rounds := e.Turn(d.grant.TurnID)
+	equal(e, "arguments in a new record", rounds[0].Calls[0].AsRun(), edited)
+	d.append(turnlog.Entry{Results: []turnlog.CallResult{result(call.Key, call.Nonce, turnkeeper.CallSucceeded, "done")}})
+	for hash, want := range map[string]int{call.ArgsHash: 1, "hash": 0} {
+		past, err := e.RecentCalls(e.Context(), d.record.Turn.Agent, "tool", hash, time.Hour)
+		wantErr(e, "recent calls", err, nil)
+		equal(e, "recent calls with "+hash, len(past), want)
+	}
 }
 
 func askTwice(e *env) {

@@ -51,6 +51,7 @@ type Store interface {
 	// Asks lists the asks of a turn in order.
 	Asks(turn turnkeeper.TurnID) []asks.Ask
 	AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error)
+	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error)
 	// Extractions returns the cache of extractions.
 	Extractions() extract.Cache
 	// Outputs reads stored results. Sweep removes abandoned drafts.

@@ -5,6 +5,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/policy"
 )
@@ -84,9 +85,13 @@ type CallStart struct {
 	// Ask is the approval that the start uses up. Of a later start of a call of effect once, it is
 	// the ask by which a person has said that the last start did not happen. 0: none.
 	Ask asks.ID
-	// Hash is the hash of the arguments that will run, if the call needs an approval: see
-	// tools.Hash. The journal compares it with what was approved.
+	// Hash is the hash of the approved text of the arguments, if the call needs an
+	// approval: see tools.Hash. The journal compares it with what was approved.
 	Hash string
+
+	// RunArgs are the arguments that will run, if they are not as planned: see turnkeeper.ToolCall. ArgsHash is their hash. Both
+	// are empty if the call runs as planned.
+	RunArgs, ArgsHash string
 
 	// Detached is the maximum duration of one run of a detached call, which runs
 	// in its own job on any worker. 0: the call runs in the turn.
@@ -95,6 +100,16 @@ type CallStart struct {
 	// Spawn is the message to a sub-agent, written with the start. Its reply becomes
 	// the result. nil: none.
 	Spawn *Spawn
+}
+
+// SetArguments sets what the start records about the arguments of its call.
+func (s CallStart) SetArguments(call *turnkeeper.ToolCall) {
+	switch {
+	case s.ArgsHash != "":
+		call.RunArgs, call.ArgsHash = s.RunArgs, s.ArgsHash
+	case call.RunArgs != "": // of an earlier start
+		call.RunArgs, call.ArgsHash = "", arguments.Hash(call.Name, call.Arguments)
+	}
 }
 
 // A CallResult is the result of a call.

@@ -64,7 +64,8 @@ type Call struct {
 	WireID     string               `json:"tool_call_id"`
 	ProviderID string               `json:"provider_tool_call_id"`
 	Name       string               `json:"name"`
-	Arguments  string               `json:"arguments"`
+	Arguments  string               `json:"arguments" doc:"as run: a person may have changed them, and handles are replaced by their texts; as planned if it has not started"`
+	Planned    *string              `json:"planned_arguments" doc:"as the model planned them; null: it ran with these, or has not started"`
 	RawArgs    string               `json:"raw_arguments"`
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
@@ -85,10 +86,13 @@ type Call struct {
 // OfCall returns the view of a tool call.
 func OfCall(c turnkeeper.ToolCall) Call {
 	v := Call{
-		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.Arguments, RawArgs: c.RawArgs,
+		ID: c.Key.String(), WireID: c.WireID, ProviderID: c.ProviderID, Name: c.Name, Arguments: c.AsRun(), RawArgs: c.RawArgs,
 		Effect: c.Effect, State: c.State, Paging: c.Paging,
 		Background: prompt.WentOn(c), Detached: c.Awaited, Starts: c.Starts, StartedAt: OrNull(c.StartedAt), EndedAt: OrNull(c.EndedAt),
 		DurationMs: Millis(c.Duration), Preview: c.Preview, Shown: c.Shown, OutputID: OrNull(c.OutputID), LateResult: c.LateResult,
+	}
+	if c.RunArgs != "" {
+		v.Planned = &c.Arguments
 	}
 	if c.Usage != (turnkeeper.Usage{}) {
 		usage := OfUsage(c.Usage)

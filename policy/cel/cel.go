@@ -8,11 +8,15 @@
 //
 // whose value is allow, ask or deny. ask("...") and deny("...") give a reason:
 //
-//	args.amount > 500.0 ? ask("the amount is above 500") : allow
+//	args.amount > 500 ? ask("the amount is above 500") : allow
+//
+// Numbers are exact. A whole number of the arguments is an int, or a uint if only that has room for it. Another number is a double
+// if a double stands for exactly that number, and no other: 19.99 is one. A rule that reads arguments with any other number, such as
+// one with 20 digits after the point, cannot be evaluated. A rule with such a number, or one that converts an int to a double that is
+// another number, is refused or cannot be evaluated.
 package cel
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -47,11 +51,14 @@ func Compile(source string) (policy.Rule, error) {
 	if kind := ast.OutputType(); !kind.IsExactType(cel.StringType) {
 		return nil, fmt.Errorf("the rule returns %s: it must return allow, ask or deny", kind)
 	}
-	program, err := env.Program(ast, cel.CostLimit(maxCost))
+	if err := checkLiterals(source, ast); err != nil {
+		return nil, err
+	}
+	program, err := env.Program(ast, cel.CostLimit(maxCost), cel.CustomDecoratorV2(exactConversions))
 	if err != nil {
 		return nil, fmt.Errorf("the rule cannot be run: %w", err)
 	}
-	return &rule{source, program}, nil
+	return &rule{source, readsArguments(ast), program}, nil
 }
 
 // environment declares the variables and functions of rules. allow, ask and deny are strings, and ask("...") is "ask: ...".
@@ -83,14 +90,18 @@ func firstLine(err error) string {
 
 type rule struct {
 	source  string
+	reads   bool // the arguments
 	program cel.Program
 }
 
 // Decide evaluates the rule.
 func (r *rule) Decide(c policy.Call) policy.Decision {
 	args := map[string]any{}
-	if err := json.Unmarshal(c.Arguments, &args); err != nil && len(c.Arguments) > 0 {
-		return r.failed("the arguments are not a JSON object")
+	if r.reads && len(c.Arguments) > 0 {
+		var why string
+		if args, why = view(c.Arguments); why != "" {
+			return r.failed(why)
+		}
 	}
 	labels := make([]string, len(c.Labels))
 	for i, m := range c.Labels {

@@ -61,12 +61,63 @@ func TestARuleThatCannotBeEvaluatedAsks(t *testing.T) {
 	}
 }
 
+// TestNumbersAreExact tests that a rule compares the number of the text, not a float.
+func TestNumbersAreExact(t *testing.T) {
+	const one = `args.n == 1122334455667788801 ? allow : ask("another")`
+	for _, c := range []struct {
+		rule, args string
+		want       policy.Verdict
+		reason     string
+	}{
+		{one, `{"n":1122334455667788801}`, policy.Allow, ""},
+		{one, `{"n":1122334455667788801.0}`, policy.Allow, ""},
+		{one, `{"n":1122334455667788802}`, policy.Ask, "another"},
+		{one, `{"n":1122334455667788800}`, policy.Ask, "another"},
+		{`args.n <= 9007199254740992 ? allow : ask`, `{"n":9007199254740993}`, policy.Ask, ""},
+		{`args.n == args.m ? allow : ask`, `{"n":9007199254740993,"m":9007199254740992}`, policy.Ask, ""},
+		{`args == {"n": 9007199254740993} ? allow : ask`, `{"n":9007199254740992}`, policy.Ask, ""},
+		{`args.n in [9007199254740993] ? allow : ask`, `{"n":9007199254740992}`, policy.Ask, ""},
+		{`args.n == 18446744073709551615u ? allow : ask`, `{"n":18446744073709551615}`, policy.Allow, ""},
+		{`args.n == 18446744073709551615u ? allow : ask`, `{"n":18446744073709551614}`, policy.Ask, ""},
+		{`args.n == -9223372036854775808 ? allow : ask`, `{"n":-9223372036854775808}`, policy.Allow, ""},
+		{`args.n == 19.99 ? allow : ask`, `{"n":1.999e1}`, policy.Allow, ""},
+		{`args.n == 500.0 && args.n >= 500 && args.n < 500.5 ? allow : ask`, `{"n":500}`, policy.Allow, ""},
+		{`args.n > -0.5 ? allow : deny`, `{"n":-0.25}`, policy.Allow, ""},
+		{`args.n == 1e-3 || args.n == .25 ? allow : deny`, `{"n":0.25}`, policy.Allow, ""},
+		{`args.n > 1000.0 ? allow : ask`, `{"n":1e300}`, policy.Allow, ""},
+		{`tool == "pay_invoice" ? allow : ask`, `{"n":0.10000000000000000001}`, policy.Allow, ""},
+	} {
+		if got := decide(t, c.rule, c.args); got.Verdict != c.want || got.Reason != c.reason {
+			t.Errorf("%s with %s: %+v, want %s %s", c.rule, c.args, got, c.want, c.reason)
+		}
+	}
+	for rule, args := range map[string]string{
+		`args.n == 0.1 ? allow : allow`: `{"n":0.10000000000000000001}`,
+		`has(args.m) ? deny : allow`:    `{"n":[{"x":123456789012345678901}]}`,
+		`args.n == 18446744073709551616.5 ? deny : allow`[:24] + ` ? deny : allow `:        `{"n":18446744073709551617}`,
+		`double(args.n) == double(9007199254740992) ? allow : allow`:                       `{"n":9007199254740993}`,
+		`[args.n].exists(n, double(n) * 1.0 == double("9007199254740992")) ? allow : deny`: `{"n":9007199254740993}`,
+	} {
+		if got := decide(t, rule, args); got.Verdict != policy.Ask || !strings.HasPrefix(got.Reason, "the rule could not be evaluated: ") {
+			t.Errorf("%s with %s: %+v", rule, args, got)
+		}
+	}
+}
+
 func TestAnInvalidRuleIsRefused(t *testing.T) {
 	for rule, want := range map[string]string{
 		`args.amount >`:           "the rule is not valid CEL: ",
 		`args.amount > 500`:       "the rule returns bool: it must return allow, ask or deny",
 		`nobody ? ask : allow`:    "undeclared reference to 'nobody'",
 		strings.Repeat("a", 5000): "the rule has 5000 bytes: at most 4000 are allowed",
+
+		`args.n == 9223372036854775808 ? allow : ask`:                    "invalid int literal",
+		`args.n == 18446744073709551616u ? allow : ask`:                  "invalid uint literal",
+		`args.n == 1e400 ? allow : ask`:                                  "invalid double literal",
+		`args.n == 1122334455667788801.0 ? allow : ask`:                  "stands for several integers",
+		`args.n == -9007199254740992.0 ? allow : ask`:                    "stands for several integers",
+		`"é" == tool || args.n == -0.10000000000000000001 ? allow : ask`: "the rule has the number -0.10000000000000000001, which has more digits",
+		`args.n == [1, .30000000000000001 ][1] ? allow : ask`:            "the rule has the number 0.30000000000000001, which has more digits",
 	} {
 		if _, err := cel.Compile(rule); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %v, want an error with %q", rule, err, want)

@@ -57,7 +57,7 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 	p := dbsqlc.AppendManyParams{
 		Alone: alone, LockWait: pg.Millis(lockWait), Types: []string{}, EventRounds: []int32{}, Blocks: []int32{}, Data: []string{}, StartWrites: []int32{}, StartRounds: []int32{},
 		StartOrdinals: []int32{}, Attempts: []int32{}, Effects: []string{}, Nonces: []string{}, Agents: []string{}, Names: []string{}, Hashes: []string{},
-		Asks: []int64{}, RunHashes: []string{}, Answered: []string{}, Proofs: []int64{},
+		Asks: []int64{}, RunHashes: []string{}, RunArgs: []string{}, Answered: []string{}, Proofs: []int64{},
 	}
 	for i, c := range changes {
 		p.Strict = append(p.Strict, c.before != nil || c.after != nil)
@@ -78,7 +78,7 @@ func appendParams(changes []*change, alone bool) dbsqlc.AppendManyParams {
 			p.Attempts = append(p.Attempts, int32(s.Attempt))               //nolint:gosec // few
 			p.Effects, p.Nonces = append(p.Effects, string(orOnce(s.Effect))), append(p.Nonces, s.Nonce)
 			p.Agents, p.Names, p.Hashes = append(p.Agents, s.agent), append(p.Names, s.name), append(p.Hashes, s.hash)
-			p.Asks, p.RunHashes = append(p.Asks, int64(s.Ask)), append(p.RunHashes, s.Hash)
+			p.Asks, p.RunHashes, p.RunArgs = append(p.Asks, int64(s.Ask)), append(p.RunHashes, s.Hash), append(p.RunArgs, s.RunArgs)
 		}
 		p.Answered, p.Proofs = append(p.Answered, c.answered.models...), append(p.Proofs, c.answered.proofs...)
 	}

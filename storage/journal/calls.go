@@ -2,13 +2,12 @@ package journal
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -60,6 +59,8 @@ func (l *callLog) with(e turnlog.Entry, clean func(string) string) (callLog, err
 		}
 		call.Starts, call.Nonce, call.StartedAt, call.State = s.Attempt, s.Nonce, time.Now(), turnkeeper.CallStarted
 		call.Awaited = call.Awaited || s.Detached > 0 || s.Spawn != nil
+		s.RunArgs = clean(s.RunArgs)
+		s.SetArguments(call)
 	}
 	if err := after.answer(e.Results, clean, &results); err != nil {
 		return after, err
@@ -177,7 +178,7 @@ func plannedJSON(calls []turnkeeper.ToolCall) string {
 			c.Key.Ordinal, c.WireID, unless(c.ProviderID, c.WireID), c.Name, c.Arguments, c.RawArgs, c.ArgsHash, c.Effect, c.Paging, c.State, c.Shown,
 			unless(c.Preview, c.Shown),
 		}
-		if sum := sha256.Sum256([]byte(c.Name + "\x00" + c.Arguments)); c.ArgsHash == hex.EncodeToString(sum[:]) {
+		if c.ArgsHash == arguments.Hash(c.Name, c.Arguments) {
 			stored[i].ArgsHash = ""
 		}
 	}

@@ -65,10 +65,8 @@ func (s *Store) Claim(ctx context.Context, ref turnlog.CallRef, worker turnkeepe
 		})
 		return pg.Translate(err)
 	})
-	call := dbrow.Call(row.TurnkeeperCall)
-	call.Arguments = row.RunArguments
 	return turnlog.ClaimedCall{
-		Ref: ref, Claim: turnlog.ClaimID(claim), Call: call, Limit: row.TimeLimit, Left: dbrow.Micros(row.LeftUs),
+		Ref: ref, Claim: turnlog.ClaimID(claim), Call: dbrow.Call(row.TurnkeeperCall), Limit: row.TimeLimit, Left: dbrow.Micros(row.LeftUs),
 		Turn:        turnkeeper.Turn{ID: ref.TurnID, Agent: row.Agent, User: row.UserName, Conversation: row.Conversation, CreatedAt: row.CreatedAt},
 		TraceParent: dbrow.OrZero(row.TraceParent),
 	}, err

@@ -106,6 +106,7 @@ func (w *Writer) change(at step, e turnlog.Entry, ending Ending) (*change, error
 	}
 	for _, s := range e.Starts {
 		call := calls.call(s.Key)
+		s.RunArgs = w.clean(s.RunArgs)
 		c.starts = append(c.starts, start{s, w.agent, call.Name, call.ArgsHash})
 	}
 	var answered answers

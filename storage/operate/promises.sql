@@ -226,7 +226,7 @@ select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
     select distinct on (w.agent, n.user_name, n.conversation, n.name) w.turn_id, w.round, w.ordinal, n.agent, n.user_name, n.conversation, n.name
     from turnkeeper.notes n
     join turnkeeper.calls w on w.agent = n.agent and w.name = 'note_write' and w.state = 'succeeded' and w.ended_at >= n.updated_at
-        and turnkeeper.run_arguments(w.turn_id, w.round, w.ordinal, w.arguments)::jsonb ->> 'name' = n.name
+        and w.arguments::jsonb ->> 'name' = n.name
     join turnkeeper.turns t on t.id = w.turn_id -- and its notes are the user's, the conversation's or the agent's
         and (n.user_name, n.conversation) in ((t.user_name, ''), ('', case when t.user_name = '' then t.conversation else '' end), ('', ''))
     order by w.agent, n.user_name, n.conversation, n.name, w.ended_at

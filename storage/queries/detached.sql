@@ -23,8 +23,7 @@ with claimed as (
       and (c.turn_id, c.round, c.ordinal) = (d.turn_id, d.round, d.ordinal) and c.state = 'running' and c.name = any(@tools::text[])
     returning d.turn_id, d.round, d.ordinal, d.time_limit, clock_timestamp() - d.claimed_at as passed
 )
-select sqlc.embed(c), turnkeeper.run_arguments(c.turn_id, c.round, c.ordinal, c.arguments)::text as run_arguments,
-    t.agent, t.user_name, t.conversation, t.created_at, m.trace_parent, claimed.time_limit,
+select sqlc.embed(c), t.agent, t.user_name, t.conversation, t.created_at, m.trace_parent, claimed.time_limit,
     (extract(epoch from claimed.time_limit - greatest(claimed.passed, interval '0')) * 1000000)::bigint as left_us
 from claimed
 join turnkeeper.calls c on (c.turn_id, c.round, c.ordinal) = (claimed.turn_id, claimed.round, claimed.ordinal)

@@ -251,8 +251,11 @@ func (p *turnPage) call(c turnkeeper.ToolCall) {
 	if c.Starts > 1 {
 		facts += fmt.Sprintf(" · started %d times", c.Starts)
 	}
-	arguments := " " + term.OneLine(c.Arguments, p.argumentColumns(facts, c.Name))
+	arguments := " " + term.OneLine(c.AsRun(), p.argumentColumns(facts, c.Name))
 	p.Line("     %s %s%s  %s", p.Paint(term.ToneOf(c.State), term.SignOf(c.State)), p.Paint(term.Bold, term.OneLine(c.Name, 64)), arguments, p.Paint(term.Dim, facts))
+	if c.RunArgs != "" {
+		p.Line("       %s", p.Paint(term.Dim, "planned: "+term.OneLine(c.Arguments, p.argumentColumns("planned:", ""))))
+	}
 	p.result(c)
 }
 

@@ -211,9 +211,13 @@ func FailedAttempt(r dbsqlc.TurnkeeperFailedAttempt) turnlog.FailedAttempt {
 
 // Call converts a row.
 func Call(r dbsqlc.TurnkeeperCall) turnkeeper.ToolCall {
+	planned, run := r.Arguments, ""
+	if r.PlannedArgs != nil {
+		planned, run = *r.PlannedArgs, r.Arguments
+	}
 	return turnkeeper.ToolCall{
 		Key: turnkeeper.CallKey{Round: int(r.Round), Ordinal: int(r.Ordinal)}, WireID: r.WireID, ProviderID: r.ProviderID,
-		Name: r.Name, Arguments: r.Arguments, RawArgs: r.RawArgs, ArgsHash: r.ArgsHash, Effect: turnkeeper.Effect(r.Effect),
+		Name: r.Name, Arguments: planned, RunArgs: run, RawArgs: r.RawArgs, ArgsHash: r.ArgsHash, Effect: turnkeeper.Effect(r.Effect),
 		Paging: r.Paging, State: turnkeeper.CallState(r.State), Starts: int(r.Starts), Nonce: r.Nonce,
 		StartedAt: OrZero(r.StartedAt), EndedAt: OrZero(r.EndedAt),
 		Duration: time.Duration(OrZero(r.DurationMs)) * time.Millisecond, Shown: r.Shown, Preview: r.Preview,

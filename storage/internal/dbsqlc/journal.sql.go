@@ -40,7 +40,7 @@ from turnkeeper.append_many($1::boolean, $2::text, $3::boolean[], $4::bigint[], 
     $9::uuid[], $10::bigint[], $11::text[], $12::integer[], $13::integer[], $14::text[],
     $15::integer[], $16::text[], $17::text[], $18::text[], $19::text[], $20::text[], $21::text[], $22::text[],
     $23::integer[], $24::integer[], $25::integer[], $26::integer[], $27::text[], $28::text[],
-    $29::text[], $30::text[], $31::text[], $32::bigint[], $33::text[], $34::text[], $35::bigint[])
+    $29::text[], $30::text[], $31::text[], $32::bigint[], $33::text[], $34::text[], $35::text[], $36::bigint[])
 `
 
 type AppendManyParams struct {
@@ -77,6 +77,7 @@ type AppendManyParams struct {
 	Hashes        []string
 	Asks          []int64
 	RunHashes     []string
+	RunArgs       []string
 	Answered      []string
 	Proofs        []int64
 }
@@ -123,6 +124,7 @@ func (q *Queries) AppendMany(ctx context.Context, arg AppendManyParams) ([]Appen
 		arg.Hashes,
 		arg.Asks,
 		arg.RunHashes,
+		arg.RunArgs,
 		arg.Answered,
 		arg.Proofs,
 	)

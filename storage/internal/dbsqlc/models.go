@@ -59,6 +59,7 @@ type TurnkeeperCall struct {
 	ProviderID      string
 	Name            string
 	Arguments       string
+	PlannedArgs     *string
 	RawArgs         string
 	ArgsHash        string
 	Effect          string

@@ -11,7 +11,7 @@ import (
 )
 
 const CallsOfTurns = `-- name: CallsOfTurns :many
-select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, raw_args, args_hash, effect, paging, awaited, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
+select turn_id, round, ordinal, agent, wire_id, provider_id, name, arguments, planned_args, raw_args, args_hash, effect, paging, awaited, state, starts, nonce, started_at, ended_at, duration_ms, shown, preview, output_id, late_result, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated from turnkeeper.calls where turn_id = any($1::bigint[]) order by turn_id, round, ordinal
 `
 
 func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]TurnkeeperCall, error) {
@@ -32,6 +32,7 @@ func (q *Queries) CallsOfTurns(ctx context.Context, turnIds []int64) ([]Turnkeep
 			&i.ProviderID,
 			&i.Name,
 			&i.Arguments,
+			&i.PlannedArgs,
 			&i.RawArgs,
 			&i.ArgsHash,
 			&i.Effect,

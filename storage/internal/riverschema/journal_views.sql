@@ -32,6 +32,7 @@ create table turnkeeper.calls (
     provider_id      text not null,
     name             text not null,
     arguments        text not null,
+    planned_args     text,
     raw_args         text not null,
     args_hash        text not null,
     effect           text not null,

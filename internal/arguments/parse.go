@@ -1,4 +1,4 @@
-package tools
+package arguments
 
 import (
 	"errors"
@@ -23,6 +23,11 @@ func parseJSON(text string, maxDepth int) (any, error) {
 		return nil, fmt.Errorf("they are not valid UTF-8 at byte %d", i)
 	}
 	p := &parser{text: text, room: maxDepth}
+	return p.whole()
+}
+
+// whole reads the text as one value.
+func (p *parser) whole() (any, error) {
 	value, err := p.value()
 	if err != nil {
 		return nil, err
@@ -48,8 +53,9 @@ func firstInvalid(text string) int {
 
 type parser struct {
 	text string
-	at   int // index of the next byte
-	room int // how many more levels may be opened
+	at   int  // index of the next byte
+	room int  // how many more levels may be opened
+	nul  bool // strings may have NUL characters
 }
 
 func (p *parser) errorf(format string, args ...any) error {
@@ -105,7 +111,7 @@ func (p *parser) quoteNext() string {
 
 func nested[T any](p *parser, read func() (T, error)) (any, error) {
 	if p.room == 0 {
-		return nil, p.errorf("objects and arrays are nested more than %d deep", MaxArgumentDepth)
+		return nil, p.errorf("objects and arrays are nested more than %d deep", MaxDepth)
 	}
 	p.room--
 	p.at++
@@ -229,7 +235,7 @@ func (p *parser) escape() (rune, error) {
 	switch {
 	case !ok:
 		return 0, p.errorf("a string holds a backslash that begins no JSON escape; write it as \\\\")
-	case r == 0:
+	case r == 0 && !p.nul:
 		return 0, p.errorf("a string holds the NUL character (\\u0000), which cannot be stored")
 	case !utf16.IsSurrogate(r):
 		return r, nil

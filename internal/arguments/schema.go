@@ -1,4 +1,4 @@
-package tools
+package arguments
 
 import (
 	"encoding/json"
@@ -7,7 +7,9 @@ import (
 	"math/big"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
@@ -17,11 +19,11 @@ import (
 // A Schema is a compiled JSON Schema of a tool's arguments. It is safe for
 // concurrent use.
 type Schema struct {
-	root    *jsonschema.Schema
-	whole   *jsonschema.Resolved
-	partial *jsonschema.Resolved // accepts any subset of the properties; nil if it does not compile
+	root     *jsonschema.Schema
+	exact    *exact
+	messages func() messages
 
-	steps map[*jsonschema.Schema]*big.Rat // fractional multipleOf, which the validator cannot check
+	steps map[*jsonschema.Schema]*big.Rat // multipleOf
 	refs  map[*jsonschema.Schema]*jsonschema.Schema
 }
 
@@ -34,6 +36,10 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 		return nil, fmt.Errorf("the schema of the parameters is too large: %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("the schema of the parameters is not valid JSON")
+	}
+	keywords, err := parseSchema(string(parameters))
+	if err != nil {
+		return nil, err
 	}
 	root := &jsonschema.Schema{}
 	if err := jsonlimit.ToolSchema.Unmarshal(parameters, root); err != nil {
@@ -50,16 +56,77 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 	if root.Schema == draft7 || root.Schema == draft7Secure {
 		root.Schema += "#" // the validator knows draft 7 only with the #
 	}
-	steps := refs.relax()
-	partial := partialOf(root)
-	whole, err := root.Resolve(nil)
+	refs.relax()
+	nodes, err := numbersOf(root, keywords)
 	if err != nil {
-		return nil, fmt.Errorf("the schema of the parameters does not compile: %w", err)
+		return nil, err
 	}
-	if err := whole.Validate(map[string]any{}); err != nil && strings.Contains(err.Error(), "cannot validate version") {
+	exact, err := newExact(root, keywords)
+	if err != nil {
+		return nil, err
+	}
+	if err := exact.whole.Validate(map[string]any{}); err != nil && strings.Contains(err.Error(), "cannot validate version") {
 		return nil, fmt.Errorf("the schema of the parameters is of draft %s; use draft 2020-12 or draft 7", root.Schema)
 	}
-	return &Schema{root: root, whole: whole, partial: partial, steps: steps, refs: refs.targets()}, nil
+	s := &Schema{root: root, exact: exact, steps: map[*jsonschema.Schema]*big.Rat{}, refs: refs.targets()}
+	for _, n := range nodes {
+		if n.step != nil {
+			s.steps[n.Schema] = n.step
+		}
+	}
+	s.messages = sync.OnceValue(func() messages { return messagesOf(root, keywords) })
+	return s, nil
+}
+
+// parseSchema parses the text of a schema. Unlike arguments, it may have a NUL character, for example in a pattern.
+func parseSchema(text string) (map[string]any, error) {
+	p := &parser{text: text, room: MaxDepth, nul: true}
+	value, err := p.whole()
+	if err != nil {
+		return nil, fmt.Errorf("the schema of the parameters cannot be read: %w", err)
+	}
+	keywords, ok := value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf(`the schema of the parameters must be of "type": "object"`)
+	}
+	return keywords, nil
+}
+
+// messages say what is wrong with arguments that a schema refuses. They are the validator's, for floats.
+type messages struct {
+	whole   *jsonschema.Resolved // nil: none
+	partial *jsonschema.Resolved // for each property alone; nil: none
+}
+
+func messagesOf(root *jsonschema.Schema, keywords map[string]any) (m messages) {
+	root = root.CloneSchemas()
+	nodes, err := numbersOf(root, keywords)
+	if err != nil { // cannot happen: the same schema was compiled
+		return m
+	}
+	for _, n := range nodes {
+		if n.step != nil && !n.step.IsInt() {
+			n.MultipleOf = nil // offStep says it
+		}
+		if n.enum != nil {
+			n.Enum = mapNumbers(n.enum, readable).([]any)
+		}
+		if n.Const != nil {
+			constant := mapNumbers(n.constant, readable)
+			n.Const = &constant
+		}
+	}
+	m.partial = partialOf(root)
+	m.whole, _ = root.Resolve(nil)
+	return m
+}
+
+// readable returns a number with all of its digits for a message.
+func readable(n number) any {
+	if plain, exact := n.plain(); exact {
+		return plain
+	}
+	return json.Number(n)
 }
 
 func isLimit(err error) bool {
@@ -96,29 +163,52 @@ func (s *Schema) required() string {
 // problems returns the faults of the arguments, at most maxProblems and a count of
 // the rest. Empty: the arguments are valid.
 func (s *Schema) problems(args map[string]any) []string {
-	plain := plainValue(args).(map[string]any)
-	whole := s.whole.Validate(plain)
-	if whole == nil {
-		if off := s.offStep(s.root, args, ""); off != "" {
-			return []string{off}
-		}
+	if found := s.otherCase([]*jsonschema.Schema{s.root}, args); found != "" {
+		return []string{found}
+	}
+	if s.exact.accepts(args) {
 		return nil
 	}
 	var found []string
-	if missing := s.missing(plain); len(missing) > 0 {
+	if missing := s.missing(args); len(missing) > 0 {
 		found = append(found, "missing "+quoteAll(missing))
 	}
-	if extra := s.unexpected(plain); len(extra) > 0 {
+	if extra := s.unexpected(args); len(extra) > 0 {
 		found = append(found, "unexpected "+quoteAll(extra))
 	}
-	found = append(found, s.badProperties(plain)...)
+	for _, name := range s.exact.refused(args) {
+		found = append(found, s.message(s.messages().partial, map[string]any{name: args[name]}, strconv.Quote(clip(name, maxKeyChars))))
+	}
 	if len(found) == 0 {
-		found = []string{explain(whole)}
+		found = []string{s.message(s.messages().whole, args, "they")}
 	}
 	if len(found) > maxProblems {
 		found = append(found[:maxProblems], fmt.Sprintf("and %d more", len(found)-maxProblems))
 	}
 	return found
+}
+
+// message says what is wrong with arguments that the schema refuses.
+func (s *Schema) message(validator *jsonschema.Resolved, args map[string]any, subject string) string {
+	plain, _ := Value{args}.Plain()
+	if validator != nil {
+		if err := validator.Validate(plain); err != nil {
+			return explain(err) + s.holdsJSON(args)
+		}
+	}
+	if off := s.offStep(s.root, args, ""); off != "" {
+		return off
+	}
+	return subject + " does not fit the schema; numbers are compared with all their digits"
+}
+
+// holdsJSON says of one argument that it is a text that holds the JSON which the schema wants in its place.
+func (s *Schema) holdsJSON(args map[string]any) string {
+	decoded := coercer{refs: s.refs, decodes: true}
+	if decoded.coerce(s.root, mapNumbers(args, func(n number) any { return n }), 1); !decoded.coerced {
+		return ""
+	}
+	return "; write the array or object itself, not a text that holds it as JSON"
 }
 
 const maxProblems = 10
@@ -146,19 +236,6 @@ func (s *Schema) unexpected(args map[string]any) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func (s *Schema) badProperties(args map[string]any) []string {
-	if s.partial == nil {
-		return nil
-	}
-	var found []string
-	for _, name := range sortedKeys(args) {
-		if err := s.partial.Validate(map[string]any{name: args[name]}); err != nil {
-			found = append(found, explain(err))
-		}
-	}
-	return found
 }
 
 var (

@@ -1,6 +1,7 @@
-package tools
+package arguments
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 )
@@ -114,3 +115,65 @@ func scientificNumber(digits string, point int) string {
 	}
 	return mantissa + "e" + strconv.Itoa(point-1)
 }
+
+// A decimal is a number taken apart. Its value is 0.DIGITS times ten to the power of point.
+type decimal struct {
+	negative bool
+	digits   string // without zeros at either end; empty: 0
+	point    int
+}
+
+func (n number) decimal() (d decimal) {
+	text := string(n)
+	text, d.negative = strings.CutPrefix(text, "-")
+	text, exponent, _ := strings.Cut(text, "e")
+	whole, fraction, _ := strings.Cut(text, ".")
+	digits := strings.TrimLeft(whole+fraction, "0")
+	if digits == "" {
+		return decimal{}
+	}
+	shift, _ := strconv.Atoi(exponent) // "" is 0
+	d.point = shift + len(whole) - (len(whole+fraction) - len(digits))
+	d.digits = strings.TrimRight(digits, "0")
+	return d
+}
+
+// compare returns -1, 0 or 1 as a is less than, equal to or more than b.
+func (a decimal) compare(b decimal) int {
+	switch {
+	case a.sign() != b.sign():
+		return cmp.Compare(a.sign(), b.sign())
+	case a.negative:
+		return cmp.Or(cmp.Compare(b.point, a.point), strings.Compare(b.digits, a.digits))
+	}
+	return cmp.Or(cmp.Compare(a.point, b.point), strings.Compare(a.digits, b.digits))
+}
+
+func (a decimal) sign() int {
+	switch {
+	case a.digits == "":
+		return 0
+	case a.negative:
+		return -1
+	}
+	return 1
+}
+
+// whole reports whether the number has no fraction.
+func (a decimal) whole() bool { return a.point >= len(a.digits) }
+
+// plain returns the number as an int64 or uint64 if it is whole and fits, else as the nearest float64. exact reports whether that
+// stands for no other number: an integer, or a float64 whose shortest decimal text is the number.
+func (n number) plain() (value any, exact bool) {
+	if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
+		return i, true
+	}
+	if u, err := strconv.ParseUint(string(n), 10, 64); err == nil {
+		return u, true
+	}
+	f, _ := strconv.ParseFloat(string(n), 64)
+	return f, numberOf(f).decimal() == n.decimal()
+}
+
+// numberOf returns the number that the shortest decimal text of f stands for.
+func numberOf(f float64) number { return number(strconv.FormatFloat(f, 'e', -1, 64)) }

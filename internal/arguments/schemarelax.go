@@ -1,9 +1,8 @@
-package tools
+package arguments
 
 import (
 	"errors"
 	"maps"
-	"math"
 	"math/big"
 	"regexp"
 	"regexp/syntax"
@@ -13,24 +12,16 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// relax removes the keywords that the validator cannot check:
-//
-//   - patterns that Go's regexp does not support, such as a look-ahead. Only the
-//     tool itself can check these.
-//   - fractional steps (multipleOf): the validator divides floats, so 19.99 is not
-//     a multiple of 0.01 for it. relax returns them, and offStep checks them.
+// relax removes patterns that Go's regexp does not support, such as a look-ahead. Only the tool itself can check these.
 //
 // The relaxed schema accepts every value that the original accepts, and maybe
 // more. So relax also removes a keyword that can refuse a value because a relaxed
 // subschema accepts it, such as not, oneOf and if.
-func (c *refChecker) relax() map[*jsonschema.Schema]*big.Rat {
-	lax, steps := map[*jsonschema.Schema]bool{}, map[*jsonschema.Schema]*big.Rat{}
+func (c *refChecker) relax() {
+	lax := map[*jsonschema.Schema]bool{}
 	for _, s := range c.all {
 		if dropPatterns(s) {
 			lax[s] = true
-		}
-		if step := fraction(s.MultipleOf); step != nil {
-			lax[s], steps[s], s.MultipleOf = true, step, nil
 		}
 	}
 	within := c.leadingTo(lax)
@@ -52,7 +43,6 @@ func (c *refChecker) relax() map[*jsonschema.Schema]*big.Rat {
 			s.UnevaluatedProperties, s.UnevaluatedItems = nil, nil
 		}
 	}
-	return steps
 }
 
 // leadingTo returns those schemas and all schemas that contain or reference them.
@@ -106,19 +96,6 @@ func beyondGo(pattern string) bool {
 	return false
 }
 
-// fraction returns the exact value of a fractional step, or nil if there is no
-// step or it is a whole number.
-func fraction(step *float64) *big.Rat {
-	if step == nil || *step == math.Trunc(*step) {
-		return nil
-	}
-	exact, ok := new(big.Rat).SetString(strconv.FormatFloat(*step, 'g', -1, 64))
-	if !ok {
-		return nil
-	}
-	return exact
-}
-
 // offStep describes the first number that is not a multiple of its step; empty:
 // there is none. It follows only the keywords that apply to every value:
 // properties, items, $ref and allOf.
@@ -127,7 +104,7 @@ func (s *Schema) offStep(schema *jsonschema.Schema, value any, at string) string
 		return ""
 	}
 	if n, ok := value.(number); ok {
-		if step := s.steps[schema]; step != nil && !multiple(n, step) {
+		if step := s.steps[schema]; step != nil && !step.IsInt() && !multiple(n, step) {
 			return strconv.Quote(clip(at, maxKeyChars)) + ": " + string(n) + " is not a multiple of " + step.FloatString(decimals(step))
 		}
 	}

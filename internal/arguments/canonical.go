@@ -1,4 +1,4 @@
-package tools
+package arguments
 
 import (
 	"maps"
@@ -65,32 +65,6 @@ func appendString(to []byte, text string) []byte {
 		}
 	}
 	return append(to, '"')
-}
-
-// plainValue converts a value for the schema's validator: a number becomes an int64
-// if it is whole and fits, else a float64.
-func plainValue(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		plain := make(map[string]any, len(v))
-		for key, member := range v {
-			plain[key] = plainValue(member)
-		}
-		return plain
-	case []any:
-		plain := make([]any, len(v))
-		for i, item := range v {
-			plain[i] = plainValue(item)
-		}
-		return plain
-	case number:
-		if whole, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-			return whole
-		}
-		float, _ := strconv.ParseFloat(string(v), 64)
-		return float
-	}
-	return value
 }
 
 // kindOf returns the type of a value with its article, as in "an object".
