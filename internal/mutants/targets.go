@@ -207,6 +207,11 @@ var targets = []Target{
 		Tests: []string{"./tools"},
 	},
 	{
+		Name:  "pieces",
+		Go:    []Code{{File: "inference/openai/completions/pieces.go"}, {"agentturn/planner.go", []string{"doubtAbout", "planner.verdict"}}},
+		Tests: []string{"./inference/openai", "./agentturn"},
+	},
+	{
 		Name:  "schemas",
 		Go:    []Code{{File: "tools/schemarefs.go"}, {File: "tools/schemarelax.go"}},
 		Tests: []string{"./tools"},
