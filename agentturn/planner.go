@@ -46,7 +46,7 @@ type planner struct {
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
-	doubt     string // why the answer's calls may not be those of the model; empty: they are
+	doubt     string                // why the answer's calls may not be those of the model; empty: they are
 	all       []turnkeeper.ToolCall // calls of earlier rounds, and those decided so far
 	first     int                   // index in all of this answer's first call
 	wireIDs   map[string]bool       // wire IDs used in the turn
