@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/inference/openai"
+	"turnkeeper/inference/openai/completions"
 	"turnkeeper/internal/fault"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -84,6 +88,81 @@ func TestTruncatedAnswerRunsNothing(t *testing.T) {
 		}
 		b.requests()
 	})
+}
+
+// TestACallInDoubtRunsNoEffect checks that no call with an effect runs if the calls of an answer did not arrive whole.
+func TestACallInDoubtRunsNoEffect(t *testing.T) {
+	send := func(arguments string) inference.Call {
+		return inference.Call{ID: "s" + arguments, Name: "send", Arguments: arguments}
+	}
+	look := inference.Call{ID: "l", Name: "look", Arguments: `{"n":1}`}
+	for name, answer := range map[string]inference.Response{
+		"the provider doubts":           {Doubt: "a piece fits no call", Calls: []inference.Call{send(""), look}},
+		"arguments that are not whole":  {Calls: []inference.Call{send(`{"n":2}`), look, {ID: "x", Name: "look", Arguments: `{"n":`}}},
+		"arguments with more after it":  {Calls: []inference.Call{{ID: "x", Name: "look", Arguments: `{"n":1}{"n":2}`}, look, send(`{"n":2}`)}},
+		"of a call that does not exist": {Calls: []inference.Call{send(`{"n":2}`), look, {ID: "x", Name: "none", Arguments: `"n":1}`}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				effect := once("send")
+				b := newBench(t, inferStep(answer), says("done")).with(read("look"), effect)
+				b.run(t.Context())
+				for _, call := range b.store.calls() {
+					if call.Name == "send" && (call.State != turnkeeper.CallDenied || !strings.HasPrefix(call.Shown, "denied: the tool calls of this answer did not arrive whole (")) {
+						t.Errorf("%s: %q", call.State, call.Shown)
+					}
+					if call.ProviderID == "l" && call.State != turnkeeper.CallSucceeded {
+						t.Errorf("the read is %s: %q", call.State, call.Shown)
+					}
+				}
+				if n := effect.runs.count(); n != 0 {
+					t.Errorf("the effect ran %d times", n)
+				}
+				if n := b.logged("the calls of an answer may not be those of the model; none with an effect runs"); n != 1 {
+					t.Errorf("%d warnings", n)
+				}
+			})
+		})
+	}
+}
+
+// TestAStreamCutIntoManyCallsRunsNoEffect checks that a call whose pieces fit none does not run with the arguments {}.
+func TestAStreamCutIntoManyCallsRunsNoEffect(t *testing.T) {
+	const begin = `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"send","arguments":""}}]}}]}`
+	piece := func(index int, id, arguments string) string {
+		return fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":%q,"function":{"arguments":%q}}]}}]}`, index, id, arguments)
+	}
+	const end = `{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}`
+	for name, test := range map[string]struct {
+		events []string
+		runs   int
+	}{
+		"a new id in each piece":    {[]string{begin, piece(0, "x", `{"n":`), piece(0, "y", `7}`), end}, 1},
+		"another index":             {[]string{begin, piece(1, "x", `{"n":`), piece(2, "y", `7}`), end}, 0},
+		"another index and no name": {[]string{begin, piece(1, "x", `{"n":7}`), end}, 0},
+		"cut in the arguments":      {[]string{begin, piece(0, "a", `{"n":`), strings.Replace(end, "tool_calls", "length", 1)}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(inferencetest.NewServer(inferencetest.SSE(test.events...), inferencetest.SSE(`{"choices":[{"delta":{"content":"done"},"finish_reason":"stop"}]}`)))
+			defer server.Close()
+			send := once("send")
+			b := newBench(t).with(send)
+			model, err := openai.New(openai.Config{Read: completions.Read, Name: "main", BaseURL: server.URL + "/v1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.models["main/model"] = model
+			if outcome, err := b.dispatch(t.Context()); err != nil || outcome.State != turnkeeper.TurnSucceeded {
+				t.Fatal(outcome, err)
+			}
+			if n := send.runs.count(); n != test.runs {
+				t.Fatalf("the effect ran %d times with %+v", n, send.runs.calls)
+			}
+			if test.runs == 1 && string(send.runs.calls[0].Arguments) != `{"n":7}` {
+				t.Errorf("it ran with %s", send.runs.calls[0].Arguments)
+			}
+		})
+	}
 }
 
 func TestWireIDs(t *testing.T) {

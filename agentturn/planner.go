@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"go.uber.org/zap"
+
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
@@ -44,6 +46,7 @@ type planner struct {
 	declared  []string // names of the tools that the request declared
 	final     bool
 	truncated bool
+	doubt     string                // why the answer's calls may not be those of the model; empty: they are
 	all       []turnkeeper.ToolCall // calls of earlier rounds, and those decided so far
 	first     int                   // index in all of this answer's first call
 	wireIDs   map[string]bool       // wire IDs used in the turn
@@ -58,11 +61,29 @@ func (l *ledger) newPlanner(a answer) *planner {
 		p.declared = append(p.declared, tool.Name)
 	}
 	p.truncated = slices.ContainsFunc(a.Calls, func(c inference.Call) bool { return c.Truncated })
+	if p.doubt = doubtAbout(a.Response); p.doubt != "" {
+		l.log.Warn("the calls of an answer may not be those of the model; none with an effect runs",
+			zap.Int("round", a.number), zap.String("model", a.Model), zap.String("reason", p.doubt))
+	}
 	for _, call := range p.all {
 		p.wireIDs[call.WireID] = true
 		p.count(call)
 	}
 	return p
+}
+
+// doubtAbout returns why the calls of an answer may not be those of the model: what the provider says, or the first
+// arguments that are not one JSON value. If one call is damaged, parts of it may stand in another.
+func doubtAbout(res inference.Response) string {
+	if res.Doubt != "" {
+		return res.Doubt
+	}
+	for i, call := range res.Calls {
+		if strings.TrimSpace(call.Arguments) != "" && !json.Valid([]byte(call.Arguments)) {
+			return fmt.Sprintf("the arguments of call %d (%s) are not whole", i+1, transcript.CleanName(call.Name))
+		}
+	}
+	return ""
 }
 
 // count counts a call that ran or will run. A call that may be answered from the call
@@ -151,6 +172,8 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 		return turnkeeper.CallDenied, shownTruncated
 	case fault != "":
 		return turnkeeper.CallDenied, fault
+	case p.doubt != "" && call.Effect != turnkeeper.EffectNone:
+		return turnkeeper.CallDenied, fmt.Sprintf(shownDoubt, p.doubt)
 	}
 	if first, ok := p.ledger.repeated(append(p.all, call)); ok {
 		return turnkeeper.CallSkipped, repeatedResult(first)
@@ -175,6 +198,7 @@ const (
 	shownFinal     = "denied: tools could not be called in the last round of this turn."
 	shownTruncated = "denied: the answer was cut off before all of its tool calls were complete. None was run. " +
 		"Ask for them again, in a shorter answer."
+	shownDoubt = "denied: the tool calls of this answer did not arrive whole (%s). No call with an effect was run. Ask for this call again."
 )
 
 // wireID returns the ID under which the call is answered: the provider's own ID if it

@@ -9,7 +9,7 @@ import (
 // AnswerAsk answers an ask, and its turn continues. In a transaction, the answer takes effect at the commit. An error from
 // the database aborts the transaction, like any failed statement.
 //
-// A repeat of the same answer does nothing. AnswerAsk returns asks.ErrClosed if the ask has another answer, has expired or
+// A repeat of the same answer by the same person does nothing. AnswerAsk returns asks.ErrClosed if the ask has another answer, has expired or
 // was withdrawn, asks.ErrInvalid if the answer is invalid for the ask, and turnkeeper.ErrNotFound if the ask does not exist.
 // An empty Channel is "sql".
 func AnswerAsk(ctx context.Context, db DB, id asks.ID, a asks.Answer) (asks.State, error) {

@@ -62,7 +62,7 @@ type askAnswer struct {
 // maxEdited is the maximum length of edited arguments, as in the database.
 const maxEdited = 256 << 10
 
-// answer answers an ask. A repeat of the same answer changes nothing.
+// answer answers an ask. A repeat of the same answer by the same person changes nothing.
 func (a asking) answer(c *request.Call) error {
 	var body askAnswer
 	if err := c.Read(asks.MaxAnswer+maxEdited+asks.MaxComment*request.BytesPerEscape+request.BodyOverhead, &body); err != nil {

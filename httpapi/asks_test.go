@@ -226,7 +226,8 @@ func TestFourEyes(t *testing.T) {
 	}
 	say(others, ann).want(t, 200, `"state":"approved"`)
 	h.Exec("delete from turnkeeper.spawned_calls")
-	say(others, shop).want(t, 200, `"state":"approved"`) // a repeat by another token
+	say(others, ann).want(t, 200, `"state":"approved"`) // a repeat
+	say(others, shop).want(t, 409, "the ask is closed: it was approved by ann")
 
 	say(mine, ann).want(t, 200, `"state":"approved"`)
 }

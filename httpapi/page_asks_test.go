@@ -60,6 +60,8 @@ func TestAsksOnThePage(t *testing.T) {
 		t.Errorf("the call runs with %s", edited)
 	}
 	h.submit(form, values("denied"), "Cookie", ann).wantPage(t, 409, "The ask is closed")
+	ben := h.signIn(h.token(operate.Token{Name: "ben", Scopes: []string{"read", "answer"}}))
+	h.submit(form, values("approved", "comment", "less", "arguments", `{"amount":90,"to":"acme"}`), "Cookie", ben).wantPage(t, 409, "The ask is closed: it was approved by ann")
 	if a := h.ask("GET", page, "", "Cookie", ann); strings.Contains(string(a.body), form) || strings.Contains(string(a.body), "badge") {
 		t.Error("a closed ask has a form, or is counted")
 	}

@@ -359,7 +359,7 @@ func (a asking) routes() []Route {
 			Note: "400: the answer is invalid for this ask. 403: the ask is for other people or, with four_eyes, the token sent the message that led to it. " +
 				"409: the hash is not that of the ask, or the ask is closed.",
 			Parameters: []Parameter{number}, Body: askAnswer{}, BodyRequired: true,
-			Answers: []Answer{answer(200, "the ask with its answer; a repeat of the same answer changes nothing", views.Ask{})},
+			Answers: []Answer{answer(200, "the ask with its answer; a repeat of the same answer by the same person changes nothing", views.Ask{})},
 		},
 	}
 }

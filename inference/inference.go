@@ -108,13 +108,16 @@ const (
 
 // A Response is the complete answer of a model.
 type Response struct {
-	ID           string
-	Provider     string // as configured
-	Model        string // as the provider reports it
-	Text         string
-	Reasoning    string
-	Refusal      string
-	Calls        []Call
+	ID        string
+	Provider  string // as configured
+	Model     string // as the provider reports it
+	Text      string
+	Reasoning string
+	Refusal   string
+	Calls     []Call
+	// Doubt says why Calls may differ from what the model asked for, for example because a piece
+	// of a stream fits no call. No call with an effect may run then. Empty: no doubt.
+	Doubt        string
 	FinishReason string           // as the provider reports it
 	Usage        turnkeeper.Usage // zero if the provider reported none
 	Cost         string           // as the provider reported it, decimal; empty: not reported

@@ -183,7 +183,7 @@ begin
 end $$;
 
 -- Answer an ask, and queue its turn, in the caller's transaction. decision is approved, denied or answered. A repeat of the
--- same answer changes nothing; a different answer fails. hash, unless null, is the hash of the arguments that the person saw.
+-- same answer by the same person changes nothing. Another answer, another comment and another person's answer fail. hash, unless null, is the hash of the arguments that the person saw.
 -- edited, unless null, replaces the arguments of the call. Returns the state of the ask.
 create function turnkeeper.answer_ask(
     ask         bigint,
@@ -234,7 +234,8 @@ begin
         raise exception using errcode = 'TK014', message = 'invalid answer: the hash is not that of the ask''s arguments';
     end if;
     if a.state <> 'open' then
-        if a.state = answer_ask.decision and a.answer is not distinct from answer_ask.answer and a.edited is not distinct from answer_ask.edited then
+        if a.state = answer_ask.decision and a.answered_by = answer_ask.answered_by and a.answer is not distinct from answer_ask.answer
+            and a.edited is not distinct from answer_ask.edited and a.comment is not distinct from nullif(btrim(answer_ask.comment), '') then
             return a.state;
         end if;
         raise exception using errcode = 'TK012', message = format('the ask is closed: it was %s%s', a.state, coalesce(' by ' || a.answered_by, ''));
@@ -262,7 +263,7 @@ comment on function turnkeeper.answer_ask(bigint, text, text, text, text, text, 
     'Answers an ask in the caller''s transaction, and queues its turn. decision: approved, denied or answered. answered_by: the '
     'person''s name; the caller is trusted. comment: for the model. answer: JSON, only with answered. edited: JSON, only with '
     'approved: arguments to run instead. hash: of the arguments that the person saw; null: not compared. A repeat of the same '
-    'answer does nothing; a different answer fails.';
+    'answer by the same person does nothing; another answer, comment or person fails.';
 
 -- Whether a message that is held with a parked turn is locked by its sender, who changes it. A tick must not wait for that.
 create function turnkeeper.held_locked(p_turn bigint) returns boolean language plpgsql as $$

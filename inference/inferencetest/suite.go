@@ -80,6 +80,7 @@ type outcome struct {
 	Text, Reasoning, Refusal, Finish, Cost string
 
 	Calls []inference.Call
+	Doubt bool // the calls may not be those of the model
 	Usage turnkeeper.Usage
 	Class inference.Class // empty: it succeeded
 	Code  string
@@ -111,7 +112,7 @@ func (s suite) generate(t *testing.T, server *Server, p inference.Provider, req 
 	streamed.check(t, res)
 	return outcome{
 		Text: res.Text, Reasoning: res.Reasoning, Refusal: res.Refusal, Finish: res.FinishReason, Cost: res.Cost,
-		Calls: res.Calls, Usage: res.Usage,
+		Calls: res.Calls, Doubt: res.Doubt != "", Usage: res.Usage,
 	}
 }
 

@@ -21,10 +21,15 @@ func said(text string) outcome { return outcome{Text: text, Finish: "stop"} }
 // asks returns the outcome of an answer that calls tools.
 func asks(calls ...inference.Call) outcome { return outcome{Calls: calls, Finish: "tool_calls"} }
 
+// doubtful returns the outcome of an answer whose calls may not be those of the model.
+func doubtful(calls ...inference.Call) outcome {
+	return outcome{Calls: calls, Finish: "tool_calls", Doubt: true}
+}
+
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), finishCases(), usageCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -105,7 +110,7 @@ func callCases() []answerCase {
 			expect: asks(called("", "clock", `{"a":1}`), called("", "clock", `{"b":2}`))},
 		{name: "2 two calls of the same tool with index 0, told apart by id alone", reply: SSE(
 			toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), toolDelta(`{"index":0,"id":"b","function":{"name":"clock"}}`), finish("tool_calls")),
-			expect: asks(called("a", "clock", ""), called("b", "clock", ""))},
+			expect: doubtful(called("a", "clock", ""), called("b", "clock", ""))},
 		{name: "2 two calls without arguments, index and ids", reply: SSE(
 			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("", "clock", ""), called("", "read_file", ""))},
 		{name: "2 two calls in one chunk with index 0", reply: SSE(
@@ -144,6 +149,54 @@ func callCases() []answerCase {
 		{name: "2 an unknown tool and unknown parameters are passed on", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"launch","arguments":"{\"x\":1}"}}`), finish("tool_calls")), expect: asks(called("a", "launch", `{"x":1}`))},
 		{name: "2 a call written as text stays text", reply: SSE(delta(`{"content":"<tool_call>{\"name\":\"clock\"}</tool_call>"}`), finish("stop")), expect: said(`<tool_call>{"name":"clock"}</tool_call>`)},
 		{name: "2 text before a call", reply: SSE(delta(`{"content":"Let me see."}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: outcome{Text: "Let me see.", Calls: clock.Calls, Finish: "tool_calls"}},
+	}
+}
+
+// pieceCases are ways to cut calls into pieces that servers are known for, or that leave a doubt.
+func pieceCases() []answerCase {
+	one := asks(called("a", "clock", `{"a":1}`))
+	two := asks(called("a", "clock", `{"a":1}`), called("b", "read_file", `{"b":2}`))
+	begin := toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`)
+	return []answerCase{
+		{name: "2 a new id in each delta", reply: SSE(begin,
+			toolDelta(`{"index":0,"id":"x","function":{"arguments":"{\"a\""}}`), toolDelta(`{"index":0,"id":"y","function":{"arguments":":1}"}}`), finish("tool_calls")), expect: one},
+		{name: "2 a new id in each delta, without index", reply: SSE(toolDelta(`{"id":"a","function":{"name":"clock","arguments":""}}`),
+			toolDelta(`{"id":"x","function":{"arguments":"{\"a\""}}`), toolDelta(`{"id":"y","function":{"arguments":":1}"}}`), finish("tool_calls")), expect: one},
+		{name: "2 a new id in each delta, two calls", reply: SSE(begin,
+			toolDelta(`{"index":0,"id":"x","function":{"arguments":"{\"a\":1}"}}`), toolDelta(`{"index":1,"id":"b","function":{"name":"read_file"}}`), toolDelta(`{"index":1,"id":"y","function":{"arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: two},
+		{name: "2 the id in each delta", reply: SSE(begin,
+			toolDelta(`{"index":0,"id":"a","function":{"arguments":"{\"a\""}}`), toolDelta(`{"index":0,"id":"a","function":{"arguments":":1}"}}`), finish("tool_calls")), expect: one},
+		{name: "2 pieces of parallel calls interleave, told apart by id alone", reply: SSE(
+			toolDelta(`{"id":"a","function":{"name":"clock","arguments":"{\"a\""}}`), toolDelta(`{"id":"b","function":{"name":"read_file","arguments":"{\"b\""}}`),
+			toolDelta(`{"id":"a","function":{"arguments":":1}"}}`), toolDelta(`{"id":"b","function":{"arguments":":2}"}}`), finish("tool_calls")), expect: two},
+		{name: "2 pieces of parallel calls interleave, all with index 0", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\""}}`), toolDelta(`{"index":0,"id":"b","function":{"name":"read_file","arguments":"{\"b\""}}`),
+			toolDelta(`{"index":0,"id":"a","function":{"arguments":":1}"}}`), toolDelta(`{"index":0,"id":"b","function":{"arguments":":2}"}}`), finish("tool_calls")), expect: two},
+		{name: "2 the name in three pieces", reply: SSE(
+			toolDelta(`{"index":0,"id":"a","function":{"name":"read"}}`), toolDelta(`{"index":0,"function":{"name":"_"}}`), toolDelta(`{"index":0,"function":{"name":"file"}}`), toolDelta(`{"index":0,"function":{"arguments":"{}"}}`), finish("tool_calls")),
+			expect: asks(called("a", "read_file", "{}"))},
+		{name: "2 the whole call again at the end", reply: SSE(begin,
+			toolDelta(`{"index":0,"function":{"arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: one},
+		{name: "2 the whole arguments again at the end", reply: SSE(begin,
+			toolDelta(`{"index":0,"function":{"arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"function":{"arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"function":{"arguments":""}}`), finish("tool_calls")), expect: one},
+		{name: "2 an empty delta with a new id at the end", reply: SSE(begin,
+			toolDelta(`{"index":0,"function":{"arguments":"{\"a\":1}"}}`), toolDelta(`{"index":0,"id":"x","function":{"arguments":""}}`), finish("tool_calls")), expect: one},
+		{name: "2 a piece without a name that fits no call", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"index":4,"id":"x","function":{"arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":1}`), called("x", "unnamed_call", `{"b":2}`))},
+		{name: "2 more arguments than one value", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"index":0,"function":{"arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":1}`), called("", "unnamed_call", `{"b":2}`))},
+		{name: "2 arguments that two calls without index may have", reply: SSE(toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`),
+			toolDelta(`{"function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", ""), called("", "read_file", `{"a":1}`))},
+		{name: "2 arguments under another call's index", reply: SSE(begin, toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":""}}`),
+			toolDelta(`{"index":1,"id":"a","function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", ""), called("b", "read_file", `{"a":1}`))},
+		{name: "2 pieces with other ids in between", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":\""}}`),
+			toolDelta(`{"index":0,"id":"b","function":{"arguments":"{}"}}`), toolDelta(`{"index":0,"id":"a","function":{"arguments":"\"}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"{}"}`))},
+		{name: "2 a call with the same index, without arguments", reply: SSE(begin,
+			toolDelta(`{"index":0,"id":"b","function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", ""), called("b", "clock", `{"a":1}`))},
+		{name: "2 the same call twice, without ids", reply: SSE(toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", `{"a":1}`), called("", "clock", `{"a":1}`))},
+		{name: "2 a call without a name", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"id":"b","function":{"arguments":"{}"}}]}`, "tool_calls"), whole: true,
+			expect: doubtful(called("a", "clock", `{"a":1}`), called("b", "unnamed_call", "{}"))},
 	}
 }
 

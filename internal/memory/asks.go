@@ -153,7 +153,8 @@ func (s *Store) OpenAsks() (all []asks.Ask) {
 	return all
 }
 
-// AnswerAsk answers an ask, and queues its turn if that waits. A repeat of the same answer changes nothing. The errors are
+// AnswerAsk answers an ask, and queues its turn if that waits. A repeat of the same answer by
+// the same person changes nothing. The errors are
 // turnkeeper.ErrNotFound, asks.ErrClosed and asks.ErrInvalid.
 func (c *Conn) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (state asks.State, err error) {
 	err = c.ask(ctx, "answer ask", func() error {
@@ -189,10 +190,11 @@ func (s *Store) answerAsk(t *turnRow, id asks.ID, a asks.Answer, rings *[]Bell) 
 		a.Edited != "" && (!json.Valid([]byte(a.Edited)) || !strings.HasPrefix(strings.TrimSpace(a.Edited), "{")):
 		return "", asks.ErrInvalid
 	case ask.Closed():
-		if ask.State == a.Decision && ask.Answer == a.Answer && ask.Edited == a.Edited {
+		if ask.State == a.Decision && ask.AnsweredBy == a.By && ask.Answer == a.Answer && ask.Edited == a.Edited &&
+			ask.Comment == strings.TrimSpace(a.Comment) {
 			return ask.State, nil
 		}
-		return "", asks.ErrClosed
+		return "", fmt.Errorf("%w: it was %s by %s", asks.ErrClosed, ask.State, ask.AnsweredBy)
 	case !ask.ExpiresAt.After(s.now()):
 		return "", asks.ErrClosed
 	}

@@ -208,6 +208,11 @@ var targets = []Target{
 		Tests: []string{"./internal/arguments", "./tools", "./policy/cel"},
 	},
 	{
+		Name:  "pieces",
+		Go:    []Code{{File: "inference/openai/completions/pieces.go"}, {"agentturn/planner.go", []string{"doubtAbout", "planner.verdict"}}},
+		Tests: []string{"./inference/openai", "./agentturn"},
+	},
+	{
 		Name:  "schemas",
 		Go:    []Code{{File: "internal/arguments/exact.go"}, {File: "internal/arguments/schemarefs.go"}, {File: "internal/arguments/schemarelax.go"}},
 		Tests: []string{"./internal/arguments", "./tools"},

@@ -2,6 +2,8 @@ package storesuite
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -302,13 +304,29 @@ func askEdited(e *env) {
 func askTwice(e *env) {
 	d := e.asksFor()
 	ask := e.onlyAsk(d.grant.TurnID)
-	e.answerAsk(ask.ID, approved("ann"))
-	e.answerAsk(ask.ID, approved("bob"))
+	first := asks.Answer{Decision: asks.Approved, By: "ann", Comment: "checked"}
+	e.answerAsk(ask.ID, first)
+	e.answerAsk(ask.ID, first)
+	first.Comment = " checked "
+	e.answerAsk(ask.ID, first)
+	for name, other := range map[string]asks.Answer{
+		"another person":       {Decision: asks.Approved, By: "bob", Comment: "checked"},
+		"another comment":      {Decision: asks.Approved, By: "ann", Comment: "checked twice"},
+		"no comment":           {Decision: asks.Approved, By: "ann"},
+		"another answer":       {Decision: asks.Denied, By: "ann", Comment: "checked"},
+		"another's answer":     {Decision: asks.Denied, By: "bob"},
+		"other arguments":      {Decision: asks.Approved, By: "ann", Comment: "checked", Edited: `{"amount":9}`},
+		"another's arguments":  {Decision: asks.Approved, By: "bob", Edited: `{"amount":9}`},
+		"another letter case":  {Decision: asks.Approved, By: "Ann", Comment: "checked"},
+		"somebody else's name": {Decision: asks.Approved, By: "ann ", Comment: "checked"},
+	} {
+		_, err := e.AnswerAsk(e.Context(), ask.ID, other)
+		wantErr(e, name, err, asks.ErrClosed)
+		equal(e, name+" learns who answered first", strings.Contains(fmt.Sprint(err), "it was approved by ann"), true)
+	}
+	equal(e, "comment", e.onlyAsk(d.grant.TurnID).Comment, "checked")
 	equal(e, "answered by", e.onlyAsk(d.grant.TurnID).AnsweredBy, "ann")
-	_, err := e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Denied, By: "bob"})
-	wantErr(e, "another answer", err, asks.ErrClosed)
-	_, err = e.AnswerAsk(e.Context(), ask.ID, asks.Answer{Decision: asks.Approved, By: "bob", Edited: `{"amount":9}`})
-	wantErr(e, "other arguments", err, asks.ErrClosed)
+	var err error
 	for _, id := range []asks.ID{ask.ID + 100, ask.ID + 1_000_000} {
 		_, err = e.AnswerAsk(e.Context(), id, approved("ann"))
 		wantErr(e, "no such ask", err, turnkeeper.ErrNotFound)
@@ -318,7 +336,7 @@ func askTwice(e *env) {
 	equal(e, "asks", len(e.Asks(d.grant.TurnID)), 1)
 	d.append(turnlog.Entry{Seen: []asks.ID{ask.ID}, Asks: []asks.Question{question(key(1, 2), asks.KindApprove)}})
 	d.wait()
-	e.answerAsk(ask.ID, approved("bob"))
+	e.answerAsk(ask.ID, first)
 	equal(e, "turn that waits for another answer", d.turnState(), turnkeeper.TurnWaiting)
 }
 

@@ -70,8 +70,8 @@ func (s *AskStore) Ask(ctx context.Context, id asks.ID) (Ask, error) {
 	return askOf(row), pg.Translate(err)
 }
 
-// AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer does nothing. It fails with asks.ErrClosed if
-// the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if the answer is invalid for the ask, and with
+// AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer by the same person does nothing. It
+// fails with asks.ErrClosed if the ask has another answer, has expired or was withdrawn, with asks.ErrInvalid if the answer is invalid for the ask, and with
 // turnkeeper.ErrNotFound. It returns the state of the ask.
 func (s *AskStore) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
 	state, err := s.db.Q.AnswerAsk(ctx, dbsqlc.AnswerAskParams{

@@ -77,17 +77,18 @@ func TestACallWaitsForAPerson(t *testing.T) {
 	}
 
 	var both sync.WaitGroup
-	both.Go(func() {
-		if _, err := env.TryQuery[string](e, answerSQL, a.ID, "approved"); err != nil {
-			t.Errorf("answering by SQL: %v", err)
-		}
-	})
-	both.Go(func() {
-		if r := e.Turnctl("asks", "approve", fmt.Sprint(a.ID), "--as", "ann", "--hash", a.Hash); r.Code != 0 {
-			t.Errorf("answering by turnctl: %d\n%s", r.Code, r.Stderr)
-		}
-	})
+	var bySQL error
+	both.Go(func() { _, bySQL = env.TryQuery[string](e, answerSQL, a.ID, "approved") })
+	byTurnctl := e.Turnctl("asks", "approve", fmt.Sprint(a.ID), "--as", "ann", "--hash", a.Hash)
 	both.Wait()
+	switch { // the second one learns who was first
+	case bySQL == nil:
+		if byTurnctl.Code != 6 || !strings.Contains(byTurnctl.Stderr, "the ask is closed: it was approved by bob") {
+			t.Errorf("the second answer exits with %d\n%s", byTurnctl.Code, byTurnctl.Stderr)
+		}
+	case byTurnctl.Code != 0 || !strings.Contains(bySQL.Error(), "the ask is closed: it was approved by ann"):
+		t.Errorf("answering by SQL: %v; by turnctl: %d\n%s", bySQL, byTurnctl.Code, byTurnctl.Stderr)
+	}
 	turn := e.TurnOf(paid)
 	e.WantEnd(turn, "succeeded", "none", 2)
 	e.WantReply(turn, "Paid.")

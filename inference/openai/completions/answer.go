@@ -35,7 +35,8 @@ type answer struct {
 	details []*detail                 // reasoning_details
 	extra   map[string]json.RawMessage
 
-	limit error // the limit that the answer exceeds; nil: none
+	doubt string // why the calls may not be those of the model; empty: they are
+	limit error  // the limit that the answer exceeds; nil: none
 
 	declared map[string]bool // names of tools
 	onDelta  func(inference.Delta)
@@ -58,6 +59,10 @@ type callParts struct {
 	announced bool                       // the name was sent as a delta
 	object    map[string]json.RawMessage // members other than id, type, index and function
 	function  map[string]json.RawMessage // members of function other than name and arguments
+	scan      scan                       // of arguments
+	latest    string                     // newest id, if the server sends several for the call
+	earlier   map[string]bool            // ids before the newest
+	streamed  bool                       // it came in pieces
 }
 
 func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) *answer {
@@ -198,7 +203,7 @@ func (a *answer) pass(kind inference.DeltaKind, text string) {
 	}
 }
 
-// end adds the halves of surrogate pairs that were held back and whose other half did not come.
+// end completes the answer: it adds the halves of surrogate pairs that were held back and whose other half did not come.
 func (a *answer) end() {
 	a.pass(inference.DeltaThinking, a.reasoning.End())
 	a.pass(inference.DeltaText, a.text.End())
@@ -212,8 +217,9 @@ func (a *answer) end() {
 		}
 	}
 	for _, call := range a.calls {
-		call.arguments.End()
+		call.scan.add(call.arguments.End())
 	}
+	a.settleDoubts()
 }
 
 // addContent adds content: a text, or parts with text and reasoning. The parts are stored for

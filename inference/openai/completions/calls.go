@@ -2,10 +2,8 @@ package completions
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"slices"
-	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
 
@@ -21,11 +19,12 @@ type index struct {
 
 // A piece is the part of a tool call in one chunk.
 type piece struct {
-	index    index
-	id, name string
-	args     loose.Fragment
-	object   map[string]json.RawMessage
-	function map[string]json.RawMessage
+	index     index
+	id, name  string
+	args      loose.Fragment
+	object    map[string]json.RawMessage
+	function  map[string]json.RawMessage
+	elsewhere bool // its id is that of a call with another index
 }
 
 func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
@@ -54,20 +53,20 @@ func argumentText(data json.RawMessage) loose.Fragment {
 // addCall adds a piece of a call. In a whole message every entry is a new call; in a stream
 // it may continue one.
 func (a *answer) addCall(p piece, whole bool) {
+	if p.id == "" && p.name == "" && p.args == "" && len(p.object) == 0 {
+		return
+	}
 	var call *callParts
 	if !whole {
-		call = a.continued(p)
+		call = a.continued(&p)
 	}
 	if call == nil {
-		if p.id == "" && p.name == "" && p.args == "" && len(p.object) == 0 {
-			return
-		}
-		call = &callParts{index: p.index, arguments: loose.Growing{Alone: loose.Escaped}}
+		call = &callParts{index: p.index, arguments: loose.Growing{Alone: loose.Escaped}, streamed: !whole}
 		a.begin(call, whole)
 	}
-	call.id = cmp.Or(call.id, p.id)
+	call.takeID(p.id)
 	call.addName(p.name)
-	call.arguments.Add(p.args)
+	call.scan.add(call.arguments.Add(p.args))
 	merge(&call.object, p.object)
 	merge(&call.function, p.function)
 	a.passOn()
@@ -94,59 +93,6 @@ func (c *callParts) addName(name string) {
 	if name != c.name {
 		c.name += name
 	}
-}
-
-// whole reports whether the arguments are a JSON object.
-func (c *callParts) whole() bool {
-	s := c.arguments.String()
-	return strings.HasSuffix(s, "}") && loose.IsObject([]byte(s))
-}
-
-// continued returns the call that a piece continues, or nil for a new call. It distinguishes
-// parallel calls by index, else by id, else by a name after complete arguments.
-func (a *answer) continued(p piece) *callParts {
-	call := a.addressed(p)
-	switch {
-	case call == nil:
-		return nil
-	case p.id != "" && call.id != "" && p.id != call.id:
-		return nil
-	case p.name == "", call.name == "" && (p.args == "" || !call.whole()):
-		return call
-	case call.whole():
-		if p.name == call.name && p.args == "" {
-			return call // the last piece repeats the name
-		}
-		return nil
-	case call.name == p.name:
-		return call
-	}
-	// Another name before the arguments are complete: either the name comes in pieces, or
-	// the next call follows a call without arguments.
-	if call.arguments.Len() == 0 && !a.declared[p.name] && a.declared[call.name+p.name] {
-		return call
-	}
-	return nil
-}
-
-// addressed returns the newest call with the piece's index or, without an index, with its id
-// or, without either, the newest call.
-func (a *answer) addressed(p piece) *callParts {
-	for _, call := range slices.Backward(a.arrived) {
-		switch {
-		case p.index.ok && call.index.ok:
-			if p.index.n == call.index.n {
-				return call
-			}
-		case p.id != "":
-			if call.id == p.id || call.id == "" && call.name == "" {
-				return call
-			}
-		default:
-			return call
-		}
-	}
-	return nil
 }
 
 // passOn sends the new parts of calls as deltas, up to the first call that must wait. A call

@@ -15,7 +15,7 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 	res := inference.Response{
 		ID: a.id, Model: a.model,
 		Text: a.text.String(), Reasoning: a.reasoning.String(), Refusal: a.refusal.String(),
-		FinishReason: a.finish, Usage: a.usage, Cost: a.cost, Raw: a.raw(),
+		FinishReason: a.finish, Usage: a.usage, Cost: a.cost, Raw: a.raw(), Doubt: a.doubt,
 	}
 	cut := a.cut(maxTokens)
 	for _, c := range a.calls {

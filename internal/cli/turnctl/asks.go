@@ -187,7 +187,8 @@ func approveAskCommand(s *shell.Session) *cobra.Command {
 		Use: "approve ASK", Short: "Approve a call, or extend the budget of a turn", Args: shell.ExactArgs(1),
 		Long: `Approve a call. It runs once, with exactly the arguments that "turnctl asks show"
 prints, or with those of --arguments. The model sees changed arguments and the
-comment. Repeating the command does nothing.
+comment. If the same person repeats the command, nothing changes; another person is
+refused.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks approve 7
@@ -228,7 +229,8 @@ func denyAskCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "deny ASK", Short: "Deny a call, decline to answer, or refuse more budget", Args: shell.ExactArgs(1),
 		Long: `Deny a call. The model sees the denial with the comment, and the turn continues.
-Repeating the command does nothing.
+If the same person repeats the command, nothing changes; another person is
+refused.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks deny 7 --comment "ask Bob first"`,
@@ -247,7 +249,8 @@ func answerAskCommand(s *shell.Session) *cobra.Command {
 		Use: "answer ASK ANSWER", Short: "Answer a question, give a tool input, or settle an unknown outcome", Args: shell.ExactArgs(2),
 		Long: `Answer a question of a model, give a tool the input it asked for, or settle whether a
 call of unknown outcome happened: happened, did_not_happen (it runs again) or unknown.
-Repeating the command does nothing.
+If the same person repeats the command, nothing changes; another person is
+refused.
 
 ` + shell.RefusedHelp,
 		Example: `  turnctl asks answer 8 blue
