@@ -3,7 +3,6 @@ package turnkeeper
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -95,6 +94,3 @@ func refusalOf(shown string) string {
 func (c ToolCall) InDoubt() bool {
 	return c.State == CallUnknown || c.State == CallCancelled && c.Effect != EffectNone && c.Nonce != ""
 }
-
-// AnyInDoubt reports whether the outcome of one of the calls is unknown.
-func AnyInDoubt(calls []ToolCall) bool { return slices.ContainsFunc(calls, ToolCall.InDoubt) }

@@ -9,10 +9,6 @@ type Silence struct {
 	Until   time.Time     // the next tick after this time gives the turn to another worker
 }
 
-// SilentAfter is how long a worker may send no heartbeat before all views call it silent: longer
-// than any pause between two heartbeats.
-const SilentAfter = 15 * time.Second
-
 // An UnderWay is the current activity of a running turn.
 type UnderWay struct {
 	Round        int       // the round in progress

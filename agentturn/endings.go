@@ -216,7 +216,7 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 	switch {
 	case inference.Blank(last.Text): // not an answer, although the provider accepted it
 		return t.degraded(turnkeeper.StopInferenceError)
-	case turnkeeper.AnyInDoubt(t.rounds.all()):
+	case slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt):
 		return t.degraded(turnkeeper.StopWorkerLost)
 	case slices.ContainsFunc(unreportedEffects(t.rounds), func(c turnkeeper.ToolCall) bool { return c.State != turnkeeper.CallSucceeded }):
 		t.logCap("a call with an effect failed after the last answer, completing turn")
@@ -238,7 +238,7 @@ func succeeded(answer func([]turnkeeper.Round) reply) *ending {
 // agent's setting.
 func (t *endings) single(only turnkeeper.Round) *ending {
 	t.log.Warn("tool continuation disabled, completing turn", zap.Int("calls", len(only.Calls)))
-	if turnkeeper.AnyInDoubt(t.rounds.all()) {
+	if slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt) {
 		return t.degraded(turnkeeper.StopWorkerLost)
 	}
 	if inference.Filtered(only.FinishReason) {

@@ -26,6 +26,10 @@ type Heartbeat struct {
 // RoleWorker is the role of processes that take turns.
 const RoleWorker = "worker"
 
+// SilentAfter is how long a worker may send no heartbeat before all views call it silent: longer
+// than any pause between two heartbeats.
+const SilentAfter = 15 * time.Second
+
 // State is the state of a worker process.
 type State string
 
@@ -44,7 +48,7 @@ func (h Heartbeat) State() State {
 	switch {
 	case !h.StoppedAt.IsZero():
 		return Stopped
-	case h.Silent > turnkeeper.SilentAfter:
+	case h.Silent > SilentAfter:
 		return Silent
 	case h.Slots == 0 && len(h.Roles) > 0 && !slices.Contains(h.Roles, RoleWorker):
 		return Serving

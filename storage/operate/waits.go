@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
@@ -140,7 +141,7 @@ func underWay(r dbsqlc.HoldersRow) *turnkeeper.UnderWay {
 // silenceOf returns the silence of a worker by its heartbeat, or nil if it is not silent or has no heartbeat.
 func silenceOf(beatAt time.Time, stoppedAt *time.Time, silentMs int64, takeover time.Duration, leaseUntil time.Time) *turnkeeper.Silence {
 	silent := time.Duration(silentMs) * time.Millisecond
-	if beatAt.IsZero() || stoppedAt == nil && silent <= turnkeeper.SilentAfter {
+	if beatAt.IsZero() || stoppedAt == nil && silent <= presence.SilentAfter {
 		return nil
 	}
 	until := leaseUntil
