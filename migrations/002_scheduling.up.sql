@@ -792,8 +792,11 @@ begin
     if (select w.workers from turnkeeper.live_workers() w) = 0 then
         r.reason := 'no_worker';
         return next r;
-    -- ticks that do nothing are recorded once a minute
-    elsif s.last_tick_at is null or clock_timestamp() - s.last_tick_at > greatest(interval '3 minutes', 3 * coalesce(s.poll_interval, interval '0')) then
+    -- Ticks that do nothing are recorded once a minute. In a new database a scheduler may be about to tick for the first time.
+    elsif (case when s.last_tick_at is null
+        then not exists (select from turnkeeper.worker_heartbeat h where h.stopped_at is null and h.started_at > clock_timestamp() - interval '30 s')
+        else clock_timestamp() - s.last_tick_at > greatest(interval '3 minutes', 3 * coalesce(s.poll_interval, interval '0')) end)
+    then
         r.reason := 'scheduler_silent'; r.since := s.last_tick_at;
         return next r;
     end if;

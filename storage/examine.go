@@ -134,7 +134,8 @@ func (s *DB) ServerFacts(ctx context.Context) (ServerFacts, error) {
 	}, pg.Translate(err)
 }
 
-// rightsToRevoke finds rights on the schema that let roles write its rows or change what its functions do. It omits superusers,
+// rightsToRevoke finds rights on the schema that let roles write its rows, keep them from being deleted (references), or change what its
+// functions do. It omits superusers,
 // the schema's owner and its members, who are the workers' role. A grantee 0 is PUBLIC.
 const rightsToRevoke = `
 with schema as (
@@ -142,11 +143,11 @@ with schema as (
 ), rights as (
     select lower(a.privilege_type) as "right", 'table turnkeeper.' || quote_ident(c.relname) as object, a.grantee
     from schema s join pg_class c on c.relnamespace = s.oid and c.relkind in ('r', 'p', 'v', 'm'), aclexplode(c.relacl) a
-    where a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER')
+    where a.privilege_type in ('INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER', 'REFERENCES')
     union all
     select lower(a.privilege_type) || ' (' || quote_ident(k.attname) || ')', 'table turnkeeper.' || quote_ident(c.relname), a.grantee
     from schema s join pg_class c on c.relnamespace = s.oid join pg_attribute k on k.attrelid = c.oid, aclexplode(k.attacl) a
-    where a.privilege_type in ('INSERT', 'UPDATE')
+    where a.privilege_type in ('INSERT', 'UPDATE', 'REFERENCES')
     union all
     select 'create', 'schema turnkeeper', a.grantee from schema s, aclexplode(s.nspacl) a where a.privilege_type = 'CREATE'
     union all

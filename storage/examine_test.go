@@ -215,6 +215,8 @@ func TestRightsToRevoke(t *testing.T) {
 	h.Exec("grant all on turnkeeper.messages to " + app.name + "_worker") // it has the rights of the workers' role
 	h.Exec("grant select, insert on turnkeeper.messages, turnkeeper.asks to " + app.name)
 	h.Exec("grant update (priority), insert (body) on turnkeeper.messages to " + app.name)
+	h.Exec("grant references on turnkeeper.replies, turnkeeper.turns to " + app.name)
+	h.Exec("grant references (name) on turnkeeper.agents to " + app.name)
 	h.Exec("grant delete, truncate on turnkeeper.replies to public")
 	h.Exec("grant create on schema turnkeeper to " + app.name)
 	h.Exec("grant execute on function turnkeeper.lease_over(timestamptz, timestamptz) to public")
@@ -226,6 +228,8 @@ func TestRightsToRevoke(t *testing.T) {
 		"revoke insert on table turnkeeper.asks from "+app.name+";",
 		"revoke insert, insert (body), update (priority) on table turnkeeper.messages from "+app.name+";",
 		"revoke pg_write_all_data from "+app.name+";",
+		"revoke references (name) on table turnkeeper.agents from "+app.name+";",
+		"revoke references on table turnkeeper.replies, turnkeeper.turns from "+app.name+";",
 	)
 	check()
 }

@@ -330,3 +330,24 @@ func TestAMigrationOfEnqueueKeepsRights(t *testing.T) {
 		t.Errorf("a function that a migration has added: %s", got)
 	}
 }
+
+// The scheduler's lock is a table's: a role without rights to the table can neither take it nor hold it up.
+func TestOtherRolesCannotTakeTheSchedulersLock(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	for _, sql := range []string{
+		"select turnkeeper.lock_scheduler()", "select turnkeeper.share_scheduler_lock()", "select turnkeeper.try_scheduler_lock()",
+		"do $$ begin lock table turnkeeper.scheduler_lock in exclusive mode; end $$",
+		"do $$ begin lock table turnkeeper.scheduler_lock in access share mode; end $$",
+		"select from turnkeeper.scheduler_lock for update", "insert into turnkeeper.scheduler_lock default values",
+		"drop table turnkeeper.scheduler_lock", "truncate turnkeeper.scheduler_lock",
+	} {
+		if got := app.refused(sql); !strings.HasPrefix(got, denied) {
+			t.Errorf("%s: %s", sql, got)
+		}
+	}
+	app.one("select 1 from pg_advisory_lock(0)")
+	if !storagetest.One[bool](h, "select turnkeeper.try_scheduler_lock()") {
+		t.Error("the lock is held")
+	}
+}

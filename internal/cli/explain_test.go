@@ -47,10 +47,12 @@ func (s *stage) beat(worker turnkeeper.WorkerID) {
 	if err := s.Beat(s.t.Context(), presence.Heartbeat{WorkerID: worker, Host: "host", PID: 1, Version: "v", Slots: 1, TakeoverAfter: 15 * time.Second}); err != nil {
 		s.t.Fatal(err)
 	}
+	s.exec("update turnkeeper.worker_heartbeat set started_at = least(started_at, clock_timestamp() - interval '1 hour')")
 }
 
 // keepAlive sends heartbeats of a worker until the test ends.
 func (s *stage) keepAlive(worker turnkeeper.WorkerID) {
+	s.beat(worker)
 	ctx, stop := context.WithCancel(s.t.Context())
 	done := make(chan struct{})
 	go func() {

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -104,4 +105,15 @@ func TestAWaitSaysWhatTheMessageWaitsFor(t *testing.T) {
 	if strings.Contains(got.stderr, "next tick") || got.code != 4 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestARunningTurnThatIsSetAside explains a turn that was lost and cannot be taken from its worker.
+func TestARunningTurnThatIsSetAside(t *testing.T) {
+	s, env := onStage(t)
+	running := s.turn("Pay.")
+	s.exec("select turnkeeper.put_aside('turn', $1::text, '22023', 'its journal cannot be read')", strconv.FormatInt(int64(running.grant.TurnID), 10))
+	for _, args := range [][]string{{"explain", "--message", "1"}, {"explain", "1"}} {
+		says(t, env, args, "t has failed since", "and is set aside until", "its journal cannot be read", "Remove what the error names")
+	}
+	says(t, env, []string{"explain", "--message", idOf(s.sendIn("other", "Behind it."))}, "turn 1 of worker host-1 holds lane echo")
 }

@@ -148,7 +148,7 @@ var Rows = []Row{
 		Short:   "no scheduler",
 		Long:    "no scheduler has run {since or yet}",
 		Advice:  "Start a process with the role scheduler: {worker command}.",
-		Meaning: "no scheduler has ticked for three minutes",
+		Meaning: "no scheduler has ticked for three minutes, or, in a new database, within half a minute of a worker's start",
 	}, {
 		Reason: NoWorker, Everybody: true,
 		Short:   "no worker",

@@ -239,3 +239,32 @@ func TestAMessageSaysThatItIsSetAside(t *testing.T) {
 		t.Errorf("%d are tried at once, want 1", n)
 	}
 }
+
+// The table of what is set aside takes no ids that its readers could not cast.
+func TestTheIdsOfWhatIsSetAside(t *testing.T) {
+	h := newEnv(t)
+	number, call := []string{"17"}, []string{"17/1/2"}
+	for kind, ids := range map[string][]string{
+		"message": number, "turn": number, "ask": number, "delivery": number, "purge": number, "call": call, "sub_agent": call,
+		"schedule": {"daily/morning"}, "agent": {"daily"}, "step": {"grants"}, "tick": {""},
+	} {
+		for _, id := range ids {
+			h.Exec("select turnkeeper.put_aside($1, $2, '22023', 'x')", kind, id)
+		}
+		if kind == "schedule" || kind == "agent" || kind == "step" || kind == "tick" {
+			continue
+		}
+		for _, id := range []string{"", "x", "-1", "17 ", " 17", "1e3", "17/1", "17/x/2", "17/1/2/3", "9223372036854775808", "17/1/99999999999", "17\n"} {
+			if _, err := h.Pool().Exec(t.Context(), "select turnkeeper.put_aside($1, $2, '22023', 'x')", kind, id); err == nil || !strings.Contains(err.Error(), "id_fits_kind") {
+				t.Errorf("%s %q: %v", kind, id, err)
+			}
+		}
+	}
+	if _, err := h.Pool().Exec(t.Context(), "select turnkeeper.put_aside('other', '1', '', 'x')"); err == nil {
+		t.Error("an unknown kind is taken")
+	}
+	h.Exec("select turnkeeper.forget_aside()")
+	if left := storagetest.One[string](h, "select string_agg(kind, ' ' order by kind) from turnkeeper.set_aside"); left != "agent step tick" {
+		t.Errorf("left are %s", left)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/grants"
 	"turnkeeper/storage/journal"
@@ -118,12 +119,15 @@ func TestTimesOfTheScheduler(t *testing.T) {
 	h := newEnv(t)
 	h.Register("daily", false, turnkeeper.Schedule{Name: "morning", Cron: "0 8 * * *", TimeZone: "UTC", Message: "x"})
 	d := h.Turn("x")
+	if err := h.Beat(t.Context(), presence.Heartbeat{WorkerID: "w", Slots: 1}); err != nil {
+		t.Fatal(err)
+	}
 	h.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, tool, arguments, args_hash, rule, reason, audience, hold, expires_at)
 		values ($1, 1, 1, 'question', 1, 'pay', '{}', 'h', '', 'why', '{}', true, now() + interval '1 day')`, int64(d.Grant.TurnID))
 	rows, err := h.Pool().Query(t.Context(), `select format('update turnkeeper.%I set %I = ''%sinfinity''', c.relname, a.attname, sign),
 			exists (select from pg_constraint k where k.conrelid = c.oid and k.conname = 'times_in_range' and a.attnum = any(k.conkey))
 		from pg_class c join pg_attribute a on a.attrelid = c.oid, unnest('{"",-}'::text[]) sign
-		where c.relnamespace = 'turnkeeper'::regnamespace and c.relname in ('messages', 'turns', 'leases', 'schedules', 'asks', 'settings')
+		where c.relnamespace = 'turnkeeper'::regnamespace and c.relname in ('messages', 'turns', 'leases', 'schedules', 'asks', 'settings', 'worker_heartbeat')
 			and a.atttypid = 'timestamptz'::regtype and a.attgenerated = '' order by 1`)
 	if err != nil {
 		t.Fatal(err)

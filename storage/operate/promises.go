@@ -3,6 +3,9 @@ package operate
 import (
 	"context"
 	_ "embed"
+	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +19,7 @@ type Promise struct {
 	Text   string   // the invariant
 	Broken []string // violations; at most MaxBroken
 	More   bool     // there are more violations
+	Failed bool     // it could not be checked; Broken has the error
 }
 
 // MaxBroken is the maximum number of violations that a Promise lists.
@@ -36,13 +40,18 @@ func (s *Reports) Check(ctx context.Context, atRest bool) (promises []Promise, e
 			if c.atRest && !atRest {
 				continue
 			}
-			promise, err := c.run(ctx, tx)
+			promise, err := c.try(ctx, tx)
 			if err != nil {
 				return err
 			}
 			promises = append(promises, promise)
 		}
-		return nil
+		if !slices.ContainsFunc(promises, func(p Promise) bool { return p.Failed }) {
+			return nil
+		}
+		unreadable, err := unreadableJournals(ctx, tx)
+		promises = append(promises, unreadable)
+		return err
 	})
 	return promises, pg.Translate(err)
 }
@@ -67,6 +76,54 @@ func checks() (all []check) {
 		}
 	}
 	return all
+}
+
+// try runs the check. If a row cannot be read, it reports that, and the other checks go on.
+func (c check) try(ctx context.Context, tx pgx.Tx) (promise Promise, err error) {
+	err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) (err error) {
+		promise, err = c.run(ctx, tx)
+		return err
+	})
+	if err = pg.Translate(err); pg.BelongsToRow(err) {
+		return Promise{Text: c.text, Broken: []string{"it could not be checked: " + err.Error()}, Failed: true}, nil
+	}
+	return promise, err
+}
+
+// readJournals reads all of the journals of some turns.
+const readJournals = `select count(row) from unnest($1::bigint[]) t(id), lateral (
+	select r::text from turnkeeper.rounds r where r.turn_id = t.id
+	union all select c::text from turnkeeper.calls c where c.turn_id = t.id
+	union all select e::text from turnkeeper.turn_events e where e.turn_id = t.id) r(row)`
+
+// journalsAtOnce is the number of turns whose journals are read by one statement.
+const journalsAtOnce = 200
+
+// unreadableJournals returns the promise that each journal can be read.
+func unreadableJournals(ctx context.Context, tx pgx.Tx) (Promise, error) {
+	p := Promise{Text: "the journal of each turn can be read"}
+	rows, _ := tx.Query(ctx, "select distinct turn_id from turnkeeper.journal order by 1")
+	turns, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return p, err
+	}
+	for some := range slices.Chunk(turns, journalsAtOnce) {
+		_, failed, err := pg.Apart(some, func(ids []int64) ([]int64, error) {
+			return nil, pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+				_, err := tx.Exec(ctx, readJournals, ids)
+				return err
+			})
+		})
+		if err != nil {
+			return p, err
+		}
+		for _, turn := range slices.Sorted(maps.Keys(failed)) {
+			p.Broken = append(p.Broken, fmt.Sprintf("turn %d: %v", turn, failed[turn]))
+		}
+	}
+	p.More = len(p.Broken) > MaxBroken
+	p.Broken = p.Broken[:min(len(p.Broken), MaxBroken)]
+	return p, nil
 }
 
 func (c check) run(ctx context.Context, tx pgx.Tx) (Promise, error) {

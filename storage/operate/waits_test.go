@@ -73,6 +73,8 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	m := h.Submit("clerk", "", "first")
 	h.wantWaits("with nothing there", m, "no_worker")
 	h.HeartBeat("worker-1", 1, time.Hour)
+	h.wantWaits("with a worker that has just started", m, "next_tick")
+	h.Exec("update turnkeeper.worker_heartbeat set started_at = clock_timestamp() - interval '1 minute'")
 	h.wantWaits("with a worker", m, "scheduler_silent")
 	h.serves("worker-1", 1)
 	h.wantWaits("with a scheduler", m, "next_tick")

@@ -54,17 +54,19 @@ type Environment struct {
 // SIGINT or SIGTERM asks it to stop, the second stops it at once. It first
 // protects the process from the programs that it will start.
 func Main(p Program) int {
-	if err := procguard.Protect(); err != nil {
-		_, _ = fmt.Fprintf(os.Stderr, "warning: %v\n", err)
+	hangups := make(chan os.Signal, 1)
+	if p.Reloads {
+		signal.Notify(hangups, syscall.SIGHUP) // first: until then, the signal ends the process
 	}
 	soft, hard, stop := untilSignals()
 	defer stop()
+	if err := procguard.Protect(); err != nil {
+		_, _ = fmt.Fprintf(os.Stderr, "warning: %v\n", err)
+	}
 	env := Environment{
 		Args: os.Args[1:], Getenv: os.LookupEnv, Variables: variables(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 	}
 	if p.Reloads {
-		hangups := make(chan os.Signal, 1)
-		signal.Notify(hangups, syscall.SIGHUP)
 		env.Reload = hangups
 	}
 	return p.Run(soft, hard, env)

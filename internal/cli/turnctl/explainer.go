@@ -456,6 +456,11 @@ func (x *explainer) next() (said []string) {
 	if x.asks() > 0 {
 		advise("See what it asks: turnctl asks --turn %d.", t.ID)
 	}
+	for _, w := range x.Message.Waits {
+		if w.Reason == waiting.SetAside {
+			advise("%s", w.Advice(t.MessageID, shell.Command("worker")))
+		}
+	}
 	switch {
 	case !t.State.Terminal() && !x.workerAlive():
 		advise(`No worker is running: start one (%s) to continue the turn. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
