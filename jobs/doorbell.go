@@ -2,7 +2,8 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -72,24 +73,21 @@ func (l *doorbells) WaitForNotification(ctx context.Context) (*riverdriver.Notif
 	for {
 		queue, wait := l.next(time.Now())
 		if queue != "" {
-			payload, err := json.Marshal(map[string]string{"queue": queue})
-			return &riverdriver.Notification{Topic: insertTopic, Payload: string(payload)}, err
+			return &riverdriver.Notification{Topic: insertTopic, Payload: `{"queue":` + strconv.Quote(queue) + "}"}, nil
 		}
-		heard, err := l.hear(ctx, wait)
+		err := l.hear(ctx, wait)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err != nil {
 			return nil, err
 		}
-		if bell := l.queues[heard]; bell != nil {
-			bell.pending = true
-		}
 	}
 }
 
-// hear returns the queue that the next notification names, or nothing after wait if that is not 0.
-func (l *doorbells) hear(ctx context.Context, wait time.Duration) (queue string, err error) {
+// hear waits for the next notification, at most for wait if that is not 0, and notes which queues it names. Anybody may have sent it, so
+// it is not decoded: a ring too many only makes River look again.
+func (l *doorbells) hear(ctx context.Context, wait time.Duration) error {
 	until := ctx
 	if wait > 0 {
 		var cancel context.CancelFunc
@@ -99,13 +97,14 @@ func (l *doorbells) hear(ctx context.Context, wait time.Duration) (queue string,
 	n, err := l.Listener.WaitForNotification(until)
 	if err != nil {
 		if until.Err() != nil {
-			return "", nil
+			return nil
 		}
-		return "", err
+		return err
 	}
-	var payload struct{ Queue string }
-	_ = json.Unmarshal([]byte(n.Payload), &payload) // anybody may have sent it
-	return payload.Queue, nil
+	for queue, bell := range l.queues {
+		bell.pending = bell.pending || strings.Contains(n.Payload, strconv.Quote(queue))
+	}
+	return nil
 }
 
 // next returns a queue whose doorbell rings now, or how long until one may; 0: none is pending.
