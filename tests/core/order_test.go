@@ -66,7 +66,6 @@ func TestOneAgentLeavesSlotsToOthers(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)
 	release := make(chan struct{})
-	t.Cleanup(func() { close(release) })
 	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
 		if env.NewestMessage(r) == "quick" {
 			return inferencetest.Text("Fine.")
@@ -77,6 +76,7 @@ func TestOneAgentLeavesSlotsToOthers(t *testing.T) {
 	e.WriteAgent("bounded", "lane: conversation", "max_running: 1")
 	e.WriteAgent("calm")
 	e.StartWorker("--worker-slots", "8")
+	t.Cleanup(func() { close(release) }) // before the worker is stopped, which waits for its turns
 	e.PauseScheduler("until all are there")
 	for i := range 20 {
 		env.Query[int64](e, "select turnkeeper.enqueue('busy', 'slow', $1)", fmt.Sprint(i))
