@@ -70,6 +70,10 @@ test: setup ## run all tests
 race: ## run all tests as CI does: every case, with the race detector (needs a C compiler)
 	TURNKEEPER_TESTS=full $(MAKE) test RACE=1
 
+.PHONY: simulation
+simulation: ## run the tests of the simulation as CI does: every case, without the race detector
+	TURNKEEPER_TESTS=full go test -vet=off ./internal/simulation
+
 .PHONY: crash
 crash: setup ## run the crash matrix: every point, every harm, every kind of tool (about half an hour)
 	TURNKEEPER_TESTS=long scripts/test -timeout 90m -run 'TestCrashMatrix|TestAPanicInsideATurn|TestHarmBetween' ./tests/faults

@@ -57,7 +57,7 @@ const enough = 50
 // run make sim SEED=n SEEDS=1.
 func TestNothingLostNothingTwice(t *testing.T) {
 	if *seeds == 0 {
-		*seeds = testrun.Count(12, enough)
+		*seeds = testrun.UnderRace(5, testrun.Count(12, enough))
 		if testing.Short() {
 			*seeds = 3
 		}
@@ -100,7 +100,7 @@ func processorTime() time.Duration {
 // Two simulations of a seed do the same steps. Every other seed has labels.
 func TestASeedDecidesEverything(t *testing.T) {
 	testrun.Slow(t)
-	for seed := uint64(1); seed <= uint64(testrun.Count(2, 5)); seed++ {
+	for seed := uint64(1); seed <= uint64(testrun.UnderRace(1, testrun.Count(2, 5))); seed++ {
 		m := mutation{}
 		if seed%2 == 0 {
 			m.adjust = contentIsLabelled
@@ -139,7 +139,7 @@ func cleanFinds(t *testing.T, seed uint64, m mutation, known map[uint64][]string
 func TestTurnsThatAreHandedOverAndQueuedRunOnce(t *testing.T) {
 	testrun.Slow(t)
 	m := mutation{bugs: []memory.Bug{memory.BugHandedQueued}, adjust: handsOver}
-	for seed := range uint64(testrun.Count(4, 20)) {
+	for seed := range uint64(testrun.UnderRace(2, testrun.Count(4, 20))) {
 		if r := simulate(t, seed+1, m, false); len(r.found) > 0 {
 			t.Errorf("seed %d: %s", seed+1, strings.Join(r.found, "\n"))
 		}
@@ -154,7 +154,7 @@ const maxMutationSeeds = 100
 func TestMutationsAreFound(t *testing.T) {
 	testrun.Slow(t)
 	clean := map[uint64][]string{} // by seed
-	for _, m := range mutations {
+	for _, m := range mutations[:testrun.UnderRace(3, len(mutations))] {
 		t.Run(m.name, func(t *testing.T) {
 			for i := range uint64(maxMutationSeeds) {
 				seed := i

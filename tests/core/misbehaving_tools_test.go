@@ -40,7 +40,7 @@ func checkPeak(p *env.Process, bound int) {
 			if err != nil {
 				p.T.Fatal(err)
 			}
-			if p.T.Logf("the worker's peak is %d MiB", kib>>10); kib<<10 > bound && !env.RaceDetector {
+			if p.T.Logf("the worker's peak is %d MiB", kib>>10); kib<<10 > bound && !testrun.RaceDetector {
 				p.T.Errorf("%s took %d MiB", p.Name, kib>>10)
 			}
 			return

@@ -27,7 +27,7 @@ var programs = []string{
 // binaryDir returns the folder of the built programs. It is kept between runs, because go build links
 // only programs that have changed. All test packages share it.
 func binaryDir() string {
-	if RaceDetector {
+	if testrun.RaceDetector {
 		return Path("bin/test-race")
 	}
 	return Path("bin/test")
@@ -104,7 +104,7 @@ func sources() ([]byte, error) {
 // tests have it.
 func Build(args ...string) error {
 	command := []string{"build", "-buildvcs=false", "-ldflags=-s -w"} // without debug information, linking takes half as long
-	if RaceDetector {
+	if testrun.RaceDetector {
 		command = append(command, "-race")
 	}
 	cmd := exec.Command("go", append(command, args...)...)

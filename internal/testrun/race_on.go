@@ -1,0 +1,6 @@
+//go:build race
+
+package testrun
+
+// RaceDetector reports whether the tests have the race detector.
+const RaceDetector = true
