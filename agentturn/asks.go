@@ -444,13 +444,18 @@ func (l approvals) unknownNote(call *turnkeeper.ToolCall) string {
 	return "\n\n" + l.approvalNote(call)
 }
 
+// ShownEdited is the end of the text about a call that ran with other arguments than planned, because a person changed them.
+func ShownEdited(arguments string) string {
+	return "\n\n[A person changed the arguments of this call before it ran. It ran with: " + arguments + "]"
+}
+
 func (l approvals) approvalNote(call *turnkeeper.ToolCall) string {
 	ask := l.people.approval(call.Key)
 	switch {
 	case ask == nil || ask.State != asks.Approved:
 		return ""
 	case ask.Edited != "":
-		return withComment("[A person changed the arguments of this call before it ran. It ran with: "+canonical(ask.Edited)+"]", ask)
+		return withComment(strings.TrimLeft(ShownEdited(canonical(ask.Edited)), "\n"), ask)
 	case ask.Comment != "":
 		return "[Comment of the person who approved this call: " + ask.Comment + "]"
 	default:

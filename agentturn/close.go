@@ -14,7 +14,7 @@ import (
 // Results of calls that are open when a turn is closed without a worker.
 const (
 	ShownNotRun  = prompt.ShownNotRun
-	ShownUnknown = prompt.ShownUnknown
+	ShownUnknown = prompt.ShownUnknown // followed by ShownEdited, if a person changed the arguments
 )
 
 // ShownPerhaps is the result of an open call of effect none when a turn is closed without a

@@ -226,7 +226,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		e.answerMissing(call)
 		return nil
 	}
-	if e.answerRepeated(call) {
+	if (approvals{e.ledger}).answerRepeated(call) {
 		return nil
 	}
 	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
@@ -239,7 +239,7 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return e.refuse(call, refused, err)
 	}
-	if e.answerRepeated(call) { // with the texts of its handles
+	if (approvals{e.ledger}).answerRepeated(call) { // with the texts of its handles
 		return nil
 	}
 	if call.Name == turnkeeper.ToolAskPerson {

@@ -33,7 +33,7 @@ func (l *ledger) argumentsOf(call *turnkeeper.ToolCall) json.RawMessage {
 
 // asRun returns the arguments with which a call runs, and their hash, if they are not as planned. It shortens texts if there would be
 // more than arguments.MaxBytes.
-func (l *ledger) asRun(call *turnkeeper.ToolCall) (args, hash string) {
+func (l approvals) asRun(call *turnkeeper.ToolCall) (args, hash string) {
 	run := string(l.argumentsOf(call))
 	if run == call.Arguments {
 		return "", ""

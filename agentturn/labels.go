@@ -1,13 +1,12 @@
 package agentturn
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
+	"turnkeeper/internal/arguments"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/policy"
@@ -67,10 +66,9 @@ func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 // carry content: anything except null, true, false, or an enum value of the tool's schema. The name of an argument that the
 // schema does not list carries content, and so does the order of values in a list.
 func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
-	var args map[string]any
-	decoder := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
-	decoder.UseNumber()
-	if decoder.Decode(&args) != nil {
+	value, err := arguments.Parse(call.Arguments)
+	args, isObject := value.Members()
+	if err != nil || !isObject {
 		return nil, true
 	}
 	spec, _ := l.offered.Spec(call.Name)
@@ -79,13 +77,14 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 	for name, value := range args {
 		words, named := choices[name]
 		written = written || !named
-		list, several := value.([]any)
+		list, several := value.Items()
 		if !several {
-			list = []any{value}
+			list = []arguments.Value{value}
 		}
 		for _, item := range list {
-			switch text, isText := item.(string); {
-			case !several && (item == nil || item == true || item == false || isText && slices.Contains(words, item)):
+			_, isBool := item.Bool()
+			switch text, isText := item.Text(); {
+			case !several && (item.Null() || isBool || isText && slices.ContainsFunc(words, item.Equal)):
 			case isText && resolves && !slices.Contains(spec.OutputIDs, name):
 				if key, ok := l.handleOf(call, text); ok {
 					keys = append(keys, key)
@@ -115,16 +114,14 @@ func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.
 }
 
 // choicesOf returns the values that a tool's schema lists, for each of the arguments that it names.
-func choicesOf(spec tools.Spec) map[string][]any {
-	var schema struct {
-		Properties map[string]struct {
-			Enum []any `json:"enum"`
-		} `json:"properties"`
-	}
-	_ = json.Unmarshal(spec.Parameters, &schema) // a schema that cannot be read names no argument
-	choices := map[string][]any{}
-	for name, property := range schema.Properties {
-		choices[name] = property.Enum
+func choicesOf(spec tools.Spec) map[string][]arguments.Value {
+	schema, _ := arguments.Parse(string(spec.Parameters)) // a schema that cannot be read names no argument
+	properties, _ := schema.Member("properties")
+	named, _ := properties.Members()
+	choices := map[string][]arguments.Value{}
+	for name, property := range named {
+		enum, _ := property.Member("enum")
+		choices[name], _ = enum.Items()
 	}
 	return choices
 }

@@ -175,7 +175,7 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 	case p.doubt != "" && call.Effect != turnkeeper.EffectNone:
 		return turnkeeper.CallDenied, fmt.Sprintf(shownDoubt, p.doubt)
 	}
-	if first, ok := p.ledger.repeated(append(p.all, call)); ok {
+	if first, ok := (approvals{p.ledger}).repeated(append(p.all, call)); ok {
 		return turnkeeper.CallSkipped, repeatedResult(first)
 	}
 	if text, skip := p.ledger.skip(ctx, call); skip {

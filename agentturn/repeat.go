@@ -15,7 +15,7 @@ import (
 // repeated reports whether the last of the calls repeats the one directly before it,
 // which succeeded or still runs: it would run with the arguments with which that ran.
 // Paging calls are ignored. first is the call that is repeated.
-func (l *ledger) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
+func (l approvals) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	last := calls[len(calls)-1]
 	if last.Paging || last.Starts > 0 || !l.offered.Guarded(last) {
 		return first, false
@@ -37,8 +37,12 @@ func (l *ledger) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCal
 
 // sameRun reports whether a call, which may still have handles, would run with the arguments with which an earlier one ran. Equal
 // handles have equal texts.
-func (l *ledger) sameRun(earlier, call *turnkeeper.ToolCall) bool {
-	if earlier.ArgsHash == l.hashNow(call) {
+func (l approvals) sameRun(earlier, call *turnkeeper.ToolCall) bool {
+	now := call.ArgsHash
+	if _, hash := l.asRun(call); hash != "" {
+		now = hash
+	}
+	if earlier.ArgsHash == now {
 		return true
 	}
 	ask := l.people.approval(earlier.Key)
@@ -46,16 +50,8 @@ func (l *ledger) sameRun(earlier, call *turnkeeper.ToolCall) bool {
 	return earlier.Name == call.Name && earlier.Arguments == call.Arguments && l.offered.HasHandles(call) && !edited
 }
 
-// hashNow returns the hash of the arguments with which a call that has not started would run.
-func (l *ledger) hashNow(call *turnkeeper.ToolCall) string {
-	if _, hash := l.asRun(call); hash != "" {
-		return hash
-	}
-	return call.ArgsHash
-}
-
 // answerRepeated answers a call that repeats the one directly before it, and reports whether it did.
-func (l *ledger) answerRepeated(call *turnkeeper.ToolCall) bool {
+func (l approvals) answerRepeated(call *turnkeeper.ToolCall) bool {
 	first, ok := l.repeated(l.rounds.upTo(call.Key))
 	if !ok {
 		return false

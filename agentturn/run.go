@@ -36,7 +36,7 @@ func (e *execution) prepare(call *turnkeeper.ToolCall) (_ func(context.Context) 
 		options.Collect = tools.Collect
 	}
 	observer, begin := e.cfg.Observer, ToolBegin{Call: *call, Agent: e.record.Turn.Agent}
-	begin.Call.RunArgs, _ = e.asRun(call)
+	begin.Call.RunArgs, _ = approvals{e.ledger}.asRun(call)
 	return func(ctx context.Context) toolrun.Result {
 		memory := e.memory.Lease()
 		ctx, end := observer.ToolCall(membudget.With(ctx, memory), begin)

@@ -193,16 +193,19 @@ begin
     select json_agg(json_build_object('round', c.round, 'ordinal', c.ordinal, 'output_id', coalesce(a.output_id, c.output_id), 'state',
         case when c.state = 'planned' then 'cancelled' when a.arrived_at is not null then a.state when o.cancelled <> '' then 'cancelled' else 'unknown' end,
         'shown', case when c.state = 'planned' then o.planned when a.arrived_at is not null or o.cancelled <> '' and (s.turn_id is null or p_spawned = '') then c.shown
-            else coalesce(nullif(o.cancelled, ''), p_unknown) end,
+            else coalesce(nullif(o.cancelled, ''), p_unknown || o.edited) end,
         'preview', case when c.state = 'planned' then left(o.planned, 220) when a.arrived_at is not null then a.preview
-            else left(coalesce(nullif(o.cancelled, ''), p_unknown), 220) end,
+            else left(coalesce(nullif(o.cancelled, ''), p_unknown || o.edited), 220) end,
         'duration_ms', a.duration_ms) order by c.round, c.ordinal) into open_calls
     from turnkeeper.calls c
     left join turnkeeper.awaited_calls a on (a.turn_id, a.round, a.ordinal) = (c.turn_id, c.round, c.ordinal) and a.closed_at is null and c.state = 'running'
     left join turnkeeper.spawned_calls s on (s.turn_id, s.round, s.ordinal) = (c.turn_id, c.round, c.ordinal) and c.state = 'running'
     cross join lateral (select case when c.effect = 'none' then p_perhaps else p_not_run end as planned,
         case when s.turn_id is not null and p_spawned <> '' then p_spawned when a.turn_id is null then ''
-            when c.effect = 'none' then p_detached else p_detached_effect end as cancelled) o
+            when c.effect = 'none' then p_detached else p_detached_effect end as cancelled,
+        case when c.planned_args is not null and exists (select from turnkeeper.asks k
+            where (k.turn_id, k.round, k.ordinal) = (c.turn_id, c.round, c.ordinal) and k.kind = 'approve' and k.edited is not null)
+            then E'\n\n[A person changed the arguments of this call before it ran. It ran with: ' || c.arguments || ']' else '' end as edited) o
     where c.turn_id = p_turn and c.state in ('planned', 'started', 'running');
     if open_calls is not null then
         perform turnkeeper.add_write(p_turn, '{}', '{}', '{}', '{}', open_calls);

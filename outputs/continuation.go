@@ -1,10 +1,11 @@
 package outputs
 
 import (
-	"bytes"
-	"encoding/json"
+	"cmp"
 	"strconv"
 	"strings"
+
+	"turnkeeper/internal/arguments"
 )
 
 // A Continuation holds the arguments of get_continuation.
@@ -15,29 +16,21 @@ type Continuation struct {
 
 // ParseContinuation parses the arguments of get_continuation. Numbers may be strings. Errors
 // are Refusals.
-func ParseContinuation(arguments []byte) (Continuation, error) {
-	var args struct {
-		ToolCallID any `json:"tool_call_id"`
-		ID         any `json:"id"`
-		Offset     any `json:"offset"`
-	}
-	decoder := json.NewDecoder(bytes.NewReader(arguments))
-	decoder.UseNumber()
-	if err := decoder.Decode(&args); err != nil {
+func ParseContinuation(args []byte) (Continuation, error) {
+	value, err := arguments.Parse(string(args))
+	members, isObject := value.Members()
+	if err != nil || !isObject {
 		return Continuation{}, refusal("the arguments are not a JSON object")
 	}
-	id := idOf(args.ToolCallID)
-	if id == "" {
-		id = idOf(args.ID)
-	}
+	id := cmp.Or(idOf(members["tool_call_id"]), idOf(members["id"]))
 	if id == "" {
 		return Continuation{}, refusal("tool_call_id is missing: give the id from the marker at the end of the result")
 	}
 	c := Continuation{ID: id}
-	if args.Offset == nil {
+	if members["offset"].Null() {
 		return c, nil
 	}
-	offset, err := strconv.ParseInt(strings.TrimSpace(idOf(args.Offset)), 10, 64)
+	offset, err := strconv.ParseInt(strings.TrimSpace(idOf(members["offset"])), 10, 64)
 	if err != nil {
 		return Continuation{}, refusal("offset must be a whole number of characters, 0 or more")
 	}
@@ -51,24 +44,16 @@ type ID string
 
 // UnmarshalJSON decodes an id. It never fails.
 func (id *ID) UnmarshalJSON(data []byte) error {
-	var value any
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	if decoder.Decode(&value) != nil {
-		value = nil
-	}
+	value, _ := arguments.Parse(string(data)) // null if it cannot be read
 	*id = ID(idOf(value))
 	return nil
 }
 
-// idOf returns a string, or a number as it was written, and an empty text for other values.
-func idOf(value any) string {
-	switch v := value.(type) {
-	case string:
-		return v
-	case json.Number:
-		return v.String()
-	default:
-		return ""
+// idOf returns a string, or the text of a number, and an empty text for other values.
+func idOf(value arguments.Value) string {
+	if number, ok := value.Number(); ok {
+		return number
 	}
+	text, _ := value.Text()
+	return text
 }

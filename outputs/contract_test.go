@@ -101,7 +101,7 @@ func TestParseContinuation(t *testing.T) {
 		`{"id":"a","offset":9223372036854775807}`:   {"a", 1<<63 - 1, ""},
 		`{"id":"a","offset":9223372036854775808}`:   {"", 0, notWhole},
 		`{"id":"a","offset":-9223372036854775809}`:  {"", 0, notWhole},
-		`{"id":"a","offset":1e400}`:                 {"", 0, notWhole},
+		`{"id":"a","offset":1e400}`:                 {"", 0, "the arguments are not a JSON object"},
 		`{"id":"a","offset":1.5}`:                   {"", 0, notWhole},
 		`{"id":"a","offset":"1.0"}`:                 {"", 0, notWhole},
 		`{"id":"a","offset":"0x10"}`:                {"", 0, notWhole},

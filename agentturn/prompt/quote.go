@@ -76,7 +76,7 @@ func fromOutside(call *turnkeeper.ToolCall) string {
 	switch {
 	case call.State != turnkeeper.CallSucceeded && call.State != turnkeeper.CallFailed && call.State != turnkeeper.CallUnknown,
 		call.Name == turnkeeper.ToolWaitForToolOutput,
-		call.State == turnkeeper.CallUnknown && (text == ShownUnknown || Handled(*call)),
+		call.State == turnkeeper.CallUnknown && (strings.HasPrefix(text, ShownUnknown) || Handled(*call)),
 		call.State == turnkeeper.CallFailed && text == ShownNoTime:
 		return ""
 	case Handled(*call):

@@ -223,3 +223,20 @@ func TestTextsOfJSON(t *testing.T) {
 		t.Errorf("%q has the hint", fault)
 	}
 }
+
+// TestNumbersThatMayBeRounded tests which numbers of a schema may be others in the text that a reader with floats has read.
+func TestNumbersThatMayBeRounded(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		ofN(`{"enum":[1,1122334455667788800]}`):                                       "1122334455667788800",
+		ofN(`{"items":{"const":{"a":[-9007199254740992]}}}`):                          "-9007199254740992",
+		ofN(`{"const":1000000000000000000000}`):                                       "1000000000000000000000",
+		ofN(`{"enum":[0.1234567890123456]}`):                                          "0.1234567890123456",
+		ofN(`{"enum":[9007199254740991,-1,0.5,123456789012345,0.123456789012345,0]}`): "",
+		ofN(`{"minimum":-9223372036854775808,"maximum":9223372036854775808}`):         "",
+	} {
+		if got := compile(t, schema).Rounded(); got != want {
+			t.Errorf("%s: %q, want %q", schema, got, want)
+		}
+	}
+}

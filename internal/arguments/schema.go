@@ -23,8 +23,9 @@ type Schema struct {
 	exact    *exact
 	messages func() messages
 
-	steps map[*jsonschema.Schema]*big.Rat // multipleOf
-	refs  map[*jsonschema.Schema]*jsonschema.Schema
+	rounded number                          // see Rounded
+	steps   map[*jsonschema.Schema]*big.Rat // multipleOf
+	refs    map[*jsonschema.Schema]*jsonschema.Schema
 }
 
 func compileSchema(parameters json.RawMessage) (*Schema, error) {
@@ -73,10 +74,20 @@ func compileSchema(parameters json.RawMessage) (*Schema, error) {
 		if n.step != nil {
 			s.steps[n.Schema] = n.step
 		}
+		mapNumbers([]any{n.enum, n.constant}, func(number number) any {
+			if number.decimal().mayBeRounded() {
+				s.rounded = number
+			}
+			return nil
+		})
 	}
 	s.messages = sync.OnceValue(func() messages { return messagesOf(root, keywords) })
 	return s, nil
 }
+
+// Rounded returns a number of an enum or const that may be another one in the text that the schema was read from, if its numbers were
+// floats on the way: a number of more than 15 digits. Empty: there is none.
+func (s *Schema) Rounded() string { return string(s.rounded) }
 
 // parseSchema parses the text of a schema. Unlike arguments, it may have a NUL character, for example in a pattern.
 func parseSchema(text string) (map[string]any, error) {

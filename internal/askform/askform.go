@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf16"
 
+	"turnkeeper/internal/arguments"
 	"turnkeeper/tools"
 )
 
@@ -80,21 +81,13 @@ func Diff(from, to string) []string {
 	return diffLines(strings.Split(Visible(sorted(from)), "\n"), strings.Split(Visible(sorted(to)), "\n"))
 }
 
-// sorted returns JSON with sorted keys, so that a diff shows changed values only.
+// sorted returns JSON in canonical form, so that a diff shows changed values only.
 func sorted(text string) string {
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil {
+	value, err := arguments.Parse(text)
+	if err != nil {
 		return text
 	}
-	var b strings.Builder
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if encoder.Encode(value) != nil {
-		return text
-	}
-	return strings.TrimSpace(b.String())
+	return value.Canonical()
 }
 
 // diffLines compares by a longest common subsequence.

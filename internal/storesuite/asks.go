@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/agentturn"
 	"turnkeeper/asks"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
@@ -21,6 +22,7 @@ var askProperties = []property{
 	{"a gated call does not start without an ask", askGated},
 	{"a gate keeps its call from starting in the same write", askGatedNow},
 	{"edited arguments have a hash of their own", askEdited},
+	{"a call with edited arguments whose worker was lost is reported with them", askEditedLost},
 	{"a repeat of an answer changes nothing, and another answer is refused", askTwice},
 	{"an answer that does not fit is refused", askInvalid},
 	{"each kind of ask takes its own answers", askKinds},
@@ -299,6 +301,24 @@ func askEdited(e *env) {
 		wantErr(e, "recent calls", err, nil)
 		equal(e, "recent calls with "+hash, len(past), want)
 	}
+}
+
+// askEditedLost closes a turn whose worker was lost while a call ran with a person's arguments.
+func askEditedLost(e *env) {
+	const edited = `{"amount":0}`
+	d := e.asksFor()
+	ask := e.onlyAsk(d.grant.TurnID)
+	e.answerAsk(ask.ID, asks.Answer{Decision: asks.Approved, By: "ann", Edited: edited})
+	d.append(turnlog.Entry{Seen: []asks.ID{ask.ID}, Starts: []turnlog.CallStart{{
+		Key: key(1, 1), Nonce: nonce(), Attempt: 1, Effect: d.call(key(1, 1)).Effect, Ask: ask.ID, Hash: tools.Hash("tool", edited),
+		RunArgs: edited, ArgsHash: tools.Hash("tool", edited),
+	}}})
+	wantErr(e, "hand-back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued}), nil)
+	e.cancel(d.grant.TurnID, true)
+	call := d.call(key(1, 1))
+	equal(e, "started call", call.State, turnkeeper.CallUnknown)
+	equal(e, "its text", call.Shown, agentturn.ShownUnknown+agentturn.ShownEdited(edited))
+	equal(e, "its arguments", call.AsRun(), edited)
 }
 
 func askTwice(e *env) {

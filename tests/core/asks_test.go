@@ -3,6 +3,9 @@ package core_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +199,96 @@ func TestAPersonEditsACall(t *testing.T) {
 	if shown := e.Turnctl("asks", "show", id).Stdout; !strings.Contains(shown, "by ann (turnctl)") || !strings.Contains(shown, `+   "label": "b"`) {
 		t.Errorf("turnctl asks show prints\n%s", shown)
 	}
+}
+
+// A worker is killed while a call runs with the arguments that a person put in. Whatever reports the call of unknown outcome reports
+// them, with the plan beside them.
+func TestAPersonEditsACallOfALostWorker(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", env.MarkerTools, askRule, "max_rounds: 5")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if env.NewestMessage(r) == "Pay it." {
+			return env.Rounds(env.MarkerReply("mark_once", "900"), inferencetest.Text("Done."))(r)
+		}
+		return env.Rounds(env.MarkerReply("mark_once", "900"), env.MarkerReply("mark_once", "90"), inferencetest.Text("Done again."))(r)
+	})
+	e.Ledger.Hold("90")
+	w := e.StartWorker()
+	message := e.Enqueue("clerk", "Pay it.")
+	e.Exec("select turnkeeper.answer_ask($1, 'approved', 'bob', edited => '{ \"label\": \"90\" }')", awaitAsk(e).ID)
+	e.Ledger.Await("90", 1)
+	e.Kill(w)
+	e.Ledger.Release()
+	w = e.StartWorker()
+	turn := e.TurnOf(message)
+	e.WantEnd(turn, "degraded", "worker_lost", 2)
+	call := turn.Calls()[0]
+	if call.State != "unknown" || call.Arguments != `{"label":"90"}` || call.Planned != `{"label":"900"}` || !strings.Contains(call.Result, `It ran with: {"label":"90"}]`) {
+		t.Errorf("turnctl show: %+v", call)
+	}
+	if text := e.Turnctl("show", fmt.Sprint(turn.ID), "-o", "text").Stdout; !strings.Contains(text, `mark_once {"label":"90"}`) || !strings.Contains(text, `planned: {"label":"900"}`) {
+		t.Errorf("turnctl show prints\n%s", text)
+	}
+	for path, want := range map[string]string{
+		"/v1/turns/": `"arguments":"{\"label\":\"90\"}","planned_arguments":"{\"label\":\"900\"}"`,
+		"/turns/":    `<pre class="said-text code">{&#34;label&#34;:&#34;90&#34;}</pre>`,
+	} {
+		if body := get(t, w.APIURL()+path+fmt.Sprint(turn.ID)); !strings.Contains(body, want) {
+			t.Errorf("%s lacks %s:\n%s", path, want, body)
+		}
+	}
+	documented := unknownCallsSQL(t)
+	got := env.Query[string](e, "select arguments || ' ' || planned_args from ("+documented+") q")
+	if want := `{"label":"90"} {"label":"900"}`; got != want {
+		t.Errorf("the documented SQL gives %s, want %s", got, want)
+	}
+
+	// The same call that ran is a repeat, and the planned one is not.
+	again := e.Enqueue("clerk", "Pay it again.")
+	e.Exec("select turnkeeper.answer_ask($1, 'approved', 'bob', edited => '{\"label\":\"90\"}')", awaitAsk(e).ID)
+	turn = e.TurnOf(again)
+	e.WantEnd(turn, "succeeded", "none", 3)
+	if calls := turn.Calls(); calls[0].State != "succeeded" || calls[1].State != "skipped" {
+		t.Errorf("the calls are %+v", calls)
+	}
+	e.Ledger.WantRuns("90", 2)
+	e.Ledger.WantRuns("900", 0)
+}
+
+// unknownCallsSQL returns the statement of docs/sql.md that lists calls of unknown outcome.
+func unknownCallsSQL(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/sql.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(text), "Calls of unknown outcome:")
+	_, rest, begins := strings.Cut(rest, "```sql\n")
+	statement, _, ends := strings.Cut(rest, ";\n```")
+	if !found || !begins || !ends {
+		t.Fatal("docs/sql.md has no statement for calls of unknown outcome")
+	}
+	return statement
+}
+
+// get returns the body of a page or an object of the API.
+func get(t *testing.T, url string) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s, %v: %s", url, res.Status, err, body)
+	}
+	return string(body)
 }
 
 // A model that repeats its call with one byte changed is stopped again.

@@ -136,6 +136,9 @@ func compile(d mcpdef.Definition) (*tools.Schema, string) {
 	if err != nil {
 		return nil, err.Error()
 	}
+	if n := schema.Rounded(); n != "" { // the SDK decodes schemas with floats
+		return nil, fmt.Sprintf("its schema lists the number %s, which has more digits than are read exactly from a server; it must list such numbers as strings", n)
+	}
 	return schema, ""
 }
 

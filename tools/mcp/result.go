@@ -3,6 +3,9 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -111,6 +114,9 @@ func (p *parts) structured(value any) {
 		}
 	}
 	mediaType := "application/json"
+	if rounded(value) {
+		whole, mediaType = whole+"\n[whole numbers from 9007199254740992 on are rounded here]", ""
+	}
 	if len(p.texts) > 0 {
 		whole, mediaType = "[structured content]\n"+whole, ""
 	}
@@ -127,6 +133,19 @@ func says(text, whole string) bool {
 	}
 	same, err := sorted(value)
 	return err == nil && same == whole
+}
+
+// rounded reports whether a value that the SDK has decoded has a float that stands for several integers.
+func rounded(value any) bool {
+	switch v := value.(type) {
+	case float64:
+		return math.Abs(v) >= 1<<53
+	case []any:
+		return slices.ContainsFunc(v, rounded)
+	case map[string]any:
+		return slices.ContainsFunc(slices.Collect(maps.Values(v)), rounded)
+	}
+	return false
 }
 
 // sorted returns a value as JSON with sorted keys and without needless escapes.

@@ -59,6 +59,8 @@ type ToolCall struct {
 	ID         string `json:"id"`
 	WireID     string `json:"tool_call_id"`
 	Name       string `json:"name"`
+	Arguments  string `json:"arguments"`
+	Planned    string `json:"planned_arguments"`
 	State      string `json:"state"`
 	Starts     int    `json:"starts"`
 	Result     string `json:"result"`
