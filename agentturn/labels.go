@@ -47,6 +47,7 @@ func (l flows) marksBefore(round int) []policy.Mark {
 
 // marksOf returns the labels of a call. Any untrusted content may have led the model to make the call. A call has private
 // content only if an argument is the handle of a private result, or if the model wrote it after it had seen private content.
+// Arguments that the model composed of handles count as written.
 func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 	if len(l.labels.Before) == 0 && len(l.labels.Calls) == 0 {
 		return nil // nothing that the turn knows has labels
@@ -65,7 +66,7 @@ func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 
 // handlesIn returns the calls to whose results the arguments refer by handles. written reports whether any other argument can
 // carry content: anything except null, true, false, or an enum value of the tool's schema. The name of an argument that the
-// schema does not list carries content, and so does the order of values in a list.
+// schema does not list carries content, and so do the range of a handle and the order of values in a list.
 func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
 	var args map[string]any
 	decoder := json.NewDecoder(bytes.NewReader([]byte(call.Arguments)))
@@ -83,15 +84,16 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 		if !several {
 			list = []any{value}
 		}
+		written = written || len(list) > 1
 		for _, item := range list {
 			switch text, isText := item.(string); {
 			case !several && (item == nil || item == true || item == false || isText && slices.Contains(words, item)):
 			case isText && resolves && !slices.Contains(spec.OutputIDs, name):
-				if key, ok := l.handleOf(call, text); ok {
+				key, whole := l.handleOf(call, text)
+				if key.Round > 0 {
 					keys = append(keys, key)
-				} else {
-					written = true
 				}
+				written = written || !whole
 			default:
 				written = true
 			}
@@ -101,15 +103,16 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 	return keys, written
 }
 
-// handleOf returns the earlier call that a handle refers to.
-func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.CallKey, ok bool) {
+// handleOf returns the earlier call that a handle refers to, and whether the handle stands for its whole result. The zero key
+// means that there is no such call.
+func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.CallKey, whole bool) {
 	handle, ok, err := outputs.ParseHandle(text)
 	if !ok || err != nil {
 		return key, false
 	}
 	earlier := slices.DeleteFunc(l.rounds.all(), func(c turnkeeper.ToolCall) bool { return c.Key.Compare(call.Key) >= 0 })
 	if i := prompt.IndexOf(earlier, handle.ID); i >= 0 {
-		return earlier[i].Key, true
+		return earlier[i].Key, !handle.Part
 	}
 	return key, false
 }
@@ -130,9 +133,13 @@ func choicesOf(spec tools.Spec) map[string][]any {
 }
 
 // resultMarks returns the labels of a call's result: those of its tool, those of its arguments, and more from the result itself.
+// A tool that reads results can read those of its own answer too.
 func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []policy.Mark {
 	spec, _ := l.offered.Spec(call.Name)
 	own := policy.Marks(spec.Flow.Labels, fmt.Sprintf("the result of %s in turn %d", call.Name, l.record.Turn.ID))
+	if spec.Paging {
+		own = policy.Join(own, l.marksBefore(call.Key.Round+1))
+	}
 	return policy.Join(own, more, l.marksOf(call))
 }
 

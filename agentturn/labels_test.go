@@ -293,10 +293,14 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 		"another result":              {`{"text":"output:2"}`, false},
 		"a word of a list, and it":    {`{"text":"output:2","urgency":"high"}`, false},
 		"several":                     {`{"text":["output:2","output:1"]}`, true},
-		"several others":              {`{"text":["output:2","output:2"]}`, false},
+		"several others":              {`{"text":["output:2","output:2"]}`, true}, // their order can spell a text
+		"a list of one handle":        {`{"text":["output:2"]}`, false},
+		"a list of one private one":   {`{"text":["output:1"]}`, true},
+		"a list of one part":          {`{"text":["output:2[0:1]"]}`, true},
 		"a written text":              {`{"text":"the page says yes"}`, true},
 		"a written text and a handle": {`{"text":"output:2","urgency":"very"}`, true},
-		"a part":                      {`{"text":"output:2[0:1]"}`, false},
+		"a part":                      {`{"text":"output:2[0:1]"}`, true}, // positions can spell a text
+		"a part that is the whole":    {`{"text":"output:2[:]"}`, true},
 		"the first result":            {`{"text":"output:1"}`, false},
 		"no handle of a result":       {`{"text":"output:9"}`, false}, // it is refused
 		"true, false and null":        {`{"text":true,"urgency":null,"more":false}`, false},
@@ -330,6 +334,28 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAPageOfAResultOfTheSameAnswer checks that the result of a tool that reads results has the labels of what it can read, which
+// includes results of its own answer.
+func TestAPageOfAResultOfTheSameAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		send := sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}})
+		send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{}}}`)
+		b := newBench(t, asks("long"), asks("secret", "keep", `get_tool_output {"id":"2","mode":"raw"}`), asks(`send {"text":"output:4"}`), says("Done.")).
+			with(read("long").does(func(context.Context, tools.Call) (tools.Result, error) {
+				return tools.Result{Text: strings.Repeat("long ", 20_000)}, nil
+			}), labelled("secret", "s", policy.Private), once("keep"), send)
+		b.tools = append(b.tools, builtin.NewReaders()...)
+		b.bounds.OutputHandles, b.bounds.MaxRounds = true, 10
+		b.run(t.Context())
+		if calls := b.store.calls(); calls[3].State != turnkeeper.CallSucceeded || calls[3].Shown != "s" {
+			t.Fatalf("the secret was not read: %+v", calls[3])
+		}
+		if all := b.store.asked(); len(all) != 1 || send.runs.count() != 0 {
+			t.Errorf("asks %+v, %d runs", all, send.runs.count())
+		}
+	})
 }
 
 // TestLabelsOfTheInbox checks which turns have the labels of their agent's inbox. The store knows no labels.
