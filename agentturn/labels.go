@@ -132,6 +132,21 @@ func choicesOf(spec tools.Spec) map[string][]any {
 	return choices
 }
 
+// destinationsOf returns the function that checks further destinations of a call. An approval does not cover them.
+func (l flows) destinationsOf(call *turnkeeper.ToolCall) func(to string) error {
+	spec, _ := l.offered.Spec(call.Name)
+	from := policy.Only(policy.Private, l.marksOf(call))
+	if len(from) == 0 || !slices.Contains(spec.Flow.Sinks, policy.Sends) {
+		return nil
+	}
+	return func(to string) error {
+		if spec.Flow.AllowsDestination(to) {
+			return nil
+		}
+		return fmt.Errorf("the call may have private content from %s, and %q is not an allowed destination", from[0].Source, to)
+	}
+}
+
 // resultMarks returns the labels of a call's result: those of its tool, those of its arguments, and more from the result itself.
 // A tool that reads results can read those of its own answer too.
 func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []policy.Mark {

@@ -94,7 +94,7 @@ func newSite(t *testing.T, text string) *site {
 	s := &site{
 		bench: newBench(t), notes: newNoteStore(),
 		pay:  sink("pay", policy.Flow{Sinks: []policy.Sink{policy.Changes}}),
-		send: sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"}}),
+		send: sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"}}),
 	}
 	s.send.spec.Parameters = []byte(`{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"string"}},"additionalProperties":false}`)
 	both := []policy.Label{policy.Untrusted, policy.Private}
@@ -356,6 +356,46 @@ func TestAPageOfAResultOfTheSameAnswer(t *testing.T) {
 			t.Errorf("asks %+v, %d runs", all, send.runs.count())
 		}
 	})
+}
+
+// TestFurtherDestinationsOfACall checks which destinations that its arguments do not name a call may send to.
+func TestFurtherDestinationsOfACall(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen string
+		flow policy.Flow
+		want bool // whether any destination is allowed
+	}{
+		"a private result":              {"secret", policy.Flow{Sinks: []policy.Sink{policy.Sends}}, false},
+		"a private result, and no sink": {"secret", policy.Flow{}, true},
+		"an untrusted result":           {"page", policy.Flow{Sinks: []policy.Sink{policy.Sends}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var checks []error
+				send := sink("send", c.flow).does(func(_ context.Context, call tools.Call) (tools.Result, error) {
+					for _, to := range []string{"https://example.com/open/a", "https://example.com/shut"} {
+						if call.CheckDestination != nil {
+							checks = append(checks, call.CheckDestination(to))
+						}
+					}
+					return tools.Result{Text: "sent"}, nil
+				})
+				send.spec.Parameters = []byte(`{"type":"object","properties":{"url":{"type":"string"}}}`)
+				send.spec.Flow.Destination, send.spec.Flow.Destinations = []string{"url"}, []string{"https://example.com/open/**"}
+				b := newBench(t, asks(c.seen), asks(`send {"url":"https://example.com/open/b"}`), says("Done.")).
+					with(labelled("secret", "s", policy.Private), labelled("page", "p", policy.Untrusted), send)
+				b.run(t.Context())
+				switch {
+				case send.runs.count() != 1:
+					t.Errorf("%d runs", send.runs.count())
+				case c.want && len(checks) > 0:
+					t.Errorf("destinations were checked: %v", checks)
+				case !c.want && (len(checks) != 2 || checks[0] != nil || checks[1] == nil || !strings.Contains(checks[1].Error(), "from the result of secret in turn")):
+					t.Errorf("checks: %v", checks)
+				}
+			})
+		})
+	}
 }
 
 // TestLabelsOfTheInbox checks which turns have the labels of their agent's inbox. The store knows no labels.

@@ -109,6 +109,10 @@ type Call struct {
 	Labels []policy.Mark
 	// SharedNotes says that the agent has one set of notes for all users and conversations.
 	SharedNotes bool
+	// CheckDestination returns an error if the call may not send its content to a destination that its
+	// arguments do not name, such as that of a redirect. A tool that goes on to one calls it first.
+	// nil: the call may send to any.
+	CheckDestination func(to string) error
 	// Progress reports the call's progress to watchers of the turn. It is safe
 	// for concurrent use, never blocks, and drops reports that come too fast or
 	// after the call. nil: there are no watchers.

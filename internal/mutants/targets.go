@@ -76,7 +76,7 @@ var targets = []Target{
 	{
 		Name: "flows",
 		Go: []Code{
-			{File: "policy/labels.go"}, {File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
+			{File: "policy/labels.go"}, {File: "policy/destinations.go"}, {File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
 		},
 		Tests: []string{"./policy", "./agentturn", "./internal/memory"},
 	},
