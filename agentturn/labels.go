@@ -14,7 +14,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// labelsOf returns the labels of a turn at the start of an execution: recorded ones, and those of its agent's inbox.
+// labelsOf returns the labels of a turn at the start of an execution: recorded ones, those of its agent's inbox, and those of the
+// definitions of the tools that it is offered, which do not change within an execution.
 func (t *task) labelsOf() turnlog.Labels {
 	l, turn := t.record.Labels, t.record.Turn
 	if l.Calls == nil {
@@ -27,6 +28,9 @@ func (t *task) labelsOf() turnlog.Labels {
 			inbox = append(inbox, policy.Label(label))
 		}
 		l.Before = policy.Join(l.Before, policy.Marks(inbox, fmt.Sprintf("a message to %s", turn.Agent)))
+	}
+	for _, spec := range t.offered.Specs() {
+		l.Before = policy.Join(l.Before, policy.Marks(spec.DefinitionLabels, "the definition of "+spec.Name))
 	}
 	return l
 }

@@ -398,6 +398,36 @@ func TestFurtherDestinationsOfACall(t *testing.T) {
 	}
 }
 
+// TestADefinitionLabelsTheTurn checks that a turn has the labels of the definitions that it is offered, from its first round on, and
+// that its message and its sub-agents' turns are labelled for later ones. A tool that is not offered labels nothing.
+func TestADefinitionLabelsTheTurn(t *testing.T) {
+	for name, c := range map[string]struct {
+		tools []string
+		asked bool
+	}{
+		"offered":     {[]string{"crm__find", "pay"}, true},
+		"not offered": {[]string{"pay"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				find, pay := read("crm__find"), sink("pay", policy.Flow{Sinks: []policy.Sink{policy.Changes}})
+				find.spec.DefinitionLabels = []policy.Label{policy.Untrusted}
+				b := newBench(t, asks("pay"), says("Done.")).with(find, pay)
+				b.def.Tools = c.tools
+				b.run(t.Context())
+				all := b.store.asked()
+				if (len(all) == 1) != c.asked || (pay.runs.count() == 0) != c.asked {
+					t.Fatalf("asks %+v, %d runs", all, pay.runs.count())
+				}
+				rows := b.store.mem.Labels()
+				if (len(rows) == 1) != c.asked || c.asked && (rows[0].Kind != turnlog.LabelTurn || rows[0].Source != "the definition of crm__find") {
+					t.Errorf("labels: %+v", rows)
+				}
+			})
+		})
+	}
+}
+
 // TestLabelsOfTheInbox checks which turns have the labels of their agent's inbox. The store knows no labels.
 func TestLabelsOfTheInbox(t *testing.T) {
 	written, unwritten := turnlog.Past{TurnID: 7, Rounds: []turnkeeper.Round{{}}}, turnlog.Past{TurnID: 8}

@@ -72,6 +72,10 @@ type Spec struct {
 	// value has none.
 	Flow policy.Flow
 
+	// DefinitionLabels are labels of the description and the schema, if somebody else writes
+	// them. Every turn that is offered the tool has them. nil: none.
+	DefinitionLabels []policy.Label
+
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
 	// outputs by handle (output_handles), these get the handle and not the text.
 	// A paging tool gets the handle in every argument.

@@ -91,7 +91,7 @@ var MCPServerKeys = strictyaml.Reference(MCPServer{}, [][4]string{
 	{"timeout", "", "0", "Timeout of one call. 0: the turn's `tool_timeout`."},
 	{"background", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` continues in the background. Later calls with an effect in the same answer still wait for it."},
 	{"approve", "always, never or a rule in CEL", "none", "As `tools.NAME.approve`, for tools without their own `approve` in `tools`."},
-	{"labels", "untrusted, private", "none", "Labels of the results: untrusted content may contain instructions, and private content must not be sent out. See docs/asks.md."},
+	{"labels", "untrusted, private", "none", "Labels of the results and of the tools' definitions: untrusted content may contain instructions, and private content must not be sent out. See docs/asks.md."},
 	{"sinks", "changes, sends", "none", "What calls can do with labelled content: change something that matters, or send it out. Such a call asks a person first."},
 	{"destination", "names of arguments", "none", "The arguments that hold the destinations of a call, such as `[to, cc, bcc]`: each a string or a list of strings."},
 	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` matches letters, digits, `.`, `_`, `+` and `-`. See docs/asks.md for how destinations are compared."},
