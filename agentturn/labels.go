@@ -156,7 +156,7 @@ func (l flows) destinationsOf(call *turnkeeper.ToolCall) func(to string) error {
 func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []policy.Mark {
 	spec, _ := l.offered.Spec(call.Name)
 	own := policy.Marks(spec.Flow.Labels, fmt.Sprintf("the result of %s in turn %d", call.Name, l.record.Turn.ID))
-	if spec.Paging {
+	if spec.Paging || len(spec.OutputIDs) > 0 {
 		own = policy.Join(own, l.marksBefore(call.Key.Round+1))
 	}
 	return policy.Join(own, more, l.marksOf(call))

@@ -336,20 +336,30 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 	}
 }
 
-// TestAPageOfAResultOfTheSameAnswer checks that the result of a tool that reads results has the labels of what it can read, which
+// TestAReadOfAResultOfTheSameAnswer checks that the result of a tool that reads results has the labels of what it can read, which
 // includes results of its own answer.
-func TestAPageOfAResultOfTheSameAnswer(t *testing.T) {
+func TestAReadOfAResultOfTheSameAnswer(t *testing.T) {
+	for name, reads := range map[string]string{
+		"a page":         `get_tool_output {"id":"2","mode":"raw"}`,
+		"a changed copy": `patch_output {"id":"2","edits":[{"find":"s","replace":"s"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) { readOfTheSameAnswer(t, reads) })
+	}
+}
+
+func readOfTheSameAnswer(t *testing.T, reads string) {
 	synctest.Test(t, func(t *testing.T) {
 		send := sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}})
 		send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{}}}`)
-		b := newBench(t, asks("long"), asks("secret", "keep", `get_tool_output {"id":"2","mode":"raw"}`), asks(`send {"text":"output:4"}`), says("Done.")).
+		b := newBench(t, asks("long"), asks("secret", "keep", reads), asks(`send {"text":"output:4"}`), says("Done.")).
 			with(read("long").does(func(context.Context, tools.Call) (tools.Result, error) {
 				return tools.Result{Text: strings.Repeat("long ", 20_000)}, nil
 			}), labelled("secret", "s", policy.Private), once("keep"), send)
+		b.with(builtin.NewPatchOutput())
 		b.tools = append(b.tools, builtin.NewReaders()...)
 		b.bounds.OutputHandles, b.bounds.MaxRounds = true, 10
 		b.run(t.Context())
-		if calls := b.store.calls(); calls[3].State != turnkeeper.CallSucceeded || calls[3].Shown != "s" {
+		if calls := b.store.calls(); calls[3].State != turnkeeper.CallSucceeded {
 			t.Fatalf("the secret was not read: %+v", calls[3])
 		}
 		if all := b.store.asked(); len(all) != 1 || send.runs.count() != 0 {

@@ -244,6 +244,7 @@ select what from (
     where case when l.kind in ('call', 'turn') then not exists (select from turnkeeper.turns t where t.id = l.id)
                when l.kind in ('message', 'reply') then not exists (select from turnkeeper.messages m where m.id = l.id)
                when l.kind = 'summary' then not exists (select from turnkeeper.summaries s where s.up_to = l.id)
+               when l.kind = 'file' then not exists (select from turnkeeper.files f where f.path = l.name)
                else not exists (select from turnkeeper.notes n
                    where n.agent = l.agent and n.user_name = l.user_name and n.conversation = l.conversation and n.name = l.name) end union all
     select 'ask ' || a.id || ': its turn' from turnkeeper.asks a
