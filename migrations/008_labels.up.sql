@@ -76,9 +76,10 @@ begin
     from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id
     where t.message_id = new.message_id order by l.label, l.id, l.round
     on conflict do nothing;
-    return null;
+    new.labels := array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = new.message_id order by l.label);
+    return new;
 end $$;
-create trigger reply_labelled after insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
+create trigger reply_labelled before insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
 
 -- A retried message gets the labels of the first one.
 create function turnkeeper.label_retry() returns trigger language plpgsql as $$

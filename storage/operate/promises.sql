@@ -219,7 +219,7 @@ where exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = s
 -- promise: a reply has the labels of its turn
 select 'reply ' || r.id || ' ' || t.label from turnkeeper.replies r
 join turnkeeper.labels t on t.kind = 'turn' and t.id = r.turn_id and t.added_at < r.created_at
-where not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
+where t.label <> all(r.labels) or not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
 
 -- promise: a note has the labels of the call that wrote it
 select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
