@@ -21,6 +21,7 @@ type Reply struct {
 	StopReason   StopReason
 	ErrorClass   string      // of the error that ended the turn; empty: none
 	Calls        []ReplyCall // of the turn, in the order the model asked for them
+	Labels       []string    // of what the turn knew, sorted: "private", "untrusted"
 	CreatedAt    time.Time
 	ParentTurn   TurnID // the turn that called the sub-agent which wrote it; 0: not by a sub-agent
 }

@@ -13,7 +13,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// labelsOf returns the labels of a turn at the start of an execution: recorded ones, and those of its agent's inbox.
+// labelsOf returns the labels of a turn at the start of an execution: recorded ones, those of its agent's inbox, and those of the
+// definitions of the tools that it is offered, which do not change within an execution.
 func (t *task) labelsOf() turnlog.Labels {
 	l, turn := t.record.Labels, t.record.Turn
 	if l.Calls == nil {
@@ -26,6 +27,9 @@ func (t *task) labelsOf() turnlog.Labels {
 			inbox = append(inbox, policy.Label(label))
 		}
 		l.Before = policy.Join(l.Before, policy.Marks(inbox, fmt.Sprintf("a message to %s", turn.Agent)))
+	}
+	for _, spec := range t.offered.Specs() {
+		l.Before = policy.Join(l.Before, policy.Marks(spec.DefinitionLabels, "the definition of "+spec.Name))
 	}
 	return l
 }
@@ -46,6 +50,7 @@ func (l flows) marksBefore(round int) []policy.Mark {
 
 // marksOf returns the labels of a call. Any untrusted content may have led the model to make the call. A call has private
 // content only if an argument is the handle of a private result, or if the model wrote it after it had seen private content.
+// Arguments that the model composed of handles count as written.
 func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 	if len(l.labels.Before) == 0 && len(l.labels.Calls) == 0 {
 		return nil // nothing that the turn knows has labels
@@ -64,7 +69,7 @@ func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 
 // handlesIn returns the calls to whose results the arguments refer by handles. written reports whether any other argument can
 // carry content: anything except null, true, false, or an enum value of the tool's schema. The name of an argument that the
-// schema does not list carries content, and so does the order of values in a list.
+// schema does not list carries content, and so do the range of a handle and the order of values in a list.
 func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
 	value, err := arguments.Parse(call.Arguments)
 	args, isObject := value.Members()
@@ -81,16 +86,17 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 		if !several {
 			list = []arguments.Value{value}
 		}
+		written = written || len(list) > 1
 		for _, item := range list {
 			_, isBool := item.Bool()
 			switch text, isText := item.Text(); {
 			case !several && (item.Null() || isBool || isText && slices.ContainsFunc(words, item.Equal)):
 			case isText && resolves && !slices.Contains(spec.OutputIDs, name):
-				if key, ok := l.handleOf(call, text); ok {
+				key, whole := l.handleOf(call, text)
+				if key.Round > 0 {
 					keys = append(keys, key)
-				} else {
-					written = true
 				}
+				written = written || !whole
 			default:
 				written = true
 			}
@@ -100,15 +106,16 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 	return keys, written
 }
 
-// handleOf returns the earlier call that a handle refers to.
-func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.CallKey, ok bool) {
+// handleOf returns the earlier call that a handle refers to, and whether the handle stands for its whole result. The zero key
+// means that there is no such call.
+func (l flows) handleOf(call *turnkeeper.ToolCall, text string) (key turnkeeper.CallKey, whole bool) {
 	handle, ok, err := outputs.ParseHandle(text)
 	if !ok || err != nil {
 		return key, false
 	}
 	earlier := slices.DeleteFunc(l.rounds.all(), func(c turnkeeper.ToolCall) bool { return c.Key.Compare(call.Key) >= 0 })
 	if i := prompt.IndexOf(earlier, handle.ID); i >= 0 {
-		return earlier[i].Key, true
+		return earlier[i].Key, !handle.Part
 	}
 	return key, false
 }
@@ -126,10 +133,29 @@ func choicesOf(spec tools.Spec) map[string][]arguments.Value {
 	return choices
 }
 
+// destinationsOf returns the function that checks further destinations of a call. An approval does not cover them.
+func (l flows) destinationsOf(call *turnkeeper.ToolCall) func(to string) error {
+	spec, _ := l.offered.Spec(call.Name)
+	from := policy.Only(policy.Private, l.marksOf(call))
+	if len(from) == 0 || !slices.Contains(spec.Flow.Sinks, policy.Sends) {
+		return nil
+	}
+	return func(to string) error {
+		if spec.Flow.AllowsDestination(to) {
+			return nil
+		}
+		return fmt.Errorf("the call may have private content from %s, and %q is not an allowed destination", from[0].Source, to)
+	}
+}
+
 // resultMarks returns the labels of a call's result: those of its tool, those of its arguments, and more from the result itself.
+// A tool that reads results can read those of its own answer too.
 func (l flows) resultMarks(call *turnkeeper.ToolCall, more []policy.Mark) []policy.Mark {
 	spec, _ := l.offered.Spec(call.Name)
 	own := policy.Marks(spec.Flow.Labels, fmt.Sprintf("the result of %s in turn %d", call.Name, l.record.Turn.ID))
+	if spec.Paging || len(spec.OutputIDs) > 0 {
+		own = policy.Join(own, l.marksBefore(call.Key.Round+1))
+	}
 	return policy.Join(own, more, l.marksOf(call))
 }
 

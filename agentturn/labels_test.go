@@ -94,7 +94,7 @@ func newSite(t *testing.T, text string) *site {
 	s := &site{
 		bench: newBench(t), notes: newNoteStore(),
 		pay:  sink("pay", policy.Flow{Sinks: []policy.Sink{policy.Changes}}),
-		send: sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"}}),
+		send: sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"}}),
 	}
 	s.send.spec.Parameters = []byte(`{"type":"object","properties":{"n":{"type":"integer"},"to":{"type":"string"}},"additionalProperties":false}`)
 	both := []policy.Label{policy.Untrusted, policy.Private}
@@ -293,10 +293,14 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 		"another result":              {`{"text":"output:2"}`, false},
 		"a word of a list, and it":    {`{"text":"output:2","urgency":"high"}`, false},
 		"several":                     {`{"text":["output:2","output:1"]}`, true},
-		"several others":              {`{"text":["output:2","output:2"]}`, false},
+		"several others":              {`{"text":["output:2","output:2"]}`, true}, // their order can spell a text
+		"a list of one handle":        {`{"text":["output:2"]}`, false},
+		"a list of one private one":   {`{"text":["output:1"]}`, true},
+		"a list of one part":          {`{"text":["output:2[0:1]"]}`, true},
 		"a written text":              {`{"text":"the page says yes"}`, true},
 		"a written text and a handle": {`{"text":"output:2","urgency":"very"}`, true},
-		"a part":                      {`{"text":"output:2[0:1]"}`, false},
+		"a part":                      {`{"text":"output:2[0:1]"}`, true}, // positions can spell a text
+		"a part that is the whole":    {`{"text":"output:2[:]"}`, true},
 		"the first result":            {`{"text":"output:1"}`, false},
 		"no handle of a result":       {`{"text":"output:9"}`, false}, // it is refused
 		"true, false and null":        {`{"text":true,"urgency":null,"more":false}`, false},
@@ -326,6 +330,108 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 				b.run(t.Context())
 				if asked := len(b.store.asked()) > 0; asked != c.asked {
 					t.Errorf("asked: %v, %+v", asked, b.store.calls())
+				}
+			})
+		})
+	}
+}
+
+// TestAReadOfAResultOfTheSameAnswer checks that the result of a tool that reads results has the labels of what it can read, which
+// includes results of its own answer.
+func TestAReadOfAResultOfTheSameAnswer(t *testing.T) {
+	for name, reads := range map[string]string{
+		"a page":         `get_tool_output {"id":"2","mode":"raw"}`,
+		"a changed copy": `patch_output {"id":"2","edits":[{"find":"s","replace":"s"}]}`,
+	} {
+		t.Run(name, func(t *testing.T) { readOfTheSameAnswer(t, reads) })
+	}
+}
+
+func readOfTheSameAnswer(t *testing.T, reads string) {
+	synctest.Test(t, func(t *testing.T) {
+		send := sink("send", policy.Flow{Sinks: []policy.Sink{policy.Sends}})
+		send.spec.Parameters = []byte(`{"type":"object","properties":{"text":{}}}`)
+		b := newBench(t, asks("long"), asks("secret", "keep", reads), asks(`send {"text":"output:4"}`), says("Done.")).
+			with(read("long").does(func(context.Context, tools.Call) (tools.Result, error) {
+				return tools.Result{Text: strings.Repeat("long ", 20_000)}, nil
+			}), labelled("secret", "s", policy.Private), once("keep"), send)
+		b.with(builtin.NewPatchOutput())
+		b.tools = append(b.tools, builtin.NewReaders()...)
+		b.bounds.OutputHandles, b.bounds.MaxRounds = true, 10
+		b.run(t.Context())
+		if calls := b.store.calls(); calls[3].State != turnkeeper.CallSucceeded {
+			t.Fatalf("the secret was not read: %+v", calls[3])
+		}
+		if all := b.store.asked(); len(all) != 1 || send.runs.count() != 0 {
+			t.Errorf("asks %+v, %d runs", all, send.runs.count())
+		}
+	})
+}
+
+// TestFurtherDestinationsOfACall checks which destinations that its arguments do not name a call may send to.
+func TestFurtherDestinationsOfACall(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen string
+		flow policy.Flow
+		want bool // whether any destination is allowed
+	}{
+		"a private result":              {"secret", policy.Flow{Sinks: []policy.Sink{policy.Sends}}, false},
+		"a private result, and no sink": {"secret", policy.Flow{}, true},
+		"an untrusted result":           {"page", policy.Flow{Sinks: []policy.Sink{policy.Sends}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var checks []error
+				send := sink("send", c.flow).does(func(_ context.Context, call tools.Call) (tools.Result, error) {
+					for _, to := range []string{"https://example.com/open/a", "https://example.com/shut"} {
+						if call.CheckDestination != nil {
+							checks = append(checks, call.CheckDestination(to))
+						}
+					}
+					return tools.Result{Text: "sent"}, nil
+				})
+				send.spec.Parameters = []byte(`{"type":"object","properties":{"url":{"type":"string"}}}`)
+				send.spec.Flow.Destination, send.spec.Flow.Destinations = []string{"url"}, []string{"https://example.com/open/**"}
+				b := newBench(t, asks(c.seen), asks(`send {"url":"https://example.com/open/b"}`), says("Done.")).
+					with(labelled("secret", "s", policy.Private), labelled("page", "p", policy.Untrusted), send)
+				b.run(t.Context())
+				switch {
+				case send.runs.count() != 1:
+					t.Errorf("%d runs", send.runs.count())
+				case c.want && len(checks) > 0:
+					t.Errorf("destinations were checked: %v", checks)
+				case !c.want && (len(checks) != 2 || checks[0] != nil || checks[1] == nil || !strings.Contains(checks[1].Error(), "from the result of secret in turn")):
+					t.Errorf("checks: %v", checks)
+				}
+			})
+		})
+	}
+}
+
+// TestADefinitionLabelsTheTurn checks that a turn has the labels of the definitions that it is offered, from its first round on, and
+// that its message and its sub-agents' turns are labelled for later ones. A tool that is not offered labels nothing.
+func TestADefinitionLabelsTheTurn(t *testing.T) {
+	for name, c := range map[string]struct {
+		tools []string
+		asked bool
+	}{
+		"offered":     {[]string{"crm__find", "pay"}, true},
+		"not offered": {[]string{"pay"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				find, pay := read("crm__find"), sink("pay", policy.Flow{Sinks: []policy.Sink{policy.Changes}})
+				find.spec.DefinitionLabels = []policy.Label{policy.Untrusted}
+				b := newBench(t, asks("pay"), says("Done.")).with(find, pay)
+				b.def.Tools = c.tools
+				b.run(t.Context())
+				all := b.store.asked()
+				if (len(all) == 1) != c.asked || (pay.runs.count() == 0) != c.asked {
+					t.Fatalf("asks %+v, %d runs", all, pay.runs.count())
+				}
+				rows := b.store.mem.Labels()
+				if (len(rows) == 1) != c.asked || c.asked && (rows[0].Kind != turnlog.LabelTurn || rows[0].Source != "the definition of crm__find") {
+					t.Errorf("labels: %+v", rows)
 				}
 			})
 		})

@@ -96,6 +96,8 @@ func (l *ledger) toolCall(call *turnkeeper.ToolCall, stored tools.Outputs, used 
 		Progress:       l.progress.Of(call.Key, call.Name),
 		Sample:         l.sampler(call, used),
 		Input:          l.people.inputOf(call.Key),
+
+		CheckDestination: flows{l}.destinationsOf(call),
 	}
 }
 

@@ -99,12 +99,12 @@ func Replies(ctx context.Context, db DB, after turnkeeper.ReplyID, limit int, f 
 }
 
 const replyColumns = `r.id, r.message_id, r.turn_id, r.agent, r.user_name, r.conversation, r.outcome, r.body, r.created_at,
-	coalesce(r.parent_turn_id, 0), r.stop_reason, coalesce(r.error_class, ''), r.calls`
+	coalesce(r.parent_turn_id, 0), r.stop_reason, coalesce(r.error_class, ''), r.calls, r.labels`
 
 func scanReply(row pgx.CollectableRow) (r turnkeeper.Reply, err error) {
 	var calls []byte
 	err = row.Scan(&r.ID, &r.MessageID, &r.TurnID, &r.Agent, &r.User, &r.Conversation, &r.Outcome, &r.Body, &r.CreatedAt,
-		&r.ParentTurn, &r.StopReason, &r.ErrorClass, &calls)
+		&r.ParentTurn, &r.StopReason, &r.ErrorClass, &calls, &r.Labels)
 	if err != nil {
 		return r, err
 	}

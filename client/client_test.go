@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -273,6 +274,10 @@ func TestReplies(t *testing.T) {
 		s.cancel(s.send(s.pool, agent, "x"))
 	}
 	s.exec("select turnkeeper.cancel_message(turnkeeper.enqueue('clerk', 'of another role'), '')")
+	s.exec("update turnkeeper.replies set labels = '{private}' where id = 1")
+	if got, err := client.Replies(t.Context(), s.pool, 0, 2, client.Filter{}); err != nil || len(got) != 2 || !slices.Equal(got[0].Labels, []string{"private"}) || len(got[1].Labels) != 0 {
+		t.Errorf("labels: %+v, %v", got, err)
+	}
 	for name, c := range map[string]struct {
 		after turnkeeper.ReplyID
 		limit int

@@ -302,6 +302,30 @@ func TestRefusedAddresses(t *testing.T) {
 	}
 }
 
+// TestLabelsOfAReply checks that the labels of a turn are shown with its reply wherever that is.
+func TestLabelsOfAReply(t *testing.T) {
+	h := newEnv(t)
+	d := h.turn("clerk", "one")
+	if _, err := h.Pool().Exec(t.Context(), `insert into turnkeeper.labels (kind, id, label, source) select 'turn', 1, unnest('{untrusted,private}'::text[]), 'a page'`); err != nil {
+		t.Fatal(err)
+	}
+	d.finish("done")
+	h.turn("desk", "two").finish("done")
+	for path, want := range map[string]string{
+		"/v1/outbox":     `"labels":["private","untrusted"]`,
+		"/v1/messages/1": `"labels":["private","untrusted"]`,
+		"/v1/messages/2": `"labels":[]`,
+		"/v1/turns/1":    `"labels":["private","untrusted"]`,
+		"/replies":       `<span class="why">private</span> <span class="why">untrusted</span>`,
+		"/inbox/1":       `<span class="why">private</span> <span class="why">untrusted</span>`,
+		"/turns/1":       `<span class="why">private</span> <span class="why">untrusted</span>`,
+	} {
+		if a := h.ask("GET", path, ""); a.status != http.StatusOK || !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %d without %s: %s", path, a.status, want, a.body)
+		}
+	}
+}
+
 // TestPagesOfLists requests lists that end before or exactly at their limit.
 func TestPagesOfLists(t *testing.T) {
 	h := newEnv(t)

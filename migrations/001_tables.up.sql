@@ -779,7 +779,7 @@ create index spawned_calls_dropped on turnkeeper.spawned_calls (dropped_at) wher
 -- Replies and webhooks
 ----------------------------------------------------------------------------------------------------
 
--- The outbox. Triggers set sent_by, and stop_reason, error_class and calls.
+-- The outbox. Triggers set sent_by and labels, and stop_reason, error_class and calls.
 create table turnkeeper.replies (
     id             bigint generated always as identity primary key,
     message_id     bigint not null unique,
@@ -793,6 +793,7 @@ create table turnkeeper.replies (
     error_class    text,          -- of the error that ended it; null: none
     body           text not null, -- empty: the agent replies silently to such an outcome
     calls          jsonb not null, -- see turnkeeper.reply_calls
+    labels         text[] not null default '{}', -- of the turns of its message; see turnkeeper.labels
     sent_by        text not null, -- who sent the message, for turnkeeper.my_replies_after
     created_at     timestamptz not null default clock_timestamp(),
     constraint replies_body_check check (body <> '' or outcome <> 'succeeded')

@@ -9,8 +9,9 @@
 --   reply     the reply to a message     id is the message
 --   summary   of earlier turns           id is the last turn in it
 --   note      an agent's note            the key of the note
+--   file      a file that an agent wrote name is its path
 create table turnkeeper.labels (
-    kind         text not null check (kind in ('call', 'turn', 'message', 'reply', 'summary', 'note')),
+    kind         text not null check (kind in ('call', 'turn', 'message', 'reply', 'summary', 'note', 'file')),
     id           bigint not null default 0,
     round        integer not null default 0,
     ordinal      integer not null default 0,
@@ -37,6 +38,36 @@ begin
     select 'note', p_agent, p_user, p_conversation, p_name, n.label, n.source from unnest(p_labels, p_sources) as n(label, source);
 end $$;
 
+-- Files that agents have written with labels, by their absolute paths without links. A row stays if the file is deleted.
+create table turnkeeper.files (
+    path       text primary key,
+    agent      text not null, -- that wrote it last
+    written_at timestamptz not null default clock_timestamp()
+);
+
+-- Add labels to a file that is about to be written. Returns whether it has any.
+create function turnkeeper.label_file(p_path text, p_agent text, p_labels text[], p_sources text[]) returns boolean language plpgsql as $$
+begin
+    if cardinality(p_labels) > 0 then
+        insert into turnkeeper.files (path, agent) values (p_path, p_agent)
+        on conflict (path) do update set agent = excluded.agent, written_at = clock_timestamp();
+        insert into turnkeeper.labels (kind, name, label, source)
+        select 'file', p_path, n.label, n.source from unnest(p_labels, p_sources) as n(label, source) on conflict do nothing;
+    end if;
+    return exists (select from turnkeeper.files f where f.path = p_path);
+end $$;
+
+-- Replace the labels of a file, after it was written. The caller holds the lock on its row. A file without labels needs no row.
+create function turnkeeper.relabel_file(p_path text, p_agent text, p_labels text[], p_sources text[]) returns void language plpgsql as $$
+begin
+    delete from turnkeeper.labels l where l.kind = 'file' and l.name = p_path and l.label <> all(p_labels);
+    if cardinality(p_labels) = 0 then
+        delete from turnkeeper.files f where f.path = p_path;
+    else
+        perform turnkeeper.label_file(p_path, p_agent, p_labels, p_sources);
+    end if;
+end $$;
+
 -- A reply gets the labels of the turns of its message, however it is written.
 create function turnkeeper.label_reply() returns trigger language plpgsql as $$
 begin
@@ -45,9 +76,10 @@ begin
     from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id
     where t.message_id = new.message_id order by l.label, l.id, l.round
     on conflict do nothing;
-    return null;
+    new.labels := array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = new.message_id order by l.label);
+    return new;
 end $$;
-create trigger reply_labelled after insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
+create trigger reply_labelled before insert on turnkeeper.replies for each row execute function turnkeeper.label_reply();
 
 -- A retried message gets the labels of the first one.
 create function turnkeeper.label_retry() returns trigger language plpgsql as $$
@@ -68,6 +100,7 @@ begin
         when 'summaries' then delete from turnkeeper.labels l using gone g where l.kind = 'summary' and l.id = g.up_to;
         when 'notes' then delete from turnkeeper.labels l using gone g where l.kind = 'note' and l.agent = g.agent
             and l.user_name = g.user_name and l.conversation = g.conversation and l.name = g.name;
+        when 'files' then delete from turnkeeper.labels l using gone g where l.kind = 'file' and l.name = g.path;
     end case;
     return null;
 end $$;
@@ -78,4 +111,6 @@ create trigger labels_forgotten after delete on turnkeeper.messages referencing 
 create trigger labels_forgotten after delete on turnkeeper.summaries referencing old table as gone
     for each statement execute function turnkeeper.forget_labels();
 create trigger labels_forgotten after delete on turnkeeper.notes referencing old table as gone
+    for each statement execute function turnkeeper.forget_labels();
+create trigger labels_forgotten after delete on turnkeeper.files referencing old table as gone
     for each statement execute function turnkeeper.forget_labels();

@@ -1,11 +1,8 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
-	"unicode"
 )
 
 // A Label marks content, and follows it wherever it goes.
@@ -66,7 +63,7 @@ func Marks(labels []Label, source string) []Mark {
 type Flow struct {
 	Labels       []Label  // of its results
 	Sinks        []Sink   // what its calls can do
-	Destination  string   // the argument that holds the destination; empty: none
+	Destination  []string // the arguments that hold destinations; nil: none
 	Destinations []string // patterns of allowed destinations, to which it may send private content: see MatchDestination
 }
 
@@ -78,7 +75,7 @@ func (f Flow) Or(other Flow) Flow {
 	if f.Sinks == nil {
 		f.Sinks = other.Sinks
 	}
-	if f.Destination == "" {
+	if f.Destination == nil {
 		f.Destination = other.Destination
 	}
 	if f.Destinations == nil {
@@ -108,76 +105,4 @@ func because(what string, m Mark) string {
 		source = "an unknown source"
 	}
 	return fmt.Sprintf("%s, and the turn has %s content from %s", what, m.Label, source)
-}
-
-// Allows reports whether a call with these arguments sends only to allowed destinations. The argument Destination must be a
-// string or a non-empty list of strings.
-func (f Flow) Allows(arguments json.RawMessage) bool {
-	if f.Destination == "" {
-		return false
-	}
-	var args map[string]json.RawMessage
-	if json.Unmarshal(arguments, &args) != nil {
-		return false
-	}
-	var several []string
-	if one := ""; json.Unmarshal(args[f.Destination], &one) == nil {
-		several = []string{one}
-	} else if json.Unmarshal(args[f.Destination], &several) != nil {
-		return false
-	}
-	return len(several) > 0 && !slices.ContainsFunc(several, func(to string) bool {
-		return !slices.ContainsFunc(f.Destinations, func(pattern string) bool { return MatchDestination(pattern, to) })
-	})
-}
-
-// MatchDestination reports whether a destination matches a pattern, ignoring case. "*" matches letters, digits and . _ + -,
-// so it never spans two addresses or hosts. A trailing "/**" matches the rest of a URL.
-func MatchDestination(pattern, to string) bool {
-	pattern, to = strings.ToLower(pattern), strings.ToLower(to)
-	if strings.ContainsFunc(to, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == unicode.ReplacementChar }) {
-		return false
-	}
-	if head, below := strings.CutSuffix(pattern, "/**"); below {
-		for i := range len(to) {
-			if to[i] == '/' && matchGlob(head, to[:i]) {
-				return true
-			}
-		}
-		return false
-	}
-	return matchGlob(pattern, to)
-}
-
-func matchGlob(pattern, text string) bool {
-	head, tail, star := strings.Cut(pattern, "*")
-	rest, ok := strings.CutPrefix(text, head)
-	if !star || !ok {
-		return ok && rest == ""
-	}
-	for {
-		if matchGlob(tail, rest) {
-			return true
-		}
-		if rest == "" || !strings.ContainsAny(rest[:1], "abcdefghijklmnopqrstuvwxyz0123456789._+-") {
-			return false
-		}
-		rest = rest[1:]
-	}
-}
-
-// CheckDestination returns what is wrong with a destination pattern. It returns "" for a valid one.
-func CheckDestination(pattern string) string {
-	switch head, _ := strings.CutSuffix(pattern, "/**"); {
-	case pattern == "" || len(pattern) > 200 || strings.ContainsFunc(pattern, unicode.IsSpace):
-		return "it must have 1 to 200 bytes without spaces"
-	case strings.Contains(head, "**"):
-		return "** can only be the end of a URL, after a /"
-	case strings.Count(head, "*") > 5:
-		return "it has more than 5 *"
-	case strings.Trim(head, "*/:") == "":
-		return "it would allow every destination"
-	default:
-		return ""
-	}
 }

@@ -2,7 +2,6 @@ package policy_test
 
 import (
 	"encoding/json"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,53 +9,10 @@ import (
 	"turnkeeper/policy"
 )
 
-func TestDestinations(t *testing.T) {
-	for _, c := range []struct {
-		pattern, to string
-		want        bool
-	}{
-		{"*@example.com", "ann@example.com", true},
-		{"*@example.com", "Ann.B+x@EXAMPLE.com", true},
-		{"*@example.com", "ann@evil.com,bob@example.com", false},
-		{"*@example.com", "ann@evil.com\nbob@example.com", false},
-		{"*@example.com", "<ann@evil.com>bob@example.com", false},
-		{"*@example.com", "ann@example.com.evil.com", false},
-		{"*@example.com", "ann@example.comx", false},
-		{"ann@example.com", "ann@example.com", true},
-		{"ann@example.com", "bob@example.com", false},
-		{"https://*.example.com/hook", "https://a.example.com/hook", true},
-		{"https://*.example.com/hook", "https://evil.com/a.example.com/hook", false},
-		{"https://api.example.com/**", "https://api.example.com/a/b?c=d", true},
-		{"https://api.example.com/**", "https://api.example.com.evil.com/a", false},
-		{"https://api.example.com/**", "https://api.example.com@evil.com/a", false},
-		{"https://*.example.com/**", "https://evil.com/x.example.com/a", false},
-		{"*@example.com", "", false},
-		{"ann*@example.com", "ann.b@example.com", true},
-		{"ann*@example.com", "bob@example.com", false},
-		{"https://a.b/**", "https://a.b/c d", false},
-		{"https://a.b/**", "https://a.b/\u00a0", false},
-		{"https://a.b/**", "https://a.b/\x00", false},
-		{"https://a.b/**", "https://a.b/\ufffd", false},
-	} {
-		if got := policy.MatchDestination(c.pattern, c.to); got != c.want {
-			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.to, got, c.want)
-		}
-	}
-	for pattern, want := range map[string]string{
-		"*@example.com": "", "https://a/**": "", "*.*.*.*.*.com": "", strings.Repeat("a", 200): "",
-		"": "1 to 200 bytes", "a b": "1 to 200 bytes", strings.Repeat("a", 201): "1 to 200 bytes", "*": "every destination",
-		"**": "end of a URL", "https://**.com": "end of a URL", "a**": "end of a URL", "*.*.*.*.*.*.com": "more than 5",
-	} {
-		if fault := policy.CheckDestination(pattern); (fault == "") != (want == "") || !strings.Contains(fault, want) {
-			t.Errorf("%q: %q, want %q", pattern, fault, want)
-		}
-	}
-}
-
 func TestTheDefaultRule(t *testing.T) {
 	untrusted := []policy.Mark{{Label: policy.Untrusted, Source: "the result of http_get in turn 1"}}
 	private := []policy.Mark{{Label: policy.Private, Source: "a note"}}
-	mail := policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"}}
+	mail := policy.Flow{Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"}}
 	pay := policy.Flow{Sinks: []policy.Sink{policy.Changes}}
 	for _, c := range []struct {
 		flow   policy.Flow
@@ -76,7 +32,7 @@ func TestTheDefaultRule(t *testing.T) {
 		{mail, private, `{}`, "tool sends content out, and the turn has private content from a note"},
 		{mail, private, `{"to":{"a":1}}`, "tool sends content out, and the turn has private content from a note"},
 		{policy.Flow{}, policy.Join(untrusted, private), `{}`, ""},
-		{policy.Flow{Sinks: mail.Sinks, Destination: "to"}, private, `{"to":"ann@example.com"}`, "tool sends content out, and the turn has private content from a note"},
+		{policy.Flow{Sinks: mail.Sinks, Destination: []string{"to"}}, private, `{"to":"ann@example.com"}`, "tool sends content out, and the turn has private content from a note"},
 		{policy.Flow{Sinks: mail.Sinks, Destinations: mail.Destinations}, private, `{"":"ann@example.com"}`, "tool sends content out, and the turn has private content from a note"},
 		{pay, []policy.Mark{{Label: policy.Untrusted}}, `{}`, "tool changes something, and the turn has untrusted content from an unknown source"},
 	} {
@@ -90,9 +46,9 @@ func TestTheDefaultRule(t *testing.T) {
 // What one says about a tool replaces what the other says, field by field. An empty list says something too.
 func TestOneFlowOrAnother(t *testing.T) {
 	general := policy.Flow{
-		Labels: []policy.Label{policy.Private}, Sinks: []policy.Sink{policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"},
+		Labels: []policy.Label{policy.Private}, Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"},
 	}
-	own := policy.Flow{Labels: []policy.Label{}, Sinks: []policy.Sink{}, Destination: "url", Destinations: []string{}}
+	own := policy.Flow{Labels: []policy.Label{}, Sinks: []policy.Sink{}, Destination: []string{"url"}, Destinations: []string{}}
 	if diff := cmp.Diff(general, policy.Flow{}.Or(general)); diff != "" {
 		t.Errorf("nothing, or the general flow (-want +got):\n%s", diff)
 	}

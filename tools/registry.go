@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 )
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
@@ -43,7 +44,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 // not compile or is not of an object, an unknown effect or repeat, a negative
 // timeout, a max_result_chars out of bounds, a detached tool that has no timeout or
 // is transactional or paging, a background that contradicts Transactional or
-// Detached, and AsksInput with any of these. It returns the error of a Checker.
+// Detached, AsksInput with any of these, and an invalid destination. It returns the error of a Checker.
 func (r *Registry) Register(tool Tool) error {
 	if tool == nil {
 		return fmt.Errorf("a nil tool cannot be registered")
@@ -97,6 +98,9 @@ func checkSpec(spec *Spec) (*Schema, error) {
 	if err := checkSwitches(*spec); err != nil {
 		return nil, err
 	}
+	if err := checkFlow(*spec); err != nil {
+		return nil, err
+	}
 	if b := spec.Background; b != nil && (*b && spec.Transactional || !*b && spec.Detached) {
 		return nil, fmt.Errorf("tool %q says background %t; a transactional tool never goes to the background, and a detached one always does", spec.Name, *b)
 	}
@@ -111,6 +115,16 @@ func checkSpec(spec *Spec) (*Schema, error) {
 func checkInput(spec Spec) error {
 	if spec.AsksInput && (spec.Detached || spec.Transactional || spec.Paging || spec.Background != nil && *spec.Background) {
 		return fmt.Errorf("tool %q: a tool that asks for input cannot be detached, transactional or paging, or run in the background", spec.Name)
+	}
+	return nil
+}
+
+// checkFlow validates the destinations of a spec.
+func checkFlow(spec Spec) error {
+	for _, pattern := range spec.Flow.Destinations {
+		if fault := policy.CheckDestination(pattern); fault != "" {
+			return fmt.Errorf("tool %q has the destination %q: %s", spec.Name, pattern, fault)
+		}
 	}
 	return nil
 }

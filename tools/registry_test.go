@@ -48,6 +48,7 @@ func TestRegisterRefuses(t *testing.T) {
 		{"long name", named(strings.Repeat("a", 65)), "use 1 to 64"},
 		{"newline at the end", named("a\n"), "use 1 to 64"},
 		{"unknown effect", spec(func(s *tools.Spec) { s.Effect = "twice" }), "must be none, keyed or once"},
+		{"invalid destination", spec(func(s *tools.Spec) { s.Flow.Destinations = []string{"https://x/../y"} }), `has the destination "https://x/../y": its path must have no`},
 		{"negative timeout", spec(func(s *tools.Spec) { s.Timeout = -time.Second }), "must not be negative"},
 		{"detached without a timeout", spec(func(s *tools.Spec) { s.Detached = true }), "needs one of its own"},
 		{"detached for two days", spec(func(s *tools.Spec) { s.Detached, s.Timeout = true, 48*time.Hour }), "at most 24h"},

@@ -72,6 +72,10 @@ type Spec struct {
 	// value has none.
 	Flow policy.Flow
 
+	// DefinitionLabels are labels of the description and the schema, if somebody else writes
+	// them. Every turn that is offered the tool has them. nil: none.
+	DefinitionLabels []policy.Label
+
 	// OutputIDs are the arguments that name a stored output. If an agent may pass
 	// outputs by handle (output_handles), these get the handle and not the text.
 	// A paging tool gets the handle in every argument.
@@ -109,6 +113,10 @@ type Call struct {
 	Labels []policy.Mark
 	// SharedNotes says that the agent has one set of notes for all users and conversations.
 	SharedNotes bool
+	// CheckDestination returns an error if the call may not send its content to a destination that its
+	// arguments do not name, such as that of a redirect. A tool that goes on to one calls it first.
+	// nil: the call may send to any.
+	CheckDestination func(to string) error
 	// Progress reports the call's progress to watchers of the turn. It is safe
 	// for concurrent use, never blocks, and drops reports that come too fast or
 	// after the call. nil: there are no watchers.

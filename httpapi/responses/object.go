@@ -90,6 +90,7 @@ type own struct {
 	StopReason *turnkeeper.StopReason `json:"continuation_stop_reason"`
 	ErrorClass string                 `json:"error_class"`
 	Calls      []views.ReplyCall      `json:"calls"`
+	Labels     []string               `json:"labels"`
 }
 
 // An item is a message: the reply in an output, or the sent message in a list of inputs.
@@ -145,7 +146,7 @@ func viewOf(r operate.Response) Response {
 	}
 	view.CompletedAt = new(r.Message.ClosedAt.Unix())
 	view.Usage = usageOf(r.Usage)
-	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass, views.OfReplyCalls(r.Calls)}
+	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass, views.OfReplyCalls(r.Calls), append([]string{}, r.Labels...)}
 	switch view.Status {
 	case statusCompleted, statusIncomplete:
 		view.Output = []item{outputOf(r, statusOf(r), text(r.Reply))}

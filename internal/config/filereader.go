@@ -67,6 +67,7 @@ func newFileReader(l *loader, problems *strictyaml.Problems) *fileReader {
 		"variable":   r.variable,
 		"base url":   r.baseURL,
 		"command":    r.command,
+		"arguments":  r.arguments,
 		"schema":     r.schema,
 		"roots":      r.roots,
 		"endpoint":   r.endpoint,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"turnkeeper/internal/config/strictyaml"
 	"turnkeeper/policy"
 )
 
@@ -11,13 +12,25 @@ import (
 type Flow struct {
 	Labels       []string `yaml:"labels" once:"yes" check:"label"`
 	Sinks        []string `yaml:"sinks" once:"yes" check:"sink"`
-	Destination  string   `yaml:"destination" check:"not empty"` // the argument with the destination; empty: unset
+	Destination  []string `yaml:"destination" as:"arguments" type:"text or list"` // the arguments with destinations
 	Destinations []string `yaml:"destinations" once:"yes" check:"destination"`
 }
 
 // Policy returns the flow as packages of behaviour use it.
 func (f Flow) Policy() policy.Flow {
 	return policy.Flow{Labels: wordsOf[policy.Label](f.Labels), Sinks: wordsOf[policy.Sink](f.Sinks), Destination: f.Destination, Destinations: f.Destinations}
+}
+
+// arguments reads the name of an argument, or a list of names.
+func (r *fileReader) arguments(at strictyaml.Place, v *strictyaml.Node, to any) {
+	names := to.(*[]string)
+	if v.Kind == strictyaml.List {
+		r.Value(at, v, names, `once:"yes" check:"not empty"`)
+		return
+	}
+	name := ""
+	r.Value(at, v, &name, `check:"not empty"`)
+	*names = []string{name}
 }
 
 // wordsOf converts a list, and keeps nil.

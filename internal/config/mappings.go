@@ -50,8 +50,8 @@ var ToolKeys = strictyaml.Reference(Tool{}, [][4]string{
 	{"approve", "always, never or a rule in CEL", "none", "The calls that a person must approve before they run. An agent's entry for the tool replaces it. See docs/asks.md."},
 	{"labels", "untrusted, private", "none", "Labels of the results: untrusted content may contain instructions, and private content must not be sent out. See docs/asks.md."},
 	{"sinks", "changes, sends", "none", "What calls can do with labelled content: change something that matters, or send it out. Such a call asks a person first."},
-	{"destination", "the name of an argument", "none", "The argument that holds the destination of a call: a string or a list of strings."},
-	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` matches letters, digits, `.`, `_`, `+` and `-`."},
+	{"destination", "names of arguments", "none", "The arguments that hold the destinations of a call, such as `[to, cc, bcc]`: each a string or a list of strings."},
+	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` matches letters, digits, `.`, `_`, `+` and `-`. See docs/asks.md for how destinations are compared."},
 	{"media_type", "not empty", "text/plain", "Media type of the output. Output that is not text is stored as binary."},
 })
 
@@ -91,10 +91,10 @@ var MCPServerKeys = strictyaml.Reference(MCPServer{}, [][4]string{
 	{"timeout", "", "0", "Timeout of one call. 0: the turn's `tool_timeout`."},
 	{"background", "", "true for effect none, else false", "Whether a call that takes longer than `async_timeout` continues in the background. Later calls with an effect in the same answer still wait for it."},
 	{"approve", "always, never or a rule in CEL", "none", "As `tools.NAME.approve`, for tools without their own `approve` in `tools`."},
-	{"labels", "untrusted, private", "none", "Labels of the results: untrusted content may contain instructions, and private content must not be sent out. See docs/asks.md."},
+	{"labels", "untrusted, private", "none", "Labels of the results and of the tools' definitions: untrusted content may contain instructions, and private content must not be sent out. See docs/asks.md."},
 	{"sinks", "changes, sends", "none", "What calls can do with labelled content: change something that matters, or send it out. Such a call asks a person first."},
-	{"destination", "the name of an argument", "none", "The argument that holds the destination of a call: a string or a list of strings."},
-	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` matches letters, digits, `.`, `_`, `+` and `-`."},
+	{"destination", "names of arguments", "none", "The arguments that hold the destinations of a call, such as `[to, cc, bcc]`: each a string or a list of strings."},
+	{"destinations", "patterns such as *@example.com or https://example.com/**", "none", "Destinations to which a call may send private content without asking. `*` matches letters, digits, `.`, `_`, `+` and `-`. See docs/asks.md for how destinations are compared."},
 	{"tools", "the server's tool names, each with keys `tools.NAME.*`", "none", "Settings of single tools."},
 	{"on_change", "", "report", "If a tool's description or schema differs from the pinned one: report it and use the tool, or refuse the tool until `turnctl mcp pin`."},
 	{"elicitation", "", "decline", "What to do with a server's request for input during a call: decline it, answer it with its default values, or ask a person. Only servers of protocol 2026-07-28 can wait for a person; requests of older ones are declined. With ask, no call continues in the background."},
@@ -115,7 +115,7 @@ var MCPToolKeys = strictyaml.Reference(MCPToolSettings{}, [][4]string{
 	{"approve", "always, never or a rule in CEL", "the server's", "As `tools.NAME.approve`."},
 	{"labels", "untrusted, private", "the server's", "As `tools.NAME.labels`."},
 	{"sinks", "changes, sends", "the server's", "As `tools.NAME.sinks`."},
-	{"destination", "the name of an argument", "the server's", "As `tools.NAME.destination`."},
+	{"destination", "names of arguments", "the server's", "As `tools.NAME.destination`."},
 	{"destinations", "patterns such as *@example.com or https://example.com/**", "the server's", "As `tools.NAME.destinations`."},
 })
 

@@ -104,7 +104,7 @@ mcp_servers:
     command: [crm]
     labels: [untrusted, private]
     sinks: [changes]
-    tools: {find: {labels: []}, add: {sinks: [sends]}}
+    tools: {find: {labels: []}, add: {sinks: [sends], destination: [to, cc]}}
 `)
 	got, err := config.Load(config.LoadOptions{Env: env(nil)})
 	if err != nil {
@@ -114,12 +114,12 @@ mcp_servers:
 	for name, c := range map[string]struct{ got, want policy.Flow }{
 		"http_get": {got.Tools["http_get"].Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted}}},
 		"mail": {got.Tools["mail"].Policy(), policy.Flow{
-			Sinks: []policy.Sink{policy.Changes, policy.Sends}, Destination: "to", Destinations: []string{"*@example.com"},
+			Sinks: []policy.Sink{policy.Changes, policy.Sends}, Destination: []string{"to"}, Destinations: []string{"*@example.com"},
 		}},
 		"crm":      {crm.Policy(), policy.Flow{Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Changes}}},
 		"crm.find": {crm.Tools["find"].Policy().Or(crm.Policy()), policy.Flow{Labels: []policy.Label{}, Sinks: []policy.Sink{policy.Changes}}},
 		"crm.add": {crm.Tools["add"].Policy().Or(crm.Policy()), policy.Flow{
-			Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Sends},
+			Labels: []policy.Label{policy.Untrusted, policy.Private}, Sinks: []policy.Sink{policy.Sends}, Destination: []string{"to", "cc"},
 		}},
 	} {
 		if diff := cmp.Diff(c.want, c.got); diff != "" {
@@ -127,11 +127,15 @@ mcp_servers:
 		}
 	}
 	for line, want := range map[string]string{
-		"labels: [secret]":              `labels holds "secret": a label is untrusted or private`,
-		"labels: [private, private]":    `labels has "private" twice`,
-		"sinks: [sends, mails]":         `sinks holds "mails": a sink is changes or sends`,
-		`destinations: ["*"]`:           `destinations holds "*": it would allow every destination`,
-		`destinations: ["https://**x"]`: `** can only be the end of a URL`,
+		"labels: [secret]":                 `labels holds "secret": a label is untrusted or private`,
+		"labels: [private, private]":       `labels has "private" twice`,
+		"sinks: [sends, mails]":            `sinks holds "mails": a sink is changes or sends`,
+		`destinations: ["*"]`:              `destinations holds "*": it would allow every destination`,
+		`destinations: ["https://**x"]`:    `** can only be the end of a URL`,
+		`destinations: ["https://x/../y"]`: `destinations holds "https://x/../y": its path must have no . or .. segments`,
+		`destination: [to, to]`:            `destination has "to" twice`,
+		`destination: ""`:                  `destination: it must not be empty`,
+		`destination: {to: cc}`:            `destination must be text, not a mapping`,
 	} {
 		file(t, "tools:\n  http_get: {"+line+"}\n")
 		if _, err := config.Load(config.LoadOptions{Env: env(nil)}); err == nil || !strings.Contains(err.Error(), want) {

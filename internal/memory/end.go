@@ -110,6 +110,10 @@ func (s *Store) reply(t *turnRow, o turnlog.Outcome, now time.Time, rings *[]Bel
 		Outcome: o.State, Body: o.Reply, StopReason: o.StopReason, ErrorClass: o.ErrorClass, Calls: turnlog.ReplyCalls(t.rounds),
 		CreatedAt: now, ParentTurn: s.state.parentOf(t.MessageID),
 	}
+	for _, m := range (labels{&s.state}).ofReply(t.MessageID) {
+		r.Labels = append(r.Labels, string(m.Label))
+	}
+	slices.Sort(r.Labels)
 	s.state.replies = append(s.state.replies, r)
 	s.noteReply(r, o.StopReason, rings)
 }

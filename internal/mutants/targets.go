@@ -68,17 +68,18 @@ var targets = []Target{
 	},
 	{
 		Name:      "labels",
-		Queries:   []string{"LabelsForTurn", "LabelsOfReplies"},
-		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels)",
+		Queries:   []string{"LabelsForTurn", "LabelsOfReplies", "LockFile", "FileLabels"},
+		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note", "label_file", "relabel_file"},
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOfFiles|TestWritersOfAFile)",
 		Tests:     stores, Skip: plans,
 	},
 	{
 		Name: "flows",
 		Go: []Code{
-			{File: "policy/labels.go"}, {File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
+			{File: "policy/labels.go"}, {File: "policy/destinations.go"}, {"tools/builtin/files.go", []string{"files.labelled"}}, {"tools/builtin/writefile.go", []string{"files.writeLabelled", "mustBeWritable"}},
+			{File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
 		},
-		Tests: []string{"./policy", "./agentturn", "./internal/memory"},
+		Tests: []string{"./policy", "./agentturn", "./internal/memory", "./tools/builtin"},
 	},
 	{
 		Name: "approvals",

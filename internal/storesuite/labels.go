@@ -3,6 +3,7 @@ package storesuite
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -61,6 +62,8 @@ func labelsOfResults(e *env) {
 	d = e.again(d)
 	d.wantBefore("that the turn wrote", private)
 	e.finish(d, succeeded("done"))
+	reply, _ := e.Reply(d.record.Message.ID)
+	equal(e, "labels of the reply", strings.Join(reply.Labels, " "), "private untrusted")
 	d = e.turn()
 	d.wantBefore("of the next turn", untrusted, private)
 	d.append(turnlog.Entry{Labels: d.record.Labels.Before, Round: round(1)})

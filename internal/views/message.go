@@ -81,6 +81,7 @@ type ReplyEnd struct {
 	StopReason turnkeeper.StopReason `json:"stop_reason" doc:"why the turn ended"`
 	ErrorClass string                `json:"error_class" doc:"of the error that ended the turn; empty: none"`
 	Calls      []ReplyCall           `json:"calls" doc:"the tool calls of the turn, in the order the model asked for them"`
+	Labels     []string              `json:"labels" doc:"of what the turn knew: private, untrusted"`
 }
 
 // A ReplyCall is a tool call of the turn, without its result.
@@ -104,7 +105,7 @@ func OfReply(r turnkeeper.Reply) Reply {
 
 // EndOfReply returns the view of how the turn of a reply ended.
 func EndOfReply(r turnkeeper.Reply) ReplyEnd {
-	return ReplyEnd{r.StopReason, r.ErrorClass, OfReplyCalls(r.Calls)}
+	return ReplyEnd{r.StopReason, r.ErrorClass, OfReplyCalls(r.Calls), append([]string{}, r.Labels...)}
 }
 
 // OfReplyCalls returns the views of the calls of a reply.

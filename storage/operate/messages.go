@@ -78,7 +78,7 @@ func (s *Views) Replies(ctx context.Context, p Page) ([]turnkeeper.Reply, error)
 		return dbrow.Reply(dbsqlc.TurnkeeperReply{
 			ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, UserName: r.UserName, Conversation: r.Conversation, Outcome: r.Outcome,
 			Body: r.Body, CreatedAt: r.CreatedAt, ParentTurnID: dbrow.OrNullNumber(r.ParentTurnID),
-			StopReason: r.StopReason, ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls,
+			StopReason: r.StopReason, ErrorClass: dbrow.OrNull(r.ErrorClass), Calls: r.Calls, Labels: r.Labels,
 		})
 	}), pg.Translate(err)
 }

@@ -219,7 +219,7 @@ where exists (select from turnkeeper.labels t where t.kind = 'turn' and t.id = s
 -- promise: a reply has the labels of its turn
 select 'reply ' || r.id || ' ' || t.label from turnkeeper.replies r
 join turnkeeper.labels t on t.kind = 'turn' and t.id = r.turn_id and t.added_at < r.created_at
-where not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
+where t.label <> all(r.labels) or not exists (select from turnkeeper.labels l where l.kind = 'reply' and l.id = r.message_id and l.label = t.label)
 
 -- promise: a note has the labels of the call that wrote it
 select 'note ' || n.agent || '/' || n.name || ' ' || c.label from (
@@ -244,6 +244,7 @@ select what from (
     where case when l.kind in ('call', 'turn') then not exists (select from turnkeeper.turns t where t.id = l.id)
                when l.kind in ('message', 'reply') then not exists (select from turnkeeper.messages m where m.id = l.id)
                when l.kind = 'summary' then not exists (select from turnkeeper.summaries s where s.up_to = l.id)
+               when l.kind = 'file' then not exists (select from turnkeeper.files f where f.path = l.name)
                else not exists (select from turnkeeper.notes n
                    where n.agent = l.agent and n.user_name = l.user_name and n.conversation = l.conversation and n.name = l.name) end union all
     select 'ask ' || a.id || ': its turn' from turnkeeper.asks a

@@ -16,7 +16,7 @@ type PurgeScope struct {
 	User         string        // empty: all; with Conversation: no user's
 	Conversation string        // of Agent and User; empty: all
 	OlderThan    time.Duration // closed for at least this long; 0: any
-	Notes        bool          // delete all notes of Agent too
+	Notes        bool          // delete all notes of Agent too, and the labels of files that it wrote
 	Dry          bool          // count only
 	Undelivered  bool          // include messages whose reply a webhook has not received yet
 	// Gently pauses after each batch for PurgePause times as long as the batch took, so that turns beside it hardly
@@ -88,6 +88,9 @@ func (s *Control) purgeNotes(ctx context.Context, scope PurgeScope) (int, error)
 	n, err := s.db.Q.CountNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
 	if !scope.Dry && err == nil {
 		n, err = s.db.Q.PurgeNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)
+		if all && err == nil {
+			err = s.db.Q.PurgeFiles(ctx, scope.Agent)
+		}
 	}
 	return int(n), pg.Translate(err)
 }

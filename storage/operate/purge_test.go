@@ -78,6 +78,11 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n", "text", marks); err != nil {
 		t.Fatal(err)
 	}
+	for agent, path := range map[string]string{"desk": "/r/desk", "clerk": "/r/clerk"} {
+		if err := h.WriteFile(t.Context(), agent, path, marks, func() error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
 	h.Submit("desk", "first", "x")
 	first := h.Dispatch("w")[0]
 	first.Write(t, turnlog.Entry{Labels: marks, Round: storagetest.Round(1, turnkeeper.EffectNone)})
@@ -90,7 +95,7 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	kinds := func() string {
 		return storagetest.One[string](h, "select string_agg(distinct kind, ', ' order by kind) from turnkeeper.labels")
 	}
-	if got := kinds(); got != "call, note, reply, summary, turn" {
+	if got := kinds(); got != "call, file, note, reply, summary, turn" {
 		t.Errorf("labelled: %s", got)
 	}
 	if broken := h.broken(false); len(broken) != 0 {
@@ -99,7 +104,7 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	if _, err := h.Purge(t.Context(), operate.PurgeScope{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := kinds(); got != "note" {
+	if got := kinds(); got != "file, note" {
 		t.Errorf("labelled after the purge: %s", got)
 	}
 	_, labels, _, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n")
@@ -111,6 +116,18 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	}
 	if all, err := h.ListNotes(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}); err != nil || len(all[0].Labels) != 0 {
 		t.Errorf("the note with another text: %+v, %v", all, err)
+	}
+	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "desk", Notes: true, Dry: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := storagetest.One[int](h, "select count(*) from turnkeeper.files"); got != 2 {
+		t.Errorf("%d files after a dry purge", got)
+	}
+	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "desk", Notes: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := storagetest.One[string](h, "select string_agg(kind || ' ' || name, ', ') from turnkeeper.labels"); got != "file /r/clerk" {
+		t.Errorf("labelled after a purge of the agent: %s", got)
 	}
 }
 
@@ -126,7 +143,10 @@ func TestWhoseLabelsAreForgotten(t *testing.T) {
 	h.Exec(`insert into turnkeeper.labels (kind, id, label, source) select kind, id, 'private', 'a file'
 		from unnest(array['call', 'turn', 'message', 'reply', 'summary']) kind, generate_series(11, 14) id`)
 	h.Exec("insert into turnkeeper.labels (kind, agent, user_name, conversation, name, label, source) select 'note', agent, user_name, conversation, name, 'private', 'a file' from turnkeeper.notes")
+	h.Exec("insert into turnkeeper.files (path, agent) values ('/r/a', 'clerk'), ('/r/b', 'clerk')")
+	h.Exec("insert into turnkeeper.labels (kind, name, label, source) select 'file', path, 'private', 'a mail' from turnkeeper.files")
 	for change, want := range map[string]string{
+		"delete from turnkeeper.files where path = '/r/a'":                                       "file /r/a",
 		"delete from turnkeeper.turns where id = 13":                                             "call 13, turn 13",
 		"delete from turnkeeper.messages where id = 11":                                          "message 11, reply 11",
 		"delete from turnkeeper.summaries where up_to = 11":                                      "summary 11",
@@ -151,7 +171,7 @@ func TestWhoseLabelsAreForgotten(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got string
-			err = tx.QueryRow(t.Context(), `select coalesce(string_agg(kind || ' ' || case when agent <> '' then concat_ws('/', agent, user_name, conversation, name) else id::text end, ', ' order by kind), '')
+			err = tx.QueryRow(t.Context(), `select coalesce(string_agg(kind || ' ' || case when kind = 'file' then name when agent <> '' then concat_ws('/', agent, user_name, conversation, name) else id::text end, ', ' order by kind), '')
 				from before b where not exists (select from turnkeeper.labels l where (l.kind, l.id, l.agent, l.user_name, l.conversation, l.name)
 					= (b.kind, b.id, b.agent, b.user_name, b.conversation, b.name))`).Scan(&got)
 			if err != nil || got != want {

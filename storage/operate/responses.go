@@ -23,6 +23,7 @@ type Response struct {
 	StopReason turnkeeper.StopReason // of its newest turn; empty while that is open
 	ErrorClass string                // of its reply; empty: no error
 	Calls      []turnkeeper.ReplyCall
+	Labels     []string         // of its reply
 	Usage      turnkeeper.Usage // of all its turns
 }
 
@@ -59,7 +60,7 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 	r := Response{
 		Message: dbrow.Message(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(dbrow.OrZero(row.PreviousID)), Background: row.Background,
 		TokenID: row.TokenID, Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
-		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls),
+		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels,
 		Usage: turnkeeper.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens, ReasoningTokens: row.ReasoningTokens,
 		},

@@ -24,7 +24,7 @@ select * from turnkeeper.replies where message_id = @message_id;
 -- In order, and without skipping replies that are not committed yet.
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, user_name::text as user_name, conversation::text as conversation,
     outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
-    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
+    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls, labels::text[] as labels
 from turnkeeper.replies_after(@after::bigint, @max_rows::integer, @agent::text, @top_only::boolean, @user_name::text);
 
 -- name: ListRepliesNewestFirst :many

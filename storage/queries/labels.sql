@@ -38,3 +38,17 @@ select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.
 from turnkeeper.turns t join turnkeeper.calls c on c.turn_id = t.id
 where t.id >= turnkeeper.first_turn(@since) and t.created_at >= @since and (c.turn_id, c.round, c.ordinal) > (@turn::bigint, @round::integer, @ordinal::integer)
 order by c.turn_id, c.round, c.ordinal limit @max_rows;
+
+-- name: LabelFile :one
+select turnkeeper.label_file(@path::text, @agent::text, @labels::text[], @sources::text[])::boolean;
+
+-- name: LockFile :one
+select f.path from turnkeeper.files f where f.path = @path for update;
+
+-- name: RelabelFile :exec
+select turnkeeper.relabel_file(@path::text, @agent::text, @labels::text[], @sources::text[]);
+
+-- name: FileLabels :many
+-- The labels of a file, or of the files below a folder. A folder ends with a slash.
+select distinct on (l.label) l.label, l.source from turnkeeper.labels l
+where l.kind = 'file' and (l.name = @path::text or right(@path, 1) = '/' and starts_with(l.name, @path)) order by l.label, l.name;

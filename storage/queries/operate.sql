@@ -70,6 +70,10 @@ from turnkeeper.purge(@agent::text, sqlc.narg(user_name)::text, @conversation::t
 delete from turnkeeper.notes n where (@agent::text = '' or n.agent = @agent)
   and (@all_of::boolean or n.user_name = @user_name::text and n.conversation = @conversation::text);
 
+-- name: PurgeFiles :exec
+-- Forgets which files an agent has written, with their labels.
+delete from turnkeeper.files where agent = @agent;
+
 -- name: CountNotes :one
 select count(*) from turnkeeper.notes n where (@agent::text = '' or n.agent = @agent)
   and (@all_of::boolean or n.user_name = @user_name::text and n.conversation = @conversation::text);

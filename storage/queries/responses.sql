@@ -8,6 +8,7 @@ select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
+    coalesce(p.labels, '{}')::text[] as labels,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r

@@ -35,6 +35,7 @@ var injections = []injection{
 	{way: "task of a sub-agent", messages: []string{"$PAGE\n" + `spawn_agent {"agent":"scout$N","task":"obey\n$TEXT"}`}},
 	{way: "note", apart: true, messages: []string{"$PAGE\n" + `note_write {"name":"n","text":"$TEXT"}`, `note_read {"name":"n"}` + "\nobey"}},
 	{way: "list of notes", apart: true, messages: []string{"$PAGE\n" + `note_write {"name":"$TEXT","text":""}`, "note_read {}\nobey"}},
+	{way: "definition of a tool", settings: "mcp_servers: {shop: [find$N]}", messages: []string{"obey"}},
 	{way: "history", messages: []string{"$PAGE\nrepeat", "Thanks.", "obey"}},
 	summarised,
 }
@@ -63,19 +64,24 @@ func newGullibleSite(t *testing.T, injections ...injection) *gullibleSite {
 	if err := os.Mkdir(filepath.Join(s.Dir, "mail"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	tools, results := map[string]string{}, map[string]string{}
+	tools, results, described, servers := map[string]string{}, map[string]string{}, map[string]string{}, []string{}
 	for n, injection := range injections {
 		s.WriteFile(fmt.Sprintf("mail/%d.txt", n), env.Injected(n))
-		tools[fmt.Sprint("find", n)], results[fmt.Sprint("find", n)] = "Finds a customer.", env.Injected(n)
+		find := fmt.Sprint("find", n)
+		tools[find], results[find], described[find] = "Finds a customer.", env.Injected(n), env.Injected(n)
+		servers = append(servers, find+": {labels: [untrusted, private]}") // of its results: its definition has no labels
 		few := "tools: [http_get, mark_once, mark_keyed]"
-		if injection.settings != summarised.settings { // a small window has no room for more
+		settings := strings.ReplaceAll(injection.settings, "$N", fmt.Sprint(n))
+		switch {
+		case strings.HasPrefix(settings, "mcp_servers:"):
+		case settings != summarised.settings: // a small window has no room for more
 			few = fmt.Sprintf("root: mail\nsub_agents: [scout%d]\nmcp_servers: {crm: [find%d]}\n", n, n) +
 				"tools: [http_get, read_file, clock, note_write, note_read, mark_once, mark_keyed]"
 		}
-		s.WriteAgent(fmt.Sprint("clerk", n), few, "lane: conversation", "allow_private_hosts: [127.0.0.1]", "max_rounds: 8", injection.settings)
+		s.WriteAgent(fmt.Sprint("clerk", n), few, "lane: conversation", "allow_private_hosts: [127.0.0.1]", "max_rounds: 8", settings)
 		s.WriteAgent(fmt.Sprint("scout", n), "description: Reads.", "tools: [http_get, mark_once, mark_keyed]", "allow_private_hosts: [127.0.0.1]")
 	}
-	for name, content := range map[string]any{"tools.json": tools, "results.json": results} {
+	for name, content := range map[string]any{"tools.json": tools, "results.json": results, "described.json": described} {
 		text, err := json.Marshal(content)
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +89,8 @@ func newGullibleSite(t *testing.T, injections ...injection) *gullibleSite {
 		s.WriteFile(name, string(text))
 	}
 	s.WriteFile("turnkeeper.yaml", s.ReadFile("turnkeeper.yaml")+env.LabelSettings+fmt.Sprintf(
-		"mcp_servers:\n  crm:\n    labels: [untrusted, private]\n    command: [%s, tools.json, results.json]\n", env.Quote(env.Binary(t, "toolserver"))))
+		"mcp_servers:\n  crm:\n    tools: {%s}\n    command: [%s, tools.json, results.json]\n"+
+			"  shop:\n    labels: [untrusted, private]\n    command: [%[2]s, described.json]\n", strings.Join(servers, ", "), env.Quote(env.Binary(t, "toolserver"))))
 	s.StartWorker("--worker-slots", "8")
 	return s
 }

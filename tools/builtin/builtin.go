@@ -26,6 +26,8 @@ type Deps struct {
 	// Own are the ports of this process. They are refused by HTTP even for an
 	// allowed host. nil: there are none.
 	Own *netguard.Listeners
+	// Files keeps the labels of files that agents write. nil: they are not kept.
+	Files FileStore
 	// Notes stores the agents' notes. nil: there are no note tools.
 	Notes NoteStore
 }
@@ -35,7 +37,7 @@ type Deps struct {
 // wait_for_tool_output, and with a NoteStore note_write and note_read.
 func All(deps Deps) []tools.Tool {
 	all := []tools.Tool{Clock(deps.Now)}
-	all = append(all, NewFiles(deps.Root)...)
+	all = append(all, NewFiles(deps.Root, deps.Files)...)
 	all = append(all, NewHTTPGet(HTTPOptions{AllowPrivateHosts: deps.AllowPrivateHosts, Own: deps.Own}))
 	all = append(all, NewPatchOutput(), NewAskPerson())
 	all = append(all, NewReaders()...)

@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -17,7 +19,7 @@ import (
 const (
 	MaxReadBytes   = 10_000_000 // one read_file
 	MaxListEntries = 1000       // one list_files
-	MaxWriteBytes  = 10_000_000 // one write_file
+	MaxWriteBytes  = 10_000_000 // one write_file whose text is a result; written out, tools.MaxArgumentBytes bound it
 )
 
 type readFileArgs struct {
@@ -42,12 +44,23 @@ func NeedsRoot(tool string) bool {
 	return tool == nameReadFile || tool == nameListFiles || tool == nameWriteFile
 }
 
+// A FileStore keeps the labels of files. Implementations must be safe for concurrent use. Paths are absolute and without links.
+type FileStore interface {
+	// WriteFile runs write, which writes a file, and keeps the labels of the new content in place of those of the old one. While
+	// write runs, the file has the labels of both.
+	WriteFile(ctx context.Context, agent, path string, labels []policy.Mark, write func() error) error
+	// FileLabels returns the labels of a file, or of all files below a folder. The path of a folder ends with a slash.
+	FileLabels(ctx context.Context, path string) ([]policy.Mark, error)
+}
+
 // NewFiles returns the tools `read_file` and `list_files`, both of effect none, and
 // `write_file`, of effect keyed. They access only regular files and folders in the
 // folder that root returns for the agent; a link or .. that leads out of it is
-// refused. If root is nil or returns "", all of them return an error.
-func NewFiles(root func(agent string) string) []tools.Tool {
-	f := files{root: root}
+// refused. If root is nil or returns "", all of them return an error. Files keep the labels
+// of what was written into them, and lists those of the files in them. If labels is nil,
+// they are not kept.
+func NewFiles(root func(agent string) string, labels FileStore) []tools.Tool {
+	f := files{root: root, labels: labels}
 	read := tools.Spec{
 		Name: nameReadFile,
 		Description: "Reads a file of the root folder. A text file gives its text. " +
@@ -64,7 +77,8 @@ func NewFiles(root func(agent string) string) []tools.Tool {
 }
 
 type files struct {
-	root func(agent string) string
+	root   func(agent string) string
+	labels FileStore // nil: none
 }
 
 // open opens the agent's root folder.
@@ -89,7 +103,7 @@ func (f files) read(ctx context.Context, call tools.Call, args readFileArgs) (to
 		return tools.Result{}, err
 	}
 	defer func() { _ = root.Close() }()
-	return readFile(ctx, root, args)
+	return f.labelled(ctx, root, args.Path, "", func() (tools.Result, error) { return readFile(ctx, root, args) })
 }
 
 func (f files) list(ctx context.Context, call tools.Call, args listFilesArgs) (tools.Result, error) {
@@ -98,7 +112,39 @@ func (f files) list(ctx context.Context, call tools.Call, args listFilesArgs) (t
 		return tools.Result{}, err
 	}
 	defer func() { _ = root.Close() }()
-	return listFiles(ctx, root, args)
+	return f.labelled(ctx, root, args.Path, "/", func() (tools.Result, error) { return listFiles(ctx, root, args) })
+}
+
+// labelled returns the result of a read, with the labels of what it may have read. It looks for them before and after the read,
+// because the file may be written meanwhile.
+func (f files) labelled(ctx context.Context, root *os.Root, name, slash string, read func() (tools.Result, error)) (tools.Result, error) {
+	file, err := realPath(root, name)
+	if f.labels == nil || err != nil { // then there is nothing to read
+		return read()
+	}
+	before, err := f.labels.FileLabels(ctx, file+slash)
+	if err != nil {
+		return tools.Result{}, &storeError{"the labels of the file could not be read", err}
+	}
+	result, err := read()
+	if err != nil {
+		return result, err
+	}
+	after, err := f.labels.FileLabels(ctx, file+slash)
+	if err != nil {
+		return tools.Result{}, &storeError{"the labels of the file could not be read", err}
+	}
+	result.Labels = policy.Join(before, after)
+	return result, nil
+}
+
+// realPath returns the absolute path of a file or folder, without links.
+func realPath(root *os.Root, name string) (string, error) {
+	folder, err := filepath.Abs(root.Name())
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(filepath.Join(folder, filepath.FromSlash(name)))
 }
 
 // localPath returns the cleaned path for os.Root. It refuses an absolute path.

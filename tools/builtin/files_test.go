@@ -37,7 +37,7 @@ func folder(t *testing.T) (root string, files []tools.Tool) {
 			return root
 		}
 		return ""
-	})
+	}, nil)
 }
 
 func put(t *testing.T, path, content string) {
@@ -152,9 +152,9 @@ func TestNoRoot(t *testing.T) {
 		files []tools.Tool
 		want  string
 	}{
-		{"none set", builtin.NewFiles(func(string) string { return "" }), "tool error: this agent has no root folder; set `root:` in its file"},
-		{"no function", builtin.NewFiles(nil), "tool error: this agent has no root folder; set `root:` in its file"},
-		{"not there", builtin.NewFiles(func(string) string { return missing }), "tool error: this agent's root folder cannot be opened (no such file or directory); check `root:` in its file"},
+		{"none set", builtin.NewFiles(func(string) string { return "" }, nil), "tool error: this agent has no root folder; set `root:` in its file"},
+		{"no function", builtin.NewFiles(nil, nil), "tool error: this agent has no root folder; set `root:` in its file"},
+		{"not there", builtin.NewFiles(func(string) string { return missing }, nil), "tool error: this agent's root folder cannot be opened (no such file or directory); check `root:` in its file"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for name, args := range map[string]string{"read_file": `{"path":"a"}`, "list_files": `{}`} {
@@ -213,5 +213,5 @@ func TestListFilesIsBounded(t *testing.T) {
 
 func TestEmptyFolder(t *testing.T) {
 	dir := t.TempDir()
-	wantText(t, use(t, builtin.NewFiles(func(string) string { return dir }), "list_files", `{}`), "The folder is empty.")
+	wantText(t, use(t, builtin.NewFiles(func(string) string { return dir }, nil), "list_files", `{}`), "The folder is empty.")
 }

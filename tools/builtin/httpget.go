@@ -52,7 +52,7 @@ type httpGetArgs struct {
 // every connection, redirects included, after the name lookup and before a byte is
 // sent: only public addresses and those of allowed hosts pass, but never the ports
 // of this process. It ignores the proxies of the environment, keeps no cookies, and
-// refuses URLs with a user name.
+// refuses URLs with a user name. It sends no Referer.
 //
 // The result is the text of a text response, converted to UTF-8, or the bytes of any
 // other. A result that is cut at MaxResponseBytes says so. A status of 400 or above
@@ -79,7 +79,7 @@ func (o HTTPOptions) get(ctx context.Context, call tools.Call, args httpGetArgs)
 	// A server that trusts its own machine without a token, such as another worker,
 	// sees by this header that the request is a tool's.
 	req.Header.Set("Via", "1.1 turnkeeper")
-	client, closeIdle := o.client(call.Agent)
+	client, closeIdle := o.client(call)
 	res, err := client.Do(req) //nolint:bodyclose // the result is closed, and with it the body
 	if err != nil {
 		closeIdle()
@@ -108,10 +108,10 @@ func (b *responseBody) Close() error {
 
 // client returns a client for one call, and a function that closes its idle
 // connections. It keeps no connections, so the address of each request is checked.
-func (o HTTPOptions) client(agent string) (*http.Client, func()) {
+func (o HTTPOptions) client(call tools.Call) (*http.Client, func()) {
 	var allowed []string
 	if o.AllowPrivateHosts != nil {
-		allowed = o.AllowPrivateHosts(agent)
+		allowed = o.AllowPrivateHosts(call.Agent)
 	}
 	d := netguard.Dialer{Allowed: allowed, Resolver: o.Resolver, Refuse: o.refuse, Own: o.Own}
 	transport := &http.Transport{
@@ -122,7 +122,8 @@ func (o HTTPOptions) client(agent string) (*http.Client, func()) {
 		TLSHandshakeTimeout:    15 * time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &http.Client{Transport: transport, CheckRedirect: checkRedirect}, transport.CloseIdleConnections
+	redirect := func(next *http.Request, via []*http.Request) error { return checkRedirect(call, next, via) }
+	return &http.Client{Transport: transport, CheckRedirect: redirect}, transport.CloseIdleConnections
 }
 
 func parseURL(text string) (*url.URL, error) {
@@ -148,11 +149,17 @@ func checkURL(address *url.URL) error {
 	return nil
 }
 
-func checkRedirect(next *http.Request, via []*http.Request) error {
+// checkRedirect decides about a redirect before it is requested. It removes the Referer, which holds the URL before it.
+func checkRedirect(call tools.Call, next *http.Request, via []*http.Request) error {
 	if len(via) > MaxRedirects {
 		return fmt.Errorf("stopped after %d redirects", MaxRedirects)
 	}
-	if err := checkURL(next.URL); err != nil {
+	next.Header.Del("Referer")
+	err := checkURL(next.URL)
+	if err == nil && call.CheckDestination != nil {
+		err = call.CheckDestination(next.URL.String())
+	}
+	if err != nil {
 		return fmt.Errorf("redirect refused: %w", err)
 	}
 	return nil

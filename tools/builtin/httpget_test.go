@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -19,6 +20,7 @@ import (
 
 	"turnkeeper/internal/netguard"
 	"turnkeeper/internal/testrun"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/builtin"
 )
@@ -365,4 +367,49 @@ func nameReply(question []byte, address [4]byte) (reply []byte, isIPv4 bool) {
 		reply = append(reply, address[:]...)
 	}
 	return reply, isIPv4
+}
+
+// TestHTTPGetChecksTheDestinationsOfRedirects checks that a redirect to a destination that the call may not send to is refused
+// before it is requested, and that no request has a Referer or an Authorization.
+func TestHTTPGetChecksTheDestinationsOfRedirects(t *testing.T) {
+	headers := make(chan http.Header, 10)
+	shut, hits := counting(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("shut")) })
+	open, _ := counting(t, func(w http.ResponseWriter, r *http.Request) {
+		headers <- r.Header.Clone()
+		switch r.URL.Path {
+		case "/to":
+			http.Redirect(w, r, r.URL.Query().Get("to"), http.StatusFound)
+		default:
+			_, _ = w.Write([]byte("open"))
+		}
+	})
+	tool := builtin.NewHTTPGet(allow("127.0.0.1"))
+	flow := policy.Flow{Destinations: []string{open.URL + "/to", open.URL + "/open/**"}}
+	for to, want := range map[string]string{
+		open.URL + "/open/a?secret=1": "open",
+		shut.URL + "/open/a":          "redirect refused: the call may not send its content to " + shut.URL + "/open/a",
+		open.URL + "/open/../shut":    "redirect refused",
+		open.URL + "/open/%2e%2e/x":   "redirect refused",
+		"/shut":                       "redirect refused",
+	} {
+		args, _ := json.Marshal(map[string]string{"url": open.URL + "/to?to=" + url.QueryEscape(to)})
+		got := tools.Execute(t.Context(), tool, tools.Call{Agent: "helper", Arguments: args, CheckDestination: func(to string) error {
+			if flow.AllowsDestination(to) {
+				return nil
+			}
+			return fmt.Errorf("the call may not send its content to %s", to)
+		}}, tools.ExecuteOptions{Timeout: time.Minute})
+		if (got.Outcome == tools.Succeeded) != (want == "open") || !strings.Contains(got.Result.Text, want) {
+			t.Errorf("%s: %+v, want %q", to, got, want)
+		}
+	}
+	if hits.Load() != 0 {
+		t.Error("a refused redirect was requested")
+	}
+	close(headers)
+	for h := range headers {
+		if h.Get("Referer")+h.Get("Authorization") != "" {
+			t.Errorf("headers: %v", h)
+		}
+	}
 }

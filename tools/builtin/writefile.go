@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"syscall"
 
 	"turnkeeper"
 	"turnkeeper/tools"
@@ -15,7 +17,7 @@ import (
 
 type writeFileArgs struct {
 	Path string `json:"path" jsonschema:"path of the file, relative to the root folder; its folder must exist"`
-	Text string `json:"text" jsonschema:"the whole new content of the file, at most 10 MB"`
+	Text string `json:"text" jsonschema:"the whole new content of the file. Written out, it may have 256 KiB with the other arguments; a stored result that is passed on may have 10 MB"`
 }
 
 // writeSpec has effect keyed: writing the same content again changes nothing. So a
@@ -39,21 +41,42 @@ func (f files) write(ctx context.Context, call tools.Call, args writeFileArgs) (
 		return tools.Result{}, err
 	}
 	defer func() { _ = root.Close() }()
-	if err := writeFile(ctx, root, name, args.Text); err != nil {
+	if err := f.writeLabelled(ctx, root, call, name, args.Text); err != nil {
 		return tools.Result{}, err
 	}
 	return tools.Result{Text: fmt.Sprintf("%q written, %d bytes.", args.Path, len(args.Text))}, nil
+}
+
+// writeLabelled writes a file, and keeps the labels of the call for it.
+func (f files) writeLabelled(ctx context.Context, root *os.Root, call tools.Call, name, text string) error {
+	mode, err := modeOf(root, name)
+	if err != nil {
+		return err
+	}
+	write := func() error { return writeFile(ctx, root, name, text, mode) }
+	if f.labels == nil {
+		return write()
+	}
+	folder, err := realPath(root, path.Dir(name))
+	if err != nil {
+		return writeError(name, err)
+	}
+	var failed error
+	err = f.labels.WriteFile(ctx, call.Agent, filepath.Join(folder, path.Base(name)), call.Labels, func() error {
+		failed = write()
+		return failed
+	})
+	if err != nil && failed == nil {
+		return &storeError{"the labels of the file could not be recorded; write it again", err}
+	}
+	return failed
 }
 
 const newFileMode fs.FileMode = 0o644
 
 // writeFile writes the text to a temporary file in the same folder, syncs it and
 // renames it to the file. A process that is killed may leave the temporary file.
-func writeFile(ctx context.Context, root *os.Root, name, text string) error {
-	mode, err := modeOf(root, name)
-	if err != nil {
-		return err
-	}
+func writeFile(ctx context.Context, root *os.Root, name, text string, mode fs.FileMode) error {
 	beside := path.Join(path.Dir(name), ".write-"+rand.Text())
 	if err := writeNew(root, beside, text, mode); err != nil {
 		_ = root.Remove(beside)
@@ -87,7 +110,23 @@ func modeOf(root *os.Root, name string) (fs.FileMode, error) {
 	case !info.Mode().IsRegular():
 		return 0, fmt.Errorf("%q is %s; only regular files can be written", name, kind(info.Mode()))
 	}
-	return info.Mode().Perm(), nil
+	return info.Mode().Perm(), mustBeWritable(root, name, info.Mode())
+}
+
+// mustBeWritable refuses a read-only file, which a rename would replace.
+func mustBeWritable(root *os.Root, name string, mode fs.FileMode) error {
+	readOnly := fmt.Errorf("%q is read-only and stays as it is; write to another file", name)
+	if mode.Perm()&0o200 == 0 { // also for root, which may write to any file
+		return readOnly
+	}
+	file, err := root.OpenFile(name, os.O_WRONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrPermission) {
+		return readOnly
+	}
+	if err != nil {
+		return writeError(name, err)
+	}
+	return file.Close()
 }
 
 func writeNew(root *os.Root, name, text string, mode fs.FileMode) error {

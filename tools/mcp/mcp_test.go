@@ -20,6 +20,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"turnkeeper"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp"
 )
@@ -722,6 +723,22 @@ func TestEffects(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The definitions of a labelled server have its labels, whatever the labels of a tool's results.
+func TestLabelsOfDefinitions(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, overHTTP, "", func(s *mcp.Server) {
+		s.Flow.Labels = []policy.Label{policy.Untrusted}
+		s.Tools = map[string]mcp.ToolSettings{"fail": {Flow: policy.Flow{Labels: []policy.Label{}}}}
+	})
+	b.answers("echo", "{}")
+	for tool, results := range map[string]int{"echo": 1, "fail": 0} {
+		spec := b.Tool("h", tool).Spec()
+		if len(spec.DefinitionLabels) != 1 || spec.DefinitionLabels[0] != policy.Untrusted || len(spec.Flow.Labels) != results {
+			t.Errorf("%s: labels of the definition %v, of results %v", tool, spec.DefinitionLabels, spec.Flow.Labels)
+		}
 	}
 }
 

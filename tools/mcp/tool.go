@@ -41,9 +41,11 @@ func (h *host) newTool(name string) tools.Tool {
 		Timeout:    h.server.timeoutOf(name),
 		Background: cmp.Or(h.server.Tools[name].Background, h.server.Background),
 		Freshness:  h.server.Tools[name].Freshness, Repeat: h.server.Tools[name].Repeat, MaxResultChars: h.server.Tools[name].MaxResultChars,
-		Approve:   cmp.Or(h.server.Tools[name].Approve, h.server.Approve),
-		Flow:      h.server.Tools[name].Flow.Or(h.server.Flow),
-		AsksInput: h.server.AskForInput,
+		Approve: cmp.Or(h.server.Tools[name].Approve, h.server.Approve),
+		Flow:    h.server.Tools[name].Flow.Or(h.server.Flow),
+
+		DefinitionLabels: h.server.Flow.Labels,
+		AsksInput:        h.server.AskForInput,
 	}}
 	if !known {
 		t.spec.Effect = h.server.EffectOf(name, mcpdef.Definition{})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,10 +73,10 @@ line.`,
 const silentReply = "(no text: on_degraded or on_failed of the agent is silent)"
 
 func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
-	t := term.NewTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "BODY")
+	t := term.NewTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "LABELS", "BODY")
 	for _, r := range replies {
 		t.Add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, words.Conversation(r.User, r.Conversation), fmt.Sprint(r.MessageID), turnAndParent(r),
-			c.At(r.CreatedAt), term.OneLine(cmp.Or(r.Body, silentReply), term.PreviewColumns))
+			c.At(r.CreatedAt), cmp.Or(strings.Join(r.Labels, ", "), "-"), term.OneLine(cmp.Or(r.Body, silentReply), term.PreviewColumns))
 	}
 	t.Print(s)
 }
@@ -86,6 +87,15 @@ func turnAndParent(r turnkeeper.Reply) string {
 		return fmt.Sprint(r.TurnID)
 	}
 	return fmt.Sprintf("%d for %d", r.TurnID, r.ParentTurn)
+}
+
+// labelsOf returns the labels of a reply, with a comma before each.
+func labelsOf(r turnkeeper.Reply) string {
+	text := ""
+	for _, label := range r.Labels {
+		text += ", " + label
+	}
+	return text
 }
 
 // outboxPoll is the poll interval, in case a notification is lost.
@@ -140,7 +150,7 @@ func printReply(s *shell.Session, r turnkeeper.Reply) error {
 		return shell.WriteJSONLine(s.Stdout, views.OfReply(r))
 	}
 	s.Out.Line("%s %s", s.Out.Paint(term.ToneOf(r.Outcome), term.SignOf(r.Outcome)), s.Out.Paint(term.Bold, fmt.Sprintf("reply %d to message %d", r.ID, r.MessageID))+
-		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent), term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), s.Clock().Moment(r.CreatedAt))))
+		s.Out.Paint(term.Dim, fmt.Sprintf("  %s/%s, turn %s, %s", term.Plain(r.Agent), term.Plain(words.Conversation(r.User, r.Conversation)), turnAndParent(r), s.Clock().Moment(r.CreatedAt))+labelsOf(r)))
 	for _, line := range term.Wrap(cmp.Or(r.Body, silentReply), s.Out.Readable()-2) {
 		s.Out.Line("  %s", line)
 	}

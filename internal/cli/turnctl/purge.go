@@ -74,7 +74,7 @@ growing. The idempotency key of a deleted message can be used again.
 	f.Var(&user, "user", "of this user")
 	f.StringVar(&scope.Conversation, "conversation", "", "of this conversation of --agent and --user")
 	shell.DurationFlag(f, &scope.OlderThan, "older-than", 0, "closed for longer than this, such as 720h")
-	f.BoolVar(&scope.Notes, "notes", false, "also the notes of --agent")
+	f.BoolVar(&scope.Notes, "notes", false, "also the notes of --agent, and the labels of files that it wrote")
 	f.BoolVar(&scope.Undelivered, "undelivered", false, "also messages with a reply not yet delivered to a webhook")
 	f.BoolVar(&scope.Dry, "dry-run", false, "only count")
 	return cmd

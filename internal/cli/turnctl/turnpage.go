@@ -56,7 +56,7 @@ func (p *turnPage) exchange() {
 	p.heading("Asked", p.At(p.Message.AcceptedAt))
 	p.quote(p.Message.Body)
 	if r := p.Reply; r != nil {
-		p.heading("Answered", fmt.Sprintf("reply %d, %s", r.ID, p.At(r.CreatedAt)))
+		p.heading("Answered", fmt.Sprintf("reply %d, %s%s", r.ID, p.At(r.CreatedAt), labelsOf(*r)))
 		if r.Body == "" {
 			p.Line("  %s", p.Paint(term.Dim, silentReply))
 		} else {

@@ -98,7 +98,7 @@ func Reply(r dbsqlc.TurnkeeperReply) turnkeeper.Reply {
 		ID: turnkeeper.ReplyID(r.ID), MessageID: turnkeeper.MessageID(r.MessageID), TurnID: turnkeeper.TurnID(r.TurnID),
 		Agent: r.Agent, User: r.UserName, Conversation: r.Conversation, Outcome: turnkeeper.TurnState(r.Outcome), Body: r.Body, CreatedAt: r.CreatedAt,
 		StopReason: turnkeeper.StopReason(r.StopReason), ErrorClass: OrZero(r.ErrorClass), Calls: ReplyCalls(r.Calls),
-		ParentTurn: turnkeeper.TurnID(OrZero(r.ParentTurnID)),
+		Labels: r.Labels, ParentTurn: turnkeeper.TurnID(OrZero(r.ParentTurnID)),
 	}
 }
 

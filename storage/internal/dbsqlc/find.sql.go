@@ -410,7 +410,7 @@ func (q *Queries) MessagesWithWords(ctx context.Context, words string, most int3
 }
 
 const RepliesOfMessages = `-- name: RepliesOfMessages :many
-select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, labels, sent_by, created_at from turnkeeper.replies where message_id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]TurnkeeperReply, error) {
@@ -435,6 +435,7 @@ func (q *Queries) RepliesOfMessages(ctx context.Context, messages []int64) ([]Tu
 			&i.ErrorClass,
 			&i.Body,
 			&i.Calls,
+			&i.Labels,
 			&i.SentBy,
 			&i.CreatedAt,
 		); err != nil {

@@ -159,7 +159,7 @@ func (q *Queries) ListMessages(ctx context.Context, arg ListMessagesParams) ([]L
 const ListReplies = `-- name: ListReplies :many
 select id::bigint as id, message_id::bigint as message_id, turn_id::bigint as turn_id, agent::text as agent, user_name::text as user_name, conversation::text as conversation,
     outcome::text as outcome, body::text as body, created_at::timestamptz as created_at, coalesce(parent_turn_id, 0)::bigint as parent_turn_id,
-    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls
+    stop_reason::text as stop_reason, coalesce(error_class, '')::text as error_class, calls::jsonb as calls, labels::text[] as labels
 from turnkeeper.replies_after($1::bigint, $2::integer, $3::text, $4::boolean, $5::text)
 `
 
@@ -185,6 +185,7 @@ type ListRepliesRow struct {
 	StopReason   string
 	ErrorClass   string
 	Calls        []byte
+	Labels       []string
 }
 
 // In order, and without skipping replies that are not committed yet.
@@ -217,6 +218,7 @@ func (q *Queries) ListReplies(ctx context.Context, arg ListRepliesParams) ([]Lis
 			&i.StopReason,
 			&i.ErrorClass,
 			&i.Calls,
+			&i.Labels,
 		); err != nil {
 			return nil, err
 		}
@@ -229,7 +231,7 @@ func (q *Queries) ListReplies(ctx context.Context, arg ListRepliesParams) ([]Lis
 }
 
 const ListRepliesNewestFirst = `-- name: ListRepliesNewestFirst :many
-select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, labels, sent_by, created_at from turnkeeper.replies
 where ($1::text = '' or agent = $1) and ($2::text = '' or user_name = $2) and ($3::bigint = 0 or id < $3) and (not $4::boolean or parent_turn_id is null)
 order by id desc limit $5
 `
@@ -270,6 +272,7 @@ func (q *Queries) ListRepliesNewestFirst(ctx context.Context, arg ListRepliesNew
 			&i.ErrorClass,
 			&i.Body,
 			&i.Calls,
+			&i.Labels,
 			&i.SentBy,
 			&i.CreatedAt,
 		); err != nil {
@@ -332,7 +335,7 @@ func (q *Queries) MessageByID(ctx context.Context, id int64) (MessageByIDRow, er
 }
 
 const RepliesByID = `-- name: RepliesByID :many
-select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where id = any($1::bigint[])
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, labels, sent_by, created_at from turnkeeper.replies where id = any($1::bigint[])
 `
 
 func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperReply, error) {
@@ -357,6 +360,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 			&i.ErrorClass,
 			&i.Body,
 			&i.Calls,
+			&i.Labels,
 			&i.SentBy,
 			&i.CreatedAt,
 		); err != nil {
@@ -371,7 +375,7 @@ func (q *Queries) RepliesByID(ctx context.Context, ids []int64) ([]TurnkeeperRep
 }
 
 const ReplyOfMessage = `-- name: ReplyOfMessage :one
-select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, sent_by, created_at from turnkeeper.replies where message_id = $1
+select id, message_id, turn_id, parent_turn_id, agent, user_name, conversation, outcome, stop_reason, error_class, body, calls, labels, sent_by, created_at from turnkeeper.replies where message_id = $1
 `
 
 func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (TurnkeeperReply, error) {
@@ -390,6 +394,7 @@ func (q *Queries) ReplyOfMessage(ctx context.Context, messageID int64) (Turnkeep
 		&i.ErrorClass,
 		&i.Body,
 		&i.Calls,
+		&i.Labels,
 		&i.SentBy,
 		&i.CreatedAt,
 	)

@@ -37,6 +37,37 @@ func (q *Queries) AddLabels(ctx context.Context, arg AddLabelsParams) error {
 	return err
 }
 
+const FileLabels = `-- name: FileLabels :many
+select distinct on (l.label) l.label, l.source from turnkeeper.labels l
+where l.kind = 'file' and (l.name = $1::text or right($1, 1) = '/' and starts_with(l.name, $1)) order by l.label, l.name
+`
+
+type FileLabelsRow struct {
+	Label  string
+	Source string
+}
+
+// The labels of a file, or of the files below a folder. A folder ends with a slash.
+func (q *Queries) FileLabels(ctx context.Context, path string) ([]FileLabelsRow, error) {
+	rows, err := q.db.Query(ctx, FileLabels, path)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FileLabelsRow
+	for rows.Next() {
+		var i FileLabelsRow
+		if err := rows.Scan(&i.Label, &i.Source); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const JournaledCalls = `-- name: JournaledCalls :many
 select c.turn_id, c.round, c.ordinal, c.name, c.arguments, c.effect, c.state, t.agent, t.user_name, t.conversation, t.trigger,
     array(select distinct l.label from turnkeeper.labels l where l.kind = 'turn' and l.id = c.turn_id and l.round < c.round order by 1)::text[] as labels
@@ -106,6 +137,22 @@ func (q *Queries) JournaledCalls(ctx context.Context, arg JournaledCallsParams) 
 		return nil, err
 	}
 	return items, nil
+}
+
+const LabelFile = `-- name: LabelFile :one
+select turnkeeper.label_file($1::text, $2::text, $3::text[], $4::text[])::boolean
+`
+
+func (q *Queries) LabelFile(ctx context.Context, path string, agent string, labels []string, sources []string) (bool, error) {
+	row := q.db.QueryRow(ctx, LabelFile,
+		path,
+		agent,
+		labels,
+		sources,
+	)
+	var column_1 bool
+	err := row.Scan(&column_1)
+	return column_1, err
 }
 
 const LabelsForTurn = `-- name: LabelsForTurn :many
@@ -232,6 +279,17 @@ func (q *Queries) ListNotes(ctx context.Context, agent string, userName string, 
 	return items, nil
 }
 
+const LockFile = `-- name: LockFile :one
+select f.path from turnkeeper.files f where f.path = $1 for update
+`
+
+func (q *Queries) LockFile(ctx context.Context, path string) (string, error) {
+	row := q.db.QueryRow(ctx, LockFile, path)
+	var path_2 string
+	err := row.Scan(&path_2)
+	return path_2, err
+}
+
 const ReadNote = `-- name: ReadNote :one
 select n.content, array(select l.label from turnkeeper.labels l where l.kind = 'note' and l.id = 0
         and l.agent = n.agent and l.user_name = n.user_name and l.conversation = n.conversation and l.name = n.name order by l.label)::text[] as labels,
@@ -256,6 +314,20 @@ func (q *Queries) ReadNote(ctx context.Context, agent string, userName string, c
 	var i ReadNoteRow
 	err := row.Scan(&i.Content, &i.Labels, &i.Sources)
 	return i, err
+}
+
+const RelabelFile = `-- name: RelabelFile :exec
+select turnkeeper.relabel_file($1::text, $2::text, $3::text[], $4::text[])
+`
+
+func (q *Queries) RelabelFile(ctx context.Context, path string, agent string, labels []string, sources []string) error {
+	_, err := q.db.Exec(ctx, RelabelFile,
+		path,
+		agent,
+		labels,
+		sources,
+	)
+	return err
 }
 
 const WriteNote = `-- name: WriteNote :exec

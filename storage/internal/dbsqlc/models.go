@@ -233,6 +233,7 @@ type TurnkeeperReply struct {
 	ErrorClass   *string
 	Body         string
 	Calls        []byte
+	Labels       []string
 	SentBy       string
 	CreatedAt    time.Time
 }

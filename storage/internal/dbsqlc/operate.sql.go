@@ -232,6 +232,16 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 	return i, err
 }
 
+const PurgeFiles = `-- name: PurgeFiles :exec
+delete from turnkeeper.files where agent = $1
+`
+
+// Forgets which files an agent has written, with their labels.
+func (q *Queries) PurgeFiles(ctx context.Context, agent string) error {
+	_, err := q.db.Exec(ctx, PurgeFiles, agent)
+	return err
+}
+
 const PurgeNotes = `-- name: PurgeNotes :execrows
 delete from turnkeeper.notes n where ($1::text = '' or n.agent = $1)
   and ($2::boolean or n.user_name = $3::text and n.conversation = $4::text)

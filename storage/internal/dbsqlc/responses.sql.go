@@ -50,6 +50,7 @@ select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.ide
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
+    coalesce(p.labels, '{}')::text[] as labels,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
@@ -74,6 +75,7 @@ type ResponseByIDRow struct {
 	StopReason        string
 	ErrorClass        string
 	Calls             []byte
+	Labels            []string
 	InputTokens       int64
 	OutputTokens      int64
 	CachedTokens      int64
@@ -123,6 +125,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.StopReason,
 		&i.ErrorClass,
 		&i.Calls,
+		&i.Labels,
 		&i.InputTokens,
 		&i.OutputTokens,
 		&i.CachedTokens,

@@ -42,6 +42,11 @@ const LabelSettings = `tools:
 // In a line, $TEXT stands for the injected text in the request, and $OUTPUT for the handle of a result. Asked for a summary, the model repeats that text.
 func Gullible(r inferencetest.Recorded) inferencetest.Reply {
 	messages, text, number, output := r.Chat().Messages, "nothing", "", ""
+	for _, tool := range r.Chat().Tools {
+		if found := injected.FindSubmatch(tool); found != nil {
+			text, number = string(found[0]), string(found[1])
+		}
+	}
 	for _, m := range messages {
 		if found := outputID.FindStringSubmatch(m.Text()); found != nil {
 			output = found[1]
