@@ -198,6 +198,16 @@ var targets = []Target{
 		Tests: []string{"./internal/netguard", "./tools/builtin"},
 	},
 
+	{
+		Name: "sessions",
+		Go: []Code{
+			{"tools/mcp/session.go", []string{"session.doubt", "session.fit", "session.usable"}},
+			{"tools/mcp/client.go", []string{"host.acquire", "host.followList", "host.readList"}},
+		},
+		First: "^(TestASessionThatIsForgotten|TestAFailedCall|TestAServerThatReports|TestTheListChanges|TestAListThatNever)",
+		Tests: []string{"./tools/mcp"},
+	},
+
 	// What a model and its tools say.
 	{
 		Name: "arguments",
