@@ -225,7 +225,9 @@ func (l approvals) approved(call *turnkeeper.ToolCall) string {
 }
 
 // runHash returns the hash of approved.
-func (l approvals) runHash(call *turnkeeper.ToolCall) string { return tools.Hash(call.Name, l.approved(call)) }
+func (l approvals) runHash(call *turnkeeper.ToolCall) string {
+	return tools.Hash(call.Name, l.approved(call))
+}
 
 // pass reports whether a call may start. If not, it answers the call or waits for a person. Its handles must be resolved.
 func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {

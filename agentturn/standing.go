@@ -17,13 +17,13 @@ import (
 // person allowed starts only if the rules of now do not deny it, its tool is still the agent's, and its arguments fit the schema.
 
 // offeredNow returns the tools of the agent's newest definition.
-func (t *task) offeredNow() *tools.Registry {
-	if t.newest == nil {
-		return t.offered.Registry
+func (l approvals) offeredNow() *tools.Registry {
+	if l.newest == nil {
+		return l.offered.Registry
 	}
-	now := *t
-	now.def = t.newest
-	return withSpawn(offered(t.cfg, t.newest, t.bounds), now.spawnable(), t.cfg.Agents)
+	now := *l.task
+	now.def = l.newest
+	return withSpawn(offered(l.cfg, l.newest, l.bounds), now.spawnable(), l.cfg.Agents)
 }
 
 // outdated returns why a call may not start with the arguments that a person allowed. Empty: it may.
