@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/asks"
@@ -115,17 +116,10 @@ func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.D
 	if d, known := l.people.decisions[call.Key]; known {
 		return d
 	}
-	spec, _ := l.offered.Spec(call.Name)
-	if spec.Paging || call.Name == turnkeeper.ToolAskPerson { // they change nothing
+	if spec, _ := l.offered.Spec(call.Name); spec.Paging || call.Name == turnkeeper.ToolAskPerson { // they change nothing
 		return policy.Decision{Verdict: policy.Allow}
 	}
-	about := policy.Call{
-		Tool: call.Name, Arguments: l.argumentsOf(call), Effect: call.Effect, Agent: l.record.Turn.Agent,
-		User: l.record.Turn.User, Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
-		Labels: flows(l).marksOf(call),
-	}
-	d := policy.Strictest(l.decideByRules(spec, about), l.decideByTool(ctx, call))
-	d = policy.Strictest(d, spec.Flow.Decide(about))
+	d := l.decide(ctx, call)
 	if l.people.gates[call.Key] && d.Verdict == policy.Allow {
 		d = policy.Decision{Verdict: policy.Ask, Reason: "the rules at the time of the plan asked; they have changed since"}
 	}
@@ -133,14 +127,32 @@ func (l rulings) ruling(ctx context.Context, call *turnkeeper.ToolCall) policy.D
 	return d
 }
 
-// decideByRules returns the strictest decision of the rules for a call. The agent's rule for the tool replaces the tool's own
-// rule and the agent's rule for all tools. The rule of the settings always applies.
-func (l rulings) decideByRules(spec tools.Spec, call policy.Call) policy.Decision {
+// decide returns the decision of the rules about a call with the arguments with which it would run now. Of the agent's newest
+// definition only what it denies counts.
+func (l rulings) decide(ctx context.Context, call *turnkeeper.ToolCall) policy.Decision {
+	spec, _ := l.offered.Spec(call.Name)
+	about := policy.Call{
+		Tool: call.Name, Arguments: l.argumentsOf(call), Effect: call.Effect, Agent: l.record.Turn.Agent,
+		User: l.record.Turn.User, Conversation: l.record.Turn.Conversation, Trigger: l.record.Turn.Trigger,
+		Labels: flows(l).marksOf(call),
+	}
+	d := policy.Strictest(l.decideByRules(l.def, spec, about), l.decideByTool(ctx, call))
+	if l.newest != nil {
+		if now := l.decideByRules(l.newest, spec, about); now.Verdict == policy.Deny {
+			d = policy.Strictest(d, now)
+		}
+	}
+	return policy.Strictest(d, spec.Flow.Decide(about))
+}
+
+// decideByRules returns the strictest decision of the rules of a definition for a call. The agent's rule for the tool replaces
+// the tool's own rule and the agent's rule for all tools. The rule of the settings always applies.
+func (l rulings) decideByRules(def *agentdef.Definition, spec tools.Spec, call policy.Call) policy.Decision {
 	general := l.cfg.Rules.Decide(l.cfg.Approve, call)
-	if rule := l.def.Approve[call.Tool]; rule != "" {
+	if rule := def.Approve[call.Tool]; rule != "" {
 		return policy.Strictest(l.cfg.Rules.Decide(rule, call), general)
 	}
-	d := policy.Strictest(l.cfg.Rules.Decide(spec.Approve, call), l.cfg.Rules.Decide(l.def.Approve[policy.AllTools], call))
+	d := policy.Strictest(l.cfg.Rules.Decide(spec.Approve, call), l.cfg.Rules.Decide(def.Approve[policy.AllTools], call))
 	return policy.Strictest(d, general)
 }
 
@@ -222,10 +234,11 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 	if e.people.awaitsInput(call) {
 		return e.passInput(ctx, call)
 	}
-	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
-		return e.settle(ctx, call)
-	}
 	ask := e.people.approval(call.Key)
+	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
+		cleared, err := e.settle(ctx, call)
+		return cleared && (approvals{e.ledger}).mayStart(ctx, call, ask), err
+	}
 	if ask == nil {
 		if call.State != turnkeeper.CallPlanned {
 			return true, nil
@@ -245,7 +258,8 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 	case asks.Open:
 		return false, e.waitForPerson(ctx)
 	case asks.Approved:
-		return approvals{e.ledger}.useApproval(call, ask), nil
+		l := approvals{e.ledger}
+		return l.useApproval(call, ask) && l.mayStart(ctx, call, ask), nil
 	default:
 		e.answer(call, textResult(call, turnkeeper.CallDenied, shownNotApproved(ask)))
 		return false, nil

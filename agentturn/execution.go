@@ -55,7 +55,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	}
 	now := time.Now()
 	given := &task{
-		cfg: cfg, record: a.Record, def: a.Definition, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
+		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
 		began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), leftBehind: &r.leftBehind,
 	}
 	if given.wall.IsZero() {

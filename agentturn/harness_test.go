@@ -36,6 +36,9 @@ type bench struct {
 	models    map[string]inference.Provider
 	windows   map[string]int
 	def       *agentdef.Definition
+	newest    *agentdef.Definition // as of now; nil: def
+	retired   bool
+	config    func(*agentturn.Config) // changes the worker's configuration; nil: nothing
 	bounds    turnkeeper.Bounds
 	tools     []tools.Tool
 	budget    agentturn.Budget
@@ -92,6 +95,9 @@ func (b *bench) runnerWith(change func(*agentturn.Config)) *agentturn.Runner {
 		Models: b, Tools: registry, Bounds: b.bounds, Budget: b.budget, Freshness: b.freshness, Outputs: b.store.conn,
 		Fault: b.fault, Log: zap.New(core), Extractions: b.extracted, ExtractionModel: b.extractor,
 	}
+	if b.config != nil {
+		b.config(&cfg)
+	}
 	change(&cfg)
 	return agentturn.New(cfg)
 }
@@ -104,7 +110,7 @@ func (b *bench) dispatch(ctx context.Context) (turnlog.Outcome, error) {
 }
 
 func (b *bench) resume(ctx context.Context, record *turnlog.Record, journal agentturn.Journal) (turnlog.Outcome, error) {
-	a := agentturn.Assignment{Record: record, Definition: b.def}
+	a := agentturn.Assignment{Record: record, Definition: b.def, Newest: b.newest, Retired: b.retired}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
 	}

@@ -121,7 +121,11 @@ func (r *Runner) Lacks(d *agentdef.Definition) (names []string) {
 type Assignment struct {
 	Record     *turnlog.Record
 	Definition *agentdef.Definition // parsed from Record.Definition
-	Before     turnkeeper.Dispatch  // the dispatch before this one, for the Observer; zero: none, or unknown
+	// Newest is the agent's definition as it was last registered. A call that a person allowed starts only if it has the tool, and
+	// no call starts that its rules deny. nil: Definition, or unknown.
+	Newest  *agentdef.Definition
+	Retired bool                // the agent was retired: no call starts that a person allowed
+	Before  turnkeeper.Dispatch // the dispatch before this one, for the Observer; zero: none, or unknown
 
 	// Bounds of this turn. Zero: those of Definition, with Config.Bounds as defaults.
 	Bounds turnkeeper.Bounds

@@ -22,6 +22,8 @@ type task struct {
 	cfg     Config
 	record  *turnlog.Record
 	def     *agentdef.Definition
+	newest  *agentdef.Definition // of the agent; nil: def, or unknown
+	retired bool                 // the agent was retired
 	bounds  turnkeeper.Bounds
 	offered prompt.Offer // the agent's tools, in the order of its file
 	log     *zap.Logger

@@ -117,6 +117,11 @@ type Ask struct {
 // Closed reports whether the state is final.
 func (a Ask) Closed() bool { return a.State != Open }
 
+// Allows reports whether a person has allowed the call to start: by an approval, or because its last start did not happen.
+func (a Ask) Allows() bool {
+	return a.Kind == KindApprove && a.State == Approved || a.Kind == KindSettle && a.Answer == DidNotHappen
+}
+
 // RunHash returns the hash of the arguments with which an approved call runs: Edited, else Arguments.
 func (a Ask) RunHash() string {
 	if a.Edited != "" {

@@ -255,20 +255,23 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
 	}
-	if definition, err = w.withBudget(reads, record.Turn, definition); err != nil {
+	work := agentturn.Assignment{Record: record, Definition: definition}
+	if err := w.update(reads, &work); err != nil {
+		if errors.Is(err, errNewerDefinition) {
+			return w.handBack(ctx, record, writer, err)
+		}
 		return err
 	}
 	if record.Cancelled {
 		w.cancel(record.Turn.GrantID, agentturn.ErrCancelled)
 	}
-	bounds := w.BoundsFor(definition)
-	if first && late(record, bounds) {
+	work.Bounds = w.BoundsFor(work.Definition)
+	if first && late(record, work.Bounds) {
 		return w.putOff(ctx, record, writer)
 	}
-	_, err = w.Runner.Run(ctx, agentturn.Assignment{
-		Record: record, Definition: definition, Bounds: bounds, Before: w.before(ctx, record.Turn),
-		WallDeadline: held.Start.Add(bounds.MaxDuration), LeaseDeadline: held.Deadline,
-	}, &turnJournal{writer: writer})
+	work.Before = w.before(ctx, record.Turn)
+	work.WallDeadline, work.LeaseDeadline = held.Start.Add(work.Bounds.MaxDuration), held.Deadline
+	_, err = w.Runner.Run(ctx, work, &turnJournal{writer: writer})
 	return err
 }
 
@@ -295,14 +298,18 @@ const keptDefinitions = 1000
 
 // definitionOf returns the agent's definition as of the turn's creation.
 func (w *Worker) definitionOf(record *turnlog.Record) (*agentdef.Definition, error) {
-	hash := record.Turn.DefinitionHash
+	return w.parsed(record.Turn.Agent, record.Turn.DefinitionHash, record.Definition)
+}
+
+// parsed returns the definition in a file.
+func (w *Worker) parsed(agent, hash string, file []byte) (*agentdef.Definition, error) {
 	w.mu.Lock()
 	known := w.definitions[hash]
 	w.mu.Unlock()
 	if known != nil {
 		return known, nil
 	}
-	definition, err := agentdef.ParseRecorded(record.Turn.Agent, record.Definition)
+	definition, err := agentdef.ParseRecorded(agent, file)
 	if err != nil {
 		// It was valid when it was registered, so an older or newer program
 		// registered it.
@@ -317,24 +324,35 @@ func (w *Worker) definitionOf(record *turnlog.Record) (*agentdef.Definition, err
 	return definition, nil
 }
 
-// withBudget gives a continued turn the current budget of its agent, which may have been
-// raised because the turn was deferred. Everything else stays as of the turn's creation.
-func (w *Worker) withBudget(ctx context.Context, turn turnkeeper.Turn, d *agentdef.Definition) (*agentdef.Definition, error) {
+// errNewerDefinition is the error of a turn that needs the agent's newest definition, which this worker cannot read.
+var errNewerDefinition = errors.New("a person has allowed a call of the turn, and the agent's newest definition cannot be read")
+
+// update gives a continued turn what counts as of now: its agent's budget, which may have been raised because the turn was
+// deferred, and the definition that a call must obey that a person allowed. Everything else stays as of the turn's creation.
+func (w *Worker) update(ctx context.Context, a *agentturn.Assignment) error {
+	turn := a.Record.Turn
 	if turn.Dispatches < 2 {
-		return d, nil
+		return nil
 	}
-	file, err := w.DB.CurrentDefinition(ctx, turn.Agent)
+	current, err := w.DB.CurrentAgent(ctx, turn.Agent)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
-		return d, nil
+		return nil
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	changed := *d
-	if current, err := agentdef.ParseRecorded(turn.Agent, file); err == nil { // else a newer program registered it, and the old budget stays
-		changed.Budget = current.Budget
+	a.Retired = current.Retired && a.Record.Lineage.Parent == 0 // it still works as a sub-agent
+	newest, err := w.parsed(turn.Agent, current.Hash, current.File)
+	if err != nil { // a newer program registered it
+		if a.Record.Allowed() {
+			return fmt.Errorf("%w: %w", errNewerDefinition, err)
+		}
+		return nil
 	}
-	return &changed, nil
+	changed := *a.Definition
+	changed.Budget = newest.Budget
+	a.Definition, a.Newest = &changed, newest
+	return nil
 }
 
 func (w *Worker) at(ctx context.Context, label string) {

@@ -137,11 +137,18 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 	return q.RetireSchedules(ctx, a.Name, kept)
 }
 
-// CurrentDefinition returns the file of an agent as it was last registered. It fails
-// with turnkeeper.ErrNotFound for an unknown agent.
-func (s *DB) CurrentDefinition(ctx context.Context, agent string) ([]byte, error) {
-	content, err := s.core.Q.CurrentDefinition(ctx, agent)
-	return []byte(content), pg.Translate(err)
+// A CurrentAgent is an agent as it was last registered.
+type CurrentAgent struct {
+	Hash    string // of File
+	File    []byte
+	Retired bool
+}
+
+// CurrentAgent returns an agent as it was last registered. It fails with turnkeeper.ErrNotFound for
+// an unknown agent.
+func (s *DB) CurrentAgent(ctx context.Context, agent string) (CurrentAgent, error) {
+	row, err := s.core.Q.CurrentDefinition(ctx, agent)
+	return CurrentAgent{row.Hash, []byte(row.Content), row.Retired}, pg.Translate(err)
 }
 
 // RingInbox wakes every scheduler of this database.

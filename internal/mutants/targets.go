@@ -85,12 +85,13 @@ var targets = []Target{
 		Name: "approvals",
 		Go: []Code{
 			{"agentturn/asks.go", []string{"people.of", "people.open", "people.unseen", "extensions", "ledger.withdraw", "rulings.ruling",
-				"rulings.decideByRules", "rulings.decideByTool", "rulings.gatesOf", "rulings.mayAsk", "approvals.newStart", "gate.pass",
+				"rulings.decide", "rulings.decideByRules", "rulings.decideByTool", "rulings.gatesOf", "rulings.mayAsk", "approvals.newStart", "gate.pass",
 				"approvals.useApproval", "approvals.askAbout", "gate.settle", "gate.askPerson", "gate.askToGoOn"}},
-			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.RunHash"}},
+			{File: "agentturn/standing.go"}, {"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
+			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast)",
 		Tests: []string{"./policy", "./internal/memory", "./agentturn"},
 	},
 	{
@@ -196,6 +197,16 @@ var targets = []Target{
 		Name:  "netguard",
 		Go:    []Code{{File: "internal/netguard/addresses.go"}, {File: "internal/netguard/dial.go"}, {File: "internal/netguard/listeners.go"}},
 		Tests: []string{"./internal/netguard", "./tools/builtin"},
+	},
+
+	{
+		Name: "sessions",
+		Go: []Code{
+			{"tools/mcp/session.go", []string{"session.doubt", "session.fit", "session.usable"}},
+			{"tools/mcp/client.go", []string{"host.acquire", "host.followList", "host.readList"}},
+		},
+		First: "^(TestASessionThatIsForgotten|TestAFailedCall|TestAServerThatReports|TestTheListChanges|TestAListThatNever)",
+		Tests: []string{"./tools/mcp"},
 	},
 
 	// What a model and its tools say.

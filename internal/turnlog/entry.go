@@ -1,6 +1,7 @@
 package turnlog
 
 import (
+	"slices"
 	"time"
 
 	"turnkeeper"
@@ -190,6 +191,20 @@ type Record struct {
 	ReadySince time.Time             // when the turn became ready for a grant
 	Remaining  time.Duration         // of the lease, by the database's clock when the record was read
 	Elapsed    time.Duration         // since the grant, by the database's clock
+}
+
+// Allowed reports whether a person has allowed a call that has not ended.
+func (r *Record) Allowed() bool {
+	return slices.ContainsFunc(r.Asks, func(a asks.Ask) bool {
+		return a.Allows() && r.open(a.Call)
+	})
+}
+
+// open reports whether the call has no result.
+func (r *Record) open(key turnkeeper.CallKey) bool {
+	return slices.ContainsFunc(r.Rounds, func(round turnkeeper.Round) bool {
+		return slices.ContainsFunc(round.Calls, func(c turnkeeper.ToolCall) bool { return c.Key == key && !c.State.Answered() })
+	})
 }
 
 // A Past is an earlier turn of the conversation, for the model's history: a turn

@@ -39,6 +39,8 @@ type Ask struct {
 	Answer       json.RawMessage      `json:"answer"`
 	Edited       json.RawMessage      `json:"edited_arguments"`
 	Path         []AskStep            `json:"path"` // from the root of the tree of agents
+	CallState    *string              `json:"call_state" doc:"what has become of the call that a person allowed; null in lists, and if the ask allows no call"`
+	NotRun       *string              `json:"not_run" doc:"why the call that a person allowed did not start; null: it started, or may still start"`
 }
 
 // An AskStep is a turn on the path to the one that asks.
@@ -55,7 +57,7 @@ func OfAsk(a operate.Ask) Ask {
 		Tool: OrNull(a.Tool), Arguments: rawJSON(a.Arguments), Hash: a.Hash, Rule: OrNull(a.Rule), Reason: OrNull(a.Reason), Schema: rawJSON(a.Schema),
 		Audience: a.Audience, Hold: a.Hold, OpenedAt: a.OpenedAt, ExpiresAt: a.ExpiresAt, ClosedAt: OrNull(a.ClosedAt),
 		AnsweredBy: OrNull(a.AnsweredBy), Channel: OrNull(a.Channel), Comment: OrNull(a.Comment), Answer: rawJSON(a.Answer), Edited: rawJSON(a.Edited),
-		Path: []AskStep{},
+		Path: []AskStep{}, CallState: OrNull(string(a.CallState)), NotRun: OrNull(a.NotRun),
 	}
 	if a.Call.Ordinal > 0 {
 		v.Call = new(a.Call.String())

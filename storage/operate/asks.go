@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"turnkeeper"
 	"turnkeeper/asks"
@@ -23,6 +24,10 @@ type Ask struct {
 	Message      turnkeeper.MessageID
 	TurnState    turnkeeper.TurnState
 	Path         []AskStep // the turns of its tree above its own turn, from the root, and itself
+
+	// What has become of the call that a person allowed. Only AskStore.Ask sets it.
+	CallState turnkeeper.CallState // empty: the ask allows no call
+	NotRun    string               // why the call did not start; empty: it started, or may still start
 }
 
 // An AskStep is a turn on the path from the root of a tree of agents to the turn that asks.
@@ -67,7 +72,26 @@ func (s *AskStore) ListAsks(ctx context.Context, f AskFilter) ([]Ask, error) {
 // Ask returns an ask. It fails with turnkeeper.ErrNotFound if it does not exist.
 func (s *AskStore) Ask(ctx context.Context, id asks.ID) (Ask, error) {
 	row, err := s.db.Q.AskByID(ctx, int64(id))
-	return askOf(row), pg.Translate(err)
+	if err != nil {
+		return Ask{}, pg.Translate(err)
+	}
+	ask := askOf(row)
+	if !ask.Allows() {
+		return ask, nil
+	}
+	call, err := s.db.Q.CallOfAsk(ctx, int64(id))
+	if err = pg.Translate(err); err != nil {
+		if errors.Is(err, turnkeeper.ErrNotFound) { // the journal was purged
+			err = nil
+		}
+		return ask, err
+	}
+	ask.CallState = turnkeeper.CallState(call.State)
+	again := ask.Kind == asks.KindSettle && int(call.Starts) > ask.N
+	if ask.CallState == turnkeeper.CallDenied || ask.CallState == turnkeeper.CallFailed && ask.Kind == asks.KindSettle && !again {
+		ask.NotRun = call.Preview
+	}
+	return ask, nil
 }
 
 // AnswerAsk answers an ask, and resumes its turn. A repeat of the same answer by the same person does nothing. It

@@ -56,6 +56,11 @@ from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = 
 select sqlc.embed(a), t.agent, t.user_name, t.conversation, t.message_id, t.state as turn_state, turnkeeper.tree_path(t.id)::jsonb as path
 from turnkeeper.asks a join turnkeeper.turns t on t.id = a.turn_id where a.id = any(@ids::bigint[]);
 
+-- name: CallOfAsk :one
+-- What has become of the call of an ask.
+select c.state, c.preview, c.starts from turnkeeper.asks a
+join turnkeeper.calls c on c.turn_id = a.turn_id and c.round = a.round and c.ordinal = a.ordinal where a.id = @id;
+
 -- name: AskSender :one
 select coalesce(turnkeeper.ask_sender(@id::bigint), 0)::bigint as token_id;
 

@@ -31,7 +31,8 @@ from wanted w,
 select t.agent, d.content from turnkeeper.turns t join turnkeeper.definitions d on d.hash = t.definition_hash where t.id = @turn_id;
 
 -- name: CurrentDefinition :one
-select d.content from turnkeeper.agents a join turnkeeper.definitions d on d.hash = a.definition_hash where a.name = @agent;
+select d.hash, d.content, (a.retired_at is not null)::boolean as retired
+from turnkeeper.agents a join turnkeeper.definitions d on d.hash = a.definition_hash where a.name = @agent;
 
 -- name: RoundsOfTurns :many
 select * from turnkeeper.rounds where turn_id = any(@turn_ids::bigint[]) order by turn_id, round;

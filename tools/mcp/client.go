@@ -176,8 +176,10 @@ func (h *host) acquire(ctx context.Context, lane turnkeeper.Lane) (*link, *sessi
 		}
 		s, err := l.acquire(ctx)
 		switch {
-		case err == nil:
+		case err == nil && s.fit(ctx):
 			return l, s, nil
+		case err == nil:
+			s.finish() // the next session knows the tools
 		case !errors.Is(err, errLinkClosed) || h.ended():
 			return nil, nil, fmt.Errorf("the MCP server %q cannot be reached: %w. Nothing was run", h.server.Name, err)
 		}
@@ -216,35 +218,62 @@ func (h *host) connect(ctx context.Context, l *link) (*session, error) {
 		return nil, plainError(err)
 	}
 	h.catalog.see(ctx, seen)
-	l.attempts.Go(func() { h.followList(s, again) })
+	l.attempts.Go(func() { h.followList(s, seen, again) })
 	return s, nil
 }
 
-// followList reads the list of tools again when the server reports a change.
-func (h *host) followList(s *session, again <-chan struct{}) {
+// followList reads the list of tools again when the server reports a change. The pause after a read doubles, up to
+// limits.LastRelist, while the list stays the same, or the server reports the next change within it. Many servers report a
+// change at each list. Without a report for limits.LastRelist, it is limits.Relist again.
+func (h *host) followList(s *session, known []mcpdef.Tool, again <-chan struct{}) {
+	pause := h.limits.Relist
 	for {
+		quiet := time.Now()
 		select {
 		case <-s.lost():
 			return
 		case <-again:
 		}
-		ctx, stop := context.WithTimeout(s.ctx, h.server.connectTimeout())
-		seen, err := s.list(ctx)
-		if err == nil {
-			h.catalog.see(ctx, seen)
-			h.log.Info("the list of an MCP server's tools has changed", zap.Int("tools", len(seen)))
-		} else if s.ctx.Err() == nil {
-			h.log.Warn("the changed list of an MCP server's tools could not be read", zap.Error(plainError(err)))
+		if time.Since(quiet) > h.limits.LastRelist {
+			pause = h.limits.Relist
 		}
-		stop()
-		pause := time.NewTimer(h.limits.Relist)
+		seen, changed := h.readList(s, known)
+		known = seen
+		timer := time.NewTimer(pause)
 		select {
 		case <-s.lost():
-			pause.Stop()
+			timer.Stop()
 			return
-		case <-pause.C:
+		case <-timer.C:
+		}
+		if changed && len(again) == 0 {
+			pause = h.limits.Relist
+			continue
+		}
+		if pause = min(2*pause, h.limits.LastRelist); pause == h.limits.LastRelist {
+			h.log.Debug("an MCP server reports changes of its tools again and again", zap.Duration("read_every", pause))
 		}
 	}
+}
+
+// readList reads the list of tools, and reports whether it differs from the known one. If it cannot be read, it returns that one.
+func (h *host) readList(s *session, known []mcpdef.Tool) (seen []mcpdef.Tool, changed bool) {
+	ctx, stop := context.WithTimeout(s.ctx, h.server.connectTimeout())
+	defer stop()
+	seen, err := s.list(ctx)
+	if err != nil {
+		if s.ctx.Err() == nil {
+			h.log.Warn("the changed list of an MCP server's tools could not be read", zap.Error(plainError(err)))
+		}
+		return known, false
+	}
+	same := slices.EqualFunc(known, seen, func(a, b mcpdef.Tool) bool { return a.Name == b.Name && a.Seen.Hash == b.Seen.Hash })
+	if same {
+		return known, false
+	}
+	h.catalog.see(ctx, seen)
+	h.log.Info("the list of an MCP server's tools has changed", zap.Int("tools", len(seen)))
+	return seen, true
 }
 
 // stayConnected keeps the shared session open. If there is one session per

@@ -76,7 +76,7 @@ func (b *bench) server(transport, mode string) mcp.Server {
 func forTests(l *mcp.Limits) {
 	l.Frame, l.Drop = 1<<20, 4<<20
 	l.Ping, l.Reason, l.Progress = patience, patience, patience
-	l.Relist, l.Reread, l.FirstPause = 10*time.Millisecond, 10*time.Millisecond, 20*time.Millisecond
+	l.Relist, l.LastRelist, l.Reread, l.FirstPause = 10*time.Millisecond, time.Second, 10*time.Millisecond, 20*time.Millisecond
 }
 
 func both(t *testing.T, run func(t *testing.T, transport string)) {

@@ -493,7 +493,10 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.mu.Unlock()
 		w.Header().Set("Mcp-Session-Id", id)
 	case !known:
-		http.Error(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":`+id+`}`, refusal)
+		if m.Method == "ping" && h.mode == "pings" {
+			break
+		}
+		h.refuseSession(w, m, refusal, id)
 		return
 	case m.Method == "tools/call" && strings.Contains(string(m.Params), `"begin_and_ask"`) && strings.Contains(string(m.Params), `"requestState"`):
 		http.Error(w, "not now", http.StatusServiceUnavailable)
@@ -536,6 +539,20 @@ func (h *hostileHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if m.Method == "tools/call" && strings.Contains(string(m.Params), `"name":"hang"`) {
 		<-r.Context().Done()
 	}
+}
+
+// refuseSession answers a request of an unknown session. The id "own" is that of the request.
+func (h *hostileHTTP) refuseSession(w http.ResponseWriter, m message, status int, id string) {
+	if id == "own" {
+		id = string(m.ID)
+	}
+	if m.ID == nil || m.Method == "" {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":%s}`, id)
 }
 
 func eventWriter(w http.ResponseWriter, out *sync.Mutex) func(any) {

@@ -15,7 +15,7 @@ type limits struct {
 	Memory *membudget.Budget // Config.Memory
 
 	Newest time.Duration // timeout of the handshake in the newest protocol; 0: half of the connect timeout
-	Ping   time.Duration // timeout of the ping after a call that timed out
+	Ping   time.Duration // timeout of the ping after a call that timed out, and of the check before the call after a failed one
 	End    time.Duration // time for a server to end after its input is closed
 	// Reason is how long a program whose output has ended may take to exit. After
 	// that, the error says that it closed its output.
@@ -24,9 +24,10 @@ type limits struct {
 
 	Progress time.Duration // how long after an answer progress is still passed on
 
-	// Relist is the minimum time between two reads of a changing list of tools.
-	// Each read also writes to the Store.
-	Relist time.Duration
+	// Relist is the shortest and LastRelist the longest pause between two reads of a
+	// list of tools that the server reports as changed. A read of a changed list also
+	// writes to the Store.
+	Relist, LastRelist time.Duration
 	// Reread is the minimum time between two reads of the Store by calls of a
 	// refused tool, which check whether an operator has accepted it.
 	Reread time.Duration
@@ -40,6 +41,6 @@ type limits struct {
 func defaultLimits() limits {
 	return limits{
 		Frame: maxFrame, Drop: 16 * maxFrame, Ping: 5 * time.Second, End: 2 * time.Second, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
-		Relist: time.Second, Reread: time.Second, FirstPause: time.Second, LastPause: time.Minute,
+		Relist: time.Second, LastRelist: 5 * time.Minute, Reread: time.Second, FirstPause: time.Second, LastPause: time.Minute,
 	}
 }

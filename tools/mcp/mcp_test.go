@@ -323,6 +323,79 @@ func TestOnceAndAForgottenSession(t *testing.T) {
 	})
 }
 
+// TestASessionThatIsForgottenInAnyWay lets a server refuse a session that it does not know. A call of effect once fails and is not
+// sent again; the next call opens a new session. Other calls are sent again at once.
+func TestASessionThatIsForgottenInAnyWay(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]struct {
+		status int
+		id     string
+		mode   string
+	}{
+		"404":                               {http.StatusNotFound, "null", "http"},
+		"400":                               {http.StatusBadRequest, "null", "http"},
+		"400 with the request's id":         {http.StatusBadRequest, "own", "http"},
+		"400 with the id, and pings answer": {http.StatusBadRequest, "own", "pings"},
+		"422 with the request's id":         {http.StatusUnprocessableEntity, "own", "http"},
+		"500":                               {http.StatusInternalServerError, "null", "http"},
+		"502":                               {http.StatusBadGateway, "own", "http"},
+		"503":                               {http.StatusServiceUnavailable, "null", "http"},
+		"503 with the request's id":         {http.StatusServiceUnavailable, "own", "http"},
+		"200 with an error":                 {http.StatusOK, "own", "http"},
+		"200 with an error, and pings":      {http.StatusOK, "own", "pings"},
+	} {
+		for _, e := range []turnkeeper.Effect{turnkeeper.EffectOnce, turnkeeper.EffectKeyed} {
+			t.Run(name+", "+string(e), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, overHTTP, "", effect(e))
+				b.http.mode = way.mode
+				b.answers("echo", "{}")
+				b.http.forgetAs(way.status, way.id)
+				if got := b.call("echo", `{"n":1}`); e == turnkeeper.EffectOnce && way.status != http.StatusNotFound && got.Outcome == tools.Succeeded {
+					t.Errorf("the call after the loss: %s: %q", got.Outcome, got.Result.Text)
+				}
+				b.answers("echo", "{}")
+				b.answers("echo", "{}")
+				if n := b.http.sessionsMade(); n != 2 {
+					t.Errorf("%d sessions were made", n)
+				}
+				if sent := len(b.http.marks("calls")); sent > 4 {
+					t.Errorf("%d calls were run", sent)
+				}
+			})
+		}
+	}
+}
+
+// TestAFailedCallInAKnownSession checks that calls which fail keep the session, if the server lists its tools after them.
+func TestAFailedCallInAKnownSession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, overHTTP, "")
+	for range 3 {
+		for _, name := range []string{"protocol_error", "refuse"} {
+			if got := b.call(name, `{}`); got.Outcome != tools.Failed {
+				t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+			}
+		}
+	}
+	b.http.answerCallsWith(http.StatusServiceUnavailable)
+	for range 3 {
+		if got := b.call("count", `{}`); got.Outcome != tools.Failed {
+			t.Errorf("%s: %q", got.Outcome, got.Result.Text)
+		}
+	}
+	if n := b.http.callsRefused(); n != 3 {
+		t.Errorf("calls of effect once were sent %d times", n)
+	}
+	b.http.answerCallsWith(http.StatusTooManyRequests)
+	b.call("count", `{}`)
+	b.http.answerCallsWith(0)
+	b.answers("echo", "{}")
+	if n := b.http.sessionsMade(); n != 1 {
+		t.Errorf("%d sessions were made", n)
+	}
+}
+
 // A server that answers a request with both an error and an HTTP error status
 // still knows the session, so no other call needs a new one.
 func TestARefusalIsNoLostSession(t *testing.T) {
@@ -578,6 +651,28 @@ func TestTheListChanges(t *testing.T) {
 		await(t, "the new tool", func() bool { return b.Tool("h", "added").Spec().Description == "New." })
 		b.answers("added", "{}")
 	})
+}
+
+// TestAServerThatReportsAChangeAtEachList checks that its tools are read less and less often, and again at once after a quiet time.
+func TestAServerThatReportsAChangeAtEachList(t *testing.T) {
+	t.Parallel()
+	const first = 10 * time.Millisecond
+	b := newBenchWithin(t, func(l *mcp.Limits) { l.Relist, l.LastRelist = first, 8*first }, overHTTP, "restless")
+	b.http.mode = "restless"
+	b.answers("echo", "{}")
+	const reads = 9
+	await(t, "reads", func() bool { return len(marksIn(b.dir, "lists")) >= reads })
+	var at [reads]int
+	for i, when := range marksIn(b.dir, "lists")[:reads] {
+		at[i], _ = strconv.Atoi(when)
+	}
+	for i := 3; i < reads; i++ { // the first report may come while the session is made
+		if least := int(min(first<<(i-3), 8*first).Milliseconds()) - 2; at[i]-at[i-1] < least {
+			t.Errorf("read %d came %d ms after the one before, want at least %d", i+1, at[i]-at[i-1], least)
+		}
+	}
+	b.answers("add", "added") // a change of a restless server is seen in the end
+	await(t, "the new tool", func() bool { return b.Tool("h", "added").Spec().Description == "New." })
 }
 
 // A list of tools that changes with each read is read only at intervals.

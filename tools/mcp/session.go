@@ -37,6 +37,8 @@ type session struct {
 	up       atomic.Bool // the handshake has succeeded
 	leaving  atomic.Bool // close was called
 	closing  sync.Once
+	doubted  atomic.Bool   // a call has failed since the server has shown that it knows the session
+	checking chan struct{} // semaphore of fit
 	mu       sync.Mutex
 	calls    int                     // running
 	retired  error                   // why it accepts no more calls; nil: it accepts them
@@ -77,6 +79,7 @@ func (c connector) try(ctx context.Context, protocol string) (*session, error) {
 	own, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	s := &session{
 		server: c.server, limits: c.limits, log: c.log, ctx: own, end: end, idle: func() {}, relist: c.relist, progress: map[string]func(string){},
+		checking: make(chan struct{}, 1),
 	}
 	transport, err := c.transport(s)
 	if err != nil {
@@ -286,6 +289,52 @@ func (s *session) probe() {
 	if err := s.sdk.Ping(ctx, nil); err != nil && ctx.Err() != nil && s.ctx.Err() == nil {
 		s.drop(errors.New("it does not answer any more"))
 	}
+}
+
+// doubt notes that a call failed in a way that a server may answer with that has forgotten the session. A program's session
+// is the program.
+func (s *session) doubt() {
+	if s.process == nil {
+		s.doubted.Store(true)
+	}
+}
+
+// fit reports whether the next call may use the session. After a call that failed it lists the server's tools, because a server
+// may answer a ping of a session that it does not know. It retires the session if there is no list, unless the answer
+// is about credentials or the rate.
+func (s *session) fit(ctx context.Context) bool {
+	if !s.doubted.Load() {
+		return true
+	}
+	select {
+	case s.checking <- struct{}{}:
+		defer func() { <-s.checking }()
+	case <-ctx.Done():
+		return true // the call ends
+	}
+	if !s.doubted.Swap(false) { // checked by another call
+		return s.usable()
+	}
+	own, stop := context.WithTimeout(s.ctx, s.limits.Ping)
+	defer stop()
+	traced, trace := withTrace(own)
+	_, err := s.sdk.ListTools(traced, &sdk.ListToolsParams{})
+	if err == nil {
+		return s.usable()
+	}
+	if status := int(trace.status.Load()); status >= 400 && status < 500 && !refusedForGood(status) {
+		s.doubted.Store(true)
+		return s.usable()
+	}
+	s.retire(fmt.Errorf("a call has failed, and after it the server does not list its tools: it may have forgotten the session (%w)", plainError(err)))
+	return false
+}
+
+// usable reports whether the session accepts calls.
+func (s *session) usable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retired == nil && s.ctx.Err() == nil
 }
 
 func (s *session) list(ctx context.Context) ([]mcpdef.Tool, error) {

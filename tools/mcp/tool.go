@@ -139,9 +139,11 @@ func (t *tool) attempt(ctx context.Context, call tools.Call, resumed *resumption
 		l.worked()
 		return attempt{fate: failed, err: request}
 	case err != nil && ctx.Err() != nil:
+		s.doubt()
 		go s.probe()
 		return attempt{fate: failed, err: context.Cause(ctx)}
 	case err != nil:
+		s.doubt()
 		return t.lost(s, err)
 	}
 	l.worked()

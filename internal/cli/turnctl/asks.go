@@ -134,6 +134,7 @@ func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
 		line("expires", c.At(a.ExpiresAt))
 	}
 	line("for", strings.Join(a.Audience, ", "))
+	line("not run", a.NotRun)
 	line("comment", a.Comment)
 	line("answer", a.Answer)
 	if a.Tool == "" {

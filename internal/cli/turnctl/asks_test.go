@@ -33,6 +33,7 @@ func exampleAsks() []operate.Ask {
 	edited, answered, budget := open, open, open
 	edited.ID, edited.State, edited.ClosedAt, edited.AnsweredBy, edited.Channel = 6, asks.Approved, after(time.Minute), "ann", "turnctl"
 	edited.Edited, edited.Comment = `{"amount":90,"to":"acme"}`, "less"
+	edited.CallState, edited.NotRun = turnkeeper.CallDenied, "denied: a person allowed this call, but\x1b[2J a rule denies it now"
 	answered.ID, answered.Kind, answered.State, answered.Tool, answered.Arguments = 5, asks.KindQuestion, asks.Answered, "ask_person", `{"question":"Which colour?"}`
 	answered.Reason = "Which colour?\nhash           abab"
 	answered.Answer, answered.AnsweredBy, answered.ClosedAt, answered.Channel = `"blue"`, "bob", after(time.Hour), "sql"

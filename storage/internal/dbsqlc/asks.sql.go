@@ -231,6 +231,25 @@ func (q *Queries) AsksOfTurn(ctx context.Context, turnID int64) ([]TurnkeeperAsk
 	return items, nil
 }
 
+const CallOfAsk = `-- name: CallOfAsk :one
+select c.state, c.preview, c.starts from turnkeeper.asks a
+join turnkeeper.calls c on c.turn_id = a.turn_id and c.round = a.round and c.ordinal = a.ordinal where a.id = $1
+`
+
+type CallOfAskRow struct {
+	State   string
+	Preview string
+	Starts  int32
+}
+
+// What has become of the call of an ask.
+func (q *Queries) CallOfAsk(ctx context.Context, id int64) (CallOfAskRow, error) {
+	row := q.db.QueryRow(ctx, CallOfAsk, id)
+	var i CallOfAskRow
+	err := row.Scan(&i.State, &i.Preview, &i.Starts)
+	return i, err
+}
+
 const CheckApprovals = `-- name: CheckApprovals :exec
 select turnkeeper.check_approvals(array_fill($1::bigint, array[cardinality($2::integer[])]), $2, $3::integer[], $4::integer[],
     $5::bigint[], $6::text[])

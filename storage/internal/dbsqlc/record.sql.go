@@ -93,14 +93,21 @@ func (q *Queries) CountPastTurns(ctx context.Context, arg CountPastTurnsParams) 
 }
 
 const CurrentDefinition = `-- name: CurrentDefinition :one
-select d.content from turnkeeper.agents a join turnkeeper.definitions d on d.hash = a.definition_hash where a.name = $1
+select d.hash, d.content, (a.retired_at is not null)::boolean as retired
+from turnkeeper.agents a join turnkeeper.definitions d on d.hash = a.definition_hash where a.name = $1
 `
 
-func (q *Queries) CurrentDefinition(ctx context.Context, agent string) (string, error) {
+type CurrentDefinitionRow struct {
+	Hash    string
+	Content string
+	Retired bool
+}
+
+func (q *Queries) CurrentDefinition(ctx context.Context, agent string) (CurrentDefinitionRow, error) {
 	row := q.db.QueryRow(ctx, CurrentDefinition, agent)
-	var content string
-	err := row.Scan(&content)
-	return content, err
+	var i CurrentDefinitionRow
+	err := row.Scan(&i.Hash, &i.Content, &i.Retired)
+	return i, err
 }
 
 const DefinitionOfTurn = `-- name: DefinitionOfTurn :one

@@ -1,0 +1,66 @@
+package agentturn
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/policy"
+	"turnkeeper/tools"
+)
+
+// An approval is of a call as it was asked about, and may be answered days later. What has changed since counts: a call that a
+// person allowed starts only if the rules of now do not deny it, its tool is still the agent's, and its arguments fit the schema.
+
+// offeredNow returns the tools of the agent's newest definition.
+func (l approvals) offeredNow() *tools.Registry {
+	if l.newest == nil {
+		return l.offered.Registry
+	}
+	now := *l.task
+	now.def = l.newest
+	return withSpawn(offered(l.cfg, l.newest, l.bounds), now.spawnable(), l.cfg.Agents)
+}
+
+// outdated returns why a call may not start with the arguments that a person allowed. Empty: it may.
+func (l approvals) outdated(ctx context.Context, call *turnkeeper.ToolCall, ask *asks.Ask) string {
+	if l.retired {
+		return "the agent was retired since"
+	}
+	now := l.offeredNow()
+	if _, ok := now.Spec(call.Name); !ok {
+		return "the agent no longer has this tool"
+	}
+	if edited := ask != nil && ask.Edited != ""; edited || !l.offered.HasHandles(call) { // those with handles were just checked
+		if fault := now.CheckAsWritten(call.Name, string(l.argumentsOf(call))); fault != "" {
+			return "its arguments no longer fit the tool: " + fault
+		}
+	}
+	if d := (rulings(l)).decide(ctx, call); d.Verdict == policy.Deny {
+		return fmt.Sprintf("a rule denies it now (%s)", cmp.Or(d.Reason, "this call is not allowed"))
+	}
+	return ""
+}
+
+// mayStart reports whether a call that a person allowed may start now. If not, it answers the call.
+func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall, ask *asks.Ask) bool {
+	why := l.outdated(ctx, call, ask)
+	if why == "" {
+		return true
+	}
+	l.log.Warn("a call that a person allowed does not start", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.String("reason", why))
+	text := "denied: a person allowed this call, but " + why + ". Nothing was run."
+	switch {
+	case call.State == turnkeeper.CallPlanned:
+		l.answer(call, textResult(call, turnkeeper.CallDenied, text))
+	case call.State == turnkeeper.CallStarted && !call.Effect.Repeatable(): // a person said that it did not happen
+		l.answer(call, textResult(call, turnkeeper.CallFailed, text))
+	default: // it started before, and its worker was lost
+		l.markUnknown(call)
+	}
+	return false
+}
