@@ -130,7 +130,7 @@ func (s Submission) Check(maxBytes int) error {
 			return err
 		}
 	}
-	if err := CheckUser(s.User); err != nil {
+	if err := s.ConversationKey().CheckUser(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	if len(s.Conversation) > MaxKeyLength {

@@ -23,7 +23,7 @@ var userProperties = []property{
 // users are names that a rule for lanes or keys might take for another's, and none.
 var users = []string{"", "anna", "anna/main", "anna%2Fmain", "an#1", "a@b"}
 
-func (e *env) enqueueAs(user, agent, conversation, body string) turnkeeper.MessageID {
+func enqueueAs(e *env, user, agent, conversation, body string) turnkeeper.MessageID {
 	e.Helper()
 	id, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: agent, User: user, Conversation: conversation, Body: body})
 	if err != nil {
@@ -37,7 +37,7 @@ func usersShareNothing(e *env) {
 	for _, agent := range []string{"clerk", "desk"} {
 		for n := range 3 {
 			for _, user := range users {
-				id := e.enqueueAs(user, agent, "talk", "I am "+user)
+				id := enqueueAs(e, user, agent, "talk", "I am "+user)
 				d := e.next(first)
 				equal(e, "message", d.record.Message.ID, id)
 				for _, m := range []turnkeeper.ConversationKey{
@@ -69,8 +69,8 @@ func usersShareNothing(e *env) {
 // lanesOfUsers enqueues for all users at once: one lane is granted at a time, or all are.
 func lanesOfUsers(e *env) {
 	for _, user := range users {
-		e.enqueueAs(user, "desk", "main", "x")
-		e.enqueueAs(user, "clerk", "main", "x")
+		enqueueAs(e, user, "desk", "main", "x")
+		enqueueAs(e, user, "clerk", "main", "x")
 	}
 	lanes := map[turnkeeper.Lane]bool{}
 	e.tick()
@@ -108,19 +108,19 @@ func usersRefused(e *env) {
 		_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", User: user, Body: "x"})
 		wantErr(e, user, err, turnkeeper.ErrInvalidMessage)
 	}
-	e.enqueueAs(strings.Repeat("a", 200), "clerk", "main", "x")
+	enqueueAs(e, strings.Repeat("a", 200), "clerk", "main", "x")
 	equal(e, "granted", e.tick().Granted, 1)
 }
 
 func askHoldsOneUser(e *env) {
 	for _, agent := range []string{"clerk", "desk"} {
-		e.enqueueAs("anna", agent, "main", "do it")
+		enqueueAs(e, "anna", agent, "main", "do it")
 		asking := e.next(first)
 		asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 		asking.wait()
-		later := e.enqueueAs("anna", agent, "main", "later")
+		later := enqueueAs(e, "anna", agent, "main", "later")
 		for _, user := range []string{"bert", ""} {
-			id := e.enqueueAs(user, agent, "main", "meanwhile")
+			id := enqueueAs(e, user, agent, "main", "meanwhile")
 			d := e.next(first)
 			equal(e, "granted while it asks", d.record.Message.ID, id)
 			e.finish(d, succeeded("hi"))
@@ -135,7 +135,7 @@ func askHoldsOneUser(e *env) {
 }
 
 func spawnKeepsUser(e *env) {
-	e.enqueueAs("anna", "clerk", "main", "do it")
+	enqueueAs(e, "anna", "clerk", "main", "do it")
 	d := e.next(first)
 	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Events: events(turnkeeper.EventTurnStart)})
 	id := d.spawn(key(1, 1), "desk", "look it up")
@@ -152,11 +152,11 @@ func spawnKeepsUser(e *env) {
 // changeLanesOfUsers changes the lanes of an agent while a turn of one user runs. With a lane for each conversation, only
 // the same conversation of the same user waits for it.
 func changeLanesOfUsers(e *env) {
-	e.enqueueAs("anna", "clerk", "main", "first")
+	enqueueAs(e, "anna", "clerk", "main", "first")
 	running := e.next(first)
-	e.enqueueAs("anna", "clerk", "main", "second")
-	e.enqueueAs("bert", "clerk", "main", "by itself")
-	e.enqueueAs("", "clerk", "main", "nobody's")
+	enqueueAs(e, "anna", "clerk", "main", "second")
+	enqueueAs(e, "bert", "clerk", "main", "by itself")
+	enqueueAs(e, "", "clerk", "main", "nobody's")
 	e.Register(registration("clerk", true))
 	e.tick()
 	all := e.take(first)
@@ -173,7 +173,7 @@ func changeLanesOfUsers(e *env) {
 }
 
 func cancelKeepsUser(e *env) {
-	id := e.enqueueAs("anna", "clerk", "main", "x")
+	id := enqueueAs(e, "anna", "clerk", "main", "x")
 	turn, _, err := e.CancelMessage(e.Context(), id)
 	wantErr(e, "cancel", err, nil)
 	cancelled, _ := e.Turn(turn)
@@ -185,7 +185,7 @@ func cancelKeepsUser(e *env) {
 func schedulesHaveNoUser(e *env) {
 	e.Register(schedule())
 	e.tick()
-	mine := e.enqueueAs("anna", "clerk", "main", "between")
+	mine := enqueueAs(e, "anna", "clerk", "main", "between")
 	e.finish(e.next(first), succeeded("hello anna"))
 	e.Pass(hourly)
 	d := e.next(first)
