@@ -33,15 +33,15 @@ func newTwoUsers(t *testing.T, perConversation bool) *twoUsers {
 	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
 	h.Register("clerk", perConversation)
 	u := &twoUsers{env: h}
+	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
+		t.Fatal(err)
+	}
 	d, output := h.workAs(annas, "clerk", annas)
 	u.turn, u.output = d.id, output
 	u.message = one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id)
 	own, _ := h.workAs("bert", "clerk", "mine-bert")
 	u.berts = one[int64](h, "select message_id from turnkeeper.turns where id = $1", own.id)
 	u.askID = int64(h.opens(h.turnAs(annas, "clerk", "message "+annas), approval(annas)))
-	if err := h.RegisterWebhook(t.Context(), outbox.Webhook{Name: "hook", Origin: "https://hook.example"}); err != nil {
-		t.Fatal(err)
-	}
 	all := h.token(operate.Token{Name: "all", Scopes: everything})
 	create := func(user string) string {
 		body := fmt.Sprintf(`{"model":"clerk","input":"message %s","user":%q,"conversation":"talk","background":true}`, user, user)
@@ -178,7 +178,10 @@ func TestListsOfOneUser(t *testing.T) {
 	}
 	u.ask("GET", "/v1/messages?user=", "", "Authorization", u.tokens[0]).want(t, 400, "user is empty")
 	u.ask("GET", "/v1/messages?user=a%0Ab", "", "Authorization", u.tokens[0]).want(t, 400, "control character")
-	u.ask("GET", "/v1/webhooks/hook/deliveries?user=bert", "", "Authorization", u.tokens[0]).want(t, 200, "")
+	deliveries := u.ask("GET", "/v1/webhooks/hook/deliveries?user=bert", "", "Authorization", u.tokens[0])
+	if deliveries.want(t, 200, `"user":"bert"`); strings.Contains(string(deliveries.body), annas) {
+		t.Errorf("the deliveries of bert: %s", deliveries.body)
+	}
 }
 
 // TestWaitsHideOtherUsers changes the lanes of an agent, so that a message waits for a turn whose lane has another user's name.
@@ -242,5 +245,28 @@ func TestThePageIsNotForOneUser(t *testing.T) {
 		if a := u.ask("GET", path, "", "Authorization", u.tokens[1], "Accept", "text/html"); a.status < 300 || strings.Contains(string(a.body), annas) {
 			t.Errorf("%s is answered %d", path, a.status)
 		}
+	}
+}
+
+// TestThePageShowsWhoseAConversationIs reads and searches two users' conversations of one name on the page.
+func TestThePageShowsWhoseAConversationIs(t *testing.T) {
+	u := newTwoUsers(t, false)
+	cookie := u.signIn(u.tokens[0])
+	for path, want := range map[string]string{
+		"/turns": "main of " + annas, fmt.Sprintf("/turns/%d", u.turn): "main of " + annas, fmt.Sprintf("/inbox/%d", u.message): "main of " + annas,
+		"/conversation?agent=clerk&conversation=main&user=" + annas: "message " + annas, "/conversation?agent=clerk&conversation=main&user=bert": "message mine-bert",
+		"/inbox?user=bert": "message mine-bert", "/turns?user=bert": "main of bert", "/replies?user=bert": "reply mine-bert",
+	} {
+		a := u.ask("GET", path, "", "Cookie", cookie)
+		if a.status != 200 || !strings.Contains(string(a.body), want) || strings.Contains(path, "=bert") && strings.Contains(string(a.body), annas) {
+			t.Errorf("%s is answered %d %s", path, a.status, a.body)
+		}
+	}
+	if a := u.ask("GET", "/conversation?agent=clerk&conversation=main", "", "Cookie", cookie); a.status != 404 {
+		t.Errorf("the conversation of no user is answered %d", a.status)
+	}
+	sent := u.submit("/inbox", url.Values{"agent": {"clerk"}, "user": {"carl"}, "body": {"hello"}, "number": {"1"}}, "Cookie", cookie)
+	if n := one[int](u.env, "select count(*) from turnkeeper.messages where user_name = 'carl'"); n != 1 {
+		t.Errorf("sending is answered %d, and there are %d messages", sent.status, n)
 	}
 }

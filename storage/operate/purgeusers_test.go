@@ -71,7 +71,9 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 		}
 	}
 	const all = "labels 2, leases 1, messages 4, notes 2, replies 4, summaries 2, turns 4"
-	count := func() int { return storagetest.One[int](h, "select count(*) from turnkeeper.messages where user_name = 'bert'") }
+	count := func() int {
+		return storagetest.One[int](h, "select count(*) from turnkeeper.messages where user_name = 'bert'")
+	}
 	if got := traces(t, h); !strings.Contains(got, "messages 4") || !strings.Contains(got, "leases 1") || !strings.Contains(got, "ended_grants 2") {
 		t.Fatalf("the name is in %s, want at least %s", got, all)
 	}
@@ -115,5 +117,24 @@ func TestAPurgeOfAConversationWithoutAUser(t *testing.T) {
 	}
 	if left := storagetest.One[string](h, "select string_agg(user_name, ',') from (select user_name from turnkeeper.notes union all select user_name from turnkeeper.messages) x"); left != "bert,bert" {
 		t.Errorf("left are those of %s", left)
+	}
+}
+
+// TestARetryKeepsItsUser retries a message that failed, and one that was cancelled.
+func TestARetryKeepsItsUser(t *testing.T) {
+	h := newEnv(t)
+	id, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "desk", User: "anna", Body: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.CancelMessage(t.Context(), id, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	again, err := h.Retry(t.Context(), id, false)
+	if err != nil || again.Message == id {
+		t.Fatalf("the retry is %+v, %v", again, err)
+	}
+	if got := storagetest.One[string](h, "select user_name || ' ' || lane from turnkeeper.messages where id = $1", int64(again.Message)); got != "anna desk@anna/main" {
+		t.Errorf("the retry is in %s", got)
 	}
 }
