@@ -26,10 +26,10 @@ func (k ConversationKey) Lane() Lane {
 	return Lane(k.Agent + "@" + laneUser.Replace(k.User) + "/" + k.Name)
 }
 
-// CheckUser returns an error unless a text may be a user's name: UTF-8 of at most MaxKeyLength bytes without
-// control characters. It may be empty, which means no user. It is the same rule as the function user_may_be in SQL.
-func CheckUser(name string) error {
-	switch {
+// CheckUser returns an error unless the user's name is UTF-8 of at most MaxKeyLength bytes without control characters. It
+// may be empty. It is the same rule as the function user_may_be in SQL.
+func (k ConversationKey) CheckUser() error {
+	switch name := k.User; {
 	case len(name) > MaxKeyLength:
 		return fmt.Errorf("the user's name is longer than %d bytes", MaxKeyLength)
 	case strings.ToValidUTF8(name, "") != name:

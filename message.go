@@ -1,6 +1,7 @@
 package turnkeeper
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -52,6 +53,11 @@ type Submission struct {
 	// DueAt is the earliest time to run the message, rounded up to a second. Zero or past:
 	// at once. At most MaxDelay ahead.
 	DueAt time.Time
+}
+
+// ConversationKey returns the key of the conversation that the message is for.
+func (s Submission) ConversationKey() ConversationKey {
+	return ConversationKey{Agent: s.Agent, User: s.User, Name: cmp.Or(s.Conversation, DefaultConversation)}
 }
 
 // A Message is a row of the inbox.
@@ -124,7 +130,7 @@ func (s Submission) Check(maxBytes int) error {
 			return err
 		}
 	}
-	if err := CheckUser(s.User); err != nil {
+	if err := s.ConversationKey().CheckUser(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidMessage, err)
 	}
 	if len(s.Conversation) > MaxKeyLength {

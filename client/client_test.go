@@ -387,3 +387,34 @@ func TestExamples(t *testing.T) {
 		t.Errorf("%d orders, %d answers, read to %d; error %v", orders, answers, place, err)
 	}
 }
+
+// TestUsers enqueues for two users in one transaction each, and reads the replies to one of them.
+func TestUsers(t *testing.T) {
+	s := open(t)
+	m := turnkeeper.Submission{Agent: "clerk", Body: "x", Key: "k"}
+	ids := map[string]turnkeeper.MessageID{}
+	for _, user := range []string{"anna", "bert"} {
+		m.User = user
+		id, err := client.Enqueue(t.Context(), s.pool, m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[user] = id
+		if _, err := s.admin.Exec(t.Context(), "select turnkeeper.cancel_message($1, 'a test')", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.User = "a\nb"
+	if _, err := client.Enqueue(t.Context(), s.pool, m); !errors.Is(err, turnkeeper.ErrInvalidMessage) {
+		t.Errorf("a name on two lines: %v", err)
+	}
+	for user, id := range ids {
+		replies, err := client.Replies(t.Context(), s.pool, 0, 10, client.Filter{User: user})
+		if err != nil || len(replies) != 1 || replies[0].MessageID != id || replies[0].User != user {
+			t.Errorf("the replies to %s are %+v, %v", user, replies, err)
+		}
+	}
+	if all, err := client.Replies(t.Context(), s.pool, 0, 10, client.Filter{}); err != nil || len(all) != 2 {
+		t.Errorf("%d replies, %v", len(all), err)
+	}
+}

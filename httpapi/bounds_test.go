@@ -22,7 +22,7 @@ func TestParametersOnEitherSideOfABound(t *testing.T) {
 		text               string
 		headers            []string
 	}{
-		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path has agent, conversation, text, state, error_class, since, until, limit, cursor`, nil},
+		{"GET", "/v1/turns?agnt=clerk", "", 400, `unknown parameter \"agnt\": this path has agent, user, conversation, text, state, error_class, since, until, limit, cursor`, nil},
 		{"GET", "/v1/agents?agent=clerk", "", 400, `unknown parameter \"agent\": this path has no parameters`, nil},
 		{"GET", "/v1/turns?agent=clerk&agent=desk", "", 400, "the parameter agent is repeated", nil},
 		{"POST", "/v1/messages?Wait=1s", "{}", 400, `unknown parameter \"Wait\"`, nil},

@@ -167,7 +167,12 @@ type dispatch struct {
 // turn enqueues a message and grants its turn, as a scheduler and a worker do.
 func (h *env) turn(agent, body string) *dispatch {
 	h.t.Helper()
-	if _, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: agent, Body: body}); err != nil {
+	return h.turnAs("", agent, body)
+}
+
+func (h *env) turnAs(user, agent, body string) *dispatch {
+	h.t.Helper()
+	if _, err := h.Enqueue(h.t.Context(), turnkeeper.Submission{Agent: agent, User: user, Body: body}); err != nil {
 		h.t.Fatal(err)
 	}
 	return h.dispatch(agent)

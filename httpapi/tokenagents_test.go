@@ -20,7 +20,12 @@ const word = "desk-only-7731"
 // work runs a turn that has at least one of everything a route shows.
 func (h *env) work(agent, text string) (*dispatch, turnkeeper.OutputID) {
 	h.t.Helper()
-	d := h.turn(agent, "message "+text)
+	return h.workAs("", agent, text)
+}
+
+func (h *env) workAs(user, agent, text string) (*dispatch, turnkeeper.OutputID) {
+	h.t.Helper()
+	d := h.turnAs(user, agent, "message "+text)
 	key := turnkeeper.CallKey{Round: 1, Ordinal: 1}
 	id := turnkeeper.OutputID("output-" + text)
 	d.write(turnlog.Entry{

@@ -131,7 +131,7 @@ create function turnkeeper.rank_of(due_at timestamptz, priority integer) returns
 return to_timestamp((extract(epoch from due_at) - priority)::float8);
 
 -- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An empty
--- user_name means no user. The same rule is CheckUser in Go.
+-- user_name means no user. The same rule is ConversationKey.CheckUser in Go.
 create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql
 return p_user = '' or octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
 

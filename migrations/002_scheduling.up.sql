@@ -287,8 +287,8 @@ end $$;
 
 -- The messages of the session's role.
 create view turnkeeper.my_messages with (security_barrier) as
-select m.id, m.agent, m.conversation, m.body, m.idempotency_key, m.priority, m.trace_parent, m.state, m.attempts, m.due_at, m.accepted_at,
-    m.closed_at, m.dropped_at, (select r.id from turnkeeper.replies r where r.message_id = m.id) as reply_id, m.user_name
+select m.id, m.agent, m.user_name, m.conversation, m.body, m.idempotency_key, m.priority, m.trace_parent, m.state, m.attempts, m.due_at, m.accepted_at,
+    m.closed_at, m.dropped_at, (select r.id from turnkeeper.replies r where r.message_id = m.id) as reply_id
 from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
 
 ----------------------------------------------------------------------------------------------------

@@ -249,8 +249,8 @@ begin
         waiting := true;
         return;
     end if;
-    insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, sent_by)
-    values (p_agent, s.conversation, s.lane, s.body, 'schedule', p_name, clock_timestamp(), 'schedule:' || p_name)
+    insert into turnkeeper.messages (agent, user_name, conversation, lane, body, trigger, schedule, slot, sent_by)
+    values (p_agent, '', s.conversation, s.lane, s.body, 'schedule', p_name, clock_timestamp(), 'schedule:' || p_name)
     returning id into message;
     perform pg_notify('turnkeeper_inbox', '');
 end $$;

@@ -71,6 +71,7 @@ type Scenario struct {
 // An Exchange is one message with the model's answers in the turn that handles it.
 type Exchange struct {
 	Say          string
+	User         string // whose conversation it is; empty: no user's
 	Conversation string // empty: turnkeeper.DefaultConversation
 
 	// Model has a step for each round of the turn. If a worker dies before an answer was

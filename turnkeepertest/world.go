@@ -120,7 +120,7 @@ func (w *world) live() {
 // say sends one message and waits for its reply.
 func (w *world) say(e Exchange) error {
 	w.note(nil, "says %q", e.Say)
-	id, err := w.conn.Enqueue(context.Background(), turnkeeper.Submission{Agent: w.agent.Name, Conversation: e.Conversation, Body: e.Say})
+	id, err := w.conn.Enqueue(context.Background(), turnkeeper.Submission{Agent: w.agent.Name, User: e.User, Conversation: e.Conversation, Body: e.Say})
 	if err != nil {
 		return fmt.Errorf("was not accepted: %w", err)
 	}

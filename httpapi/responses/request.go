@@ -170,7 +170,7 @@ func takeUser(r *request, value json.RawMessage) error {
 	if err := scalar("user", "a string", value, &r.user); err != nil {
 		return err
 	}
-	if err := turnkeeper.CheckUser(r.user); err != nil {
+	if err := (turnkeeper.ConversationKey{User: r.user}).CheckUser(); err != nil {
 		return invalid("user", "invalid_value", "%s", err)
 	}
 	return nil

@@ -120,7 +120,7 @@ func TestWaitEnds(t *testing.T) {
 			t.Fatalf("%v: %+v", err, got)
 		}
 		want := map[string]any{
-			"message_id": 2.0, "agent": "echo", "conversation": "main", "state": "waiting", "outcome": nil, "turn_id": nil, "reply_id": nil, "reply": nil,
+			"message_id": 2.0, "agent": "echo", "user": "", "conversation": "main", "state": "waiting", "outcome": nil, "turn_id": nil, "reply_id": nil, "reply": nil,
 		}
 		if diff := cmp.Diff(want, view); diff != "" {
 			t.Error(diff)

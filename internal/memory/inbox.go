@@ -159,7 +159,7 @@ func (s *Store) accept(m turnkeeper.Submission, rings *[]Bell) (turnkeeper.Messa
 	}
 	if first, ok := s.state.keys[messageKey{m.Agent, m.User, m.Key}]; ok && m.Key != "" {
 		known := s.state.message(first)
-		if known.Body != m.Body || known.Conversation != m.Conversation {
+		if known.Body != m.Body || known.ConversationKey() != m.ConversationKey() {
 			return 0, fmt.Errorf("%w (%d)", turnkeeper.ErrKeyConflict, first)
 		}
 		return first, nil

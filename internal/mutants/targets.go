@@ -187,6 +187,22 @@ var targets = []Target{
 		Tests:     append([]string{"./httpapi", "./httpapi/internal/request"}, storages...), Skip: plans,
 	},
 	{
+		Name: "owners",
+		Go: []Code{
+			{File: "conversation.go"}, {"httpapi/internal/request/request.go", []string{"Caller.User", "Caller.SeesWords"}},
+			{"httpapi/internal/request/parameters.go", []string{"Call.user", "Call.Sender"}}, {"httpapi/internal/access/access.go", []string{"Access.CheckTurn", "Screen"}},
+			{"httpapi/responses/api.go", []string{"Caller.sees", "API.Create", "API.conversation", "API.find"}}, {"httpapi/admission.go", []string{"admission.admitToken"}},
+			{"tools/builtin/notes.go", []string{"ownerOf"}}, {"storage/operate/purge.go", []string{"PurgeScope.user", "Control.purgeNotes"}},
+			{"storage/operate/find.go", []string{"Views.prepare"}},
+		},
+		Queries: []string{"PastTurns", "CountPastTurns", "LastRun", "SummaryUpTo", "ReadNote", "ListNotes", "PurgeNotes", "CountNotes", "FindMessages", "FindTurns",
+			"ListAsks", "ListOpenAsks", "ListAsksOfTurn"},
+		Functions: []string{"lane_of", "user_may_be", "has_past", "lane_rivals", "conversation_held", "held_lane", "forget_lanes", "write_note"},
+		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
+			"TestAUserIn|TestAPurge|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait)",
+		Tests: append([]string{"./httpapi", "./tools/builtin", "./internal/memory"}, stores...), Skip: plans,
+	},
+	{
 		Name:      "answering",
 		Go:        []Code{{File: "httpapi/internal/access/asks.go"}, {File: "httpapi/asks.go"}},
 		Functions: []string{"push_ask", "drop_closed_asks"},

@@ -100,7 +100,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},

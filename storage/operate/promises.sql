@@ -10,6 +10,16 @@ where m.closed_at is not null and m.trigger = 'message' group by m.id having cou
 select 'reply ' || r.id || ' of message ' || m.id from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id
 where m.closed_at is null or m.turn_id <> r.turn_id
 
+-- promise: turns, replies and sub-agents are of the user of their message
+select 'turn ' || t.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
+where (t.agent, t.user_name, t.conversation) <> (m.agent, m.user_name, m.conversation)
+union all
+select 'reply ' || r.id from turnkeeper.replies r join turnkeeper.messages m on m.id = r.message_id
+where (r.agent, r.user_name, r.conversation) <> (m.agent, m.user_name, m.conversation)
+union all
+select 'message ' || m.id from turnkeeper.spawned_calls s join turnkeeper.messages m on m.id = s.message_id
+join turnkeeper.turns t on t.id = s.turn_id where m.user_name <> t.user_name
+
 -- promise: a closed message has no open turn, and an open message has no reply
 select 'message ' || m.id || ', turn ' || t.id || ' ' || t.state
 from turnkeeper.messages m join turnkeeper.turns t on t.message_id = m.id

@@ -131,8 +131,9 @@ func TestPromisesHold(t *testing.T) {
 func TestBrokenPromisesAreFound(t *testing.T) {
 	testrun.Slow(t)
 	for promise, damage := range map[string]string{
-		"a closed message has one reply":                             `delete from turnkeeper.replies`,
-		"a reply belongs to a closed message and to its newest turn": `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,
+		"a closed message has one reply":                                 `delete from turnkeeper.replies`,
+		"a reply belongs to a closed message and to its newest turn":     `update turnkeeper.messages set turn_id = 99 where state = 'answered'`,
+		"turns, replies and sub-agents are of the user of their message": `update turnkeeper.replies set user_name = 'anna'`,
 		"a closed message has no open turn, and an open message has no reply": `
 			update turnkeeper.messages set state = 'answered', closed_at = now() where state = 'running'`,
 		"a running message has an open turn": `

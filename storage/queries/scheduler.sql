@@ -114,8 +114,8 @@ for update;
 -- name: Fire :exec
 -- Inserts the message of a slot, unless a message of the schedule still waits, because
 -- its lane or its conversation is held or no slot is free: that message is the run for both.
-insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at, sent_by)
-select @agent::text, @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
+insert into turnkeeper.messages (agent, user_name, conversation, lane, body, trigger, schedule, slot, due_at, sent_by)
+select @agent::text, '', @conversation::text, l.lane, @body::text, 'schedule', @schedule::text, @slot::timestamptz,
     date_trunc('second', @slot::timestamptz), 'schedule:' || @schedule
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', @conversation, a.lane_per_conversation) as lane) l

@@ -103,14 +103,15 @@ func wantCalls(e *env.Env, turn env.Turn, want ...string) {
 }
 
 // The example answers mails. A fact of the first mail is remembered for the second, by another worker, in
-// another conversation.
+// another conversation of its sender.
 func TestTheInboxAssistant(t *testing.T) {
 	t.Parallel()
 	testrun.Slow(t)
 	e := newExample(t, "inbox-assistant")
 	checkAgents(e, "inbox")
 	mail := func(name string) env.Turn {
-		return e.TurnOf(e.Enqueue("inbox", e.ReadFile("mails/"+name), "--conversation", name))
+		_, person, _ := strings.Cut(strings.TrimSuffix(name, ".txt"), "-")
+		return e.TurnOf(e.Enqueue("inbox", e.ReadFile("mails/"+name), "--user", person+"@example.org", "--conversation", name))
 	}
 	w := startPlainWorker(e)
 

@@ -94,7 +94,7 @@ func (c *Call) Page(cursor string, states ...string) (operate.Page, error) {
 // user returns the query parameter user, or the user that the caller's token is bound to; empty means all.
 func (c *Call) user() (string, error) {
 	user, own := c.URL.Query().Get("user"), c.Caller.User()
-	switch err := turnkeeper.CheckUser(user); {
+	switch err := (turnkeeper.ConversationKey{User: user}).CheckUser(); {
 	case user == "" && c.URL.Query().Has("user") && !c.ForPage && !c.URL.Query().Has("conversation"):
 		return "", Refuse(http.StatusBadRequest, "user is empty: leave it out to list all users")
 	case err != nil:

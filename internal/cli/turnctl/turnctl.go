@@ -86,7 +86,7 @@ func (u *userFlag) Set(name string) error {
 		return errors.New("it is empty: give it a value, or omit it")
 	}
 	u.name = name
-	return turnkeeper.CheckUser(name)
+	return turnkeeper.ConversationKey{User: name}.CheckUser()
 }
 
 func (p *pageFlags) addUser(cmd *cobra.Command) {

@@ -211,8 +211,8 @@ func (q *Queries) ExpireAsks(ctx context.Context, maxRows int32) (int32, error) 
 }
 
 const Fire = `-- name: Fire :exec
-insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at, sent_by)
-select $1::text, $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamptz,
+insert into turnkeeper.messages (agent, user_name, conversation, lane, body, trigger, schedule, slot, due_at, sent_by)
+select $1::text, '', $2::text, l.lane, $3::text, 'schedule', $4::text, $5::timestamptz,
     date_trunc('second', $5::timestamptz), 'schedule:' || $4
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', $2, a.lane_per_conversation) as lane) l
