@@ -82,7 +82,7 @@ func (p PurgeScope) user() *string {
 // name: to a user, or to a conversation without one. A user's notes belong to all his conversations, and a note has no age.
 func (s *Control) purgeNotes(ctx context.Context, scope PurgeScope) (int, error) {
 	all := scope.Notes && scope.Agent != ""
-	if !all && (scope.user() == nil || scope.User != "" && scope.Conversation != "" || scope.OlderThan > 0) {
+	if !all && (scope.user() == nil || scope.OlderThan > 0) {
 		return 0, nil
 	}
 	n, err := s.db.Q.CountNotes(ctx, scope.Agent, all, scope.User, scope.Conversation)

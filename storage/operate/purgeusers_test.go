@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/outbox"
@@ -136,5 +137,34 @@ func TestARetryKeepsItsUser(t *testing.T) {
 	}
 	if got := storagetest.One[string](h, "select user_name || ' ' || lane from turnkeeper.messages where id = $1", int64(again.Message)); got != "anna desk@anna/main" {
 		t.Errorf("the retry is in %s", got)
+	}
+}
+
+// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have.
+func TestWhichNotesAPurgeDeletes(t *testing.T) {
+	h := newEnv(t)
+	for _, owner := range []turnkeeper.ConversationKey{
+		{Agent: "desk"}, {Agent: "desk", User: "anna"}, {Agent: "desk", Name: "main"}, {Agent: "clerk", User: "anna"}, {Agent: "clerk", Name: "main"},
+	} {
+		if err := h.WriteNote(t.Context(), owner, "n", "text", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, step := range []struct {
+		scope operate.PurgeScope
+		notes int
+	}{
+		{operate.PurgeScope{Notes: true}, 0},
+		{operate.PurgeScope{Agent: "desk"}, 0},
+		{operate.PurgeScope{User: "anna", OlderThan: time.Hour}, 0},
+		{operate.PurgeScope{Agent: "desk", User: "anna", Conversation: "main"}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "main"}, 1},
+		{operate.PurgeScope{Agent: "desk", Notes: true, Dry: true}, 3},
+		{operate.PurgeScope{Agent: "desk", Notes: true}, 3},
+		{operate.PurgeScope{User: "anna"}, 1},
+	} {
+		if done, err := h.Purge(t.Context(), step.scope); err != nil || done.Notes != step.notes {
+			t.Errorf("%+v deleted %d notes, %v, want %d", step.scope, done.Notes, err, step.notes)
+		}
 	}
 }
