@@ -82,7 +82,7 @@ var MCPServerKeys = strictyaml.Reference(MCPServer{}, [][4]string{
 	{"url", "an http or https address without user and #", "required: `command` or `url`", "The address of a server with streamable HTTP. It may be a private address. Redirects are not followed."},
 	{"headers", "header names mapped to text, or to env: VARIABLE or file: PATH", "none", "Additional headers of each request."},
 	{"oauth", "the keys `oauth.*`", "none", "How to get OAuth tokens for the server. Requires `url`."},
-	{"session", "", "shared", "One session for all agents (shared), or one for each lane (lane), for example if each lane needs its own browser."},
+	{"session", "", "shared", "One session for all agents (shared), or one for each lane and user (lane), for example if each needs its own browser."},
 	{"connect_timeout", "", "30s", "Timeout of starting a session. 0: the default."},
 	{"idle_timeout", "", "10m", "Time without a call after which a lane's session ends. 0: when the worker stops."},
 	{"protocol", "", "the newest version that both support", "The protocol version to request, for a server that fails if a newer one is requested."},

@@ -857,9 +857,11 @@ func TestSessions(t *testing.T) {
 		t.Run(strconv.FormatBool(perLane), func(t *testing.T) {
 			b := newBench(t, overStdio, "", func(s *mcp.Server) { s.SessionPerLane = perLane })
 			for _, lane := range []turnkeeper.Lane{"a", "b", "a"} {
-				b.callAs(t.Context(), tools.Call{Lane: lane}, "echo", `{}`, patience)
+				for _, user := range []string{"", "anna", "bert", "anna"} {
+					b.callAs(t.Context(), tools.Call{Lane: lane, User: user}, "echo", `{}`, patience)
+				}
 			}
-			want := map[bool]int{false: 1, true: 2}[perLane]
+			want := map[bool]int{false: 1, true: 6}[perLane]
 			if starts := len(marksIn(b.dir, "starts")); starts != want {
 				t.Errorf("%d processes, want %d", starts, want)
 			}

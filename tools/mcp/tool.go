@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"turnkeeper"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp/mcpdef"
 )
@@ -109,9 +110,17 @@ type attempt struct {
 	fate   fate
 }
 
+// sessionOf returns the key of a call's session: its lane, and the user, so that the users of an agent with one lane share none.
+func sessionOf(call tools.Call) turnkeeper.Lane {
+	if call.User == "" {
+		return call.Lane
+	}
+	return turnkeeper.ConversationKey{Agent: string(call.Lane), User: call.User}.Lane()
+}
+
 // attempt makes one attempt at a call.
 func (t *tool) attempt(ctx context.Context, call tools.Call, resumed *resumption, asker *sampler) attempt {
-	l, s, err := t.host.acquire(ctx, call.Lane)
+	l, s, err := t.host.acquire(ctx, sessionOf(call))
 	if err != nil && resumed != nil {
 		err = fmt.Errorf("%w since the call asked for input", err)
 	}
