@@ -65,6 +65,7 @@ temperature: 0.5
 budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4, tree_tokens: 5, tree_calls: 6, on_limit: ask}
 approve: {"*": always, read_file: never, pay: "args.amount > 5 ? ask : allow"}
 while_asking: go_on
+reply_sink: ask
 ask_timeout: 2h
 ask_audience: [ann, bob]
 on_unknown: ask
