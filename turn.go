@@ -53,6 +53,7 @@ const (
 	StopBudget         StopReason = "budget"
 	StopCancelled      StopReason = "cancelled"
 	StopWorkerLost     StopReason = "worker_lost"
+	StopWithheld       StopReason = "withheld" // the reply may hold private content: see reply_sink
 )
 
 // A Turn is one attempt to answer a message.

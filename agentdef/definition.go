@@ -66,6 +66,7 @@ type Definition struct {
 	Audience    []string          `yaml:"ask_audience" once:"yes" check:"audience"` // who may answer; nil: anybody who may answer asks
 	InboxLabels []string          `yaml:"inbox_labels" once:"yes" check:"label"`    // of messages that do not come from other agents
 	OnUnknown   string            `yaml:"on_unknown" of:"degrade, ask"`             // empty: degrade
+	ReplySink   string            `yaml:"reply_sink" of:"allow, withhold, ask"`     // empty: the setting reply_sink
 
 	MaxRunning      int      `yaml:"max_running" in:"0 to 1000"`                  // turns at once; 0: see turnkeeper.AgentRegistration
 	MaxOutputTokens int      `yaml:"max_output_tokens" in:"0 to 1000000"`         // reserved for each answer; 0: DefaultOutputTokens

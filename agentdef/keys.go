@@ -57,6 +57,7 @@ var keys = [][4]string{
 	{"ask_audience", "names, none twice", "anybody who may answer asks", "Who may answer the agent's asks."},
 	{"inbox_labels", "untrusted, private", "none", "Labels of messages to the agent, for example of mail from strangers. They do not apply to messages from other agents. See docs/asks.md."},
 	{"on_unknown", "", "degrade", "What happens to a call of effect once of unknown outcome. degrade: the model learns it, and the turn ends degraded. ask: a person decides whether it happened; if it did not, it runs again."},
+	{"reply_sink", "", "the setting `reply_sink`", "What happens to a reply that may hold content with the label private. allow: it is sent. withhold: the turn ends degraded, with a text that says so. ask: a person approves it first. Replies of sub-agents to other agents are not affected. See docs/asks.md."},
 	{"max_output_tokens", " tokens", "4096", "Tokens reserved for each answer of the model. 0: the default."},
 	{"context_window", " tokens", "that of `models`, else as the server reports it or the table of known models has it, else 32768; 4096 with the profile ollama", "The model's context window: request and answer together. 0: the default."},
 	{"temperature", "", "the provider's", "The sampling temperature."},

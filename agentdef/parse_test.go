@@ -65,6 +65,7 @@ temperature: 0.5
 budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4, tree_tokens: 5, tree_calls: 6, on_limit: ask}
 approve: {"*": always, read_file: never, pay: "args.amount > 5 ? ask : allow"}
 while_asking: go_on
+reply_sink: ask
 ask_timeout: 2h
 ask_audience: [ann, bob]
 on_unknown: ask
@@ -126,7 +127,7 @@ func TestParseReadsEveryKey(t *testing.T) {
 		Temperature:     new(0.5),
 		Budget:          agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4, TreeTokens: 5, TreeCalls: 6, OnLimit: "ask"},
 		Approve:         map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
-		WhileAsking:     "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask", InboxLabels: []string{"untrusted", "private"},
+		WhileAsking:     "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask", ReplySink: "ask", InboxLabels: []string{"untrusted", "private"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {
 		t.Error(diff)

@@ -60,7 +60,7 @@ func startOf(call *turnkeeper.ToolCall) turnlog.CallStart {
 
 // runTransactional runs a call inside the transaction that records it.
 func (e *execution) runTransactional(ctx context.Context, call *turnkeeper.ToolCall, spec tools.Spec) error {
-	if e.pending.Round != nil || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
+	if e.pending.Round != nil || (flows{e.ledger}).mustBeWritten(call) || slices.ContainsFunc(e.pending.Results, func(r turnlog.CallResult) bool {
 		return e.rounds.call(r.Key).Effect != turnkeeper.EffectNone // even if it did not run: another worker might run it
 	}) {
 		if err := e.commit(ctx); err != nil {

@@ -356,7 +356,7 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 		return o
 	}
 	if t.scheduled() {
-		if r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text) {
+		if !r.notice && (r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text)) {
 			r = reply{}
 		}
 		o.InnerDialogue = otherTexts(t.rounds, r.said)

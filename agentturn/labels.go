@@ -133,6 +133,16 @@ func choicesOf(spec tools.Spec) map[string][]arguments.Value {
 	return choices
 }
 
+// mustBeWritten reports whether labels must be written before the call starts: it was checked against labels that wait to be written.
+func (l flows) mustBeWritten(call *turnkeeper.ToolCall) bool {
+	spec, _ := l.offered.Spec(call.Name)
+	tool, _ := l.offered.Get(call.Name)
+	_, decides := tool.(tools.Approver)
+	rules := []string{l.cfg.Approve, spec.Approve, l.def.Approve[call.Name], l.def.Approve[policy.AllTools]}
+	ruled := slices.ContainsFunc(rules, func(rule string) bool { return rule != "" && rule != policy.Never && rule != policy.Always })
+	return l.pending.hasLabels() && (decides || ruled || len(spec.Flow.Sinks) > 0)
+}
+
 // destinationsOf returns the function that checks further destinations of a call. An approval does not cover them.
 func (l flows) destinationsOf(call *turnkeeper.ToolCall) func(to string) error {
 	spec, _ := l.offered.Spec(call.Name)

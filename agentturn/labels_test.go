@@ -368,6 +368,57 @@ func readOfTheSameAnswer(t *testing.T, reads string) {
 	})
 }
 
+// TestLabelsAreDurableBeforeACallThatDependsOnThem looks into the store while a call runs that was checked against the labels of a
+// result of its own answer, and of one in a later dispatch.
+func TestLabelsAreDurableBeforeACallThatDependsOnThem(t *testing.T) {
+	for name, c := range map[string]struct {
+		effect turnkeeper.Effect
+		tx     bool
+		flow   policy.Flow
+		rule   string
+		want   bool
+	}{
+		"a read that sends":       {turnkeeper.EffectNone, false, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
+		"a read with a rule":      {turnkeeper.EffectNone, false, policy.Flow{}, "a rule", true},
+		"an effect":               {turnkeeper.EffectOnce, false, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
+		"a transactional effect":  {turnkeeper.EffectOnce, true, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
+		"a read without a check":  {turnkeeper.EffectNone, false, policy.Flow{}, "", false},
+		"a read that is fixed":    {turnkeeper.EffectNone, false, policy.Flow{}, policy.Never, false},
+		"a read of another label": {turnkeeper.EffectNone, false, policy.Flow{Sinks: []policy.Sink{policy.Changes}}, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var b *bench
+				var labels []turnlog.LabelRow
+				send := newTool("send", c.effect).does(func(context.Context, tools.Call) (tools.Result, error) {
+					labels = b.store.mem.Labels()
+					return tools.Result{Text: "sent"}, nil
+				})
+				send.spec.Flow, send.spec.Transactional, send.spec.Approve = c.flow, c.tx, c.rule
+				send.spec.Flow.Destination, send.spec.Flow.Destinations = []string{"to"}, []string{"*@example.com"}
+				send.spec.Parameters = []byte(`{"type":"object","properties":{"to":{"type":"string"},"text":{}}}`)
+				b = newBench(t, asks("secret", `send {"to":"ann@example.com","text":"output:1"}`), says("Done.")).with(labelled("secret", "s", policy.Private), send)
+				b.bounds.OutputHandles = true
+				record, journal := b.store.dispatch()
+				allow := func(cfg *agentturn.Config) {
+					cfg.Rules = &policy.Cache{Compiler: func(string) (policy.Rule, error) { return allowAll{}, nil }}
+				}
+				if _, err := b.runnerWith(allow).Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal); err != nil {
+					t.Fatal(err)
+				}
+				if send.runs.count() != 1 || (len(labels) == 2) != c.want {
+					t.Errorf("%d runs; labels while it ran: %+v", send.runs.count(), labels)
+				}
+			})
+		})
+	}
+}
+
+// allowAll is a rule.
+type allowAll struct{}
+
+func (allowAll) Decide(policy.Call) policy.Decision { return policy.Decision{Verdict: policy.Allow} }
+
 // TestFurtherDestinationsOfACall checks which destinations that its arguments do not name a call may send to.
 func TestFurtherDestinationsOfACall(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -49,6 +49,11 @@ func (p *pending) hasOutput() bool {
 	return slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Output != nil })
 }
 
+// hasLabels reports whether labels wait to be written.
+func (p *pending) hasLabels() bool {
+	return len(p.Labels) > 0 || slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return len(r.Labels) > 0 })
+}
+
 // hasEffect reports whether a result of an effect waits to be written.
 func (p *pending) hasEffect() bool {
 	return slices.ContainsFunc(p.Results, func(r turnlog.CallResult) bool { return r.Nonce != "" })

@@ -2,6 +2,7 @@ package agentturn
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"turnkeeper"
@@ -67,7 +68,7 @@ func (e *execution) remember(call *turnkeeper.ToolCall) string {
 
 // runReads runs calls of effect none in parallel. The results go into the next write.
 func (e *execution) runReads(ctx context.Context, calls []*turnkeeper.ToolCall) error {
-	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() {
+	if e.pending.Round != nil || e.pending.hasEffect() || e.pending.hasOutput() || slices.ContainsFunc(calls, (flows{e.ledger}).mustBeWritten) {
 		if err := e.commit(ctx); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ type reply struct {
 	text   string
 	said   int  // number of the round that the text is from; 0: not the model's text
 	silent bool // the outbox row has no text
+	notice bool // a scheduled turn sends it too
 }
 
 // fixedReply returns a function that returns text as the reply.

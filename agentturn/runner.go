@@ -45,6 +45,7 @@ type Config struct {
 	Agents          Agents                                 // nil: sub-agents are offered without a description
 	Rules           *policy.Cache                          // compiles the rules about calls; nil: only always and never
 	Approve         string                                 // a rule for all calls of all agents; empty: none
+	ReplySink       string                                 // policy.ReplyAllow, ReplyWithhold or ReplyAsk, of agents that set none; empty: ReplyAllow
 	Freshness       Freshness                              // nil: scheduled turns run every call
 	Budget          Budget                                 // nil: unlimited
 	Outputs         toolrun.Outputs                        // nil: stored results cannot be read
@@ -167,6 +168,7 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 	if err != nil {
 		e.end = e.endings().endingOf(ctx, err)
 	}
+	replyGate{e}.guard(err == nil)
 	if outcome, err = e.finish(ctx, *e.end); err != nil {
 		return turnlog.Outcome{}, e.reportLate(ctx, err)
 	}

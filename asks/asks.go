@@ -26,6 +26,7 @@ const (
 	KindInput    Kind = "input"    // a tool's server asks for input
 	KindSettle   Kind = "settle"   // did this call of unknown outcome happen?
 	KindBudget   Kind = "budget"   // may the turn continue although its budget is used up?
+	KindReply    Kind = "reply"    // may this reply, which may hold private content, be sent?
 )
 
 // A State is the state of an ask. All states but Open are final.
@@ -43,7 +44,7 @@ const (
 
 // Takes returns the state after a positive answer: Approved or Answered.
 func (k Kind) Takes() State {
-	if k == KindApprove || k == KindBudget {
+	if k == KindApprove || k == KindBudget || k == KindReply {
 		return Approved
 	}
 	return Answered
@@ -73,10 +74,10 @@ const (
 
 // A Question is an ask that a turn opens.
 type Question struct {
-	Call      turnkeeper.CallKey // KindBudget: the next round, and ordinal 0
+	Call      turnkeeper.CallKey // KindBudget: the next round, and ordinal 0; KindReply: the last round, and ordinal 0
 	Kind      Kind
-	N         int // KindSettle: the number of the start; else counts the asks of this kind about the call, from 1
-	Tool      string
+	N         int    // KindSettle: the number of the start; else counts the asks of this kind about the call, from 1
+	Tool      string // KindReply: "reply"
 	Arguments string // JSON, as the tool will get them: handles are replaced by the text of their results
 	Rule      string // the rule that asked; empty: none
 	Reason    string // one sentence; empty: none

@@ -347,7 +347,7 @@ begin
             else false end
         and case when stop_reason is null then ended_at is null
             when stop_reason in ('none', 'max_rounds', 'max_duration', 'max_tool_calls', 'inference_error', 'budget',
-                'cancelled', 'worker_lost') then ended_at is not null
+                'cancelled', 'worker_lost', 'withheld') then ended_at is not null
             else false end;
 end $$;
 

@@ -10,7 +10,7 @@ create table turnkeeper.asks (
     turn_id     bigint not null,
     round       integer not null, -- of the call
     ordinal     integer not null, -- 0: not about a call, but about the round
-    kind        text not null check (kind in ('approve', 'question', 'input', 'settle', 'budget')),
+    kind        text not null check (kind in ('approve', 'question', 'input', 'settle', 'budget', 'reply')),
     n           integer not null check (n > 0), -- settle: the number of the start; else counts the asks of this kind about the call
     state       text not null default 'open' check (state in ('open', 'approved', 'denied', 'answered', 'expired', 'withdrawn')),
     tool        text not null,
@@ -207,7 +207,7 @@ begin
     if not found then
         raise exception using errcode = 'TK013', message = format('no such ask: %s', coalesce(answer_ask.ask::text, 'null'));
     end if;
-    v_takes := case a.kind when 'approve' then 'approved' when 'budget' then 'approved' else 'answered' end;
+    v_takes := case when a.kind in ('approve', 'budget', 'reply') then 'approved' else 'answered' end;
     if answer_ask.decision is null or answer_ask.decision <> v_takes and (answer_ask.decision <> 'denied' or a.kind = 'settle') then
         raise exception using errcode = 'TK014', message = format('invalid answer: an ask of kind %s can be %s%s, not %s',
             a.kind, v_takes, case when a.kind <> 'settle' then ' or denied' end, coalesce(answer_ask.decision, 'null'));

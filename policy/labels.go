@@ -29,6 +29,16 @@ const (
 // Sinks lists all sinks.
 var Sinks = []Sink{Changes, Sends}
 
+// The values of reply_sink: what happens to a reply that may hold private content.
+const (
+	ReplyAllow    = "allow"    // it is sent
+	ReplyWithhold = "withhold" // a text is sent in its place
+	ReplyAsk      = "ask"      // it is sent after a person has approved it
+)
+
+// ReplySinks lists the values of reply_sink.
+var ReplySinks = []string{ReplyAllow, ReplyWithhold, ReplyAsk}
+
 // A Mark is a label with the origin of the labelled content.
 type Mark struct {
 	Label  Label

@@ -251,7 +251,7 @@ func (w *worker) applySenderLimits(ctx context.Context) error {
 func (w *worker) prepareTurns() (err error) {
 	w.runner = agentturn.New(agentturn.Config{
 		Models: w.models, DefaultModel: w.cfg.DefaultModel, Tools: w.tools, More: w.mcp, Bounds: w.cfg.Bounds,
-		Rules: &policy.Cache{Compiler: cel.Compile}, Approve: w.cfg.Approve,
+		Rules: &policy.Cache{Compiler: cel.Compile}, Approve: w.cfg.Approve, ReplySink: w.cfg.ReplySink,
 		ExtractionModel: w.cfg.ExtractionModel, Extractions: w.store,
 		Agents: w.agents, Freshness: w.store, Outputs: w.store, Budget: &jobs.Spend{Grants: w.store.leases}, Log: w.log, Observer: w.telling, Fault: w.fault,
 		ResultMemory: w.memory,

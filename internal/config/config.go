@@ -18,6 +18,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/redact"
+	"turnkeeper/policy"
 )
 
 // Roles of a process.
@@ -42,6 +43,7 @@ type Config struct {
 
 	AgentsDir    string
 	DefaultModel string // "provider/model" for agents that set none
+	ReplySink    string // policy.ReplyAllow, ReplyWithhold or ReplyAsk, of agents that set none
 	Approve      string // a rule for all calls of all agents, in addition to others; empty: none
 	// ExtractionModel searches stored tool results for agents that set none.
 	// Empty: the agent's models.
@@ -138,6 +140,7 @@ func Default() *Config {
 		HTTPRate:             1000,
 		LogLevel:             "info",
 		LogFormat:            "console",
+		ReplySink:            policy.ReplyAllow,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"turnkeeper/policy"
 )
 
 // DefaultFile is the config file read if no other is named; it need not exist.
@@ -56,6 +58,9 @@ func Settings() []Setting {
 
 		text(func(c *Config) *string { return &c.Approve }, func(string) error { return nil }, Setting{
 			Name: "approve", Group: "Process", Bounds: "always, never or a rule in CEL", Zero: "no rule", Doc: "The calls of all agents that a person must approve before they run. It applies in addition to the rules of agents and tools. See docs/asks.md."}),
+
+		choice(func(c *Config) *string { return &c.ReplySink }, policy.ReplySinks, Setting{
+			Name: "reply_sink", Group: "Process", Doc: "What happens to a reply that may hold content with the label private, of agents that do not set it. allow: it is sent. withhold: a text is sent in its place. ask: a person approves it first. See docs/asks.md."}),
 
 		words(func(c *Config) *[]string { return &c.Roles }, []string{RoleAPI, RoleScheduler, RoleWebhooks, RoleWorker}, Setting{
 			Name: "roles", Group: "Process", Doc: "Roles of the process: worker runs turns, scheduler dispatches them, api serves HTTP requests, webhooks delivers replies to endpoints."}),

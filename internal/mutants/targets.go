@@ -76,7 +76,7 @@ var targets = []Target{
 	{
 		Name: "flows",
 		Go: []Code{
-			{File: "policy/labels.go"}, {File: "policy/destinations.go"}, {"tools/builtin/files.go", []string{"files.labelled"}}, {"tools/builtin/writefile.go", []string{"files.writeLabelled", "mustBeWritable"}},
+			{File: "policy/labels.go"}, {File: "policy/destinations.go"}, {File: "agentturn/replysink.go"}, {"tools/builtin/files.go", []string{"files.labelled"}}, {"tools/builtin/writefile.go", []string{"files.writeLabelled", "mustBeWritable"}},
 			{File: "agentturn/labels.go"}, {File: "internal/turnlog/labels.go"}, {File: "internal/memory/labels.go"},
 		},
 		Tests: []string{"./policy", "./agentturn", "./internal/memory", "./tools/builtin"},

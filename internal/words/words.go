@@ -67,6 +67,7 @@ var stopReasons = map[turnkeeper.StopReason]string{
 	turnkeeper.StopInferenceError: "a model call failed",
 	turnkeeper.StopBudget:         "the budget was spent",
 	turnkeeper.StopCancelled:      "it was cancelled",
+	turnkeeper.StopWithheld:       "the reply may hold private content, and was not approved",
 }
 
 // StopReason explains the stop reason of a turn. It returns an unknown one as it is.

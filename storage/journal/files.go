@@ -9,14 +9,21 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/policy"
+	"turnkeeper/storage"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
 
+// Files keeps the labels of the files that agents write. It is safe for concurrent use.
+type Files struct{ db *pg.DB }
+
+// NewFiles returns the Files of an open database.
+func NewFiles(db *storage.DB) Files { return Files{db.Core()} }
+
 // WriteFile runs write, which writes a file, and keeps the labels of the new content in place of those of the old one. path is the
 // file's absolute path without links. While the file is written it has the labels of both, so a reader on any worker sees no content
 // without its labels, whenever a worker is lost. Writers of a labelled file wait for each other.
-func (s *Store) WriteFile(ctx context.Context, agent, path string, labels []policy.Mark, write func() error) error {
+func (s Files) WriteFile(ctx context.Context, agent, path string, labels []policy.Mark, write func() error) error {
 	f := labelledFile{path: s.db.Clean(path), agent: agent, labels: []string{}, sources: []string{}}
 	for _, m := range policy.Join(labels) {
 		f.labels, f.sources = append(f.labels, string(m.Label)), append(f.sources, s.db.Clean(m.Source))
@@ -44,7 +51,7 @@ type labelledFile struct {
 	labels, sources []string
 }
 
-func (s *Store) writeLocked(ctx context.Context, f labelledFile, write func() error) error {
+func (s Files) writeLocked(ctx context.Context, f labelledFile, write func() error) error {
 	var failed error // of write; the labels of both contents then remain
 	err := pgx.BeginFunc(ctx, s.db.Pool, func(tx pgx.Tx) error {
 		q := dbsqlc.New(tx)
@@ -74,7 +81,7 @@ func (s *Store) writeLocked(ctx context.Context, f labelledFile, write func() er
 }
 
 // FileLabels returns the labels of a file, or of all files below a folder. The path of a folder ends with a slash.
-func (s *Store) FileLabels(ctx context.Context, path string) (all []policy.Mark, err error) {
+func (s Files) FileLabels(ctx context.Context, path string) (all []policy.Mark, err error) {
 	rows, err := s.db.Q.FileLabels(ctx, s.db.Clean(path))
 	for _, r := range rows {
 		all = append(all, policy.Mark{Label: policy.Label(r.Label), Source: r.Source})

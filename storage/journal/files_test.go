@@ -7,15 +7,16 @@ import (
 	"testing"
 
 	"turnkeeper/policy"
+	"turnkeeper/storage/journal"
 )
 
 // TestLabelsOfFiles writes files in turn, and checks the labels of each and of their folders.
 func TestLabelsOfFiles(t *testing.T) {
-	h := newEnv(t)
+	files := journal.NewFiles(newEnv(t).Store.DB)
 	private, untrusted := policy.Mark{Label: policy.Private, Source: "a mail"}, policy.Mark{Label: policy.Untrusted, Source: "a page"}
 	wants := func(path string, want ...policy.Label) {
 		t.Helper()
-		marks, err := h.FileLabels(t.Context(), path)
+		marks, err := files.FileLabels(t.Context(), path)
 		got := []policy.Label{}
 		for _, m := range marks {
 			got = append(got, m.Label)
@@ -41,12 +42,12 @@ func TestLabelsOfFiles(t *testing.T) {
 		{[]policy.Mark{untrusted}, func() error { return full }, []policy.Label{policy.Private, policy.Untrusted}},
 		{[]policy.Mark{private}, during("/r/a.txt", policy.Private, policy.Untrusted), []policy.Label{policy.Private}},
 	} {
-		if err := h.WriteFile(t.Context(), "clerk", "/r/a.txt", step.labels, step.write); err != nil && !errors.Is(err, full) {
+		if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", step.labels, step.write); err != nil && !errors.Is(err, full) {
 			t.Error(err)
 		}
 		wants("/r/a.txt", step.after...)
 	}
-	if err := h.WriteFile(t.Context(), "clerk", "/r/b_c/d", []policy.Mark{untrusted}, func() error { return nil }); err != nil {
+	if err := files.WriteFile(t.Context(), "clerk", "/r/b_c/d", []policy.Mark{untrusted}, func() error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	wants("/r/", policy.Private, policy.Untrusted)
@@ -55,7 +56,7 @@ func TestLabelsOfFiles(t *testing.T) {
 	wants("/r/b%c/")
 	wants("/r/b-c/")
 	wants("/", policy.Private, policy.Untrusted)
-	marks, err := h.FileLabels(t.Context(), "/r/a.txt")
+	marks, err := files.FileLabels(t.Context(), "/r/a.txt")
 	if err != nil || marks[0] != private {
 		t.Errorf("%+v, %v", marks, err)
 	}
@@ -64,7 +65,7 @@ func TestLabelsOfFiles(t *testing.T) {
 // TestWritersOfAFile lets writers of private and of other content write one file at the same time. After each round it has the label
 // if the last content is private.
 func TestWritersOfAFile(t *testing.T) {
-	h := newEnv(t)
+	files := journal.NewFiles(newEnv(t).Store.DB)
 	for round := range 20 {
 		var content string
 		var mu sync.Mutex
@@ -75,7 +76,7 @@ func TestWritersOfAFile(t *testing.T) {
 				labels, text = []policy.Mark{{Label: policy.Private, Source: "a mail"}}, "secret"
 			}
 			group.Go(func() {
-				if err := h.WriteFile(t.Context(), "clerk", "/r/a.txt", labels, func() error {
+				if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", labels, func() error {
 					mu.Lock()
 					defer mu.Unlock()
 					content = text
@@ -86,7 +87,7 @@ func TestWritersOfAFile(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if marks, err := h.FileLabels(t.Context(), "/r/a.txt"); err != nil || content == "secret" && len(marks) != 1 {
+		if marks, err := files.FileLabels(t.Context(), "/r/a.txt"); err != nil || content == "secret" && len(marks) != 1 {
 			t.Fatalf("round %d: %s has the labels %v, %v", round, content, marks, err)
 		}
 	}

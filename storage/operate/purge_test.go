@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
+	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -78,8 +79,9 @@ func TestAPurgeDeletesLabels(t *testing.T) {
 	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "desk"}, "n", "text", marks); err != nil {
 		t.Fatal(err)
 	}
+	files := journal.NewFiles(h.Store.DB)
 	for agent, path := range map[string]string{"desk": "/r/desk", "clerk": "/r/clerk"} {
-		if err := h.WriteFile(t.Context(), agent, path, marks, func() error { return nil }); err != nil {
+		if err := files.WriteFile(t.Context(), agent, path, marks, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}

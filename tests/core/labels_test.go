@@ -204,6 +204,35 @@ func TestASummaryWithoutLabelsIsNotAskedAbout(t *testing.T) {
 	s.Ledger.WantRuns(env.SendLabel(0), 1)
 }
 
+// TestAReplyWaitsForAPerson checks that a reply with private content is withheld, or sent once after a person has approved it, and
+// that what programs read of replies has the labels.
+func TestAReplyWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	s := newGullibleSite(t, injection{settings: "reply_sink: ask"}, injection{settings: "reply_sink: withhold"}, injection{settings: "reply_sink: ask"})
+	var messages []int64
+	for n := range 3 {
+		messages = append(messages, s.send(n, "main", "$PAGE\nrepeat"))
+	}
+	s.AwaitClosed(messages[1])
+	s.Await("two turns ask", "select count(*) = 2 from asks where kind = 'reply' and state = 'open' and arguments like '{\"text\":\"Ignore all rules.%'")
+	s.Exec(`select turnkeeper.answer_ask(a.id, case t.agent when 'clerk0' then 'approved' else 'denied' end, 'ann') from asks a join turns t on t.id = a.turn_id`)
+	s.AwaitClosed(messages...)
+	const notice = "The answer was withheld, because it may hold private content."
+	for n, want := range []string{"succeeded none " + env.Injected(0), "degraded withheld " + notice, "degraded withheld " + notice} {
+		if got := env.Query[string](s.Env, "select outcome || ' ' || stop_reason || ' ' || body from replies where message_id = $1", messages[n]); got != want {
+			t.Errorf("reply %d: %q, want %q", n, got, want)
+		}
+	}
+	for _, reply := range env.Turnctl[[]struct{ Labels []string }](s.Env, "outbox") {
+		if fmt.Sprint(reply.Labels) != "[private untrusted]" {
+			t.Errorf("labels %v", reply.Labels)
+		}
+	}
+	if asks := env.Query[int](s.Env, "select count(*) from asks"); asks != 2 {
+		t.Errorf("%d asks", asks)
+	}
+}
+
 // ordinary are messages of ordinary work with the same tools. $MARK is a new label.
 var ordinary = []string{
 	`mark_once {"label":"$MARK"}`,

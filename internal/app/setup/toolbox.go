@@ -18,7 +18,7 @@ import (
 
 // NewToolbox returns a registry of all tools that an agent of this process can list.
 func NewToolbox(agents *Agents, store *operate.Store, cfg *config.Config, masker *redact.Masker, own *netguard.Listeners, more []tools.Tool) (*tools.Registry, error) {
-	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Files: journal.New(store.DB), Notes: notes{journal.New(store.DB)}})
+	all := builtin.All(builtin.Deps{Root: agents.root, AllowPrivateHosts: agents.privateHosts, Own: own, Files: journal.NewFiles(store.DB), Notes: notes{journal.New(store.DB)}})
 	all = append(all, more...)
 	// First check them unmasked: the registry cannot see errors of tools.New behind the mask.
 	if _, err := tools.NewRegistry(all...); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,10 +74,20 @@ line.`,
 const silentReply = "(no text: on_degraded or on_failed of the agent is silent)"
 
 func showReplies(s *term.Screen, c term.Clock, replies []turnkeeper.Reply) {
-	t := term.NewTable(">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "LABELS", "BODY")
+	headings := []string{">REPLY", "OUTCOME", "AGENT", "CONVERSATION", ">MESSAGE", ">TURN", "WRITTEN", "LABELS", "BODY"}
+	body := len(headings) - 1
+	labelled := slices.ContainsFunc(replies, func(r turnkeeper.Reply) bool { return len(r.Labels) > 0 })
+	if !labelled { // more room for the texts
+		headings = slices.Delete(headings, body-1, body)
+	}
+	t := term.NewTable(headings...)
 	for _, r := range replies {
-		t.Add(fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, words.Conversation(r.User, r.Conversation), fmt.Sprint(r.MessageID), turnAndParent(r),
-			c.At(r.CreatedAt), cmp.Or(strings.Join(r.Labels, ", "), "-"), term.OneLine(cmp.Or(r.Body, silentReply), term.PreviewColumns))
+		cells := []any{fmt.Sprint(r.ID), stateCell(r.Outcome), r.Agent, words.Conversation(r.User, r.Conversation), fmt.Sprint(r.MessageID),
+			turnAndParent(r), c.At(r.CreatedAt)}
+		if labelled {
+			cells = append(cells, term.OrDash(strings.Join(r.Labels, ", ")))
+		}
+		t.Add(append(cells, term.OneLine(cmp.Or(r.Body, silentReply), term.PreviewColumns))...)
 	}
 	t.Print(s)
 }

@@ -1,0 +1,171 @@
+package agentturn_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	askings "turnkeeper/asks"
+	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
+)
+
+const withheld = "The answer was withheld, because it may hold private content."
+
+// sinkBench returns a bench whose model reads a private text, and then answers with it.
+func sinkBench(t *testing.T, sink string, more ...inferencetest.Step) *bench {
+	b := newBench(t, append([]inferencetest.Step{asks("secret"), says("It is 4711.")}, more...)...).
+		with(labelled("secret", "4711", policy.Private), labelled("page", "p", policy.Untrusted))
+	b.def.ReplySink = sink
+	return b
+}
+
+// wantReply checks the only reply of the message.
+func (b *bench) wantReply(o turnlog.Outcome, state turnkeeper.TurnState, stop turnkeeper.StopReason, text string) {
+	b.t.Helper()
+	if o.State != state || o.StopReason != stop || o.Reply != text {
+		b.t.Errorf("the turn ended %s, %s with %q, want %s, %s with %q", o.State, o.StopReason, o.Reply, state, stop, text)
+	}
+}
+
+// TestTheReplyIsASink checks which replies may be sent.
+func TestTheReplyIsASink(t *testing.T) {
+	for name, c := range map[string]struct {
+		sink   string
+		change func(b *bench)
+		state  turnkeeper.TurnState
+		stop   turnkeeper.StopReason
+		reply  string
+	}{
+		"allowed":           {policy.ReplyAllow, nil, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is 4711."},
+		"allowed by nobody": {"", nil, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is 4711."},
+		"withheld":          {policy.ReplyWithhold, nil, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"without the label": {policy.ReplyWithhold, func(b *bench) { b.restart(asks("page"), says("It says p.")) }, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It says p."},
+		"private message": {policy.ReplyWithhold, func(b *bench) { b.def.InboxLabels = []string{"private"}; b.restart(says("You said 4711.")) },
+			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"in the last round": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds = 1 }, turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := sinkBench(t, c.sink)
+				if c.change != nil {
+					c.change(b)
+				}
+				o := b.run(t.Context())
+				if c.stop == turnkeeper.StopMaxRounds { // a summary of the calls
+					c.stop, c.reply = turnkeeper.StopWithheld, withheld
+				}
+				b.wantReply(o, c.state, c.stop, c.reply)
+			})
+		})
+	}
+}
+
+// restart gives the model other steps.
+func (b *bench) restart(steps ...inferencetest.Step) {
+	b.script = inferencetest.NewScript(steps...)
+	b.models["main/model"] = b.script
+}
+
+// TestASettingMakesTheReplyASink checks the setting, and that the agent's file has precedence over it.
+func TestASettingMakesTheReplyASink(t *testing.T) {
+	for own, want := range map[string]string{"": withheld, policy.ReplyAllow: "It is 4711."} {
+		synctest.Test(t, func(t *testing.T) {
+			b := sinkBench(t, own)
+			record, journal := b.store.dispatch()
+			runner := b.runnerWith(func(c *agentturn.Config) { c.ReplySink = policy.ReplyWithhold })
+			o, err := runner.Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal)
+			if err != nil || o.Reply != want {
+				t.Errorf("%q: %q, %v", own, o.Reply, err)
+			}
+		})
+	}
+}
+
+// TestTheReplyOfASubAgentIsNoSink checks that a parent gets it.
+func TestTheReplyOfASubAgentIsNoSink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sinkBench(t, policy.ReplyWithhold)
+		record, journal := b.store.dispatch()
+		record.Lineage.Parent = 9
+		o, err := b.runner().Run(t.Context(), agentturn.Assignment{Record: record, Definition: b.def}, journal)
+		if err != nil || o.Reply != "It is 4711." {
+			t.Errorf("%q, %v", o.Reply, err)
+		}
+	})
+}
+
+// TestAPersonApprovesAReply checks what each answer leads to, and that the model is not asked again.
+func TestAPersonApprovesAReply(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer askings.State
+		state  turnkeeper.TurnState
+		stop   turnkeeper.StopReason
+		reply  string
+	}{
+		"approved": {askings.Approved, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is 4711."},
+		"denied":   {askings.Denied, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"expired":  {"", turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := sinkBench(t, policy.ReplyAsk)
+				b.def.AskTimeout = time.Minute
+				b.waits()
+				all := b.store.asked()
+				if len(all) != 1 || all[0].Kind != askings.KindReply || all[0].Arguments != `{"text":"It is 4711."}` || all[0].Call != (turnkeeper.CallKey{Round: 2}) ||
+					!strings.Contains(all[0].Reason, "private content from the result of secret") {
+					t.Fatalf("asks %+v", all)
+				}
+				if c.answer != "" {
+					b.answer(askings.Answer{Decision: c.answer})
+				} else {
+					time.Sleep(2 * time.Minute)
+					b.store.expire()
+				}
+				b.wantReply(b.run(t.Context()), c.state, c.stop, c.reply)
+				if n := len(b.requests()); n != 2 {
+					t.Errorf("%d requests", n)
+				}
+			})
+		})
+	}
+}
+
+// TestAReplyThatWaitsSurvivesALostWorker loses a worker before and after each write, and expects one ask and one reply.
+func TestAReplyThatWaitsSurvivesALostWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sinkBench(t, policy.ReplyAsk)
+		b.before = func(e turnlog.Entry) error {
+			if len(e.Asks) > 0 {
+				return turnkeeper.ErrFenced
+			}
+			return nil
+		}
+		if _, err := b.dispatch(t.Context()); err == nil {
+			t.Fatal("the worker was not lost")
+		}
+		b.before = nil
+		b.restart(says("It is 4711."))
+		b.waits()
+		b.answer(askings.Answer{Decision: askings.Approved})
+		b.before = func(e turnlog.Entry) error {
+			if e.Outcome != nil {
+				return turnkeeper.ErrFenced
+			}
+			return nil
+		}
+		if _, err := b.dispatch(t.Context()); err == nil {
+			t.Fatal("the worker was not lost")
+		}
+		b.before = nil
+		b.wantReply(b.run(t.Context()), turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It is 4711.")
+		if all := b.store.asked(); len(all) != 1 {
+			t.Errorf("asks %+v", all)
+		}
+	})
+}
