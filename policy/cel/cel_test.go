@@ -2,6 +2,7 @@ package cel_test
 
 import (
 	"encoding/json"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -101,6 +102,49 @@ func TestNumbersAreExact(t *testing.T) {
 		if got := decide(t, rule, args); got.Verdict != policy.Ask || !strings.HasPrefix(got.Reason, "the rule could not be evaluated: ") {
 			t.Errorf("%s with %s: %+v", rule, args, got)
 		}
+	}
+}
+
+// TestNumbersAreNeverTheSameByAccident tests that a rule takes two numbers for the same, alone and in lists and maps, exactly if they
+// are, or cannot be evaluated.
+func TestNumbersAreNeverTheSameByAccident(t *testing.T) {
+	var numbers []string
+	for _, near := range []string{"0", "1", "9007199254740992", "9223372036854775807", "18446744073709551615", "1122334455667788801", "-9223372036854775808", "100000000000000000000"} {
+		n, _ := new(big.Int).SetString(near, 10)
+		for d := int64(-2); d <= 2; d++ {
+			numbers = append(numbers, new(big.Int).Add(n, big.NewInt(d)).String())
+		}
+	}
+	numbers = append(numbers, "0.1", "0.10000000000000000001", "0.1000000000000000055", "1e-1", "1.0", "1.5", "15e-1", "1e300", "4503599627370497.5", "4503599627370497.3")
+	rules := map[string]policy.Rule{}
+	for _, source := range []string{
+		`args.a == args.b ? allow : deny`, `args.a != args.b ? deny : allow`, `args.a in [args.b] ? allow : deny`,
+		`{"n": [args.a]} == {"n": [args.b]} ? allow : deny`, `args.a <= args.b && args.a >= args.b ? allow : deny`,
+	} {
+		rule, err := cel.Compile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules[source] = rule
+	}
+	decided := 0
+	for _, a := range numbers {
+		for _, b := range numbers {
+			ratA, _ := new(big.Rat).SetString(a)
+			ratB, _ := new(big.Rat).SetString(b)
+			want := map[bool]policy.Verdict{true: policy.Allow, false: policy.Deny}[ratA.Cmp(ratB) == 0]
+			for source, rule := range rules {
+				got := rule.Decide(policy.Call{Arguments: json.RawMessage(`{"a":` + a + `,"b":` + b + `}`)})
+				if got.Verdict == want {
+					decided++
+				} else if got.Verdict != policy.Ask {
+					t.Errorf("%s with %s and %s: %+v", source, a, b, got)
+				}
+			}
+		}
+	}
+	if all := len(numbers) * len(numbers) * len(rules); decided < all/2 {
+		t.Errorf("only %d of %d could be decided", decided, all)
 	}
 }
 
