@@ -248,11 +248,11 @@ var targets = []Target{
 	{
 		Name: "as_run",
 		Go: []Code{
-			{"agentturn/handles.go", []string{"approvals.asRun"}}, {"agentturn/repeat.go", []string{"approvals.repeated", "approvals.sameRun"}},
-			{"agentturn/asks.go", []string{"approvals.approved", "approvals.useApproval", "approvals.unknownNote", "canonical"}},
+			{"agentturn/handles.go", []string{"approvals.asRun"}}, {"agentturn/repeat.go", []string{"approvals.repeated"}},
+			{"agentturn/asks.go", []string{"approvals.approved", "approvals.useApproval", "approvals.unknownNote"}},
 			{"internal/turnlog/entry.go", []string{"CallStart.SetArguments"}}, {"toolcall.go", []string{"ToolCall.AsRun"}},
 		},
-		Tests: []string{"./agentturn", "./internal/memory"},
+		Tests: []string{"./internal/turnlog", "./agentturn", "./internal/memory"},
 	},
 	{
 		Name:  "schemas",
