@@ -333,12 +333,9 @@ func (l approvals) useEdited(call *turnkeeper.ToolCall) {
 	}
 }
 
-// canonical returns the canonical text of arguments that a person changed. Invalid ones, which no call runs with, stay as they are.
+// canonical returns the canonical text of arguments that a person changed, and that are valid.
 func canonical(edited string) string {
-	args, err := arguments.Parse(edited)
-	if err != nil {
-		return edited
-	}
+	args, _ := arguments.Parse(edited)
 	return args.Canonical()
 }
 
@@ -452,7 +449,7 @@ func (l *ledger) told(call *turnkeeper.ToolCall, result turnlog.CallResult) turn
 
 // unknownNote tells the model with which arguments a call of unknown outcome ran, if a person changed them; empty: as it planned.
 func (l approvals) unknownNote(call *turnkeeper.ToolCall) string {
-	if ask := l.people.approval(call.Key); ask == nil || ask.State != asks.Approved || ask.Edited == "" {
+	if ask := l.people.approval(call.Key); ask == nil || ask.Edited == "" {
 		return ""
 	}
 	return "\n\n" + l.approvalNote(call)

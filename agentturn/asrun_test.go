@@ -58,12 +58,13 @@ func TestARepeatWithHandles(t *testing.T) {
 		first, next string
 		runs        int
 	}{
-		"the same handle":              {`taker {"a":"output:6"}`, `taker {"a":"output:6"}`, 1},
-		"a handle, then its text":      {`taker {"a":"output:6"}`, `taker {"a":"small"}`, 1},
-		"a text, then its handle":      {`taker {"a":"small"}`, `taker {"a":"output:6"}`, 1},
-		"another handle of the text":   {`taker {"a":"output:6"}`, `taker {"a":"output:call_small_6"}`, 1},
-		"the handle of another result": {`taker {"a":"output:6"}`, `taker {"a":"output:1[0:4]"}`, 2},
-		"what looks like the handle":   {`taker {"a":"output:6"}`, `taker {"a":"output::6"}`, 2},
+		"the same handle":               {`taker {"a":"output:6"}`, `taker {"a":"output:6"}`, 1},
+		"a handle, then its text":       {`taker {"a":"output:6"}`, `taker {"a":"small"}`, 1},
+		"a text, then its handle":       {`taker {"a":"small"}`, `taker {"a":"output:6"}`, 1},
+		"another handle of the text":    {`taker {"a":"output:6"}`, `taker {"a":"output:call_small_6"}`, 1},
+		"the handle of another result":  {`taker {"a":"output:6"}`, `taker {"a":"output:1[0:4]"}`, 2},
+		"what looks like the handle":    {`taker {"a":"output:6"}`, `taker {"a":"output::6"}`, 2},
+		"the handle that it looks like": {`taker {"a":"output::6"}`, `taker {"a":"output:6"}`, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,4 +121,18 @@ func TestAnEditedCallOfALostWorker(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAnApprovedCallOfALostWorker tests that the model is shown nothing more about a call that ran as it had planned.
+func TestAnApprovedCallOfALostWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("pay"), says("Paid.")).with(once("pay").needsApproval())
+		b.waits()
+		b.answer(askings.Answer{Decision: askings.Approved, Comment: "go ahead"})
+		b.lose(agentturn.PointEffectDone, 1)
+		b.run(t.Context())
+		if got := results(b.requests()[1])[0]; got != agentturn.ShownUnknown {
+			t.Errorf("the model is shown %q", got)
+		}
+	})
 }

@@ -226,20 +226,17 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		e.answerMissing(call)
 		return nil
 	}
-	if (approvals{e.ledger}).answerRepeated(call) {
-		return nil
-	}
-	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
-		e.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(e.bounds)))
-		return nil
-	}
 	if spec.Detached && e.offered.HasHandles(call) {
 		return e.refuse(call, shownNoHandles, nil)
 	}
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {
 		return e.refuse(call, refused, err)
 	}
-	if (approvals{e.ledger}).answerRepeated(call) { // with the texts of its handles
+	if (approvals{e.ledger}).answerRepeated(call) {
+		return nil
+	}
+	if call.State == turnkeeper.CallPlanned && !call.Paging && e.bounds.MaxToolCalls-e.rounds.executed() < 1 {
+		e.answer(call, textResult(call, turnkeeper.CallDenied, shownOverCalls(e.bounds)))
 		return nil
 	}
 	if call.Name == turnkeeper.ToolAskPerson {

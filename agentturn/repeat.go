@@ -14,17 +14,22 @@ import (
 
 // repeated reports whether the last of the calls repeats the one directly before it,
 // which succeeded or still runs: it would run with the arguments with which that ran.
-// Paging calls are ignored. first is the call that is repeated.
+// A call with handles is compared once they are resolved. Paging calls are ignored.
+// first is the call that is repeated.
 func (l approvals) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolCall, ok bool) {
 	last := calls[len(calls)-1]
-	if last.Paging || last.Starts > 0 || !l.offered.Guarded(last) {
+	if last.Paging || last.Starts > 0 || !l.offered.Guarded(last) || l.offered.HasHandles(&last) && l.resolved.key != last.Key {
 		return first, false
+	}
+	hash := last.ArgsHash
+	if _, asRun := l.asRun(&last); asRun != "" {
+		hash = asRun
 	}
 	for i := len(calls) - 2; i >= 0; i-- {
 		call := calls[i]
 		switch {
 		case call.Paging:
-		case !l.sameRun(&call, &last):
+		case call.ArgsHash != hash:
 			return first, false
 		case call.State == turnkeeper.CallSucceeded, call.State == turnkeeper.CallRunning:
 			return call, true
@@ -33,21 +38,6 @@ func (l approvals) repeated(calls []turnkeeper.ToolCall) (first turnkeeper.ToolC
 		}
 	}
 	return first, false
-}
-
-// sameRun reports whether a call, which may still have handles, would run with the arguments with which an earlier one ran. Equal
-// handles have equal texts.
-func (l approvals) sameRun(earlier, call *turnkeeper.ToolCall) bool {
-	now := call.ArgsHash
-	if _, hash := l.asRun(call); hash != "" {
-		now = hash
-	}
-	if earlier.ArgsHash == now {
-		return true
-	}
-	ask := l.people.approval(earlier.Key)
-	edited := ask != nil && ask.Edited != ""
-	return earlier.Name == call.Name && earlier.Arguments == call.Arguments && l.offered.HasHandles(call) && !edited
 }
 
 // answerRepeated answers a call that repeats the one directly before it, and reports whether it did.

@@ -241,6 +241,20 @@ var targets = []Target{
 		Tests: []string{"./inference/openai", "./agentturn"},
 	},
 	{
+		Name:  "rules",
+		Go:    []Code{{File: "policy/cel/cel.go"}, {File: "policy/cel/numbers.go"}},
+		Tests: []string{"./policy/cel"},
+	},
+	{
+		Name: "as_run",
+		Go: []Code{
+			{"agentturn/handles.go", []string{"approvals.asRun"}}, {"agentturn/repeat.go", []string{"approvals.repeated"}},
+			{"agentturn/asks.go", []string{"approvals.approved", "approvals.useApproval", "approvals.unknownNote"}},
+			{"internal/turnlog/entry.go", []string{"CallStart.SetArguments"}}, {"toolcall.go", []string{"ToolCall.AsRun"}},
+		},
+		Tests: []string{"./internal/turnlog", "./agentturn", "./internal/memory"},
+	},
+	{
 		Name:  "schemas",
 		Go:    []Code{{File: "internal/arguments/exact.go"}, {File: "internal/arguments/schemarefs.go"}, {File: "internal/arguments/schemarelax.go"}},
 		Tests: []string{"./internal/arguments", "./tools"},

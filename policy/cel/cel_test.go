@@ -2,6 +2,7 @@ package cel_test
 
 import (
 	"encoding/json"
+	"math/big"
 	"strings"
 	"testing"
 
@@ -85,6 +86,12 @@ func TestNumbersAreExact(t *testing.T) {
 		{`args.n > -0.5 ? allow : deny`, `{"n":-0.25}`, policy.Allow, ""},
 		{`args.n == 1e-3 || args.n == .25 ? allow : deny`, `{"n":0.25}`, policy.Allow, ""},
 		{`args.n > 1000.0 ? allow : ask`, `{"n":1e300}`, policy.Allow, ""},
+		{`-args.n < 0.0 ? allow : ask`, `{"n":1e300}`, policy.Allow, ""},
+		{`args.n > 0.75-0.5 ? allow : ask`, `{"n":0.5}`, policy.Allow, ""},
+		{`double(args.n) > 1.5E+0 ? allow : ask`, `{"n":2}`, policy.Allow, ""},
+		{`[ask, allow][args.n > 2251799813685249.5 ? 1 : 0]`, `{"n":2251799813685250}`, policy.Allow, ""},
+		{`args.n > 0007.50 ? ask : allow`, `{"n":7}`, policy.Allow, ""},
+		{`has(args.n) ? ask : allow`, ``, policy.Allow, ""},
 		{`tool == "pay_invoice" ? allow : ask`, `{"n":0.10000000000000000001}`, policy.Allow, ""},
 	} {
 		if got := decide(t, c.rule, c.args); got.Verdict != c.want || got.Reason != c.reason {
@@ -104,12 +111,56 @@ func TestNumbersAreExact(t *testing.T) {
 	}
 }
 
+// TestNumbersAreNeverTheSameByAccident tests that a rule takes two numbers for the same, alone and in lists and maps, exactly if they
+// are, or cannot be evaluated.
+func TestNumbersAreNeverTheSameByAccident(t *testing.T) {
+	var numbers []string
+	for _, near := range []string{"0", "1", "9007199254740992", "9223372036854775807", "18446744073709551615", "1122334455667788801", "-9223372036854775808", "100000000000000000000"} {
+		n, _ := new(big.Int).SetString(near, 10)
+		for d := int64(-2); d <= 2; d++ {
+			numbers = append(numbers, new(big.Int).Add(n, big.NewInt(d)).String())
+		}
+	}
+	numbers = append(numbers, "0.1", "0.10000000000000000001", "0.1000000000000000055", "1e-1", "1.0", "1.5", "15e-1", "1e300", "4503599627370497.5", "4503599627370497.3")
+	rules := map[string]policy.Rule{}
+	for _, source := range []string{
+		`args.a == args.b ? allow : deny`, `args.a != args.b ? deny : allow`, `args.a in [args.b] ? allow : deny`,
+		`{"n": [args.a]} == {"n": [args.b]} ? allow : deny`, `args.a <= args.b && args.a >= args.b ? allow : deny`,
+	} {
+		rule, err := cel.Compile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules[source] = rule
+	}
+	decided := 0
+	for _, a := range numbers {
+		for _, b := range numbers {
+			ratA, _ := new(big.Rat).SetString(a)
+			ratB, _ := new(big.Rat).SetString(b)
+			want := map[bool]policy.Verdict{true: policy.Allow, false: policy.Deny}[ratA.Cmp(ratB) == 0]
+			for source, rule := range rules {
+				got := rule.Decide(policy.Call{Arguments: json.RawMessage(`{"a":` + a + `,"b":` + b + `}`)})
+				if got.Verdict == want {
+					decided++
+				} else if got.Verdict != policy.Ask {
+					t.Errorf("%s with %s and %s: %+v", source, a, b, got)
+				}
+			}
+		}
+	}
+	if all := len(numbers) * len(numbers) * len(rules); decided < all/2 {
+		t.Errorf("only %d of %d could be decided", decided, all)
+	}
+}
+
 func TestAnInvalidRuleIsRefused(t *testing.T) {
 	for rule, want := range map[string]string{
 		`args.amount >`:           "the rule is not valid CEL: ",
 		`args.amount > 500`:       "the rule returns bool: it must return allow, ask or deny",
 		`nobody ? ask : allow`:    "undeclared reference to 'nobody'",
-		strings.Repeat("a", 5000): "the rule has 5000 bytes: at most 4000 are allowed",
+		strings.Repeat("a", 4000): "the rule is not valid CEL",
+		strings.Repeat("a", 4001): "the rule has 4001 bytes: at most 4000 are allowed",
 
 		`args.n == 9223372036854775808 ? allow : ask`:                    "invalid int literal",
 		`args.n == 18446744073709551616u ? allow : ask`:                  "invalid uint literal",
@@ -117,7 +168,7 @@ func TestAnInvalidRuleIsRefused(t *testing.T) {
 		`args.n == 1122334455667788801.0 ? allow : ask`:                  "stands for several integers",
 		`args.n == -9007199254740992.0 ? allow : ask`:                    "stands for several integers",
 		`"é" == tool || args.n == -0.10000000000000000001 ? allow : ask`: "the rule has the number -0.10000000000000000001, which has more digits",
-		`args.n == [1, .30000000000000001 ][1] ? allow : ask`:            "the rule has the number 0.30000000000000001, which has more digits",
+		`args.n == [1, .30000000000000001 ][1] ? allow : ask`:            "the rule has the number .30000000000000001, which has more digits",
 	} {
 		if _, err := cel.Compile(rule); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40s: %v, want an error with %q", rule, err, want)

@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/big"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
@@ -49,68 +50,30 @@ func checkLiterals(source string, rule *cel.Ast) (err error) {
 	text := []rune(source)
 	native := rule.NativeRep()
 	ast.PostOrderVisit(native.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-		if e.Kind() != ast.LiteralKind || err != nil {
-			return
-		}
-		double, ok := e.AsLiteral().(types.Double)
-		if !ok {
-			return
-		}
-		if d := math.Abs(float64(double)); d == math.Trunc(d) && d >= maxExactInt {
-			err = fmt.Errorf("the rule has the double %g, which stands for several integers; write it without a point or exponent", double)
-			return
-		}
-		at, known := native.SourceInfo().GetOffsetRange(e.ID())
-		if !known || int(at.Start) > len(text) {
-			err = errors.New("the rule has a double whose text cannot be found")
-			return
-		}
-		written := numberAt(string(text[at.Start:]))
-		if value, bad := arguments.Parse(written); bad != nil || !value.Equal(number(float64(double))) {
-			err = fmt.Errorf("the rule has the number %s, which has more digits than a 64-bit float; shorten it", written)
+		if double, ok := e.AsLiteral().(types.Double); ok {
+			at, _ := native.SourceInfo().GetOffsetRange(e.ID())
+			err = errors.Join(err, checkDouble(float64(double), string(text[min(int(at.Start), len(text)):])))
 		}
 	}))
 	return err
 }
 
-// maxExactInt is the first integer that the double of another integer equals.
+// maxExactInt is the first integer that the double of another integer equals. All doubles from there on are whole.
 const maxExactInt = 1 << 53
 
-// numberAt returns the number at the start of a text, as JSON.
-func numberAt(text string) string {
-	end := strings.IndexFunc(text, func(r rune) bool { return !strings.ContainsRune("0123456789.eE+-", r) })
-	if end < 0 {
-		end = len(text)
-	}
-	written := text[:end]
-	for i, r := range written { // a sign is part of the number only at its start and after its exponent
-		if i > 0 && strings.ContainsRune("+-", r) && !strings.ContainsRune("eE", rune(written[i-1])) {
-			written = written[:i]
-			break
-		}
-	}
-	sign, digits := "", written
-	if rest, negative := strings.CutPrefix(written, "-"); negative {
-		sign, digits = "-", rest
-	}
-	if strings.HasPrefix(digits, ".") {
-		digits = "0" + digits
-	}
-	if whole := strings.TrimLeft(digits, "0"); whole == "" || whole[0] < '0' || whole[0] > '9' {
-		digits = "0" + whole
-	} else {
-		digits = whole
-	}
-	return sign + digits
-}
+var doubleText = regexp.MustCompile(`^-?[0-9]*\.?[0-9]*([eE][+-]?[0-9]+)?`)
 
-// number returns the number that the shortest text of a double stands for.
-func number(double float64) arguments.Value {
-	value, err := arguments.Parse(strconv.FormatFloat(double, 'e', -1, 64))
-	if err != nil {
-		return arguments.Value{}
+// checkDouble checks a double of a rule, whose text begins with it.
+func checkDouble(double float64, text string) error {
+	if math.Abs(double) >= maxExactInt {
+		return fmt.Errorf("the rule has the double %g, which stands for several integers; write it without a point or exponent", double)
 	}
-	return value
+	written := doubleText.FindString(text)
+	exact, _ := new(big.Rat).SetString(strconv.FormatFloat(double, 'e', -1, 64))
+	if meant, ok := new(big.Rat).SetString(written); !ok || meant.Cmp(exact) != 0 {
+		return fmt.Errorf("the rule has the number %s, which has more digits than a 64-bit float; shorten it", written)
+	}
+	return nil
 }
 
 // exactConversions makes double(x) an error if the double stands for several integers.
@@ -126,7 +89,7 @@ type exactDouble struct{ interpreter.InterpretableCall }
 // Exec evaluates the conversion.
 func (e exactDouble) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	converted := e.InterpretableCall.Exec(frame)
-	if d, ok := converted.(types.Double); ok && math.Abs(float64(d)) >= maxExactInt {
+	if d, _ := converted.(types.Double); math.Abs(float64(d)) >= maxExactInt {
 		return types.NewErr("double(): %g stands for several integers", float64(d))
 	}
 	return converted

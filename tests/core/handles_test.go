@@ -81,7 +81,7 @@ func TestADocumentIsEditedByItsHandle(t *testing.T) {
 					t.Errorf("request %d has %d bytes", i+1, len(r.Body))
 				}
 			}
-			journaled := env.Query[string](e, "select arguments from calls where wire_id = 'call_write'")
+			journaled := env.Query[string](e, "select planned_args from calls where wire_id = 'call_write'")
 			if journaled != `{"path":"out.txt","text":"output:call_patch"}` {
 				t.Errorf("the journal has %s", fmt.Sprintf("%.200s", journaled))
 			}
