@@ -17,7 +17,7 @@ func TestAsksOnThePage(t *testing.T) {
 	ann := h.signIn(h.token(operate.Token{Name: "ann", Scopes: []string{"read", "answer"}, Agents: []string{"clerk"}}))
 	h.ask("GET", "/asks", "", "Cookie", reader).wantPage(t, 200, "Nobody has been asked yet")
 	d := h.turn("clerk", "work")
-	id := h.opens(d, approval("<b>ac\u200bme</b>"))
+	id := h.opens(d, approval("<b>ac\u200bme</b> p\u0430ypal\u3164"))
 	others := h.opens(h.turn("desk", "work"), question(`{"enum":["blue","red"]}`))
 	page, form := fmt.Sprintf("/asks/%d", id), fmt.Sprintf("/asks/%d/answer", id)
 	hash := one[string](h, "select args_hash from turnkeeper.asks where id = $1", id)
@@ -34,7 +34,7 @@ func TestAsksOnThePage(t *testing.T) {
 	if a := h.ask("GET", page, "", "Cookie", reader); strings.Contains(string(a.body), form) {
 		t.Error("a reader sees the form")
 	}
-	h.ask("GET", page, "", "Cookie", ann).wantPage(t, 200, form, hash, "the amount is above 500", "args.amount &gt; 500", `<pre class="said-text code">`, `&lt;b&gt;ac\u200bme&lt;/b&gt;`, "Approve", "Deny", "Change the arguments")
+	h.ask("GET", page, "", "Cookie", ann).wantPage(t, 200, form, hash, "the amount is above 500", "args.amount &gt; 500", `<pre class="said-text code">`, `&lt;b&gt;ac\u200bme&lt;/b&gt; p`+"\u0430"+`ypal\u3164`, "Look closely at letters of other scripts: &#34;p\u0430ypal&#34; mixes Latin and Cyrillic.", "Approve", "Deny", "Change the arguments")
 	if a := h.ask("GET", page, "", "Cookie", ann); strings.Contains(string(a.body), "\u200b") {
 		t.Error("the arguments have an invisible character")
 	}

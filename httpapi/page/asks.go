@@ -54,6 +54,9 @@ func (p Ask) Field() askform.Field { return askform.FieldOf(p.Schema) }
 // VisibleArguments returns the arguments with a line for each value, to read and to change.
 func (p Ask) VisibleArguments() string { return askform.Visible(p.Arguments) }
 
+// Doubts lists words of the arguments with letters that look like others.
+func (p Ask) Doubts() []string { return askform.Doubts(p.Arguments + " " + p.Edited) }
+
 // Question returns the text of a question, or "" for other kinds of asks.
 func (p Ask) Question() string {
 	if p.Kind != asks.KindQuestion {

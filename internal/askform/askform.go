@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"math/big"
 	"strings"
-	"unicode"
-	"unicode/utf16"
 
 	"turnkeeper/internal/arguments"
 	"turnkeeper/tools"
@@ -52,25 +50,6 @@ func Pretty(text string) string {
 	var b bytes.Buffer
 	if json.Indent(&b, []byte(text), "", "  ") != nil {
 		return text
-	}
-	return b.String()
-}
-
-// Visible formats JSON like Pretty, and escapes invisible characters and those that change the direction of text. It is the
-// same value, so a person may change it and send it back.
-func Visible(text string) string { return escaped(Pretty(text)) }
-
-// escaped returns JSON of the same value with the invisible characters in its strings escaped.
-func escaped(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) || r == '\n' {
-			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.AppendRune(nil, r) {
-			fmt.Fprintf(&b, "\\u%04x", unit)
-		}
 	}
 	return b.String()
 }
@@ -189,7 +168,7 @@ func optionOf(value json.RawMessage) Option {
 	}
 	label := b.String()
 	_ = json.Unmarshal(value, &label) // the text of a string
-	return Option{escaped(b.String()), label}
+	return Option{Escaped(b.String()), label}
 }
 
 // Value converts the text that a person entered into the field to JSON.

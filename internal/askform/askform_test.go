@@ -1,6 +1,8 @@
 package askform
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -67,6 +69,24 @@ func TestFields(t *testing.T) {
 
 func TestVisible(t *testing.T) {
 	t.Parallel()
+	for text, want := range map[string]string{
+		"\u3164 \u115f\u1160\uffa0": `\u3164 \u115f\u1160\uffa0`, // letters that are blank
+		"a\ufe0fb\U000e0101":        `a\ufe0fb\udb40\udd01`,      // variation selectors
+		"\U000e0061\U000e007f":      `\udb40\udc61\udb40\udc7f`,  // tags
+		"a\u00a0b\u2800c\u034fd":    `a\u00a0b\u2800c\u034fd`,
+		"one two  three   four":     `one two \u0020three \u0020\u0020four`,
+		`say \"a  b\"`:              `say \"a \u0020b\"`,
+		"Grüße, 日本語 👪 é":            "Grüße, 日本語 👪 é",
+	} {
+		got := Visible(`{"k":"` + text + `"}`)
+		if got != "{\n  \"k\": \""+want+"\"\n}" {
+			t.Errorf("%q becomes %s, want %s", text, got, want)
+		}
+		var one, other any
+		if json.Unmarshal([]byte(`{"k":"`+text+`"}`), &one) != nil || json.Unmarshal([]byte(got), &other) != nil || !cmp.Equal(one, other) {
+			t.Errorf("%q has become another value: %v", text, other)
+		}
+	}
 	const want = "{\n  \"a\": \"ß\\u202e\\udb40\\udc01\"\n}"
 	if got := Visible("{\"a\":\"ß\u202e\U000e0001\"}"); got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -112,5 +132,29 @@ func TestDiffLines(t *testing.T) {
 	long := slices.Repeat([]string{"x"}, 2001)
 	if got := diffLines(long, []string{"x"}); len(got) != 2002 {
 		t.Errorf("%d lines", len(got))
+	}
+}
+
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"to":"pаypal","again":"pаypal"}`: `"pаypal" mixes Latin and Cyrillic`,
+		"pay to Αlice":                     `"Αlice" mixes Latin and Greek`,
+		"ｐａｙ":                              `"ｐａｙ" has full-width letters`,
+		"𝐩𝐚𝐲 him":                          "\"𝐩𝐚𝐲\" has mathematical letters",
+		"x𝐚":                               "\"x𝐚\" mixes Latin and mathematical letters",
+		"Привет, world; Αθήνα é 日本語 abc123": "",
+		strings.Repeat("a", 70) + "а":        `"` + strings.Repeat("a", 60) + `…" mixes Latin and Cyrillic`,
+	} {
+		if got := strings.Join(Doubts(text), "; "); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	var many strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&many, "a%dа ", i)
+	}
+	if n := len(Doubts(many.String())); n != 20 {
+		t.Errorf("%d doubts", n)
 	}
 }

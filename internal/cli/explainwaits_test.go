@@ -117,3 +117,12 @@ func TestARunningTurnThatIsSetAside(t *testing.T) {
 	}
 	says(t, env, []string{"explain", "--message", idOf(s.sendIn("other", "Behind it."))}, "turn 1 of worker host-1 holds lane echo")
 }
+
+// TestLookAlikesInAnAsk shows arguments with blank and foreign letters.
+func TestLookAlikesInAnAsk(t *testing.T) {
+	s, env := onStage(t)
+	s.turn("Pay.").asks()
+	s.exec(`update turnkeeper.asks set arguments = $1`, `{"to":"p`+"\u0430"+`ypal`+"\u3164"+`  x"}`)
+	says(t, env, []string{"asks", "show", "1"}, "look closely \"p\u0430ypal\" mixes Latin and Cyrillic", `"p`+"\u0430"+`ypal\u3164 \u0020x"`)
+	says(t, env, []string{"asks"}, `ypal\u3164 \u0020x`)
+}

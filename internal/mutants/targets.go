@@ -43,11 +43,19 @@ var targets = []Target{
 		Tests: stores, Skip: plans,
 	},
 	{
-		Name:      "aside",
-		Go:        []Code{{"scheduler/apart.go", []string{"Scheduler.step", "Scheduler.each", "Scheduler.dispatch"}}, {"storage/grants/tick.go", []string{"Tick.Try"}}},
+		Name: "aside",
+		Go: []Code{{"scheduler/apart.go", []string{"Scheduler.step", "Scheduler.each", "Scheduler.dispatch"}}, {"storage/grants/tick.go", []string{"Tick.Try", "Tick.notAside"}},
+			{"storage/agents.go", []string{"DB.RegisterEach", "DB.notAside"}}},
+		Queries:   []string{"AgentsToTry"},
 		Functions: []string{"belongs_to_row", "put_aside", "put_aside_or_raise", "forget_aside", "settle_spawned", "claim_deliveries", "purge"},
-		First:     "^(TestSuite|TestOneRowFails|TestAFullDisk|TestAPurgeGoesOn|TestClaimsWithout)",
+		First:     "^(TestSuite|TestARowThatCannot|TestEachAgent|TestOneRowFails|TestAFullDisk|TestAPurgeGoesOn|TestClaimsWithout)",
 		Tests:     append([]string{"./scheduler"}, stores...), Skip: plans,
+	},
+	{
+		Name:  "doorbell",
+		Go:    []Code{{"jobs/doorbell.go", []string{"doorbells.Listen", "doorbells.Unlisten", "doorbells.WaitForNotification", "doorbells.hear", "doorbells.next"}}},
+		First: "^(TestAFloodOfDoorbells|TestSendersCannotCommandRiver|TestAGrantToAnotherProcess)",
+		Tests: []string{"./jobs"},
 	},
 	{
 		Name: "claims",

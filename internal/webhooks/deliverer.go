@@ -74,10 +74,11 @@ type Deliverer struct {
 type endpoint struct {
 	Endpoint
 	*Deliverer
-	client *http.Client
-	rings  <-chan struct{}
-	asked  <-chan struct{} // nil: it gets no asks
-	sent   chan struct{}   // has a value when an attempt has ended
+	client  *http.Client
+	conceal func(string) string // masks the parts of the address
+	rings   <-chan struct{}
+	asked   <-chan struct{} // nil: it gets no asks
+	sent    chan struct{}   // has a value when an attempt has ended
 
 	mu     sync.Mutex
 	flying int
@@ -98,7 +99,7 @@ const (
 func New(c Config) *Deliverer {
 	d := &Deliverer{Config: c}
 	for _, e := range c.Endpoints {
-		d.endpoints = append(d.endpoints, &endpoint{Endpoint: e, Deliverer: d, client: newClient(e), sent: make(chan struct{}, 1)})
+		d.endpoints = append(d.endpoints, &endpoint{Endpoint: e, Deliverer: d, client: newClient(e), conceal: concealer(e.URL), sent: make(chan struct{}, 1)})
 	}
 	return d
 }
@@ -261,7 +262,7 @@ func (e *endpoint) attempt(ctx context.Context, c outbox.DeliveryClaim, claimed 
 	if a.err != nil && errors.Is(context.Cause(ctx), errStopping) {
 		end = outbox.DeliveryEnd{State: outbox.DeliveryPending, Uncounted: true}
 	}
-	end.Error = e.Mask(end.Error)
+	end.Error = e.mask(end.Error)
 	e.note(ctx, c, end, claimed.Add(e.hold()))
 	e.at(ctx, pointNoted)
 }

@@ -14,6 +14,7 @@ var (
 	Backoff    = backoff
 	RetryAfter = retryAfter
 	Excerpt    = excerpt
+	Concealer  = concealer
 )
 
 // Longest is the longest wait between attempts.

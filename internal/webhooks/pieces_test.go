@@ -64,10 +64,31 @@ func TestExcerpt(t *testing.T) {
 		"\u202e\x1b[31mred\x1b[0m":          "[31mred [0m",
 		strings.Repeat("a", 200) + "b":      strings.Repeat("a", 200),
 		strings.Repeat("a", 195) + "secret": strings.Repeat("a", 195) + "[reda", // masked before truncation
+		"gone" + strings.Repeat(" ", 16<<10-4-3) + "sec": "gone", // the limit cuts a secret
 	} {
 		mask := func(s string) string { return strings.ReplaceAll(s, "secret", "[redacted]") }
 		if got := webhooks.Excerpt([]byte(body), mask); got != want {
 			t.Errorf("%q becomes %q", body, got)
+		}
+	}
+}
+
+func TestConcealer(t *testing.T) {
+	conceal := webhooks.Concealer("https://hooks.example/services/T0001/B%2F0002x/Xy12345678?token=ab%20cdefg&v=2#fragment")
+	for text, want := range map[string]string{
+		"no POST /services/T0001/B%2F0002x/Xy12345678?token=ab%20cdefg&v=2 here": "no POST [redacted] here",
+		"no /services/T0001/B/0002x/Xy12345678 here":                             "no [redacted] here",
+		`{"path":"\/services\/T0001\/B%2F0002x\/Xy12345678"}`:                    `{"path":"\/[redacted]\/T0001\/[redacted]\/[redacted]"}`,
+		"token ab cdefg is not ab%20cdefg":                                       "token [redacted] is not [redacted]",
+		"hooks.example v=2":                                                      "hooks.example v=2",
+	} {
+		if got := conceal(text); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+	for _, address := range []string{"https://a", "https://a/", "https://a/x?y", "::"} {
+		if got := webhooks.Concealer(address)("https://a/x?y"); got != "https://a/x?y" {
+			t.Errorf("%s: %q", address, got)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 const (
 	maxHeaderBytes  = 64 << 10
 	maxExcerptChars = 200      // masked before it is cut, so that no part of a secret remains at the end
+	longestSecret   = 4 << 10  // what a body that is too long may have of a secret at its end
 	maxDrainBytes   = 64 << 10 // read to reuse the connection
 	drainTime       = time.Second
 )
@@ -74,7 +75,7 @@ func (e *endpoint) post(ctx context.Context, id string, body []byte) answer {
 	a := answer{status: res.StatusCode, header: res.Header}
 	if !a.good() {
 		text, _ := jsonlimit.WebhookResponse.ReadStart(res.Body) // a partial body is enough
-		a.text = excerpt(text, e.Mask)
+		a.text = excerpt(text, e.mask)
 	}
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrainBytes)
 	return a
@@ -100,8 +101,10 @@ func (a answer) problem() string {
 	return said
 }
 
-// excerpt returns the start of a body as one masked line; empty if it is not text.
+// excerpt returns the start of a body as one masked line; empty if it is not text. The end of a body that was cut may be the beginning
+// of a secret, and is left out.
 func excerpt(body []byte, mask func(string) string) string {
+	cut := int64(len(body)) >= jsonlimit.WebhookResponse.Bytes
 	for range utf8.UTFMax - 1 { // the last character may be cut
 		if r, size := utf8.DecodeLastRune(body); r != utf8.RuneError || size != 1 {
 			break
@@ -111,12 +114,16 @@ func excerpt(body []byte, mask func(string) string) string {
 	if !utf8.Valid(body) {
 		return ""
 	}
+	masked := mask(string(body))
+	if cut {
+		masked = strings.ToValidUTF8(masked[:max(0, len(masked)-longestSecret)], "")
+	}
 	text := strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r
 		}
 		return ' '
-	}, mask(string(body)))
+	}, masked)
 	runes := []rune(strings.Join(strings.Fields(text), " "))
 	return string(runes[:min(len(runes), maxExcerptChars)])
 }

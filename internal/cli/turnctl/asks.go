@@ -76,7 +76,7 @@ func showAsks(s *term.Screen, c term.Clock, all []operate.Ask) {
 			expires = c.At(a.ExpiresAt)
 		}
 		t.Add(strconv.FormatInt(int64(a.ID), 10), askState(a), string(a.Kind), pathOf(a), strconv.FormatInt(int64(a.Turn), 10), term.OrDash(a.Tool),
-			term.OneLine(a.Arguments, 40), c.Ago(a.OpenedAt), expires, term.OneLine(term.OrDash(a.Reason), 60))
+			term.OneLine(askform.Escaped(a.Arguments), 40), c.Ago(a.OpenedAt), expires, term.OneLine(term.OrDash(a.Reason), 60))
 	}
 	t.Print(s)
 }
@@ -141,6 +141,9 @@ func showAsk(s *term.Screen, c term.Clock, a operate.Ask) {
 		return
 	}
 	line("hash", a.Hash)
+	for _, doubt := range askform.Doubts(a.Arguments + " " + a.Edited) {
+		line("look closely", doubt)
+	}
 	s.Line("%s", term.Plain(a.Tool))
 	if a.Edited != "" {
 		printDiff(s, a.Arguments, a.Edited)
