@@ -251,7 +251,7 @@ func TestBrokenPromisesAreFound(t *testing.T) {
 	})
 	t.Run("all are tried", func(t *testing.T) {
 		promises, err := newEnv(t).Check(t.Context(), false)
-		if err != nil || len(promises) != 50 {
+		if err != nil || len(promises) != 51 {
 			t.Errorf("%d promises, error %v", len(promises), err)
 		}
 	})
