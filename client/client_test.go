@@ -214,7 +214,7 @@ func TestWait(t *testing.T) {
 		reply, err := client.Wait(ctx, s.pool, id)
 		want := turnkeeper.Reply{
 			ID: reply.ID, MessageID: id, TurnID: reply.TurnID, Agent: "clerk", Conversation: "main", Outcome: turnkeeper.TurnDegraded, Body: "X",
-			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "odd", CreatedAt: reply.CreatedAt,
+			StopReason: turnkeeper.StopMaxRounds, ErrorClass: "odd", CreatedAt: reply.CreatedAt, Labels: []string{},
 			Calls: []turnkeeper.ReplyCall{{
 				Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Ordinal: 1, Name: "stock", Effect: turnkeeper.EffectKeyed, State: turnkeeper.CallFailed,
 				Duration: 12 * time.Millisecond, Problem: "no",
