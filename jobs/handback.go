@@ -3,13 +3,13 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"go.uber.org/zap"
 
 	"turnkeeper"
-	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/journal"
@@ -63,20 +63,39 @@ func (w *Worker) putOff(ctx context.Context, record *turnlog.Record, writer *jou
 	return err
 }
 
+// An unfitError says why this worker cannot run a turn properly, while another one may.
+type unfitError struct{ why error }
+
+func (e *unfitError) Error() string { return e.why.Error() }
+func (e *unfitError) Unwrap() error { return e.why }
+
 // waitForTools is the time for which workers that lack some of the agent's tools hand a turn back.
 // After that, the turn runs without the tools, because they were probably removed for good.
 const waitForTools = 5 * time.Minute
 
 // equipped fails if this worker lacks tools that the agent lists, as during a rollout of
-// a new tool. Without this check the model would be told that they do not exist.
-func (w *Worker) equipped(ctx context.Context, record *turnlog.Record, definition *agentdef.Definition) error {
-	lacking := w.Runner.Lacks(definition)
+// a new tool. Without this check the model would be told that they do not exist. A tool that the
+// agent's newest definition does not list was taken away, and is not waited for. Nor is any tool if a person
+// has decided about a call of the turn, and no other live worker may have it: others wait behind the turn.
+func (w *Worker) equipped(ctx context.Context, a agentturn.Assignment) error {
+	lacking := w.Runner.Lacks(a.Definition)
+	if a.Newest != nil {
+		listed := w.Runner.Lacks(a.Newest)
+		lacking = slices.DeleteFunc(lacking, func(name string) bool { return !slices.Contains(listed, name) })
+	}
 	if len(lacking) == 0 {
 		return nil
 	}
-	since, _ := w.grants.HandedOnSince(ctx, record.Turn.ID)                 // zero where it cannot be read
-	if !since.IsZero() && record.Turn.GrantedAt.Sub(since) > waitForTools { // both by the database's clock
+	turn := a.Record.Turn
+	if a.Record.Decided() {
+		others, err := w.grants.OthersMayTake(ctx, turn.ID, w.WorkerID)
+		if err == nil && !others {
+			return nil
+		}
+	}
+	since, _ := w.grants.HandedOnSince(ctx, turn.ID)                 // zero where it cannot be read
+	if !since.IsZero() && turn.GrantedAt.Sub(since) > waitForTools { // both by the database's clock
 		return nil
 	}
-	return fmt.Errorf("the agent has tools that this worker lacks: %s", strings.Join(lacking, ", "))
+	return &unfitError{fmt.Errorf("the agent has tools that this worker lacks: %s", strings.Join(lacking, ", "))}
 }

@@ -65,6 +65,9 @@ func TestATurnForANewerWorkerIsHandedBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
+			if c.definition == tooled { // and the agent still lists the tool
+				s.register("clerk", tooled)
+			}
 			id := s.turnOfAnotherProgram(c.version, c.definition, 0)
 			s.exec(c.before)
 			before := one[string](s, "select string_agg(r::text, ' ') from turnkeeper.rounds r")

@@ -249,17 +249,17 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 		return w.handBack(ctx, record, writer, unreadable)
 	}
 	definition, err := w.definitionOf(record)
-	if err == nil {
-		err = w.equipped(reads, record, definition)
-	}
 	if err != nil {
 		return w.handBack(ctx, record, writer, err)
 	}
 	work := agentturn.Assignment{Record: record, Definition: definition}
-	if err := w.update(reads, &work); err != nil {
-		if errors.Is(err, errNewerDefinition) {
-			return w.handBack(ctx, record, writer, err)
-		}
+	if err = w.update(reads, &work); err == nil {
+		err = w.equipped(reads, work)
+	}
+	if unfit, ok := errors.AsType[*unfitError](err); ok {
+		return w.handBack(ctx, record, writer, unfit)
+	}
+	if err != nil {
 		return err
 	}
 	if record.Cancelled {
@@ -324,9 +324,6 @@ func (w *Worker) parsed(agent, hash string, file []byte) (*agentdef.Definition, 
 	return definition, nil
 }
 
-// errNewerDefinition is the error of a turn that needs the agent's newest definition, which this worker cannot read.
-var errNewerDefinition = errors.New("a person has allowed a call of the turn, and the agent's newest definition cannot be read")
-
 // update gives a continued turn what counts as of now: its agent's budget, which may have been raised because the turn was
 // deferred, and the definition that a call must obey that a person allowed. Everything else stays as of the turn's creation.
 func (w *Worker) update(ctx context.Context, a *agentturn.Assignment) error {
@@ -345,7 +342,7 @@ func (w *Worker) update(ctx context.Context, a *agentturn.Assignment) error {
 	newest, err := w.parsed(turn.Agent, current.Hash, current.File)
 	if err != nil { // a newer program registered it
 		if a.Record.Allowed() {
-			return fmt.Errorf("%w: %w", errNewerDefinition, err)
+			return &unfitError{fmt.Errorf("a person has allowed a call of the turn, and the agent's newest definition cannot be read: %w", err)}
 		}
 		return nil
 	}

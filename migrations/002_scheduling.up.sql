@@ -849,7 +849,7 @@ begin
     r.turn_id := t.id; r.turn_state := t.state;
     if t.state = 'queued' and t.due_at > statement_timestamp()
         and not (t.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(t.id) is not null) then
-        r.reason := case t.error_class when 'budget' then 'budget_spent' else 'deferred' end; r.until := t.due_at; r.why := t.error;
+        r.reason := case t.error_class when 'budget' then 'budget_spent' when 'needs_newer_worker' then 'newer_worker' else 'deferred' end; r.until := t.due_at; r.why := t.error;
         return next r;
     end if;
     if t.state <> 'waiting' then

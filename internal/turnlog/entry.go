@@ -200,6 +200,11 @@ func (r *Record) Allowed() bool {
 	})
 }
 
+// Decided reports whether a person has decided about a call that has not ended, or did not in time.
+func (r *Record) Decided() bool {
+	return slices.ContainsFunc(r.Asks, func(a asks.Ask) bool { return a.Closed() && r.open(a.Call) })
+}
+
 // open reports whether the call has no result.
 func (r *Record) open(key turnkeeper.CallKey) bool {
 	return slices.ContainsFunc(r.Rounds, func(round turnkeeper.Round) bool {

@@ -102,6 +102,12 @@ var Rows = []Row{
 		Advice:  "Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message {id}.",
 		Meaning: "its own turn is deferred because a budget is spent",
 	}, {
+		Reason: NewerWorker, Fields: "Until Turn State Why",
+		Short:   "no worker can run it, again {ago}",
+		Long:    "every live worker has handed turn {turn} back[; they are offered it again at {until}][: {why}]",
+		Advice:  "Start a worker with the tools and the version that the turn needs, or take the tools out of the agent's file. Cancel the message: turnctl cancel --message {id}.",
+		Meaning: "every live worker has handed its turn back, because it lacks a tool of the agent or is too old",
+	}, {
 		Reason: Deferred, Fields: "Until Turn State Why",
 		Short:   "due {ago}",
 		Long:    "turn {turn} is deferred[ until {until}][: {why}]",

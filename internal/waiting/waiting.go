@@ -25,6 +25,7 @@ const (
 	SubAgents         Reason = "sub_agents"
 	Person            Reason = "person"
 	BudgetSpent       Reason = "budget_spent"
+	NewerWorker       Reason = "newer_worker"
 	Deferred          Reason = "deferred"
 	NotTakenUp        Reason = "not_taken_up"
 	WorkerSilent      Reason = "worker_silent"

@@ -49,6 +49,12 @@ func (s *Store) HandedOnSince(ctx context.Context, turn turnkeeper.TurnID) (time
 	return since, nil
 }
 
+// OthersMayTake reports whether a live worker other than this one has not handed a turn back.
+func (s *Store) OthersMayTake(ctx context.Context, turn turnkeeper.TurnID, self turnkeeper.WorkerID) (bool, error) {
+	may, err := s.db.Q.OthersMayTake(ctx, string(self), int64(turn))
+	return may, pg.Translate(err)
+}
+
 // GrantBefore returns the grant of a turn that came before grant, or fails with
 // ErrNotFound if there was none.
 func (s *Store) GrantBefore(ctx context.Context, turn turnkeeper.TurnID, grant turnkeeper.GrantID) (turnkeeper.Dispatch, error) {

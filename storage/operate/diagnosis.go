@@ -42,7 +42,7 @@ type LongWait struct {
 }
 
 // LongWaits lists, for each agent with messages that have been due for longer than dueFor, the message
-// that has waited longest. The longest wait comes first.
+// that has waited longest. A message whose turn the workers have handed back counts at once. The longest wait comes first.
 func (s *Reports) LongWaits(ctx context.Context, dueFor time.Duration) ([]LongWait, error) {
 	rows, err := s.db.Q.LongWaits(ctx, dueFor)
 	return dbrow.Map(rows, func(r dbsqlc.LongWaitsRow) LongWait {

@@ -135,6 +135,16 @@ func TestWhatAMessageWaitsFor(t *testing.T) {
 	h.wantWaits("behind it", second, "lane_held turn=1 state=queued why=the day's budget is used up until")
 	h.Exec("update turnkeeper.turns set error_class = 'left', error = 'for a newer worker'")
 	h.wantWaits("put off", m, "deferred turn=1 state=queued why=for a newer worker until")
+	h.Exec("update turnkeeper.turns set error_class = 'needs_newer_worker', error = 'it lacks a tool'")
+	h.wantWaits("handed back, before the others have seen it", m, "next_tick")
+	h.Exec(`insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, worker_id, granted_at, lease_until, ended_at, outcome)
+		select t.lane, -row_number() over (), gen_random_uuid(), t.id, 1, w.worker_id, t.created_at, t.created_at + interval '4 min', t.created_at, 'handed_back'
+		from turnkeeper.turns t, turnkeeper.worker_heartbeat w where t.state = 'queued'`)
+	h.wantWaits("handed back by all", m, "newer_worker turn=1 state=queued why=it lacks a tool until")
+	if waits, err := h.LongWaits(t.Context(), time.Hour); err != nil || len(waits) != 1 || waits[0].Message != m {
+		t.Errorf("doctor reports %+v, %v", waits, err)
+	}
+	h.Exec("delete from turnkeeper.ended_grants where token < 0")
 	h.Exec("update turnkeeper.turns set due_at = null")
 	h.wantWaits("given back", m, "next_tick")
 

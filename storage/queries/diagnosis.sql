@@ -14,7 +14,8 @@ order by a.name;
 -- name: LongWaits :many
 -- For each agent, the message that has waited longest, among the 10,000 oldest that have been due for too long, and as many with a
 -- queue_rank.
--- A queued turn counts as a waiting message; a message that waits for a person does not.
+-- A queued turn counts as a waiting message; a message that waits for a person does not. A turn that all live workers have handed
+-- back counts at once.
 with waiting as (
     (select m.agent, m.id, m.due_at from turnkeeper.messages m
      where m.state = 'waiting' and not m.held and m.queue_rank is null and m.rank < statement_timestamp() - @due_for::interval
@@ -26,6 +27,9 @@ with waiting as (
     union all
     select t.agent, t.message_id, coalesce(t.due_at, t.granted_at, t.created_at) from turnkeeper.turns t
     where t.state = 'queued' and coalesce(t.due_at, t.granted_at, t.created_at) < statement_timestamp() - @due_for::interval
+    union all
+    select t.agent, t.message_id, t.granted_at from turnkeeper.turns t
+    where t.state = 'queued' and t.error_class = 'needs_newer_worker' and t.due_at > statement_timestamp()
 ), heads as (
     select distinct on (w.agent) w.agent, w.id, w.due_at, count(*) over (partition by w.agent) as messages
     from waiting w order by w.agent, w.due_at, w.id

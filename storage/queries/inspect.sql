@@ -118,6 +118,14 @@ select coalesce(min(b.ended_at), to_timestamp(0))::timestamptz as since from tur
 where b.turn_id = @turn_id and b.outcome = 'handed_back' and not exists (select from turnkeeper.ended_grants o
     where o.turn_id = b.turn_id and o.token > b.token and o.outcome <> 'handed_back');
 
+-- name: OthersMayTake :one
+-- Whether another live worker has not handed a turn back.
+select exists (select from turnkeeper.worker_heartbeat h
+    where h.worker_id <> @worker_id and h.stopped_at is null and h.slots > 0
+      and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not exists (select from turnkeeper.ended_grants g
+          where g.turn_id = @turn_id and g.worker_id = h.worker_id and g.outcome = 'handed_back'))::boolean as may;
+
 -- name: BlockersOf :many
 -- Why each of some open messages waits: see turnkeeper.blockers. One without a blocker waits for the next tick.
 select m.id, coalesce(b.reason, case when m.state = 'waiting' or t.state = 'queued' then 'next_tick' else '' end)::text as reason,

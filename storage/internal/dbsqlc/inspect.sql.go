@@ -582,6 +582,22 @@ func (q *Queries) OpenCalls(ctx context.Context, ids []int64) ([]OpenCallsRow, e
 	return items, nil
 }
 
+const OthersMayTake = `-- name: OthersMayTake :one
+select exists (select from turnkeeper.worker_heartbeat h
+    where h.worker_id <> $1 and h.stopped_at is null and h.slots > 0
+      and not turnkeeper.heart_silent(h.beat_at, greatest(h.takeover_after, interval '15 s'))
+      and not exists (select from turnkeeper.ended_grants g
+          where g.turn_id = $2 and g.worker_id = h.worker_id and g.outcome = 'handed_back'))::boolean as may
+`
+
+// Whether another live worker has not handed a turn back.
+func (q *Queries) OthersMayTake(ctx context.Context, workerID string, turnID int64) (bool, error) {
+	row := q.db.QueryRow(ctx, OthersMayTake, workerID, turnID)
+	var may bool
+	err := row.Scan(&may)
+	return may, err
+}
+
 const OutputByID = `-- name: OutputByID :one
 select id, turn_id, round, ordinal, media_type, chunked, content, bytes, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, retrieved, created_at from turnkeeper.outputs where id = $1
 `
