@@ -56,7 +56,7 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	now := time.Now()
 	given := &task{
 		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), leftBehind: &r.leftBehind,
+		began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
 	if given.wall.IsZero() {
 		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)

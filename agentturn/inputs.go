@@ -91,9 +91,14 @@ func (e gate) askForInput(call *turnkeeper.ToolCall, run *toolrun.Run) (asked bo
 	if last := e.people.input(call.Key); last != nil {
 		n = last.N + 1
 	}
+	over := ""
 	if n > tools.MaxInputs {
-		result := textResult(call, turnkeeper.CallFailed, fmt.Sprintf(
-			"tool error: '%s' asked for input more than %d times, and did not finish", call.Name, tools.MaxInputs))
+		over = fmt.Sprintf("asked for input more than %d times, and did not finish", tools.MaxInputs)
+	} else if err := e.questions.take(); err != nil {
+		over = "asked for input, but " + err.Error()
+	}
+	if over != "" {
+		result := textResult(call, turnkeeper.CallFailed, fmt.Sprintf("tool error: '%s' %s", call.Name, over))
 		result.Duration, result.Ran, result.Usage = run.Result.Took, true, run.Result.Used
 		e.answer(call, result)
 		return true

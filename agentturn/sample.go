@@ -66,6 +66,9 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	}
 	ctx, end := extract.BeforeTheEnd(ctx)
 	defer end()
+	if err := s.task.questions.take(); err != nil {
+		return tools.Sampled{}, err
+	}
 	s.call = &sideCall{
 		task: s.task, purpose: PurposeSample, log: s.log, models: models, retry: s.task.cfg.Retry, logged: true,
 		retried: "model call for a tool failed, trying again", account: s.account, request: s.request, accept: acceptSample,

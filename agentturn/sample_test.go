@@ -3,6 +3,7 @@ package agentturn_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -282,6 +283,66 @@ func TestACallInTheBackgroundAsks(t *testing.T) {
 
 // TestEveryQuestionIsTold checks that progress notes of a tool do not replace the notices
 // of its model calls.
+// TestQuestionsOfATurnAreBounded lets many calls of a turn ask models. Their limit holds for all together, and so for what people are
+// asked for.
+func TestQuestionsOfATurnAreBounded(t *testing.T) {
+	const each = 10
+	answered, refused := 0, []string{}
+	asker := once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {
+		for range each {
+			if _, err := call.Sample(ctx, question("moon")); err != nil {
+				refused = append(refused, err.Error())
+			} else {
+				answered++
+			}
+		}
+		return tools.Result{Text: "done"}, nil
+	})
+	calls := []string{}
+	for n := range agentturn.MaxQuestions/each + 1 {
+		calls = append(calls, fmt.Sprintf(`asker {"n":%d}`, n))
+	}
+	book := once("book").asksFor(1)
+	b := newBench(t, asks(append(calls, "book")...)).with(asker, book)
+	b.script.Then(says("a rhyme"))
+	b.run(t.Context())
+	if answered != agentturn.MaxQuestions || len(refused) != each {
+		t.Errorf("%d questions were answered, and %d refused", answered, len(refused))
+	}
+	for _, why := range refused {
+		if why != "the tools of this turn have asked models and people 50 times, which is the limit of a turn" {
+			t.Errorf("refused: %s", why)
+		}
+	}
+	last := b.store.calls()[len(calls)]
+	if len(b.store.asked()) != 0 || last.State != turnkeeper.CallFailed || !strings.HasPrefix(last.Shown, "tool error: 'book' asked for input, but the tools of this turn have asked") {
+		t.Errorf("the call that asks a person is %s: %q", last.State, last.Shown)
+	}
+}
+
+// TestQuestionsOnRecordCount checks that what a turn has asked before it waited counts.
+func TestQuestionsOnRecordCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		book := once("book").asksFor(2)
+		b := newBench(t, asks("book"), says("Done.")).with(book)
+		b.waits()
+		b.answer(seat(1))
+		record, journal := b.store.dispatch()
+		for n := len(record.Asks); n < agentturn.MaxQuestions; n++ {
+			more := record.Asks[0]
+			more.Call.Ordinal = n + 2
+			more.Seen = true
+			record.Asks = append(record.Asks, more)
+		}
+		if o, err := b.resume(t.Context(), record, journal); err != nil || o.State != turnkeeper.TurnSucceeded {
+			t.Fatal(o, err)
+		}
+		if call := b.store.calls()[0]; call.State != turnkeeper.CallFailed || len(b.store.asked()) != 1 {
+			t.Errorf("the call is %s: %q", call.State, call.Shown)
+		}
+	})
+}
+
 func TestEveryQuestionIsTold(t *testing.T) {
 	b := newBench(t, asks("asker"), says("one"), says("two"), says("Done."))
 	b.with(once("asker").does(func(ctx context.Context, call tools.Call) (tools.Result, error) {

@@ -95,11 +95,11 @@ var targets = []Target{
 			{"agentturn/asks.go", []string{"people.of", "people.open", "people.unseen", "extensions", "ledger.withdraw", "rulings.ruling",
 				"rulings.decide", "rulings.decideByRules", "rulings.decideByTool", "rulings.gatesOf", "rulings.mayAsk", "approvals.newStart", "gate.pass",
 				"approvals.useApproval", "approvals.askAbout", "gate.settle", "gate.askPerson", "gate.askToGoOn"}},
-			{File: "agentturn/standing.go"}, {"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
+			{File: "agentturn/standing.go"}, {File: "agentturn/questions.go"}, {"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO)",
 		Tests: []string{"./policy", "./internal/memory", "./agentturn"},
 	},
 	{
