@@ -138,6 +138,13 @@ func TestAFloodOfDoorbells(t *testing.T) {
 			t.Errorf("the last ring came %v before the flood's end", last.Sub(at))
 		}
 		time.Sleep(flood) //nolint:forbidigo // of the bubble
+		for _, other := range []string{`{"queue": "other"}`, "turns", ""} {
+			in.payloads <- other
+		}
+		synctest.Wait()
+		if len(rings) != 0 {
+			t.Errorf("%d rings for others", len(rings))
+		}
 		in.payloads <- `{"queue": "turns"}`
 		synctest.Wait()
 		if len(rings) != 1 {
