@@ -54,7 +54,7 @@ var targets = []Target{
 	{
 		Name:  "doorbell",
 		Go:    []Code{{"jobs/doorbell.go", []string{"doorbells.Listen", "doorbells.WaitForNotification", "doorbells.hear", "doorbells.next"}}},
-		First: "^(TestAFloodOfDoorbells|TestSendersCannotCommandRiver|TestAGrantToAnotherProcess)",
+		First: "^(TestAFloodOfDoorbells|TestABrokenConnectionOfDoorbells|TestSendersCannotCommandRiver|TestAGrantToAnotherProcess)",
 		Tests: []string{"./jobs"},
 	},
 	{
