@@ -159,7 +159,9 @@ type cut struct{ riverdriver.Listener }
 
 var errCut = errors.New("the connection is broken")
 
-func (cut) WaitForNotification(context.Context) (*riverdriver.Notification, error) { return nil, errCut }
+func (cut) WaitForNotification(context.Context) (*riverdriver.Notification, error) {
+	return nil, errCut
+}
 
 // River is told that the connection broke, so that it connects again.
 func TestABrokenConnectionOfDoorbells(t *testing.T) {
