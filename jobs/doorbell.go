@@ -60,14 +60,6 @@ func (l *doorbells) Listen(ctx context.Context, topic string) error {
 	return l.Listener.Listen(ctx, topic)
 }
 
-// Unlisten does nothing for River's other topics.
-func (l *doorbells) Unlisten(ctx context.Context, topic string) error {
-	if topic != insertTopic {
-		return nil
-	}
-	return l.Listener.Unlisten(ctx, topic)
-}
-
 // WaitForNotification returns the next ring of a queue. It keeps reading meanwhile: the server keeps what is not read.
 func (l *doorbells) WaitForNotification(ctx context.Context) (*riverdriver.Notification, error) {
 	for {

@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -138,10 +139,33 @@ func TestAFloodOfDoorbells(t *testing.T) {
 			t.Errorf("the last ring came %v before the flood's end", last.Sub(at))
 		}
 		time.Sleep(flood) //nolint:forbidigo // of the bubble
+		for _, other := range []string{`{"queue": "other"}`, "turns", ""} {
+			in.payloads <- other
+		}
+		synctest.Wait()
+		if len(rings) != 0 {
+			t.Errorf("%d rings for others", len(rings))
+		}
 		in.payloads <- `{"queue": "turns"}`
 		synctest.Wait()
 		if len(rings) != 1 {
 			t.Errorf("%d rings after a pause", len(rings))
 		}
 	})
+}
+
+// cut is a listener whose connection is broken.
+type cut struct{ riverdriver.Listener }
+
+var errCut = errors.New("the connection is broken")
+
+func (cut) WaitForNotification(context.Context) (*riverdriver.Notification, error) {
+	return nil, errCut
+}
+
+// River is told that the connection broke, so that it connects again.
+func TestABrokenConnectionOfDoorbells(t *testing.T) {
+	if n, err := jobs.Doorbells(cut{}, "turns").WaitForNotification(t.Context()); n != nil || !errors.Is(err, errCut) {
+		t.Errorf("%v, %v", n, err)
+	}
 }

@@ -41,7 +41,9 @@ func hidden(r rune) bool {
 // Doubts lists the words of a text with letters that look like those of another script, such as a Cyrillic а in a Latin word. Each
 // entry is a text for a person.
 func Doubts(text string) (doubts []string) {
-	words := strings.FieldsFunc(text, func(r rune) bool { return hidden(r) || !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r) })
+	words := strings.FieldsFunc(text, func(r rune) bool {
+		return hidden(r) || !unicode.IsLetter(r) && !unicode.IsMark(r) && !unicode.IsDigit(r)
+	})
 	for _, word := range words {
 		doubt := ""
 		switch found := scripts(word); {

@@ -53,8 +53,8 @@ var targets = []Target{
 	},
 	{
 		Name:  "doorbell",
-		Go:    []Code{{"jobs/doorbell.go", []string{"doorbells.Listen", "doorbells.Unlisten", "doorbells.WaitForNotification", "doorbells.hear", "doorbells.next"}}},
-		First: "^(TestAFloodOfDoorbells|TestSendersCannotCommandRiver|TestAGrantToAnotherProcess)",
+		Go:    []Code{{"jobs/doorbell.go", []string{"doorbells.Listen", "doorbells.WaitForNotification", "doorbells.hear", "doorbells.next"}}},
+		First: "^(TestAFloodOfDoorbells|TestABrokenConnectionOfDoorbells|TestSendersCannotCommandRiver|TestAGrantToAnotherProcess)",
 		Tests: []string{"./jobs"},
 	},
 	{
