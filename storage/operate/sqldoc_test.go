@@ -66,8 +66,10 @@ func documented(t *testing.T) *env {
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),
 	})
 	d.Write(t, turnlog.Entry{Round: answer, Events: storagetest.Events(turnkeeper.EventRoundStop)})
+	edited := storagetest.Start(second, "n", 1, turnkeeper.EffectOnce)
+	edited.RunArgs = `{"n":90}`
 	d.Write(t, turnlog.Entry{
-		Results: []turnlog.CallResult{read}, Starts: []turnlog.CallStart{storagetest.Start(second, "n", 1, turnkeeper.EffectOnce)},
+		Results: []turnlog.CallResult{read}, Starts: []turnlog.CallStart{edited},
 		Events: storagetest.Events(turnkeeper.EventToolResult, turnkeeper.EventToolStarted),
 	})
 	d = h.Again(d, "worker-2")
