@@ -70,7 +70,7 @@ func (t *Telemetry) turnSpan(ctx context.Context, place traceparent.Context, tur
 	options := []trace.SpanStartOption{trace.WithTimestamp(made), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "invoke_agent"),
 		attribute.String("gen_ai.agent.name", turn.Agent),
-		attribute.String("gen_ai.conversation.id", turn.Conversation),
+		attribute.String("gen_ai.conversation.id", string(turn.ConversationKey().Lane())),
 		attribute.Int64("turnkeeper.turn.id", int64(turn.ID)),
 		attribute.Int64("turnkeeper.message.id", int64(turn.MessageID)),
 		attribute.Int("turnkeeper.attempt", turn.Attempt),

@@ -116,7 +116,7 @@ func wantConventions(e *env.Env, r *collector) {
 	e.T.Helper()
 	for name, want := range map[string]map[string]string{
 		"invoke_agent clerk": {
-			"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk", "gen_ai.conversation.id": "main",
+			"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk", "gen_ai.conversation.id": "clerk/main",
 			"turnkeeper.state": "succeeded", "turnkeeper.stop_reason": "none", "turnkeeper.rounds": "3", "turnkeeper.trigger": "message",
 		},
 		"chat scripted": {
