@@ -99,6 +99,7 @@ func TestAToolIsTakenAwayWhileAPersonIsAsked(t *testing.T) {
 			}
 			s.await("exists (select from turnkeeper.lease_log where outcome = 'handed_back')")
 			s.exec("update turnkeeper.worker_heartbeat set stopped_at = now() where worker_id = 'other'")
+			s.exec("update turnkeeper.turns set due_at = now() where state = 'queued'") // the pause after a hand-back is over
 			s.exec("select pg_notify('turnkeeper_inbox', '')")
 			if reply := s.reply(id); reply.Outcome != turnkeeper.TurnSucceeded {
 				t.Errorf("the reply is %+v", reply)

@@ -76,7 +76,7 @@ func newGullibleSite(t *testing.T, injections ...injection) *gullibleSite {
 		case strings.HasPrefix(settings, "mcp_servers:"):
 		case settings != summarised.settings: // a small window has no room for more
 			few = fmt.Sprintf("root: mail\nsub_agents: [scout%d]\nmcp_servers: {crm: [find%d]}\n", n, n) +
-				"tools: [http_get, read_file, clock, note_write, note_read, mark_once, mark_keyed]"
+				"tools: [http_get, read_file, clock, note_write, note_read, mark_once, mark_keyed]\nnotes: agent"
 		}
 		s.WriteAgent(fmt.Sprint("clerk", n), few, "lane: conversation", "allow_private_hosts: [127.0.0.1]", "max_rounds: 8", settings)
 		s.WriteAgent(fmt.Sprint("scout", n), "description: Reads.", "tools: [http_get, mark_once, mark_keyed]", "allow_private_hosts: [127.0.0.1]")
