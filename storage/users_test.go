@@ -25,7 +25,7 @@ func anyName(r *rand.Rand) string {
 // its agent.
 func TestLanesOfConversations(t *testing.T) {
 	h := newEnv(t)
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test
+	r := rand.New(rand.NewPCG(1, 2))
 	keys := map[turnkeeper.ConversationKey]bool{}
 	for len(keys) < 3000 {
 		keys[turnkeeper.ConversationKey{Agent: []string{"a", "a-b", "a_b"}[r.IntN(3)], User: anyName(r), Name: "c" + anyName(r)}] = true

@@ -23,7 +23,7 @@ func TestConversationsHaveTheirUser(t *testing.T) {
 			strings.Contains(path, "storesuite") {
 			return nil
 		}
-		content, err := os.ReadFile(path) //nolint:gosec // a file of this module
+		content, err := os.ReadFile(path)
 		for _, stray := range find(string(content)) {
 			t.Errorf("%s: %q compares or inserts a conversation without its user", path, stray)
 		}

@@ -247,7 +247,7 @@ func (e *exact) standIns(args map[string]any) map[string]any {
 	for n := range between {
 		all = append(all, placed{n, n.decimal()})
 	}
-	slices.SortFunc(all, func(a, b placed) int { return a.decimal.compare(b.decimal) })
+	slices.SortFunc(all, func(a, b placed) int { return a.compare(b.decimal) })
 	last, slot := -1, int64(0)
 	for _, p := range all {
 		i, found := slices.BinarySearchFunc(e.numbers, p.decimal, decimal.compare)

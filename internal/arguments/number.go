@@ -165,7 +165,8 @@ func (a decimal) whole() bool { return a.point >= len(a.digits) }
 // mayBeRounded reports whether the float nearest to another number of at most 20 digits may be the number.
 func (a decimal) mayBeRounded() bool {
 	const maxSafe = "9007199254740992" // 1 << 53
-	return len(a.digits) > 15 && !(a.whole() && a.point == len(maxSafe) && a.digits < maxSafe) || a.whole() && a.point > len(maxSafe)
+	safe := a.whole() && a.point == len(maxSafe) && a.digits < maxSafe
+	return len(a.digits) > 15 && !safe || a.whole() && a.point > len(maxSafe)
 }
 
 // plain returns the number as an int64 or uint64 if it is whole and fits, else as the nearest float64. exact reports whether that

@@ -76,8 +76,8 @@ func (e *env) onlyAsk(id turnkeeper.TurnID) asks.Ask {
 	return all[0]
 }
 
-func approved(by string) asks.Answer {
-	return asks.Answer{Decision: asks.Approved, By: by, Channel: "test"}
+func approved() asks.Answer {
+	return asks.Answer{Decision: asks.Approved, By: "ann", Channel: "test"}
 }
 
 func (e *env) answerAsk(id asks.ID, a asks.Answer) {
@@ -161,7 +161,7 @@ func askRefuses(e *env) {
 		d := e.asksFor()
 		ask := e.onlyAsk(d.grant.TurnID)
 		equal(e, name+": while it is open", d.startWith(ask.ID, askArguments, 1) != nil, true)
-		e.answerAsk(ask.ID, approved("ann"))
+		e.answerAsk(ask.ID, approved())
 		equal(e, name, start(d, ask.ID) != nil, true)
 		wantErr(e, name+": afterwards", d.startWith(ask.ID, askArguments, 1), nil)
 		e.conclude(d)
@@ -205,7 +205,7 @@ func askOfOneCall(e *env) {
 	}
 	one, two := e.plannedAt("one"), e.plannedAt("two")
 	one.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 1)}})
-	mine := one.asked(question(key(1, 1), asks.KindApprove), approved("ann"))
+	mine := one.asked(question(key(1, 1), asks.KindApprove), approved())
 	wantErr(e, "with the ask of another turn", two.startWith(mine, askArguments, 1), asks.ErrNotApproved)
 	two.append(turnlog.Entry{Gates: []turnkeeper.CallKey{key(1, 2)}})
 	two.asked(question(key(1, 2), asks.KindApprove), asks.Answer{})
@@ -238,7 +238,7 @@ func askOfOneCall(e *env) {
 // A repeatable call whose worker was lost starts again with what was approved, and names no ask again.
 func askRepeated(e *env) {
 	d := e.planned(turnkeeper.EffectKeyed)
-	ask := d.asked(question(key(1, 1), asks.KindApprove), approved("ann"))
+	ask := d.asked(question(key(1, 1), asks.KindApprove), approved())
 	wantErr(e, "first start", d.startWith(ask, askArguments, 1), nil)
 	wantErr(e, "second start with other arguments", d.startWith(0, `{"amount":2}`, 2), asks.ErrNotApproved)
 	wantErr(e, "second start with the ask", d.startWith(ask, askArguments, 2), asks.ErrNotApproved)
@@ -252,7 +252,7 @@ func askGated(e *env) {
 	d.append(turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
 	d.wait()
 	ask := e.onlyAsk(d.grant.TurnID)
-	e.answerAsk(ask.ID, approved("ann"))
+	e.answerAsk(ask.ID, approved())
 	d = e.next(first)
 	equal(e, "gates on record", len(d.record.Gates), 1)
 	wantErr(e, "approved start", d.startWith(ask.ID, askArguments, 1), nil)
@@ -348,7 +348,7 @@ func askTwice(e *env) {
 	equal(e, "answered by", e.onlyAsk(d.grant.TurnID).AnsweredBy, "ann")
 	var err error
 	for _, id := range []asks.ID{ask.ID + 100, ask.ID + 1_000_000} {
-		_, err = e.AnswerAsk(e.Context(), id, approved("ann"))
+		_, err = e.AnswerAsk(e.Context(), id, approved())
 		wantErr(e, "no such ask", err, turnkeeper.ErrNotFound)
 	}
 	err = d.Append(e.Context(), turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}})
@@ -367,7 +367,7 @@ func askInvalid(e *env) {
 	ask := e.onlyAsk(d.grant.TurnID)
 	equal(e, "audience", len(ask.Audience), 2)
 	for name, a := range map[string]asks.Answer{
-		"an approval":         approved("ann"),
+		"an approval":         approved(),
 		"no answer":           {Decision: asks.Answered, By: "ann"},
 		"nobody":              {Decision: asks.Answered, Answer: `"x"`},
 		"a blank name":        {Decision: asks.Answered, Answer: `"x"`, By: " "},
@@ -396,11 +396,11 @@ func askKinds(e *env) {
 	refused(budget, "arguments of a budget", asks.Answer{Decision: asks.Approved, Edited: "{}"})
 	refused(budget, "an answer to an ask for a budget", asks.Answer{Decision: asks.Answered, Answer: `"x"`})
 	refused(budget, "an approval with an answer", asks.Answer{Decision: asks.Approved, Answer: `"x"`})
-	e.answerAsk(budget, approved("ann"))
+	e.answerAsk(budget, approved())
 	reply := d.asked(question(key(1, 0), asks.KindReply), asks.Answer{})
 	refused(reply, "another text of a reply", asks.Answer{Decision: asks.Approved, Edited: "{}"})
 	refused(reply, "an answer to an ask about a reply", asks.Answer{Decision: asks.Answered, Answer: `"x"`})
-	e.answerAsk(reply, approved("ann"))
+	e.answerAsk(reply, approved())
 	approve := d.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
 	refused(approve, "a denial with arguments", asks.Answer{Decision: asks.Denied, Edited: "{}"})
 	refused(approve, "arguments that are no object", asks.Answer{Decision: asks.Approved, Edited: "[1]"})
@@ -426,12 +426,12 @@ func askBeforeWait(e *env) {
 	d := e.asksFor(question(key(1, 1), asks.KindApprove), question(key(1, 2), asks.KindApprove))
 	all := e.Asks(d.grant.TurnID)
 	d.append(turnlog.Entry{Seen: []asks.ID{all[0].ID, all[1].ID, all[1].ID + 100}}) // there is nothing to see yet
-	e.answerAsk(all[0].ID, approved("ann"))
+	e.answerAsk(all[0].ID, approved())
 	wait(d, "with one of two answers", turnkeeper.TurnQueued)
 	d = e.next(first)
 	d.append(turnlog.Entry{Seen: []asks.ID{all[0].ID}})
 	wait(d, "once it has seen the answer", turnkeeper.TurnWaiting)
-	e.answerAsk(all[1].ID, approved("ann"))
+	e.answerAsk(all[1].ID, approved())
 	d = e.next(first)
 	wait(d, "with both answers", turnkeeper.TurnQueued)
 	d = e.next(first)
@@ -449,12 +449,12 @@ func askExpires(e *env) {
 	e.Pass(59 * time.Minute)
 	equal(e, "expired early", e.tick().Asks, 0)
 	e.Pass(2 * time.Minute)
-	_, err := e.AnswerAsk(e.Context(), ask.ID, approved("ann"))
+	_, err := e.AnswerAsk(e.Context(), ask.ID, approved())
 	wantErr(e, "an answer after the time", err, asks.ErrClosed)
 	d = e.next(first)
 	equal(e, "state", d.record.Asks[0].State, asks.Expired)
 	wantErr(e, "start", d.startWith(ask.ID, askArguments, 1), asks.ErrNotApproved)
-	_, err = e.AnswerAsk(e.Context(), ask.ID, approved("ann"))
+	_, err = e.AnswerAsk(e.Context(), ask.ID, approved())
 	wantErr(e, "an answer to an expired ask", err, asks.ErrClosed)
 }
 
@@ -465,7 +465,7 @@ func askExpiresAlone(e *env) {
 	soon.Timeout = time.Minute
 	locked.asked(soon, asks.Answer{})
 	free.asked(soon, asks.Answer{})
-	waiting.append(turnlog.Entry{Seen: []asks.ID{waiting.asked(soon, approved("ann"))}})
+	waiting.append(turnlog.Entry{Seen: []asks.ID{waiting.asked(soon, approved())}})
 	waiting.asked(question(key(1, 1), asks.KindApprove), asks.Answer{})
 	waiting.wait()
 	e.Pass(2 * time.Minute)
@@ -518,7 +518,7 @@ func askCancelled(e *env) {
 	e.cancel(d.grant.TurnID, true)
 	ask := e.onlyAsk(d.grant.TurnID)
 	equal(e, "state", ask.State, asks.Withdrawn)
-	_, err := e.AnswerAsk(e.Context(), ask.ID, approved("ann"))
+	_, err := e.AnswerAsk(e.Context(), ask.ID, approved())
 	wantErr(e, "answer", err, asks.ErrClosed)
 	d = e.asksFor()
 	e.conclude(d)
@@ -570,7 +570,7 @@ func askIsNoFailure(e *env) {
 	asking := e.asksFor()
 	asking.wait()
 	e.Pass(50 * time.Minute)
-	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
 	if waited := e.next(first).record.Waited; waited > 10*time.Minute {
 		e.Errorf("the message has waited for %v", waited)
 	}
@@ -585,7 +585,7 @@ func askParks(e *env) {
 	equal(e, "message of the other conversation", d.record.Message.ID, b)
 	equal(e, "lane", d.record.Turn.Lane, "clerk")
 	c := e.enqueue("clerk", "b", "and again")
-	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
 	equal(e, "granted while another turn runs", e.tick().Granted, 0)
 	e.finish(d, succeeded("hi"))
 	d = e.next(first)
@@ -622,7 +622,7 @@ func askHolds(e *env) {
 	d = e.next(first)
 	equal(e, "granted of the same conversation with another agent", d.record.Turn.Agent, "desk")
 	e.finish(d, succeeded("hi"))
-	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
 	d = e.next(first)
 	equal(e, "granted after the answer", d.grant.TurnID, asking.grant.TurnID)
 	other = e.enqueue("clerk", "other", "hello again")
@@ -671,7 +671,7 @@ func askHoldsStill(e *env) {
 func askHoldsNoLonger(e *env) {
 	d := e.turn()
 	d.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
-	ask := d.asked(question(key(1, 1), asks.KindApprove), approved("ann"))
+	ask := d.asked(question(key(1, 1), asks.KindApprove), approved())
 	goesOn := question(key(1, 1), asks.KindSettle)
 	goesOn.Hold = false
 	d.append(turnlog.Entry{Seen: []asks.ID{ask}, Asks: []asks.Question{goesOn}})
@@ -689,8 +689,8 @@ func askParkedWaits(e *env) {
 	two.wait()
 	e.enqueue("clerk", "three", "hello")
 	three := e.next(first)
-	e.answerAsk(e.onlyAsk(two.grant.TurnID).ID, approved("ann"))
-	e.answerAsk(e.onlyAsk(one.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(two.grant.TurnID).ID, approved())
+	e.answerAsk(e.onlyAsk(one.grant.TurnID).ID, approved())
 	equal(e, "granted while the lane is busy", e.tick().Granted, 0)
 	e.finish(three, succeeded("hi"))
 	d := e.next(first)
@@ -708,7 +708,7 @@ func askHoldsLater(e *env) {
 	equal(e, "granted", d.record.Message.ID, other)
 	e.finish(d, succeeded("hi"))
 	equal(e, "granted while it asks", e.tick().Granted, 0)
-	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
 	d = e.next(first)
 	equal(e, "granted after the answer", d.grant.TurnID, asking.grant.TurnID)
 	e.conclude(d)
@@ -727,7 +727,7 @@ func askHoldsSchedule(e *env) {
 		equal(e, "granted while it asks", e.tick().Granted, 0)
 		e.tick()
 	}
-	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
 	e.conclude(e.next(first))
 	d := e.next(first)
 	equal(e, "schedule", d.record.Message.Schedule, "s")
