@@ -230,7 +230,7 @@ func (w *walk) answer() {
 		}
 		for _, a := range w.Asks(m.TurnID) {
 			if !a.Closed() && w.rand.IntN(2) == 0 {
-				w.answerAsk(a.ID, approved("ann"))
+				w.answerAsk(a.ID, approved())
 				w.note("ask %d of turn %d is answered", a.ID, m.TurnID)
 				return
 			}

@@ -126,7 +126,7 @@ func askHoldsOneUser(e *env) {
 			e.finish(d, succeeded("hi"))
 		}
 		equal(e, "granted of its own conversation", e.tick().Granted, 0)
-		e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved("ann"))
+		e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
 		e.conclude(e.next(first))
 		d := e.next(first)
 		equal(e, "granted after its end", d.record.Message.ID, later)
