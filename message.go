@@ -84,7 +84,11 @@ type Message struct {
 	Faults       int       // failed attempts that count
 	WaitsFor     []string  // models that it waits for, all down; nil: none
 	TraceParent  string
+	SentBy       string // role:NAME, token:ID, schedule:NAME, or turn:ID for one to a sub-agent
 }
+
+// ToSubAgent reports whether another agent sent the message.
+func (m Message) ToSubAgent() bool { return strings.HasPrefix(m.SentBy, "turn:") }
 
 // ConversationKey returns the key of the message's conversation.
 func (m Message) ConversationKey() ConversationKey {

@@ -216,17 +216,17 @@ func (t *task) unconfigured(names []string, err *inference.Error) error {
 }
 
 // allDown returns the error of a call that is not made because every model is down and
-// another turn probes them.
+// another turn probes them. It names what was wrong with them, but not the providers' own words: these answered other
+// messages, and may quote them.
 func (m *models) allDown(all []*candidate) error {
 	var details []string
 	for _, c := range all {
-		known := m.health.known[c.ref]
-		details = append(details, known.Error)
+		details = append(details, c.ref+" ("+m.health.known[c.ref].ErrorClass+")")
 	}
 	first := m.health.known[all[0].ref]
 	return &inference.Error{
 		Class: inference.Class(first.ErrorClass), Provider: all[0].Provider, Model: all[0].Name,
-		Detail: "not asked, because it is down: " + strings.Join(details, "; "),
+		Detail: "not asked, because it is down: " + strings.Join(details, ", "),
 	}
 }
 

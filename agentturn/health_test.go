@@ -1,6 +1,7 @@
 package agentturn_test
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -107,6 +108,9 @@ func TestFaultsOfAChain(t *testing.T) {
 				}
 				if got.State != c.state || got.ErrorClass != c.class || got.Retry != c.retry || got.Counted != c.counted {
 					t.Errorf("%+v", got)
+				}
+				if strings.Contains(got.Error, "no credit") {
+					t.Errorf("the error quotes the request of another message: %s", got.Error)
 				}
 				if got.Retry && got.Backoff <= 0 {
 					t.Error("it would be granted again at once, and fail again")

@@ -166,6 +166,8 @@ func (p *planner) unchecked(raw string) string {
 // verdict decides about a call. fault is what is wrong with it.
 func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault string) (turnkeeper.CallState, string) {
 	switch {
+	case strings.HasPrefix(fault, "tool not found"): // first, because replies do not show the name of such a call
+		return turnkeeper.CallDenied, fault
 	case p.final:
 		return turnkeeper.CallDenied, shownFinal
 	case p.truncated:

@@ -152,6 +152,16 @@ func TestATokenOfAUserSeesItsOwn(t *testing.T) {
 	u.ask("POST", "/v1/messages", `{"agent":"clerk","body":"mine","user":"`+annas+`"}`, "Authorization", u.tokens[0], "Idempotency-Key", "k").want(t, 201, annas)
 }
 
+// TestMessagesToSubAgents checks that a token that may only send sees no message to a sub-agent: it holds what its parent knows.
+func TestMessagesToSubAgents(t *testing.T) {
+	u := newTwoUsers(t, true)
+	u.Exec("update turnkeeper.messages set sent_by = 'turn:1' where id = $1", int64(u.berts))
+	sends, reads := u.token(operate.Token{Name: "sends", Scopes: []string{"send"}}), u.token(operate.Token{Name: "reads", Scopes: []string{"read"}})
+	path := fmt.Sprintf("/v1/messages/%d", u.berts)
+	u.ask("GET", path, "", "Authorization", sends).want(t, 404, "there is no message")
+	u.ask("GET", path, "", "Authorization", reads).want(t, 200, "reply mine-bert")
+}
+
 // TestListsOfOneUser filters the lists of a token for all users.
 func TestListsOfOneUser(t *testing.T) {
 	u := newTwoUsers(t, false)

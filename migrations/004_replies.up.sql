@@ -4,15 +4,18 @@
 -- The contents of a reply
 ----------------------------------------------------------------------------------------------------
 
--- Why a call did not succeed, without the text that its tool returned; empty: it succeeded, or was not needed. The Go code
--- has the same rules. It has no from clause, so that Postgres inlines it: reply_calls runs at the end of each turn.
+-- Why a call did not succeed, without what its tool returned or the model wrote; empty: it succeeded, or was not needed. The Go code
+-- (turnlog.ReplyCalls) has the same rules. It has no from clause, so that Postgres inlines it: reply_calls runs at the end of each turn.
 create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce text, p_preview text, p_shown text) returns text immutable language sql as $$
     select case p_state
         when 'succeeded' then ''
         when 'skipped' then ''
         when 'planned' then 'not run'
         when 'failed' then coalesce(substring(p_preview from '^tool error: ''[^'']*'' (timed out after [0-9.]+ s)'), 'the tool failed')
-        when 'denied' then case when p_shown ~ '^(denied: )?(\n|\{|$)' then 'refused' else substring(p_shown from '^(?:denied: )?([^\n]{1,200})') end
+        when 'denied' then coalesce(substring(p_shown from '^(?:denied: )?(tool not found|invalid arguments|not enough time left in this turn|over the limit'
+            '|tools could not be called in the last round of this turn|the answer was cut off before all of its tool calls were complete'
+            '|the tool calls of this answer did not arrive whole|a person did not approve this call|nobody approved this call in time'
+            '|a person changed the arguments of this call, but they are invalid|a person allowed this call)'), 'refused')
         when 'cancelled' then case when p_effect <> 'none' and p_nonce <> '' then 'it may or may not have happened' else 'cancelled before it ended' end
         else 'it may or may not have happened'
     end
@@ -24,7 +27,8 @@ $$;
 create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable language plpgsql as $$
 begin
     return (select coalesce(jsonb_agg(jsonb_build_object(
-            'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'name', c.name, 'effect', c.effect, 'state', c.state,
+            'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'effect', c.effect, 'state', c.state,
+            'name', case when c.state = 'denied' and starts_with(c.shown, 'tool not found') then '(unknown tool)' else c.name end,
             'duration_ms', case when c.duration_ms > 0 or c.state in ('succeeded', 'failed') then c.duration_ms end,
             'error', turnkeeper.call_problem(c.state, c.effect, c.nonce, c.preview, c.shown)
         ) order by c.n), '[]')

@@ -43,7 +43,7 @@ func (w *worker) openWebhooks(ctx context.Context) (*pusher, error) {
 	}
 	c := webhooks.Config{
 		Store: store, WorkerID: w.id, PollInterval: w.cfg.PollInterval, Grace: min(w.cfg.ShutdownGrace, webhookGrace), Mask: mask, Log: w.log,
-		View:     func(r turnkeeper.Reply) any { return views.OfReply(r) },
+		View:     func(r turnkeeper.Reply) any { return views.OfPushedReply(r) },
 		ViewAsk:  func(a outbox.OpenedAsk) any { return views.OfOpenedAsk(a) },
 		Observe:  w.telling.Delivery,
 		Rings:    func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) },

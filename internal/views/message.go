@@ -1,10 +1,12 @@
 package views
 
 import (
+	"slices"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/internal/waiting"
+	"turnkeeper/policy"
 	"turnkeeper/storage/operate"
 )
 
@@ -92,7 +94,7 @@ type ReplyCall struct {
 	Effect     turnkeeper.Effect    `json:"effect"`
 	State      turnkeeper.CallState `json:"state"`
 	DurationMs *int64               `json:"duration_ms" doc:"null: the call did not run, or its duration is unknown"`
-	Error      string               `json:"error" doc:"why the call did not succeed, at most 200 characters, without the tool's output; empty: it succeeded, or was not needed"`
+	Error      string               `json:"error" doc:"why the call did not succeed, in a few words, without what its tool or the model wrote; empty: it succeeded, or was not needed"`
 }
 
 // OfReply returns the view of a reply.
@@ -101,6 +103,15 @@ func OfReply(r turnkeeper.Reply) Reply {
 		ID: r.ID, MessageID: r.MessageID, TurnID: r.TurnID, Agent: r.Agent, User: r.User, Conversation: r.Conversation, Outcome: r.Outcome,
 		Body: r.Body, CreatedAt: r.CreatedAt, ParentTurn: OrNull(r.ParentTurn), ReplyEnd: EndOfReply(r),
 	}
+}
+
+// OfPushedReply returns the view of a reply for a webhook. The reply of a sub-agent is for its parent, so private content is
+// left out of it.
+func OfPushedReply(r turnkeeper.Reply) Reply {
+	if r.ParentTurn != 0 && slices.Contains(r.Labels, string(policy.Private)) {
+		r.Body = "This reply of a sub-agent was withheld, because it may hold private content."
+	}
+	return OfReply(r)
 }
 
 // EndOfReply returns the view of how the turn of a reply ended.

@@ -122,17 +122,22 @@ func Screen(c *request.Call, m *waiting.Message) {
 	}
 }
 
-// Message reads the message whose id is in the path.
+// Message reads the message whose id is in the path. Messages to sub-agents, and so their replies, hold what their parents know: who
+// may only send does not see them.
 func (a Access) Message(c *request.Call) (waiting.Message, error) {
 	id, err := request.ID[turnkeeper.MessageID](c, "message")
 	if err != nil {
 		return waiting.Message{}, err
 	}
 	m, err := a.store.Message(c.Context(), id)
-	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !c.Caller.SeesWords(m.ConversationKey()) {
+	if errors.Is(err, turnkeeper.ErrNotFound) || err == nil && !seesMessage(c.Caller, m.Message) {
 		return waiting.Message{}, request.Refuse(http.StatusNotFound, "there is no message %d", id)
 	}
 	return m, err
+}
+
+func seesMessage(c request.Caller, m turnkeeper.Message) bool {
+	return c.SeesWords(m.ConversationKey()) && (!m.ToSubAgent() || c.May(request.ScopeRead) || c.May(request.ScopeOperate))
 }
 
 // Answered reads a message, with the reasons why it waits, and its reply, or nil. The two are

@@ -88,7 +88,7 @@ func Message(r dbsqlc.TurnkeeperMessage) turnkeeper.Message {
 		Body: r.Body, Key: OrZero(r.IdempotencyKey), Priority: int(r.Priority), Trigger: turnkeeper.Trigger(r.Trigger),
 		Schedule: OrZero(r.Schedule), Slot: OrZero(r.Slot), State: turnkeeper.MessageState(r.State), Attempts: int(r.Attempts),
 		DueAt: r.DueAt, AcceptedAt: r.AcceptedAt, ClosedAt: OrZero(r.ClosedAt), TurnID: turnkeeper.TurnID(OrZero(r.TurnID)),
-		LastError: OrZero(r.LastError), Faults: int(r.Faults), TraceParent: OrZero(r.TraceParent),
+		LastError: OrZero(r.LastError), Faults: int(r.Faults), TraceParent: OrZero(r.TraceParent), SentBy: r.SentBy,
 	}
 }
 
