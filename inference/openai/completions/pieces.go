@@ -71,12 +71,11 @@ func (a *answer) addressed(p *piece) (group, match) {
 			groups[byNothing].add(call)
 		}
 	}
-	for m := byBoth; m > byNothing; m-- {
-		if groups[m].newest != nil {
-			return groups[m], m
-		}
+	m := byBoth
+	for m > byNothing && groups[m].newest == nil {
+		m--
 	}
-	return groups[byNothing], byNothing
+	return groups[m], m
 }
 
 // continued returns the call that a piece continues, or nil for a new call. It sets a.doubt if it cannot know.
@@ -145,7 +144,7 @@ func (a *answer) renamed(p *piece, call *callParts, other bool) *callParts {
 	if other || call.announced || call.arguments.Len() > 0 || !a.beginsName(joined) {
 		return nil
 	}
-	if a.declared[call.name] && a.declared[p.name] {
+	if a.declared[call.name] && a.beginsName(p.name) {
 		a.doubted(doubtName)
 		return nil
 	}
