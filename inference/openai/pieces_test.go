@@ -193,6 +193,9 @@ func joined(calls []inference.Call) bool {
 	})
 }
 
+// ofTwoNames reports whether the name of a call, cut in two, may be the names of two tools.
+func ofTwoNames(call inference.Call) bool { return call.Name == "paypal" }
+
 // distinct reports whether calls are of different tools, and all have arguments.
 func distinct(calls []inference.Call) bool {
 	names := map[string]bool{}
@@ -207,7 +210,9 @@ func (s style) clear(calls []inference.Call) bool {
 	known := s.id != "none" && s.id != "fresh" // a later piece may have the id of its call
 	plain := s.again == "none" && !s.emptyFirst
 	switch {
-	case s.name == "parts", joined(calls), s.again == "whole" && !known, s.name == "each" && !known && !plain:
+	case s.name == "parts":
+		return s.index == "own" && known && !s.interleave && !joined(calls) && !slices.ContainsFunc(calls, ofTwoNames)
+	case joined(calls), s.again == "whole" && !known, s.name == "each" && !known && !plain:
 		return false
 	case s.index == "own", s.index == "first" && s.id == "each":
 		return true

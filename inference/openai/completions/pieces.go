@@ -129,7 +129,7 @@ func (a *answer) named(p *piece, g group, m match) *callParts {
 	case other && (m == byNothing || blank(call.arguments.String())):
 		return nil
 	}
-	if g.opens > 1 && call.id == "" || call.id+p.id == "" && blank(call.arguments.String()) {
+	if call.id+p.id == "" && blank(call.arguments.String()) {
 		a.doubted(doubtSeveral)
 	}
 	if call.returnsTo(p.id) {
@@ -167,7 +167,7 @@ func (a *answer) repeated(p *piece, call *callParts, m match, other bool) *callP
 	switch {
 	case other:
 		return nil
-	case empty, equal && m != byNothing && (call.id != "" || p.id != ""):
+	case empty, equal:
 		if call.id+p.id == "" || m == byNothing {
 			a.doubted(doubtRepeated)
 		}
@@ -188,7 +188,7 @@ func (a *answer) settleDoubts() {
 		case call.name == "":
 			call.name = unnamed
 			a.doubted(doubtNameless)
-		case call.streamed && len(a.calls) > 1 && a.inParts(i, empty):
+		case call.streamed && a.inParts(i, empty):
 			a.doubted(doubtName)
 		case call.streamed && a.hasDouble(call, empty):
 			a.doubted(doubtRepeated)
@@ -203,10 +203,7 @@ func (a *answer) inParts(i int, empty bool) bool {
 	if !empty {
 		after = after[:min(1, len(after))]
 	}
-	if slices.ContainsFunc(after, func(c *callParts) bool { return a.beginsName(call.name + c.name) }) {
-		return true
-	}
-	return !a.declared[call.name] && (empty || a.beginsName(call.name))
+	return slices.ContainsFunc(after, func(c *callParts) bool { return a.beginsName(call.name + c.name) })
 }
 
 // hasDouble reports whether a call may be a piece of another call of the tool, or that call again: both have the same arguments
@@ -241,11 +238,11 @@ func blank(text string) bool { return strings.Trim(text, " \t\r\n") == "" }
 type scan struct {
 	depth           int
 	quoted, escaped bool
-	closed          bool // an object, array or string has ended
+	closed          bool // an object or array has ended
 }
 
 func (s *scan) add(text string) {
-	for i := 0; i < len(text) && !s.closed; i++ {
+	for i := range len(text) {
 		s.next(text[i])
 	}
 }
@@ -254,16 +251,16 @@ func (s *scan) next(b byte) {
 	switch {
 	case s.escaped:
 		s.escaped = false
-	case s.quoted && b == '\\':
+	case b == '\\':
 		s.escaped = true
 	case b == '"':
 		s.quoted = !s.quoted
-		s.closed = !s.quoted && s.depth == 0
 	case s.quoted:
 	case b == '{', b == '[':
 		s.depth++
 	case b == '}', b == ']':
-		s.depth--
-		s.closed = s.depth <= 0
+		if s.depth--; s.depth <= 0 {
+			s.closed = true
+		}
 	}
 }
