@@ -231,7 +231,7 @@ func pieceCases() []answerCase {
 		{name: "2 a call with the same index, without arguments", reply: SSE(begin,
 			toolDelta(`{"index":0,"id":"b","function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", ""), called("b", "clock", `{"a":1}`))},
 		{name: "2 the same call twice, without ids", reply: SSE(toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`),
-			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", `{"a":1}`))},
+			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", `{"a":1}`), called("", "clock", `{"a":1}`))},
 		{name: "2 a call without a name", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"id":"b","function":{"arguments":"{}"}}]}`, "tool_calls"), whole: true,
 			expect: doubtful(called("a", "clock", `{"a":1}`), called("b", "unnamed_call", "{}"))},
 	}

@@ -167,7 +167,7 @@ func (a *answer) repeated(p *piece, call *callParts, m match, other bool) *callP
 	switch {
 	case other:
 		return nil
-	case empty, equal:
+	case empty, equal && m != byNothing && call.id+p.id != "":
 		if call.id+p.id == "" || m == byNothing {
 			a.doubted(doubtRepeated)
 		}
