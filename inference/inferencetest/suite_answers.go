@@ -238,7 +238,27 @@ func pieceCases() []answerCase {
 }
 
 func finishCases() []answerCase {
-	a := called("a", "clock", "{")
+	return append(ordinaryFinishes(), cutFinishes()...)
+}
+
+// cutFinishes are the words of servers for an answer that was cut.
+func cutFinishes() (cases []answerCase) {
+	const call = `{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`
+	for _, word := range []string{
+		"length", "LENGTH", "Max_Tokens", "MAX_TOKENS", "max-tokens", "max_output_tokens", "model_length", "token_limit", "incomplete",
+		"model_context_window_exceeded", "insufficient_system_resource", "abort", "MALFORMED_FUNCTION_CALL", "SAFETY", "recitation", "PROHIBITED_CONTENT",
+	} {
+		expect := outcome{Calls: []inference.Call{cut(called("a", "clock", ""))}, Finish: word}
+		cases = append(cases,
+			answerCase{name: "2 a call cut by " + word, reply: SSE(toolDelta(call), finish(word)), expect: expect},
+			answerCase{name: "2 a whole call cut by " + word, reply: message(`{"tool_calls":[`+call+`]}`, word), whole: true, expect: expect})
+	}
+	return cases
+}
+
+func ordinaryFinishes() []answerCase {
+	a, clock := called("a", "clock", "{"), called("a", "clock", "{}")
+	cutClock := []inference.Call{cut(clock)}
 	const half = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{"}}`
 	const whole = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`
 	const other = `{"index":1,"id":"b","function":{"name":"read_file","arguments":"{"}}`
@@ -251,6 +271,13 @@ func finishCases() []answerCase {
 		{name: "2 every call of a cut answer", reply: SSE(toolDelta(whole), toolDelta(other), finish("length")), expect: outcome{Calls: []inference.Call{cut(called("a", "clock", "{}")), cut(called("b", "read_file", "{"))}, Finish: "length"}},
 		{name: "2 a cut call reported as tool_calls", reply: SSE(toolDelta(half), finish("tool_calls"), used), max: 20, expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "tool_calls", Usage: tokensOf(10, 20)}},
 		{name: "2 one token below the limit is not cut", reply: SSE(toolDelta(whole), finish("tool_calls"), used), max: 21, expect: outcome{Calls: []inference.Call{called("a", "clock", "{}")}, Finish: "tool_calls", Usage: tokensOf(10, 20)}},
+		{name: "2 length, and then stop", reply: SSE(toolDelta(whole), finish("length"), finish("stop")), expect: outcome{Calls: cutClock, Finish: "length"}},
+		{name: "2 length with a call, and then tool_calls", reply: SSE(`{"choices":[{"index":0,"delta":{"tool_calls":[`+whole+`]},"finish_reason":"length"}]}`, finish("tool_calls"), used), expect: outcome{Calls: cutClock, Finish: "length", Usage: tokensOf(10, 20)}},
+		{name: "2 content_filter, and then tool_calls", reply: SSE(toolDelta(whole), finish("content_filter"), finish("tool_calls")), expect: outcome{Calls: cutClock, Finish: "content_filter"}},
+		{name: "2 stop, and then length", reply: SSE(toolDelta(whole), finish("stop"), finish("length")), expect: outcome{Calls: cutClock, Finish: "length"}},
+		{name: "2 a cut that only the native reason names", reply: SSE(toolDelta(whole), `{"choices":[{"index":0,"delta":{},"finish_reason":"stop","native_finish_reason":"MAX_TOKENS"}]}`, finish("stop")), expect: outcome{Calls: cutClock, Finish: "MAX_TOKENS"}},
+		{name: "2 a native reason that says no more", reply: SSE(toolDelta(whole), `{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls","native_finish_reason":"done"}]}`), expect: asks(clock)},
+		{name: "2 a finish reason that nobody knows", reply: SSE(toolDelta(whole), finish("tired")), expect: outcome{Calls: []inference.Call{clock}, Finish: "tired", Doubt: true}},
 		{name: "2 words cut by length", reply: SSE(delta(`{"content":"hel"}`), finish("length")), expect: outcome{Text: "hel", Finish: "length"}},
 		{name: "2 an empty stop", reply: SSE(delta(`{"content":""}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
 		{name: "2 an empty stop that was billed", reply: SSE(finish("stop"), used), expect: outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},

@@ -105,9 +105,23 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 		}
 		a.choices++
 		a.addMessage(c)
-		a.finish = cmp.Or(c.FinishReason, a.finish)
+		a.takeFinish(c)
 	}
 	return nil, true, a.limit
+}
+
+// takeFinish takes the finish reasons of a choice. The worst one counts: nothing that follows makes an answer whole that was
+// cut. OpenRouter adds the reason of the server behind it, which counts if the answer was cut.
+func (a *answer) takeFinish(c sdk.ChatCompletionChunkChoice) {
+	native := loose.Scalar(extra(c.JSON.ExtraFields, "native_finish_reason"))
+	if inference.FinishOf(native) <= inference.FinishUnknown {
+		native = ""
+	}
+	for _, reason := range []string{c.FinishReason, native} {
+		if reason != "" && (a.finish == "" || inference.FinishOf(reason) >= inference.FinishOf(a.finish)) {
+			a.finish = reason
+		}
+	}
 }
 
 // decode sets a.chunk. ok is false if data is not a chunk. limit is the limit that data exceeds; nil: none.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"turnkeeper/inference"
 )
 
 // Reasons for Response.Doubt.
@@ -13,6 +15,7 @@ const (
 	doubtKeys     = "the index and the id of a piece belong to different calls"
 	doubtMixed    = "pieces with different ids have the same index"
 	doubtRepeated = "a piece may repeat a call, or be another call"
+	doubtFinish   = "the finish reason is unknown: the answer may have been cut"
 	doubtName     = "a piece may be the rest of a name, or another call"
 )
 
@@ -182,6 +185,9 @@ const unnamed = "unnamed_call"
 
 // settleDoubts sets a.doubt if the calls may not be those of the model, once all pieces have arrived.
 func (a *answer) settleDoubts() {
+	if len(a.calls) > 0 && inference.FinishOf(a.finish) == inference.FinishUnknown {
+		a.doubted(doubtFinish)
+	}
 	for i, call := range a.arrived {
 		empty := blank(call.arguments.String())
 		switch {
