@@ -29,7 +29,7 @@ func doubtful(calls ...inference.Call) outcome {
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), elsewhereCases(), finishCases(), usageCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -235,6 +235,51 @@ func pieceCases() []answerCase {
 		{name: "2 a call without a name", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"id":"b","function":{"arguments":"{}"}}]}`, "tool_calls"), whole: true,
 			expect: doubtful(called("a", "clock", `{"a":1}`), called("b", "unnamed_call", "{}"))},
 	}
+}
+
+// elsewhereCases are answers whose arguments do not stand where the protocol has them, so that a call seems to have none. The
+// call must not run with none.
+func elsewhereCases() (cases []answerCase) {
+	const args = `"{\"a\":1}"`
+	none := doubtful(called("a", "clock", ""))
+	for name, call := range map[string]string{
+		"in parameters":                  `"function":{"name":"clock","parameters":{"a":1}}`,
+		"in parameters, arguments null":  `"function":{"name":"clock","arguments":null,"parameters":{"a":1}}`,
+		"in parameters, arguments empty": `"function":{"name":"clock","arguments":"","parameters":{"a":1}}`,
+		"under another case":             `"function":{"name":"clock","Arguments":` + args + `}`,
+		"beside the function":            `"function":{"name":"clock"},"arguments":` + args,
+		"in input":                       `"function":{"name":"clock","arguments":""},"input":{"a":1}`,
+		"in a member of any name":        `"function":{"name":"clock","given":{"a":1}}`,
+	} {
+		call = `{"index":0,"id":"a",` + call + `}`
+		cases = append(cases,
+			answerCase{name: "2 arguments " + name, reply: SSE(toolDelta(call), finish("tool_calls")), expect: none},
+			answerCase{name: "2 arguments " + name + ", whole", reply: message(`{"tool_calls":[`+call+`]}`, "tool_calls"), whole: true, expect: none})
+	}
+	const empty, full = `{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`, `{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`
+	const legacy, other = `"function_call":{"name":"clock","arguments":"{\"a\":1}"}`, `"function_call":{"name":"read_file","arguments":"{}"}`
+	last := func(call string) string {
+		return `{"choices":[{"index":0,"delta":{},"message":{"tool_calls":[` + call + `]},"finish_reason":"tool_calls"}]}`
+	}
+	one := asks(called("a", "clock", `{"a":1}`))
+	return append(cases,
+		answerCase{name: "2 arguments in a piece of parameters", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), toolDelta(`{"function":{"parameters":{"a":1}}}`), finish("tool_calls")), expect: none},
+		answerCase{name: "2 arguments twice, the same", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}","parameters":{"a": 1}}}]}`, "tool_calls"), whole: true, expect: one},
+		answerCase{name: "2 arguments twice, once empty", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}","parameters":{}}}]}`, "tool_calls"), whole: true, expect: one},
+		answerCase{name: "2 arguments twice, and not the same", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}","parameters":{"a":2}}}]}`, "tool_calls"), whole: true, expect: doubtful(one.Calls...)},
+		answerCase{name: "2 no arguments, and a signature", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"},"extra_content":{"google":{"thought_signature":"s"}}}`), finish("tool_calls")), expect: asks(called("a", "clock", ""))},
+		answerCase{name: "2 arguments in function_call", reply: SSE(delta(`{"tool_calls":[`+empty+`],`+legacy+`}`), finish("tool_calls")), expect: none},
+		answerCase{name: "2 arguments in function_call, whole", reply: message(`{"tool_calls":[`+empty+`],`+legacy+`}`, "tool_calls"), whole: true, expect: none},
+		answerCase{name: "2 arguments in pieces of function_call", reply: SSE(toolDelta(empty), delta(`{"function_call":{"name":"clock","arguments":"{\"a\""}}`), delta(`{"function_call":{"arguments":":1}"}}`), finish("tool_calls")), expect: none},
+		answerCase{name: "2 function_call says the same", reply: SSE(delta(`{"tool_calls":[`+full+`],`+legacy+`}`), finish("tool_calls")), expect: one},
+		answerCase{name: "2 function_call is empty", reply: message(`{"tool_calls":[`+full+`],"function_call":{"name":"","arguments":""}}`, "tool_calls"), whole: true, expect: one},
+		answerCase{name: "2 function_call of another tool", reply: SSE(toolDelta(full), delta(`{`+other+`}`), finish("tool_calls")), expect: doubtful(one.Calls...)},
+		answerCase{name: "2 the message at the end has other arguments", reply: SSE(toolDelta(empty), last(full)), expect: none},
+		answerCase{name: "2 the message at the end has another call", reply: SSE(toolDelta(full), last(full+`,{"id":"b","function":{"name":"read_file"}}`)), expect: doubtful(one.Calls...)},
+		answerCase{name: "2 the message at the end says the same", reply: SSE(toolDelta(full), last(full)), expect: one},
+		answerCase{name: "2 the message at the end instead of a delta has other arguments", reply: SSE(toolDelta(empty), `{"choices":[{"index":0,"message":{"tool_calls":[`+full+`]},"finish_reason":"tool_calls"}]}`), expect: none},
+		answerCase{name: "2 two choices without index", reply: Status(200, `{"choices":[{"message":{"tool_calls":[`+empty+`]},"finish_reason":"tool_calls"},{"message":{"tool_calls":[`+full+`]},"finish_reason":"tool_calls"}]}`), whole: true, expect: none},
+	)
 }
 
 func finishCases() []answerCase {

@@ -24,6 +24,7 @@ type piece struct {
 	args      loose.Fragment
 	object    map[string]json.RawMessage
 	function  map[string]json.RawMessage
+	given     bool // it has arguments, which may be an empty text
 	elsewhere bool // its id is that of a call with another index
 }
 
@@ -31,6 +32,7 @@ func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
 	return piece{
 		index: index{int(call.Index), call.JSON.Index.Valid()}, id: call.ID, name: call.Function.Name,
 		args:   argumentText(json.RawMessage(call.Function.JSON.Arguments.Raw())),
+		given:  !loose.IsNull(json.RawMessage(call.Function.JSON.Arguments.Raw())),
 		object: extras(call.JSON.ExtraFields), function: extras(call.Function.JSON.ExtraFields),
 	}
 }
@@ -53,7 +55,7 @@ func argumentText(data json.RawMessage) loose.Fragment {
 // addCall adds a piece of a call. In a whole message every entry is a new call; in a stream
 // it may continue one.
 func (a *answer) addCall(p piece, whole bool) {
-	if p.id == "" && p.name == "" && p.args == "" && len(p.object) == 0 {
+	if p.id == "" && p.name == "" && p.args == "" && len(p.object)+len(p.function) == 0 {
 		return
 	}
 	var call *callParts
@@ -67,6 +69,7 @@ func (a *answer) addCall(p piece, whole bool) {
 	call.takeID(p.id)
 	call.addName(p.name)
 	call.scan.add(call.arguments.Add(p.args))
+	call.given = call.given || p.given
 	merge(&call.object, p.object)
 	merge(&call.function, p.function)
 	a.passOn()
