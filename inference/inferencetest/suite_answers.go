@@ -29,7 +29,7 @@ func doubtful(calls ...inference.Call) outcome {
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), elsewhereCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -234,6 +234,21 @@ func pieceCases() []answerCase {
 			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", `{"a":1}`), called("", "clock", `{"a":1}`))},
 		{name: "2 a call without a name", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"id":"b","function":{"arguments":"{}"}}]}`, "tool_calls"), whole: true,
 			expect: doubtful(called("a", "clock", `{"a":1}`), called("b", "unnamed_call", "{}"))},
+	}
+}
+
+// encodingCases are answers with bytes that are not UTF-8. JSON decoders replace them, so that a tool would run with other
+// arguments than the model's.
+func encodingCases() []answerCase {
+	const begin, end = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":\"`, `\"}"}}`
+	wrong := doubtful(called("a", "clock", `{"a":"M\udcfc\udcfcller"}`))
+	return []answerCase{
+		{name: "1.4 arguments in Latin-1", reply: SSE(toolDelta(begin+"M\xfcller"+end), finish("tool_calls")), expect: wrong},
+		{name: "1.4 arguments in Latin-1, whole", reply: message(`{"tool_calls":[`+begin+"M\xfcller"+end+`]}`, "tool_calls"), whole: true, expect: wrong},
+		{name: "1.4 arguments in Latin-1, an object", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":{"a":"M`+"\xfc"+`ller"}}}`), finish("tool_calls")), expect: wrong},
+		{name: "1.4 a character cut within its bytes", reply: SSE(toolDelta(begin+"\xc3"+`"}}`), toolDelta(`{"index":0,"function":{"arguments":"`+"\xa9"+end), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"\udcc3\udcc3\udca9\udca9"}`))},
+		{name: "1.4 a byte after half a surrogate pair", reply: SSE(toolDelta(begin+`\ud83d`+"\xff"+end), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"📿\udcff"}`))},
+		{name: "1.4 another part in Latin-1", reply: SSE(delta(`{"content":"M`+"\xfc"+`ller"}`), toolDelta(begin+"x"+end), finish("tool_calls")), expect: outcome{Text: "M\uFFFDller", Calls: []inference.Call{called("a", "clock", `{"a":"x"}`)}, Finish: "tool_calls", Doubt: true}},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"unicode/utf8"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
@@ -87,6 +88,9 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 	}
 	if ok, limit := a.decode(data); !ok {
 		return nil, false, limit
+	}
+	if !utf8.Valid(data) {
+		a.doubted(doubtEncoding)
 	}
 	chunk := &a.chunk
 	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {

@@ -15,6 +15,7 @@ const (
 	doubtKeys     = "the index and the id of a piece belong to different calls"
 	doubtMixed    = "pieces with different ids have the same index"
 	doubtRepeated = "a piece may repeat a call, or be another call"
+	doubtEncoding = "the answer has bytes that are not UTF-8"
 	doubtFinish   = "the finish reason is unknown: the answer may have been cut"
 	doubtName     = "a piece may be the rest of a name, or another call"
 )
