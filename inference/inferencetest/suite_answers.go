@@ -1,6 +1,7 @@
 package inferencetest
 
 import (
+	"strings"
 	"testing"
 
 	"turnkeeper"
@@ -29,7 +30,7 @@ func doubtful(calls ...inference.Call) outcome {
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), renamedCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -112,7 +113,7 @@ func callCases() []answerCase {
 			toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), toolDelta(`{"index":0,"id":"b","function":{"name":"clock"}}`), finish("tool_calls")),
 			expect: doubtful(called("a", "clock", ""), called("b", "clock", ""))},
 		{name: "2 two calls without arguments, index and ids", reply: SSE(
-			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("", "clock", ""), called("", "read_file", ""))},
+			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", ""), called("", "read_file", ""))},
 		{name: "2 two calls in one chunk with index 0", reply: SSE(
 			delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"index":0,"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}]}`), finish("tool_calls")), expect: two},
 		{name: "2 pieces of parallel calls interleave", reply: SSE(
@@ -250,6 +251,45 @@ func encodingCases() []answerCase {
 		{name: "1.4 a byte after half a surrogate pair", reply: SSE(toolDelta(begin+`\ud83d`+"\xff"+end), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"📿\udcff"}`))},
 		{name: "1.4 another part in Latin-1", reply: SSE(delta(`{"content":"M`+"\xfc"+`ller"}`), toolDelta(begin+"x"+end), finish("tool_calls")), expect: outcome{Text: "M\uFFFDller", Calls: []inference.Call{called("a", "clock", `{"a":"x"}`)}, Finish: "tool_calls", Doubt: true}},
 	}
+}
+
+// renamedCases are streams whose second piece has another name than the first, which has no arguments: a name that grows, or
+// another call. The first must not run without arguments.
+func renamedCases() (cases []answerCase) {
+	keys := map[string][2]string{
+		"the same index and id": {`"index":0,"id":"a",`, `"index":0,"id":"a",`},
+		"the same index":        {`"index":0,`, `"index":0,`},
+		"the same id":           {`"id":"a",`, `"id":"a",`},
+		"another id":            {`"index":0,"id":"a",`, `"index":0,"id":"b",`},
+		"another id, no index":  {`"id":"a",`, `"id":"b",`},
+		"no index and id":       {"", ""},
+	}
+	piece := func(key, name, arguments string) string {
+		return toolDelta(`{` + key + `"function":{"name":"` + name + `","arguments":"` + arguments + `"}}`)
+	}
+	for what, key := range keys {
+		for _, second := range []string{"read_file_note", "clock"} {
+			first, next := piece(key[0], "read_file", ""), piece(key[1], second, `{\"a\":1}`)
+			id := func(i int) string {
+				return strings.TrimSuffix(strings.TrimPrefix(key[i][strings.LastIndex(key[i], ":")+1:], `"`), `",`)
+			}
+			if !strings.Contains(key[0], "id") {
+				id = func(int) string { return "" }
+			}
+			cases = append(cases, answerCase{
+				name: "2 a name, and then " + second + " with " + what, reply: SSE(first, next, finish("tool_calls")),
+				expect: doubtful(called(id(0), "read_file", ""), called(id(1), second, `{"a":1}`)),
+			})
+		}
+	}
+	return append(cases,
+		answerCase{name: "2 a name, and then another with another index", reply: SSE(piece(`"index":0,`, "read_file", ""), piece(`"index":1,`, "clock", `{\"a\":1}`), finish("tool_calls")),
+			expect: asks(called("", "read_file", ""), called("", "clock", `{"a":1}`))},
+		answerCase{name: "2 another name for a whole call", reply: SSE(piece(`"index":0,"id":"a",`, "clock", `{}`), piece(`"index":0,"id":"a",`, "read_file", ""), finish("tool_calls")),
+			expect: doubtful(called("a", "clock", "{}"), called("a", "read_file", ""))},
+		answerCase{name: "2 a longer name for a whole call", reply: SSE(piece(`"index":0,`, "read_file", `{}`), piece(`"index":0,`, "read_file_note", `{}`), finish("tool_calls")),
+			expect: doubtful(called("", "read_file", "{}"), called("", "read_file_note", "{}"))},
+	)
 }
 
 // elsewhereCases are answers whose arguments do not stand where the protocol has them, so that a call seems to have none. The

@@ -18,7 +18,7 @@ import (
 type style struct {
 	index      string // own, none, zero, or first: only in a call's first piece
 	id         string // first, each, none, fresh (a new one in each piece), or same (for all calls)
-	name       string // first, each, parts, or last
+	name       string // first, each, parts, last, or grown (each piece repeats what came before)
 	emptyFirst bool   // the first piece has no arguments
 	again      string // at the end: none, whole (the call), arguments, or empty
 	interleave bool
@@ -57,8 +57,13 @@ func (s style) cutInto(r *rand.Rand, call inference.Call, n int) (pieces []strin
 		arguments = slices.Insert(arguments, 0, "")
 	}
 	names := []string{call.Name}
-	if s.name == "parts" && len(call.Name) > 1 {
+	if (s.name == "parts" || s.name == "grown") && len(call.Name) > 1 {
 		names = cutText(r, call.Name)
+		for i := range names[1:] {
+			if s.name == "grown" {
+				names[i+1] = names[i] + names[i+1]
+			}
+		}
 		arguments = append(slices.Repeat([]string{""}, len(names)-1), arguments...)
 	}
 	switch s.again {
@@ -205,6 +210,16 @@ func distinct(calls []inference.Call) bool {
 	return len(names) == len(calls) && !slices.Contains(slices.Collect(maps.Values(names)), false)
 }
 
+// grown reports whether the name of a call begins with that of an earlier one.
+func grown(calls []inference.Call) bool {
+	for i, call := range calls {
+		if slices.ContainsFunc(calls[:i], func(c inference.Call) bool { return c.Name != call.Name && strings.HasPrefix(call.Name, c.Name) }) {
+			return true
+		}
+	}
+	return false
+}
+
 // clear reports whether the pieces of calls can be put together in one way only, so that the answer must not be marked.
 func (s style) clear(calls []inference.Call) bool {
 	known := s.id != "none" && s.id != "fresh" // a later piece may have the id of its call
@@ -216,7 +231,7 @@ func (s style) clear(calls []inference.Call) bool {
 		return false
 	case s.index == "own", s.index == "first" && s.id == "each":
 		return true
-	case !distinct(calls):
+	case !distinct(calls), s.id == "same" && len(calls) > 1, s.id == "none" && grown(calls):
 		return false
 	case s.name == "each":
 		return s.id != "fresh" && plain
@@ -259,5 +274,18 @@ func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
 	t.Logf("%d answers are whole, %d in doubt; %d are clear", whole, marked, clear)
 	if whole < 2*marked || clear < whole/2 {
 		t.Errorf("%d answers are whole, %d in doubt, %d are clear: the styles are not what servers do", whole, marked, clear)
+	}
+}
+
+// TestNamesThatGrowMakeNoOtherCalls sends names that grow from piece to piece, which no server is known for.
+func TestNamesThatGrowMakeNoOtherCalls(t *testing.T) {
+	for seed := range uint64(testrun.Count(2000, 50_000)) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		s, calls := randomStyle(r), randomCalls(r)[:1]
+		s.name, s.again = "grown", "none"
+		events := s.stream(r, calls)
+		if res := readEvents(t, events); !damaged(res) && sumOf(res.Calls) != sumOf(calls) {
+			t.Fatalf("seed %d, %+v: got\n%s\nwant\n%s\nfrom\n%s", seed, s, sumOf(res.Calls), sumOf(calls), strings.Join(events, "\n"))
+		}
 	}
 }

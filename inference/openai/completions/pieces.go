@@ -210,15 +210,30 @@ func (a *answer) inParts(i int, empty bool) bool {
 	if !empty {
 		after = after[:min(1, len(after))]
 	}
-	return slices.ContainsFunc(after, func(c *callParts) bool { return a.beginsName(call.name + c.name) })
+	return slices.ContainsFunc(after, func(c *callParts) bool { return a.beginsName(call.name + c.name) }) ||
+		slices.ContainsFunc(a.arrived[i+1:], func(c *callParts) bool { return call.renamedTo(c, empty) })
+}
+
+// renamedTo reports whether a later call with another name may be the call itself: their indexes do not tell them apart, and the
+// call has no arguments yet, their ids are equal, or its name has grown.
+func (c *callParts) renamedTo(later *callParts, empty bool) bool {
+	if c.name == later.name || c.apartFrom(later) {
+		return false
+	}
+	sameID := c.id != "" && c.id == later.id
+	return empty || sameID || strings.HasPrefix(later.name, c.name) && (c.id == "" || later.id == "")
+}
+
+// apartFrom reports whether the indexes of two calls tell them apart.
+func (c *callParts) apartFrom(other *callParts) bool {
+	return c.index.ok && other.index.ok && c.index.n != other.index.n
 }
 
 // hasDouble reports whether a call may be a piece of another call of the tool, or that call again: both have the same arguments
 // or one has none, and their indexes do not tell them apart.
 func (a *answer) hasDouble(call *callParts, empty bool) bool {
 	return slices.ContainsFunc(a.calls, func(c *callParts) bool {
-		return c != call && c.name == call.name && (empty || c.arguments.String() == call.arguments.String()) &&
-			(!c.index.ok || !call.index.ok || c.index.n == call.index.n)
+		return c != call && c.name == call.name && (empty || c.arguments.String() == call.arguments.String()) && !c.apartFrom(call)
 	})
 }
 
