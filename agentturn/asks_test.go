@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	askings "turnkeeper/asks"
+	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
@@ -319,6 +320,22 @@ func TestAToolDecidesItself(t *testing.T) {
 		b.succeeds("Done.")
 		if got := results(b.requests()[1])[2]; got != "denied by a rule: three is too much. Nothing was run." {
 			t.Errorf("the model is shown %q", got)
+		}
+	})
+}
+
+// TestADeniedCallTakesNoPlace checks that a call that a rule denies does not count towards the calls that a turn may make.
+func TestADeniedCallTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := once("pay")
+		b := newBench(t, inferStep(inference.Response{Calls: []inference.Call{
+			{ID: "a", Name: "pay", Arguments: `{"n":3}`}, {ID: "b", Name: "pay", Arguments: `{"n":1}`},
+		}}), says("Done."))
+		b.tools, b.def.Tools = []tools.Tool{approver{pay}}, []string{"pay"}
+		b.bounds.MaxToolCalls = 1
+		b.succeeds("Done.")
+		if got := results(b.requests()[1])[0]; got != "denied by a rule: three is too much. Nothing was run." || pay.runs.count() != 1 {
+			t.Errorf("the model is shown %q, %d runs", got, pay.runs.count())
 		}
 	})
 }

@@ -126,6 +126,22 @@ func TestACallInDoubtRunsNoEffect(t *testing.T) {
 	}
 }
 
+// TestACallWithoutArgumentsIsWhole checks that other calls of its answer run.
+func TestACallWithoutArgumentsIsWhole(t *testing.T) {
+	for _, arguments := range []string{"", " \n"} {
+		synctest.Test(t, func(t *testing.T) {
+			effect := once("send")
+			b := newBench(t, inferStep(inference.Response{Calls: []inference.Call{
+				{ID: "l", Name: "look", Arguments: arguments}, {ID: "s", Name: "send", Arguments: `{"n":2}`},
+			}}), says("done")).with(read("look"), effect)
+			b.run(t.Context())
+			if n := effect.runs.count(); n != 1 {
+				t.Errorf("beside a call with the arguments %q, the effect ran %d times", arguments, n)
+			}
+		})
+	}
+}
+
 // TestAStreamCutIntoManyCallsRunsNoEffect checks that a call whose pieces fit none does not run with the arguments {}.
 func TestAStreamCutIntoManyCallsRunsNoEffect(t *testing.T) {
 	const begin = `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"send","arguments":""}}]}}]}`

@@ -223,7 +223,7 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 		return t.degraded(turnkeeper.StopMaxRounds)
 	case t.rounds.overLimit():
 		return t.capped(turnkeeper.StopMaxToolCalls)
-	case inference.Filtered(last.FinishReason):
+	case inference.FinishOf(last.FinishReason) == inference.FinishFiltered:
 		return t.filtered()
 	}
 	return succeeded(func([]turnkeeper.Round) reply { return reply{text: last.Text, said: last.Number} })
@@ -241,7 +241,7 @@ func (t *endings) single(only turnkeeper.Round) *ending {
 	if slices.ContainsFunc(t.rounds.all(), turnkeeper.ToolCall.InDoubt) {
 		return t.degraded(turnkeeper.StopWorkerLost)
 	}
-	if inference.Filtered(only.FinishReason) {
+	if inference.FinishOf(only.FinishReason) == inference.FinishFiltered {
 		return t.filtered()
 	}
 	if !inference.Blank(only.Text) {

@@ -78,12 +78,9 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 		return tools.Sampled{}, err
 	}
 	return tools.Sampled{
-		Text: outputs.Clean(res.Text), Model: res.Model, Cut: res.FinishReason == finishLength, Tokens: s.spent,
+		Text: outputs.Clean(res.Text), Model: res.Model, Cut: inference.FinishOf(res.FinishReason) == inference.FinishCut, Tokens: s.spent,
 	}, nil
 }
-
-// finishLength is the finish reason of an answer that reached its token limit.
-const finishLength = "length"
 
 // acceptSample refuses an empty answer.
 func acceptSample(m *candidate, res *inference.Response) error {

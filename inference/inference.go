@@ -126,13 +126,6 @@ type Response struct {
 	Attempts     int              // number of model calls; set by Retry and Chain
 }
 
-// Filtered reports whether a finish reason means that the provider's content filter stopped
-// the answer. It knows the words of several providers.
-func Filtered(finishReason string) bool {
-	reason := strings.ToLower(finishReason)
-	return strings.HasPrefix(reason, "content_filter") || reason == "sensitive" || reason == "safety"
-}
-
 // Blank reports whether a text has only white space, control and format characters, such as
 // NUL and the byte order mark.
 func Blank(text string) bool {

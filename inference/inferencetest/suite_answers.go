@@ -1,6 +1,7 @@
 package inferencetest
 
 import (
+	"strings"
 	"testing"
 
 	"turnkeeper"
@@ -29,7 +30,7 @@ func doubtful(calls ...inference.Call) outcome {
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), renamedCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -112,7 +113,7 @@ func callCases() []answerCase {
 			toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), toolDelta(`{"index":0,"id":"b","function":{"name":"clock"}}`), finish("tool_calls")),
 			expect: doubtful(called("a", "clock", ""), called("b", "clock", ""))},
 		{name: "2 two calls without arguments, index and ids", reply: SSE(
-			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: asks(called("", "clock", ""), called("", "read_file", ""))},
+			toolDelta(`{"function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", ""), called("", "read_file", ""))},
 		{name: "2 two calls in one chunk with index 0", reply: SSE(
 			delta(`{"tool_calls":[{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}},{"index":0,"id":"b","function":{"name":"read_file","arguments":"{\"b\":2}"}}]}`), finish("tool_calls")), expect: two},
 		{name: "2 pieces of parallel calls interleave", reply: SSE(
@@ -189,8 +190,45 @@ func pieceCases() []answerCase {
 			toolDelta(`{"function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("", "clock", ""), called("", "read_file", `{"a":1}`))},
 		{name: "2 arguments under another call's index", reply: SSE(begin, toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":""}}`),
 			toolDelta(`{"index":1,"id":"a","function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", ""), called("b", "read_file", `{"a":1}`))},
+		{name: "2 arguments under the index of a call between others", reply: SSE(begin, toolDelta(`{"index":1,"id":"b","function":{"name":"read_file","arguments":""}}`),
+			toolDelta(`{"index":2,"id":"c","function":{"name":"clock","arguments":"{}"}}`), toolDelta(`{"index":1,"id":"c","function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")),
+			expect: doubtful(called("a", "clock", ""), called("b", "read_file", `{"a":1}`), called("c", "clock", "{}"))},
 		{name: "2 pieces with other ids in between", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":\""}}`),
-			toolDelta(`{"index":0,"id":"b","function":{"arguments":"{}"}}`), toolDelta(`{"index":0,"id":"a","function":{"arguments":"\"}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"{}"}`))},
+			toolDelta(`{"index":0,"id":"b","function":{"arguments":"{"}}`), toolDelta(`{"index":0,"id":"c","function":{"arguments":"}"}}`), toolDelta(`{"index":0,"id":"a","function":{"arguments":"\"}"}}`), finish("tool_calls")),
+			expect: doubtful(called("a", "clock", `{"a":"{}"}`))},
+		{name: "2 pieces with other ids and the name in between", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":\""}}`),
+			toolDelta(`{"index":0,"id":"b","function":{"name":"clock","arguments":"{}"}}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"\"}"}}`), finish("tool_calls")),
+			expect: doubtful(called("a", "clock", `{"a":"{}"}`))},
+		{name: "2 the id in some deltas", reply: SSE(begin,
+			toolDelta(`{"index":0,"function":{"arguments":"{\"a\""}}`), toolDelta(`{"index":0,"id":"a","function":{"arguments":":1}"}}`), finish("tool_calls")), expect: one},
+		{name: "2 the index in later deltas", reply: SSE(toolDelta(`{"id":"a","function":{"name":"clock","arguments":""}}`),
+			toolDelta(`{"index":1,"function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: one},
+		{name: "2 an unknown tool without arguments", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"launch"}}`), finish("tool_calls")), expect: asks(called("a", "launch", ""))},
+		{name: "2 calls whose names make up a name, in a whole message", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"read_"}},{"id":"b","function":{"name":"file"}},{"id":"c","function":{"name":"file"}}]}`, "tool_calls"), whole: true,
+			expect: asks(called("a", "read_", ""), called("b", "file", ""), called("c", "file", ""))},
+		{name: "2 calls whose names make up a name, with another call between them", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"read_","arguments":"{}"}}`),
+			toolDelta(`{"index":1,"id":"b","function":{"name":"clock","arguments":"{}"}}`), toolDelta(`{"index":2,"id":"c","function":{"name":"file","arguments":"{}"}}`), finish("tool_calls")),
+			expect: asks(called("a", "read_", "{}"), called("b", "clock", "{}"), called("c", "file", "{}"))},
+		{name: "2 the rest of a name after another call", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"read_"}}`),
+			toolDelta(`{"index":1,"id":"b","function":{"name":"clock","arguments":"{}"}}`), toolDelta(`{"index":0,"function":{"name":"file","arguments":"{}"}}`), finish("tool_calls")),
+			expect: doubtful(called("a", "read_", ""), called("b", "clock", "{}"), called("", "file", "{}"))},
+		{name: "2 the rest of a name after the arguments", reply: SSE(toolDelta(`{"index":1,"id":"a","function":{"name":"read_","arguments":"{}"}}`),
+			toolDelta(`{"index":1,"id":"a","function":{"name":"file"}}`), finish("tool_calls")), expect: doubtful(called("a", "read_", "{}"), called("a", "file", ""))},
+		{name: "2 the rest of a name with another id", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"read_"}}`),
+			toolDelta(`{"index":0,"id":"b","function":{"name":"file","arguments":"{}"}}`), finish("tool_calls")), expect: doubtful(called("a", "read_", ""), called("b", "file", "{}"))},
+		{name: "2 the name repeated in an empty delta with a new id", reply: SSE(toolDelta(`{"index":1,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"id":"x","function":{"name":"clock","arguments":""}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":1}`), called("x", "clock", ""))},
+		{name: "2 the name repeated in an empty delta, without index and id", reply: SSE(toolDelta(`{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"function":{"name":"clock","arguments":""}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":1}`))},
+		{name: "2 two calls of the same tool with index 0, the first with an id", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"b\":2}"}}`), finish("tool_calls")), expect: asks(called("a", "clock", `{"a":1}`), called("", "clock", `{"b":2}`))},
+		{name: "2 pieces of calls of the same tool interleave, told apart by id alone", reply: SSE(
+			toolDelta(`{"id":"a","function":{"name":"clock","arguments":"{\"a\""}}`), toolDelta(`{"id":"b","function":{"name":"clock","arguments":"{\"b\""}}`),
+			toolDelta(`{"id":"a","function":{"arguments":":1}"}}`), toolDelta(`{"id":"b","function":{"arguments":":2}"}}`), finish("tool_calls")), expect: asks(called("a", "clock", `{"a":1}`), called("b", "clock", `{"b":2}`))},
+		{name: "2 arguments that two calls may have, of which one has an id", reply: SSE(toolDelta(`{"id":"a","function":{"name":"clock"}}`), toolDelta(`{"function":{"name":"read_file"}}`),
+			toolDelta(`{"function":{"arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", ""), called("", "read_file", `{"a":1}`))},
+		{name: "2 arguments with one id, and a name with another", reply: SSE(toolDelta(`{"id":"a","function":{"arguments":"{\"a\":1}"}}`),
+			toolDelta(`{"id":"b","function":{"name":"clock"}}`), finish("tool_calls")), expect: doubtful(called("a", "unnamed_call", `{"a":1}`), called("b", "clock", ""))},
 		{name: "2 a call with the same index, without arguments", reply: SSE(begin,
 			toolDelta(`{"index":0,"id":"b","function":{"name":"clock","arguments":"{\"a\":1}"}}`), finish("tool_calls")), expect: doubtful(called("a", "clock", ""), called("b", "clock", `{"a":1}`))},
 		{name: "2 the same call twice, without ids", reply: SSE(toolDelta(`{"index":0,"function":{"name":"clock","arguments":"{\"a\":1}"}}`),
@@ -200,8 +238,127 @@ func pieceCases() []answerCase {
 	}
 }
 
+// encodingCases are answers with bytes that are not UTF-8. JSON decoders replace them, so that a tool would run with other
+// arguments than the model's.
+func encodingCases() []answerCase {
+	const begin, end = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":\"`, `\"}"}}`
+	wrong := doubtful(called("a", "clock", `{"a":"M\udcfc\udcfcller"}`))
+	return []answerCase{
+		{name: "1.4 arguments in Latin-1", reply: SSE(toolDelta(begin+"M\xfcller"+end), finish("tool_calls")), expect: wrong},
+		{name: "1.4 arguments in Latin-1, whole", reply: message(`{"tool_calls":[`+begin+"M\xfcller"+end+`]}`, "tool_calls"), whole: true, expect: wrong},
+		{name: "1.4 arguments in Latin-1, an object", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":{"a":"M`+"\xfc"+`ller"}}}`), finish("tool_calls")), expect: wrong},
+		{name: "1.4 a character cut within its bytes", reply: SSE(toolDelta(begin+"\xc3"+`"}}`), toolDelta(`{"index":0,"function":{"arguments":"`+"\xa9"+end), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"\udcc3\udcc3\udca9\udca9"}`))},
+		{name: "1.4 a byte after half a surrogate pair", reply: SSE(toolDelta(begin+`\ud83d`+"\xff"+end), finish("tool_calls")), expect: doubtful(called("a", "clock", `{"a":"📿\udcff"}`))},
+		{name: "1.4 another part in Latin-1", reply: SSE(delta(`{"content":"M`+"\xfc"+`ller"}`), toolDelta(begin+"x"+end), finish("tool_calls")), expect: outcome{Text: "M\uFFFDller", Calls: []inference.Call{called("a", "clock", `{"a":"x"}`)}, Finish: "tool_calls", Doubt: true}},
+	}
+}
+
+// renamedCases are streams whose second piece has another name than the first, which has no arguments: a name that grows, or
+// another call. The first must not run without arguments.
+func renamedCases() (cases []answerCase) {
+	keys := map[string][2]string{
+		"the same index and id": {`"index":0,"id":"a",`, `"index":0,"id":"a",`},
+		"the same index":        {`"index":0,`, `"index":0,`},
+		"the same id":           {`"id":"a",`, `"id":"a",`},
+		"another id":            {`"index":0,"id":"a",`, `"index":0,"id":"b",`},
+		"another id, no index":  {`"id":"a",`, `"id":"b",`},
+		"no index and id":       {"", ""},
+	}
+	piece := func(key, name, arguments string) string {
+		return toolDelta(`{` + key + `"function":{"name":"` + name + `","arguments":"` + arguments + `"}}`)
+	}
+	for what, key := range keys {
+		for _, second := range []string{"read_file_note", "clock"} {
+			first, next := piece(key[0], "read_file", ""), piece(key[1], second, `{\"a\":1}`)
+			id := func(i int) string {
+				return strings.TrimSuffix(strings.TrimPrefix(key[i][strings.LastIndex(key[i], ":")+1:], `"`), `",`)
+			}
+			if !strings.Contains(key[0], "id") {
+				id = func(int) string { return "" }
+			}
+			cases = append(cases, answerCase{
+				name: "2 a name, and then " + second + " with " + what, reply: SSE(first, next, finish("tool_calls")),
+				expect: doubtful(called(id(0), "read_file", ""), called(id(1), second, `{"a":1}`)),
+			})
+		}
+	}
+	return append(cases,
+		answerCase{name: "2 a name, and then another with another index", reply: SSE(piece(`"index":0,`, "read_file", ""), piece(`"index":1,`, "clock", `{\"a\":1}`), finish("tool_calls")),
+			expect: asks(called("", "read_file", ""), called("", "clock", `{"a":1}`))},
+		answerCase{name: "2 another name for a whole call", reply: SSE(piece(`"index":0,"id":"a",`, "clock", `{}`), piece(`"index":0,"id":"a",`, "read_file", ""), finish("tool_calls")),
+			expect: doubtful(called("a", "clock", "{}"), called("a", "read_file", ""))},
+		answerCase{name: "2 a longer name for a whole call", reply: SSE(piece(`"index":0,`, "read_file", `{}`), piece(`"index":0,`, "read_file_note", `{}`), finish("tool_calls")),
+			expect: doubtful(called("", "read_file", "{}"), called("", "read_file_note", "{}"))},
+	)
+}
+
+// elsewhereCases are answers whose arguments do not stand where the protocol has them, so that a call seems to have none. The
+// call must not run with none.
+func elsewhereCases() (cases []answerCase) {
+	const args = `"{\"a\":1}"`
+	none := doubtful(called("a", "clock", ""))
+	for name, call := range map[string]string{
+		"in parameters":                  `"function":{"name":"clock","parameters":{"a":1}}`,
+		"in parameters, arguments null":  `"function":{"name":"clock","arguments":null,"parameters":{"a":1}}`,
+		"in parameters, arguments empty": `"function":{"name":"clock","arguments":"","parameters":{"a":1}}`,
+		"under another case":             `"function":{"name":"clock","Arguments":` + args + `}`,
+		"beside the function":            `"function":{"name":"clock"},"arguments":` + args,
+		"in input":                       `"function":{"name":"clock","arguments":""},"input":{"a":1}`,
+		"in a member of any name":        `"function":{"name":"clock","given":{"a":1}}`,
+	} {
+		call = `{"index":0,"id":"a",` + call + `}`
+		cases = append(cases,
+			answerCase{name: "2 arguments " + name, reply: SSE(toolDelta(call), finish("tool_calls")), expect: none},
+			answerCase{name: "2 arguments " + name + ", whole", reply: message(`{"tool_calls":[`+call+`]}`, "tool_calls"), whole: true, expect: none})
+	}
+	const empty, full = `{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`, `{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":1}"}}`
+	const legacy, other = `"function_call":{"name":"clock","arguments":"{\"a\":1}"}`, `"function_call":{"name":"read_file","arguments":"{}"}`
+	last := func(call string) string {
+		return `{"choices":[{"index":0,"delta":{},"message":{"tool_calls":[` + call + `]},"finish_reason":"tool_calls"}]}`
+	}
+	one := asks(called("a", "clock", `{"a":1}`))
+	return append(cases,
+		answerCase{name: "2 arguments in a piece of parameters", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"}}`), toolDelta(`{"function":{"parameters":{"a":1}}}`), finish("tool_calls")), expect: none},
+		answerCase{name: "2 arguments twice, the same", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}","parameters":{"a": 1}}}]}`, "tool_calls"), whole: true, expect: one},
+		answerCase{name: "2 arguments twice, once empty", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}","parameters":{}}}]}`, "tool_calls"), whole: true, expect: one},
+		answerCase{name: "2 arguments twice, and not the same", reply: message(`{"tool_calls":[{"id":"a","function":{"name":"clock","arguments":"{\"a\":1}","parameters":{"a":2}}}]}`, "tool_calls"), whole: true, expect: doubtful(one.Calls...)},
+		answerCase{name: "2 no arguments, and a signature", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock"},"extra_content":{"google":{"thought_signature":"s"}}}`), finish("tool_calls")), expect: asks(called("a", "clock", ""))},
+		answerCase{name: "2 arguments in function_call", reply: SSE(delta(`{"tool_calls":[`+empty+`],`+legacy+`}`), finish("tool_calls")), expect: none},
+		answerCase{name: "2 arguments in function_call, whole", reply: message(`{"tool_calls":[`+empty+`],`+legacy+`}`, "tool_calls"), whole: true, expect: none},
+		answerCase{name: "2 arguments in pieces of function_call", reply: SSE(toolDelta(empty), delta(`{"function_call":{"name":"clock","arguments":"{\"a\""}}`), delta(`{"function_call":{"arguments":":1}"}}`), finish("tool_calls")), expect: none},
+		answerCase{name: "2 function_call says the same", reply: SSE(delta(`{"tool_calls":[`+full+`],`+legacy+`}`), finish("tool_calls")), expect: one},
+		answerCase{name: "2 function_call is empty", reply: message(`{"tool_calls":[`+full+`],"function_call":{"name":"","arguments":""}}`, "tool_calls"), whole: true, expect: one},
+		answerCase{name: "2 function_call of another tool", reply: SSE(toolDelta(full), delta(`{`+other+`}`), finish("tool_calls")), expect: doubtful(one.Calls...)},
+		answerCase{name: "2 the message at the end has other arguments", reply: SSE(toolDelta(empty), last(full)), expect: none},
+		answerCase{name: "2 the message at the end has another call", reply: SSE(toolDelta(full), last(full+`,{"id":"b","function":{"name":"read_file"}}`)), expect: doubtful(one.Calls...)},
+		answerCase{name: "2 the message at the end says the same", reply: SSE(toolDelta(full), last(full)), expect: one},
+		answerCase{name: "2 the message at the end instead of a delta has other arguments", reply: SSE(toolDelta(empty), `{"choices":[{"index":0,"message":{"tool_calls":[`+full+`]},"finish_reason":"tool_calls"}]}`), expect: none},
+		answerCase{name: "2 two choices without index", reply: Status(200, `{"choices":[{"message":{"tool_calls":[`+empty+`]},"finish_reason":"tool_calls"},{"message":{"tool_calls":[`+full+`]},"finish_reason":"tool_calls"}]}`), whole: true, expect: none},
+	)
+}
+
 func finishCases() []answerCase {
-	a := called("a", "clock", "{")
+	return append(ordinaryFinishes(), cutFinishes()...)
+}
+
+// cutFinishes are the words of servers for an answer that was cut.
+func cutFinishes() (cases []answerCase) {
+	const call = `{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`
+	for _, word := range []string{
+		"length", "LENGTH", "Max_Tokens", "MAX_TOKENS", "max-tokens", "max_output_tokens", "model_length", "token_limit", "incomplete",
+		"model_context_window_exceeded", "insufficient_system_resource", "abort", "MALFORMED_FUNCTION_CALL", "SAFETY", "recitation", "PROHIBITED_CONTENT",
+	} {
+		expect := outcome{Calls: []inference.Call{cut(called("a", "clock", ""))}, Finish: word}
+		cases = append(cases,
+			answerCase{name: "2 a call cut by " + word, reply: SSE(toolDelta(call), finish(word)), expect: expect},
+			answerCase{name: "2 a whole call cut by " + word, reply: message(`{"tool_calls":[`+call+`]}`, word), whole: true, expect: expect})
+	}
+	return cases
+}
+
+func ordinaryFinishes() []answerCase {
+	a, clock := called("a", "clock", "{"), called("a", "clock", "{}")
+	cutClock := []inference.Call{cut(clock)}
 	const half = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{"}}`
 	const whole = `{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`
 	const other = `{"index":1,"id":"b","function":{"name":"read_file","arguments":"{"}}`
@@ -214,6 +371,13 @@ func finishCases() []answerCase {
 		{name: "2 every call of a cut answer", reply: SSE(toolDelta(whole), toolDelta(other), finish("length")), expect: outcome{Calls: []inference.Call{cut(called("a", "clock", "{}")), cut(called("b", "read_file", "{"))}, Finish: "length"}},
 		{name: "2 a cut call reported as tool_calls", reply: SSE(toolDelta(half), finish("tool_calls"), used), max: 20, expect: outcome{Calls: []inference.Call{cut(a)}, Finish: "tool_calls", Usage: tokensOf(10, 20)}},
 		{name: "2 one token below the limit is not cut", reply: SSE(toolDelta(whole), finish("tool_calls"), used), max: 21, expect: outcome{Calls: []inference.Call{called("a", "clock", "{}")}, Finish: "tool_calls", Usage: tokensOf(10, 20)}},
+		{name: "2 length, and then stop", reply: SSE(toolDelta(whole), finish("length"), finish("stop")), expect: outcome{Calls: cutClock, Finish: "length"}},
+		{name: "2 length with a call, and then tool_calls", reply: SSE(`{"choices":[{"index":0,"delta":{"tool_calls":[`+whole+`]},"finish_reason":"length"}]}`, finish("tool_calls"), used), expect: outcome{Calls: cutClock, Finish: "length", Usage: tokensOf(10, 20)}},
+		{name: "2 content_filter, and then tool_calls", reply: SSE(toolDelta(whole), finish("content_filter"), finish("tool_calls")), expect: outcome{Calls: cutClock, Finish: "content_filter"}},
+		{name: "2 stop, and then length", reply: SSE(toolDelta(whole), finish("stop"), finish("length")), expect: outcome{Calls: cutClock, Finish: "length"}},
+		{name: "2 a cut that only the native reason names", reply: SSE(toolDelta(whole), `{"choices":[{"index":0,"delta":{},"finish_reason":"stop","native_finish_reason":"MAX_TOKENS"}]}`, finish("stop")), expect: outcome{Calls: cutClock, Finish: "MAX_TOKENS"}},
+		{name: "2 a native reason that says no more", reply: SSE(toolDelta(whole), `{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls","native_finish_reason":"done"}]}`), expect: asks(clock)},
+		{name: "2 a finish reason that nobody knows", reply: SSE(toolDelta(whole), finish("tired")), expect: outcome{Calls: []inference.Call{clock}, Finish: "tired", Doubt: true}},
 		{name: "2 words cut by length", reply: SSE(delta(`{"content":"hel"}`), finish("length")), expect: outcome{Text: "hel", Finish: "length"}},
 		{name: "2 an empty stop", reply: SSE(delta(`{"content":""}`), finish("stop")), expect: outcome{Class: inference.ClassBadOutput, Code: "empty"}},
 		{name: "2 an empty stop that was billed", reply: SSE(finish("stop"), used), expect: outcome{Class: inference.ClassBadOutput, Code: "empty", Usage: tokensOf(10, 20)}},

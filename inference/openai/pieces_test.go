@@ -3,6 +3,7 @@ package openai_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -17,7 +18,7 @@ import (
 type style struct {
 	index      string // own, none, zero, or first: only in a call's first piece
 	id         string // first, each, none, fresh (a new one in each piece), or same (for all calls)
-	name       string // first, each, or parts
+	name       string // first, each, parts, last, or grown (each piece repeats what came before)
 	emptyFirst bool   // the first piece has no arguments
 	again      string // at the end: none, whole (the call), arguments, or empty
 	interleave bool
@@ -26,15 +27,18 @@ type style struct {
 func randomStyle(r *rand.Rand) style {
 	s := style{
 		index: one(r, "own", "own", "none", "zero", "first"), id: one(r, "first", "first", "each", "none", "fresh", "same"),
-		name: one(r, "first", "first", "each", "parts"), emptyFirst: r.IntN(2) == 0,
+		name: one(r, "first", "first", "each", "parts", "last"), emptyFirst: r.IntN(2) == 0,
 		again: one(r, "none", "none", "whole", "arguments", "empty"), interleave: r.IntN(3) == 0,
+	}
+	if s.name == "last" {
+		s.index, s.again = "own", "none"
 	}
 	s.interleave = s.interleave && (s.index == "own" || s.id == "each") // nobody could put together the others
 	return s
 }
 
 // oddTools are tools whose names are parts of each other.
-var oddTools = []string{"pay", "prepay", "read", "read_file", "clock"}
+var oddTools = []string{"pay", "prepay", "pal", "paypal", "read", "read_file", "clock"}
 
 func randomCalls(r *rand.Rand) (calls []inference.Call) {
 	for range 1 + r.IntN(3) {
@@ -53,8 +57,13 @@ func (s style) cutInto(r *rand.Rand, call inference.Call, n int) (pieces []strin
 		arguments = slices.Insert(arguments, 0, "")
 	}
 	names := []string{call.Name}
-	if s.name == "parts" && len(call.Name) > 1 {
+	if (s.name == "parts" || s.name == "grown") && len(call.Name) > 1 {
 		names = cutText(r, call.Name)
+		for i := range names[1:] {
+			if s.name == "grown" {
+				names[i+1] = names[i] + names[i+1]
+			}
+		}
 		arguments = append(slices.Repeat([]string{""}, len(names)-1), arguments...)
 	}
 	switch s.again {
@@ -68,6 +77,10 @@ func (s style) cutInto(r *rand.Rand, call inference.Call, n int) (pieces []strin
 		switch {
 		case s.name == "each", s.again == "whole" && i == len(arguments)-1:
 			name = call.Name
+		case s.name == "last":
+			if i == len(arguments)-1 {
+				name = call.Name
+			}
 		case i < len(names):
 			name = names[i]
 		}
@@ -176,6 +189,56 @@ func within(some, others []inference.Call) bool {
 	return true
 }
 
+// joined reports whether the names of two calls make up a name, or the beginning of one.
+func joined(calls []inference.Call) bool {
+	return slices.ContainsFunc(calls, func(a inference.Call) bool {
+		return slices.ContainsFunc(calls, func(b inference.Call) bool {
+			return slices.ContainsFunc(oddTools, func(name string) bool { return strings.HasPrefix(name, a.Name+b.Name) })
+		})
+	})
+}
+
+// ofTwoNames reports whether the name of a call, cut in two, may be the names of two tools.
+func ofTwoNames(call inference.Call) bool { return call.Name == "paypal" }
+
+// distinct reports whether calls are of different tools, and all have arguments.
+func distinct(calls []inference.Call) bool {
+	names := map[string]bool{}
+	for _, call := range calls {
+		names[call.Name] = names[call.Name] || call.Arguments != ""
+	}
+	return len(names) == len(calls) && !slices.Contains(slices.Collect(maps.Values(names)), false)
+}
+
+// grown reports whether the name of a call begins with that of an earlier one.
+func grown(calls []inference.Call) bool {
+	for i, call := range calls {
+		if slices.ContainsFunc(calls[:i], func(c inference.Call) bool { return c.Name != call.Name && strings.HasPrefix(call.Name, c.Name) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// clear reports whether the pieces of calls can be put together in one way only, so that the answer must not be marked.
+func (s style) clear(calls []inference.Call) bool {
+	known := s.id != "none" && s.id != "fresh" // a later piece may have the id of its call
+	plain := s.again == "none" && !s.emptyFirst
+	switch {
+	case s.name == "parts":
+		return s.index == "own" && known && !s.interleave && !joined(calls) && !slices.ContainsFunc(calls, ofTwoNames)
+	case joined(calls), s.again == "whole" && !known, s.name == "each" && !known && !plain:
+		return false
+	case s.index == "own", s.index == "first" && s.id == "each":
+		return true
+	case !distinct(calls), s.id == "same" && len(calls) > 1, s.id == "none" && grown(calls):
+		return false
+	case s.name == "each":
+		return s.id != "fresh" && plain
+	}
+	return s.again != "whole" || s.id != "first"
+}
+
 // damaged reports whether the turn runs no call of an answer that has an effect.
 func damaged(res inference.Response) bool {
 	return res.Doubt != "" || slices.ContainsFunc(res.Calls, func(c inference.Call) bool {
@@ -184,17 +247,22 @@ func damaged(res inference.Response) bool {
 }
 
 // TestCallsInAnyPiecesAreTheSameOrInDoubt cuts calls into pieces in every style. What is read equals the calls, or it is marked:
-// no other call may be made of the pieces.
+// no other call may be made of the pieces. If its pieces fit together in one way only, it is not marked.
 func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
-	whole, marked := 0, 0
+	whole, marked, clear := 0, 0, 0
 	for seed := range uint64(testrun.Count(4000, 100_000)) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		s, calls := randomStyle(r), randomCalls(r)
 		events := s.stream(r, calls)
+		if s.clear(calls) {
+			clear++
+		}
 		res := readEvents(t, events)
 		switch {
 		case damaged(res):
-			marked++
+			if marked++; s.clear(calls) {
+				t.Fatalf("seed %d, %+v: in doubt (%s):\n%s\nfrom\n%s", seed, s, res.Doubt, sumOf(res.Calls), strings.Join(events, "\n"))
+			}
 		case s.index != "own" && (s.interleave || s.id == "same") && within(res.Calls, calls):
 			whole++ // nothing tells the calls apart, and one that is equal or has no arguments looks like a piece
 		case sumOf(res.Calls) != sumOf(calls):
@@ -203,8 +271,21 @@ func TestCallsInAnyPiecesAreTheSameOrInDoubt(t *testing.T) {
 			whole++
 		}
 	}
-	t.Logf("%d answers are whole, %d in doubt", whole, marked)
-	if whole < 2*marked {
-		t.Errorf("%d answers are whole and %d in doubt: too many doubts", whole, marked)
+	t.Logf("%d answers are whole, %d in doubt; %d are clear", whole, marked, clear)
+	if whole < 2*marked || clear < whole/2 {
+		t.Errorf("%d answers are whole, %d in doubt, %d are clear: the styles are not what servers do", whole, marked, clear)
+	}
+}
+
+// TestNamesThatGrowMakeNoOtherCalls sends names that grow from piece to piece, which no server is known for.
+func TestNamesThatGrowMakeNoOtherCalls(t *testing.T) {
+	for seed := range uint64(testrun.Count(2000, 50_000)) {
+		r := rand.New(rand.NewPCG(seed, 4))
+		s, calls := randomStyle(r), randomCalls(r)[:1]
+		s.name, s.again = "grown", "none"
+		events := s.stream(r, calls)
+		if res := readEvents(t, events); !damaged(res) && sumOf(res.Calls) != sumOf(calls) {
+			t.Fatalf("seed %d, %+v: got\n%s\nwant\n%s\nfrom\n%s", seed, s, sumOf(res.Calls), sumOf(calls), strings.Join(events, "\n"))
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"unicode/utf8"
 
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/respjson"
@@ -35,6 +36,7 @@ type answer struct {
 	details []*detail                 // reasoning_details
 	extra   map[string]json.RawMessage
 
+	other other  // what the answer says about its calls outside of tool_calls
 	doubt string // why the calls may not be those of the model; empty: they are
 	limit error  // the limit that the answer exceeds; nil: none
 
@@ -63,6 +65,7 @@ type callParts struct {
 	latest    string                     // newest id, if the server sends several for the call
 	earlier   map[string]bool            // ids before the newest
 	streamed  bool                       // it came in pieces
+	given     bool                       // it has arguments, which may be an empty text
 }
 
 func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) *answer {
@@ -86,6 +89,9 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 	if ok, limit := a.decode(data); !ok {
 		return nil, false, limit
 	}
+	if !utf8.Valid(data) {
+		a.doubted(doubtEncoding)
+	}
 	chunk := &a.chunk
 	if !loose.IsNull(extra(chunk.JSON.ExtraFields, "error")) {
 		return data, true, nil
@@ -93,6 +99,7 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 	a.id = cmp.Or(a.id, chunk.ID)
 	a.model = cmp.Or(a.model, chunk.Model)
 	a.addUsage(chunk.Usage)
+	before := a.choices
 	for _, c := range chunk.Choices {
 		if c.Index != 0 || c.RawJSON() == "" || loose.IsNull([]byte(c.RawJSON())) {
 			continue
@@ -104,10 +111,28 @@ func (a *answer) add(data []byte) (embedded []byte, ok bool, limit error) {
 			return []byte(`{"error":{"message":"the model's answer ended with finish_reason \"error\""}}`), true, nil
 		}
 		a.choices++
-		a.addMessage(c)
-		a.finish = cmp.Or(c.FinishReason, a.finish)
+		if a.choices > before+1 {
+			a.doubted(doubtChoices)
+		} else {
+			a.addMessage(c)
+		}
+		a.takeFinish(c)
 	}
 	return nil, true, a.limit
+}
+
+// takeFinish takes the finish reasons of a choice. The worst one counts: nothing that follows makes an answer whole that was
+// cut. OpenRouter adds the reason of the server behind it, which counts if the answer was cut.
+func (a *answer) takeFinish(c sdk.ChatCompletionChunkChoice) {
+	native := loose.Scalar(extra(c.JSON.ExtraFields, "native_finish_reason"))
+	if inference.FinishOf(native) <= inference.FinishUnknown {
+		native = ""
+	}
+	for _, reason := range []string{c.FinishReason, native} {
+		if reason != "" && (a.finish == "" || inference.FinishOf(reason) >= inference.FinishOf(a.finish)) {
+			a.finish = reason
+		}
+	}
 }
 
 // decode sets a.chunk. ok is false if data is not a chunk. limit is the limit that data exceeds; nil: none.
@@ -138,9 +163,12 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	if !loose.IsObject([]byte(c.JSON.Delta.Raw())) {
 		data := extra(c.JSON.ExtraFields, "message")
 		if a.text.Len() > 0 || len(a.calls) > 0 || !loose.IsObject(data) || json.Unmarshal(data, &m) != nil {
+			a.keepMessage(c)
 			return // some streams repeat the whole message at their end
 		}
 		whole = true
+	} else {
+		a.keepMessage(c)
 	}
 	a.addReasoning(m.JSON.ExtraFields)
 	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
@@ -148,12 +176,20 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	if value := extra(m.JSON.ExtraFields, "extra_content"); loose.IsObject(value) {
 		a.addExtra("extra_content", value)
 	}
+	a.other.addFunctionCall(m.FunctionCall)
 	for _, call := range m.ToolCalls {
 		if len(a.calls) == maxCalls {
 			a.limit = &jsonlimit.LimitError{What: "tool calls", Max: maxCalls}
 			return
 		}
 		a.addCall(readPiece(call), whole)
+	}
+}
+
+// keepMessage keeps the message of a choice that is not read as the answer.
+func (a *answer) keepMessage(c sdk.ChatCompletionChunkChoice) {
+	if data := extra(c.JSON.ExtraFields, "message"); loose.IsObject(data) {
+		a.other.message = bytes.Clone(data)
 	}
 }
 
@@ -220,6 +256,7 @@ func (a *answer) end() {
 		call.scan.add(call.arguments.End())
 	}
 	a.settleDoubts()
+	a.settleOthers()
 }
 
 // addContent adds content: a text, or parts with text and reasoning. The parts are stored for

@@ -3,7 +3,9 @@ package completions
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"unicode/utf8"
 
 	sdk "github.com/openai/openai-go/v3"
 
@@ -24,6 +26,7 @@ type piece struct {
 	args      loose.Fragment
 	object    map[string]json.RawMessage
 	function  map[string]json.RawMessage
+	given     bool // it has arguments, which may be an empty text
 	elsewhere bool // its id is that of a call with another index
 }
 
@@ -31,12 +34,16 @@ func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
 	return piece{
 		index: index{int(call.Index), call.JSON.Index.Valid()}, id: call.ID, name: call.Function.Name,
 		args:   argumentText(json.RawMessage(call.Function.JSON.Arguments.Raw())),
+		given:  !loose.IsNull(json.RawMessage(call.Function.JSON.Arguments.Raw())),
 		object: extras(call.JSON.ExtraFields), function: extras(call.Function.JSON.ExtraFields),
 	}
 }
 
 // argumentText returns arguments as text: a string unchanged, other values as JSON.
 func argumentText(data json.RawMessage) loose.Fragment {
+	if !utf8.Valid(data) {
+		data = markInvalid(data)
+	}
 	if loose.IsNull(data) {
 		return ""
 	}
@@ -50,10 +57,25 @@ func argumentText(data json.RawMessage) loose.Fragment {
 	return loose.Fragment(compact.String())
 }
 
+// markInvalid returns JSON with two escapes of half a surrogate pair for each byte that is not UTF-8. The check of a call's
+// arguments refuses them, even if the first completes a pair.
+func markInvalid(data json.RawMessage) (marked json.RawMessage) {
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		if r == utf8.RuneError && size == 1 {
+			marked = fmt.Appendf(marked, `\udc%02x\udc%02[1]x`, data[0])
+		} else {
+			marked = append(marked, data[:size]...)
+		}
+		data = data[size:]
+	}
+	return marked
+}
+
 // addCall adds a piece of a call. In a whole message every entry is a new call; in a stream
 // it may continue one.
 func (a *answer) addCall(p piece, whole bool) {
-	if p.id == "" && p.name == "" && p.args == "" && len(p.object) == 0 {
+	if p.id == "" && p.name == "" && p.args == "" && len(p.object)+len(p.function) == 0 {
 		return
 	}
 	var call *callParts
@@ -67,6 +89,7 @@ func (a *answer) addCall(p piece, whole bool) {
 	call.takeID(p.id)
 	call.addName(p.name)
 	call.scan.add(call.arguments.Add(p.args))
+	call.given = call.given || p.given
 	merge(&call.object, p.object)
 	merge(&call.function, p.function)
 	a.passOn()

@@ -2,12 +2,6 @@ package completions
 
 import "turnkeeper/inference"
 
-// Finish reasons of answers that were cut.
-const (
-	finishLength   = "length"
-	finishOverflow = "model_context_window_exceeded"
-)
-
 // normalize returns an answer as a Response, or an error if it is unusable. The content
 // decides, not the finish reason: calls count even after "stop", and "tool_calls" without
 // calls is an empty answer. maxTokens is the limit of the request; 0: none.
@@ -37,20 +31,23 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 // cut reports whether the answer may be incomplete. None of its calls may run then: the last
 // one may be truncated, and the model might have added more.
 func (a *answer) cut(maxTokens int) bool {
-	if a.finish == finishLength || a.finish == finishOverflow || inference.Filtered(a.finish) {
+	if inference.FinishOf(a.finish) >= inference.FinishCut {
 		return true
 	}
 	return maxTokens > 0 && a.usage.OutputTokens >= int64(maxTokens)
 }
+
+// overflow is the finish reason of an answer that filled the context window.
+const overflow = "model_context_window_exceeded"
 
 // empty returns the error of an answer without text and calls.
 func (a *answer) empty(res inference.Response) *inference.Error {
 	switch {
 	case res.Refusal != "":
 		return &inference.Error{Class: inference.ClassRefused, Code: "refusal", Detail: "the model refused: " + res.Refusal}
-	case inference.Filtered(a.finish):
+	case inference.FinishOf(a.finish) == inference.FinishFiltered:
 		return &inference.Error{Class: inference.ClassRefused, Code: "content_filter", Detail: "the provider's content filter stopped the answer"}
-	case a.finish == finishOverflow, a.finish == finishLength && a.reported && a.usage.OutputTokens == 0:
+	case a.finish == overflow, inference.FinishOf(a.finish) == inference.FinishCut && a.reported && a.usage.OutputTokens == 0:
 		return &inference.Error{Class: inference.ClassContextOverflow, Code: a.finish, Detail: "the request left no room for an answer"}
 	}
 	return &inference.Error{

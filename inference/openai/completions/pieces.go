@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"turnkeeper/inference"
 )
 
 // Reasons for Response.Doubt.
@@ -13,6 +15,8 @@ const (
 	doubtKeys     = "the index and the id of a piece belong to different calls"
 	doubtMixed    = "pieces with different ids have the same index"
 	doubtRepeated = "a piece may repeat a call, or be another call"
+	doubtEncoding = "the answer has bytes that are not UTF-8"
+	doubtFinish   = "the finish reason is unknown: the answer may have been cut"
 	doubtName     = "a piece may be the rest of a name, or another call"
 )
 
@@ -71,12 +75,11 @@ func (a *answer) addressed(p *piece) (group, match) {
 			groups[byNothing].add(call)
 		}
 	}
-	for m := byBoth; m > byNothing; m-- {
-		if groups[m].newest != nil {
-			return groups[m], m
-		}
+	m := byBoth
+	for m > byNothing && groups[m].newest == nil {
+		m--
 	}
-	return groups[byNothing], byNothing
+	return groups[m], m
 }
 
 // continued returns the call that a piece continues, or nil for a new call. It sets a.doubt if it cannot know.
@@ -130,7 +133,7 @@ func (a *answer) named(p *piece, g group, m match) *callParts {
 	case other && (m == byNothing || blank(call.arguments.String())):
 		return nil
 	}
-	if g.opens > 1 && call.id == "" || call.id+p.id == "" && blank(call.arguments.String()) {
+	if call.id+p.id == "" && blank(call.arguments.String()) {
 		a.doubted(doubtSeveral)
 	}
 	if call.returnsTo(p.id) {
@@ -145,7 +148,7 @@ func (a *answer) renamed(p *piece, call *callParts, other bool) *callParts {
 	if other || call.announced || call.arguments.Len() > 0 || !a.beginsName(joined) {
 		return nil
 	}
-	if a.declared[call.name] && a.declared[p.name] {
+	if a.declared[call.name] && a.beginsName(p.name) {
 		a.doubted(doubtName)
 		return nil
 	}
@@ -168,7 +171,7 @@ func (a *answer) repeated(p *piece, call *callParts, m match, other bool) *callP
 	switch {
 	case other:
 		return nil
-	case empty, equal && m != byNothing && (call.id != "" || p.id != ""):
+	case empty, equal && m != byNothing && call.id+p.id != "":
 		if call.id+p.id == "" || m == byNothing {
 			a.doubted(doubtRepeated)
 		}
@@ -183,13 +186,16 @@ const unnamed = "unnamed_call"
 
 // settleDoubts sets a.doubt if the calls may not be those of the model, once all pieces have arrived.
 func (a *answer) settleDoubts() {
+	if len(a.calls) > 0 && inference.FinishOf(a.finish) == inference.FinishUnknown {
+		a.doubted(doubtFinish)
+	}
 	for i, call := range a.arrived {
 		empty := blank(call.arguments.String())
 		switch {
 		case call.name == "":
 			call.name = unnamed
 			a.doubted(doubtNameless)
-		case call.streamed && len(a.calls) > 1 && a.inParts(i, empty):
+		case call.streamed && a.inParts(i, empty):
 			a.doubted(doubtName)
 		case call.streamed && a.hasDouble(call, empty):
 			a.doubted(doubtRepeated)
@@ -204,18 +210,30 @@ func (a *answer) inParts(i int, empty bool) bool {
 	if !empty {
 		after = after[:min(1, len(after))]
 	}
-	if slices.ContainsFunc(after, func(c *callParts) bool { return a.beginsName(call.name + c.name) }) {
-		return true
+	return slices.ContainsFunc(after, func(c *callParts) bool { return a.beginsName(call.name + c.name) }) ||
+		slices.ContainsFunc(a.arrived[i+1:], func(c *callParts) bool { return call.renamedTo(c, empty) })
+}
+
+// renamedTo reports whether a later call with another name may be the call itself: their indexes do not tell them apart, and the
+// call has no arguments yet, their ids are equal, or its name has grown.
+func (c *callParts) renamedTo(later *callParts, empty bool) bool {
+	if c.name == later.name || c.apartFrom(later) {
+		return false
 	}
-	return !a.declared[call.name] && (empty || a.beginsName(call.name))
+	sameID := c.id != "" && c.id == later.id
+	return empty || sameID || strings.HasPrefix(later.name, c.name) && (c.id == "" || later.id == "")
+}
+
+// apartFrom reports whether the indexes of two calls tell them apart.
+func (c *callParts) apartFrom(other *callParts) bool {
+	return c.index.ok && other.index.ok && c.index.n != other.index.n
 }
 
 // hasDouble reports whether a call may be a piece of another call of the tool, or that call again: both have the same arguments
 // or one has none, and their indexes do not tell them apart.
 func (a *answer) hasDouble(call *callParts, empty bool) bool {
 	return slices.ContainsFunc(a.calls, func(c *callParts) bool {
-		return c != call && c.name == call.name && (empty || c.arguments.String() == call.arguments.String()) &&
-			(!c.index.ok || !call.index.ok || c.index.n == call.index.n)
+		return c != call && c.name == call.name && (empty || c.arguments.String() == call.arguments.String()) && !c.apartFrom(call)
 	})
 }
 
@@ -242,11 +260,11 @@ func blank(text string) bool { return strings.Trim(text, " \t\r\n") == "" }
 type scan struct {
 	depth           int
 	quoted, escaped bool
-	closed          bool // an object, array or string has ended
+	closed          bool // an object or array has ended
 }
 
 func (s *scan) add(text string) {
-	for i := 0; i < len(text) && !s.closed; i++ {
+	for i := range len(text) {
 		s.next(text[i])
 	}
 }
@@ -255,16 +273,16 @@ func (s *scan) next(b byte) {
 	switch {
 	case s.escaped:
 		s.escaped = false
-	case s.quoted && b == '\\':
+	case b == '\\':
 		s.escaped = true
 	case b == '"':
 		s.quoted = !s.quoted
-		s.closed = !s.quoted && s.depth == 0
 	case s.quoted:
 	case b == '{', b == '[':
 		s.depth++
 	case b == '}', b == ']':
-		s.depth--
-		s.closed = s.depth <= 0
+		if s.depth--; s.depth <= 0 {
+			s.closed = true
+		}
 	}
 }
