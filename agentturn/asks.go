@@ -193,8 +193,7 @@ func (l rulings) gatesOf(ctx context.Context, calls []turnkeeper.ToolCall) (keys
 
 // mayAsk reports whether a call cannot run without a person, or cannot run at all.
 func (l rulings) mayAsk(ctx context.Context, call *turnkeeper.ToolCall) bool {
-	return call.Name == turnkeeper.ToolAskPerson || l.people.gates[call.Key] || l.people.approval(call.Key) != nil ||
-		l.ruling(ctx, call).Verdict != policy.Allow
+	return call.Name == turnkeeper.ToolAskPerson || l.people.approval(call.Key) != nil || l.ruling(ctx, call).Verdict != policy.Allow
 }
 
 // newStart returns the start of a call, with the ask whose approval it uses.
@@ -208,10 +207,8 @@ func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 	if ask != nil && start.Attempt == 1 {
 		start.Ask = ask.ID
 	}
-	if start.Attempt > 1 && !call.Effect.Repeatable() {
-		if ask := l.people.settlement(call); ask != nil {
-			start.Ask, start.Hash = ask.ID, l.runHash(call)
-		}
+	if ask := l.people.settlement(call); ask != nil {
+		start.Ask, start.Hash = ask.ID, l.runHash(call)
 	}
 	return start
 }
