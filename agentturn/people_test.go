@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
@@ -116,6 +117,51 @@ func TestArgumentsThatAreNoObjectAreWritten(t *testing.T) {
 	for _, text := range []string{"", "[]", "{", `"output:1"`, "null"} {
 		if keys, written := (flows{ledgerWith(nil)}).handlesIn(&turnkeeper.ToolCall{Arguments: text}); len(keys) != 0 || !written {
 			t.Errorf("%q: %v, %v", text, keys, written)
+		}
+	}
+}
+
+// TestWhichQuestionsAreOnRecord checks which asks and calls of earlier dispatches count.
+func TestWhichQuestionsAreOnRecord(t *testing.T) {
+	r := &turnlog.Record{Asks: []asks.Ask{
+		askOf(1, asks.KindInput, 1, asks.Answered), askOf(2, asks.KindInput, 2, asks.Open), askOf(3, asks.KindApprove, 1, asks.Approved),
+		askOf(4, asks.KindQuestion, 1, asks.Answered),
+	}}
+	used := turnkeeper.Usage{InputTokens: 1}
+	r.Rounds = []turnkeeper.Round{{Calls: []turnkeeper.ToolCall{{Usage: used}, {}, {Paging: true, Usage: used}, {Paging: true}, {Usage: used}}}}
+	if got := newQuestions(r).asked.Load(); got != 4 { // two inputs, and two calls that have asked models
+		t.Errorf("%d questions", got)
+	}
+}
+
+// TestASettledCall checks what becomes of a started call by the answer of a person who was asked whether it happened.
+func TestASettledCall(t *testing.T) {
+	answered := func(answer, arguments string) *asks.Ask {
+		a := askOf(7, asks.KindSettle, 1, asks.Answered)
+		a.Answer, a.Hash = answer, tools.Hash("pay", arguments)
+		return &a
+	}
+	open, expired := askOf(7, asks.KindSettle, 1, asks.Open), askOf(7, asks.KindSettle, 1, asks.Expired)
+	same := tools.Hash("pay", `{"n":1}`)
+	for name, c := range map[string]struct {
+		ask     *asks.Ask
+		settles bool
+		want    settleStep
+	}{
+		"nobody is to decide":        {nil, false, settleUnknown},
+		"a person is to decide":      {nil, true, settleAsk},
+		"open":                       {&open, true, settleAwait},
+		"open, and set otherwise":    {&open, false, settleAwait},
+		"expired":                    {&expired, true, settleUnknown},
+		"it happened":                {answered(asks.Happened, `{"n":1}`), true, settleHappened},
+		"nobody knows":               {answered(asks.Unknown, `{"n":1}`), true, settleUnknown},
+		"it did not happen":          {answered(asks.DidNotHappen, `{"n":1}`), true, settleStart},
+		"another call did not":       {answered(asks.DidNotHappen, `{"n":2}`), true, settleUnknown},
+		"it did not; set otherwise":  {answered(asks.DidNotHappen, `{"n":1}`), false, settleStart},
+		"it happened; set otherwise": {answered(asks.Happened, `{"n":1}`), false, settleHappened},
+	} {
+		if got := settleStepOf(c.ask, c.settles, same); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }
