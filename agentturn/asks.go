@@ -193,8 +193,7 @@ func (l rulings) gatesOf(ctx context.Context, calls []turnkeeper.ToolCall) (keys
 
 // mayAsk reports whether a call cannot run without a person, or cannot run at all.
 func (l rulings) mayAsk(ctx context.Context, call *turnkeeper.ToolCall) bool {
-	return call.Name == turnkeeper.ToolAskPerson || l.people.gates[call.Key] || l.people.approval(call.Key) != nil ||
-		l.ruling(ctx, call).Verdict != policy.Allow
+	return call.Name == turnkeeper.ToolAskPerson || l.people.approval(call.Key) != nil || l.ruling(ctx, call).Verdict != policy.Allow
 }
 
 // newStart returns the start of a call, with the ask whose approval it uses.
@@ -208,10 +207,8 @@ func (l approvals) newStart(call *turnkeeper.ToolCall) turnlog.CallStart {
 	if ask != nil && start.Attempt == 1 {
 		start.Ask = ask.ID
 	}
-	if start.Attempt > 1 && !call.Effect.Repeatable() {
-		if ask := l.people.settlement(call); ask != nil {
-			start.Ask, start.Hash = ask.ID, l.runHash(call)
-		}
+	if ask := l.people.settlement(call); ask != nil {
+		start.Ask, start.Hash = ask.ID, l.runHash(call)
 	}
 	return start
 }
@@ -341,28 +338,56 @@ func canonical(edited string) string {
 
 const settleSchema = `{"enum":["happened","did_not_happen","unknown"],"description":"Whether the call happened. After did_not_happen it runs again."}`
 
+// A settleStep is what becomes of a started call of effect once without a result.
+type settleStep string
+
+const (
+	settleAsk      settleStep = "ask"   // a person
+	settleAwait    settleStep = "await" // the answer of a person who was asked
+	settleHappened settleStep = "happened"
+	settleStart    settleStep = "start" // again
+	settleUnknown  settleStep = "unknown"
+)
+
+// settleStepOf decides by the ask about the newest start of a call, nil if there is none. settles reports whether a person is to
+// decide, and hash is that of the arguments with which the call would run.
+func settleStepOf(ask *asks.Ask, settles bool, hash string) settleStep {
+	switch {
+	case ask == nil && settles:
+		return settleAsk
+	case ask == nil:
+		return settleUnknown
+	case !ask.Closed():
+		return settleAwait
+	case ask.Answer == asks.Happened:
+		return settleHappened
+	case ask.Answer == asks.DidNotHappen && ask.Hash == hash:
+		return settleStart
+	default:
+		return settleUnknown
+	}
+}
+
 // settle decides about a started call of effect once without a result. If the agent's on_unknown is ask, a person decides.
 // cleared is true if the call did not happen and may start again.
 func (e gate) settle(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool, err error) {
 	ask := e.people.settlement(call)
 	approvals{e.ledger}.useEdited(call)
-	switch {
-	case ask == nil && e.def.Settles():
+	switch settleStepOf(ask, e.def.Settles(), approvals{e.ledger}.runHash(call)) {
+	case settleAsk:
 		q := approvals{e.ledger}.question(call, asks.KindSettle, call.Starts, policy.Decision{
 			Reason: cmp.Or(e.people.doubts[call.Key], "the worker that ran this call was lost, and its outcome is unknown"),
 		})
 		q.Schema = settleSchema
 		e.put(q)
 		return false, e.waitForPerson(ctx)
-	case ask == nil:
-		e.markUnknown(call)
-	case !ask.Closed():
+	case settleAwait:
 		return false, e.waitForPerson(ctx)
-	case ask.Answer == asks.Happened:
+	case settleHappened:
 		result := textResult(call, turnkeeper.CallSucceeded, withComment("A person says that this call happened. Its result was lost.", ask))
 		result.Ran = true
 		e.answer(call, result)
-	case ask.Answer == asks.DidNotHappen && approvals{e.ledger}.runHash(call) == ask.Hash:
+	case settleStart:
 		return true, nil
 	default:
 		e.markUnknown(call)

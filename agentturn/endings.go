@@ -355,14 +355,20 @@ func (t *endings) outcome(e ending) turnlog.Outcome {
 	if !e.state.Terminal() {
 		return o
 	}
+	r = t.sent(r)
 	if t.scheduled() {
-		if !r.notice && (r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text)) {
-			r = reply{}
-		}
 		o.InnerDialogue = otherTexts(t.rounds, r.said)
 	}
 	o.Reply, o.Silent = r.text, r.silent
 	return o
+}
+
+// sent returns what is sent of a reply: in a scheduled turn only the model's answer, unless it says that there is nothing to report.
+func (t *endings) sent(r reply) reply {
+	if t.scheduled() && !r.notice && (r.said == 0 || t.def.Quiet(t.rounds[r.said-1].Text)) {
+		return reply{}
+	}
+	return r
 }
 
 // otherTexts returns the model's texts of all rounds except the one of the reply.

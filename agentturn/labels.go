@@ -67,13 +67,13 @@ func (l flows) marksOf(call *turnkeeper.ToolCall) []policy.Mark {
 	return marks
 }
 
-// handlesIn returns the calls to whose results the arguments refer by handles. written reports whether any other argument can
+// handlesIn returns the calls to whose results the arguments refer by handles; the zero key stands for no call. written reports whether any other argument can
 // carry content: anything except null, true, false, or an enum value of the tool's schema. The name of an argument that the
 // schema does not list carries content, and so do the range of a handle and the order of values in a list.
 func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, written bool) {
-	value, err := arguments.Parse(call.Arguments)
+	value, _ := arguments.Parse(call.Arguments) // what cannot be read has no members
 	args, isObject := value.Members()
-	if err != nil || !isObject {
+	if !isObject {
 		return nil, true
 	}
 	spec, _ := l.offered.Spec(call.Name)
@@ -93,9 +93,7 @@ func (l flows) handlesIn(call *turnkeeper.ToolCall) (keys []turnkeeper.CallKey, 
 			case !several && (item.Null() || isBool || isText && slices.ContainsFunc(words, item.Equal)):
 			case isText && resolves && !slices.Contains(spec.OutputIDs, name):
 				key, whole := l.handleOf(call, text)
-				if key.Round > 0 {
-					keys = append(keys, key)
-				}
+				keys = append(keys, key)
 				written = written || !whole
 			default:
 				written = true

@@ -307,6 +307,7 @@ func TestHandlesCarryTheirLabels(t *testing.T) {
 		"a number":                    {`{"text":1}`, true},
 		"a name that was written":     {`{"text":"output:2","the page says yes":true}`, true},
 		"a list of bits":              {`{"text":[true,false,true]}`, true},
+		"a list of one bit":           {`{"text":[true]}`, true},
 		"a list of handles and bits":  {`{"text":["output:2",true,false]}`, true},
 		"an empty list":               {`{"text":[]}`, false},
 		"the id of an output":         {`{"text":"output:2","id":"output:2"}`, true},

@@ -3,6 +3,7 @@ package agentturn
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -19,6 +20,41 @@ const maxReplyAsks = 3
 // replyWithheld is the text of a reply whose content is withheld.
 const replyWithheld = "The answer was withheld, because it may hold private content."
 
+// A replyStep is what becomes of the reply of a turn.
+type replyStep string
+
+const (
+	replySend     replyStep = "send"
+	replyWithhold replyStep = "withhold"
+	replyAsk      replyStep = "ask"   // a person
+	replyAwait    replyStep = "await" // the answer of a person who was asked
+)
+
+// stepOf decides about a reply that may hold private content. earlier are the asks about it so far, of which each but the last was
+// approved. mayAsk is false if the turn cannot wait for a person.
+func stepOf(sink, text string, earlier []asks.Ask, mayAsk bool) replyStep {
+	approved := func(a asks.Ask) bool { return a.State == asks.Approved }
+	switch {
+	case sink == policy.ReplyAllow:
+		return replySend
+	case sink != policy.ReplyAsk:
+		return replyWithhold
+	case slices.ContainsFunc(earlier, func(a asks.Ask) bool { return approved(a) && a.Arguments == text }):
+		return replySend
+	case mayAsk && slices.ContainsFunc(earlier, func(a asks.Ask) bool { return a.State == asks.Open }):
+		return replyAwait
+	case mayAsk && len(earlier) < maxReplyAsks && !slices.ContainsFunc(earlier, func(a asks.Ask) bool { return !approved(a) }):
+		return replyAsk
+	default:
+		return replyWithhold
+	}
+}
+
+// tells reports whether a reply may hold content that the model has seen. onDegraded is a text of the agent's definition.
+func (r reply) tells(onDegraded string) bool {
+	return r.said > 0 || r.text != "" && r.text != onDegraded && !strings.HasPrefix(r.text, unanswered)
+}
+
 // A replyGate decides whether the reply of a turn may be sent.
 type replyGate struct{ *execution }
 
@@ -26,44 +62,34 @@ type replyGate struct{ *execution }
 // waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. The reply of
 // a sub-agent goes to its parent, with its labels.
 func (e replyGate) guard(mayAsk bool) {
-	sink := cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow)
-	from := policy.Only(policy.Private, flows{e.ledger}.marksBefore(len(e.rounds)+1))
-	if sink == policy.ReplyAllow || len(from) == 0 || e.record.Lineage.Parent != 0 || !e.tells() {
+	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
 		return
 	}
-	text := string(prompt.Canonical(map[string]any{"text": e.end.reply(e.rounds).text}))
-	key := turnkeeper.CallKey{Round: len(e.rounds)}
-	for n := 1; sink == policy.ReplyAsk && n <= maxReplyAsks; n++ {
-		switch ask := e.people.of(key, asks.KindReply, n); {
-		case ask == nil && mayAsk:
-			e.put(asks.Question{
-				Call: key, Kind: asks.KindReply, N: n, Tool: "reply", Arguments: text, Rule: policy.FlowRule,
-				Reason: fmt.Sprintf("the reply is sent out, and the turn has private content from %s", cmp.Or(from[0].Source, "an unknown source")),
-			})
-			e.end = e.waiting()
-			return
-		case ask != nil && ask.State == asks.Open && mayAsk:
-			e.end = e.waiting()
-			return
-		case ask != nil && ask.State == asks.Approved && ask.Arguments == text:
-			return
-		case ask == nil || ask.State != asks.Approved:
-			n = maxReplyAsks
-		}
+	from := policy.Only(policy.Private, flows{e.ledger}.marksBefore(len(e.rounds)+1))
+	r := e.endings().sent(e.end.reply(e.rounds))
+	if len(from) == 0 || !r.tells(e.def.Replies.OnDegraded) {
+		return
 	}
-	e.withhold(from[0])
+	text := string(prompt.Canonical(map[string]any{"text": r.text}))
+	key := turnkeeper.CallKey{Round: len(e.rounds)}
+	earlier := e.people.replies(key)
+	switch stepOf(cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow), text, earlier, mayAsk) {
+	case replyAsk:
+		e.put(asks.Question{
+			Call: key, Kind: asks.KindReply, N: len(earlier) + 1, Tool: "reply", Arguments: text, Rule: policy.FlowRule,
+			Reason: fmt.Sprintf("the reply is sent out, and the turn has private content from %s", cmp.Or(from[0].Source, "an unknown source")),
+		})
+		e.end = e.waiting()
+	case replyAwait:
+		e.end = e.waiting()
+	case replyWithhold:
+		e.withhold(from[0])
+	}
 }
 
-// tells reports whether the reply of the end may hold content that the model has seen.
-func (e replyGate) tells() bool {
-	if e.end.reply == nil || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
-		return false
-	}
-	r := e.end.reply(e.rounds)
-	if e.scheduled() && (r.said == 0 || e.def.Quiet(e.rounds[r.said-1].Text)) {
-		return false // there is no reply
-	}
-	return r.said > 0 || r.text != "" && r.text != e.def.Replies.OnDegraded && !strings.HasPrefix(r.text, unanswered)
+// replies returns the asks about the reply after a round.
+func (p *people) replies(key turnkeeper.CallKey) []asks.Ask {
+	return slices.DeleteFunc(slices.Clone(p.asks), func(a asks.Ask) bool { return a.Call != key || a.Kind != asks.KindReply })
 }
 
 func (e replyGate) withhold(from policy.Mark) {

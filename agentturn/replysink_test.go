@@ -1,6 +1,7 @@
 package agentturn_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	askings "turnkeeper/asks"
+	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
@@ -47,7 +49,22 @@ func TestTheReplyIsASink(t *testing.T) {
 		"without the label": {policy.ReplyWithhold, func(b *bench) { b.restart(asks("page"), says("It says p.")) }, turnkeeper.TurnSucceeded, turnkeeper.StopNone, "It says p."},
 		"private message": {policy.ReplyWithhold, func(b *bench) { b.def.InboxLabels = []string{"private"}; b.restart(says("You said 4711.")) },
 			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
-		"in the last round": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds = 1 }, turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, ""},
+		"a summary of the calls": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds = 1 }, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"the agent's own text": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds, b.def.Replies.OnDegraded = 1, "Sorry." },
+			turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "Sorry."},
+		"a schedule's reply": {policy.ReplyWithhold, func(b *bench) { b.store.trigger = turnkeeper.TriggerSchedule },
+			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"a schedule without an answer": {policy.ReplyWithhold, func(b *bench) { b.bounds.MaxRounds, b.store.trigger = 1, turnkeeper.TriggerSchedule },
+			turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, ""},
+		"a schedule with nothing to report": {policy.ReplyWithhold, func(b *bench) {
+			b.store.trigger, b.def.QuietReply = turnkeeper.TriggerSchedule, "it is 4711"
+		}, turnkeeper.TurnSucceeded, turnkeeper.StopNone, ""},
+		"a message's quiet reply": {policy.ReplyWithhold, func(b *bench) { b.def.QuietReply = "it is 4711" },
+			turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
+		"a model that fails": {policy.ReplyAsk, func(b *bench) { // nobody is asked: the next attempt may end otherwise
+			b.with(sink("send", policy.Flow{Labels: []policy.Label{policy.Private}}))
+			b.restart(asks("send"), fails(inference.ClassAuth))
+		}, turnkeeper.TurnDegraded, turnkeeper.StopWithheld, withheld},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -55,14 +72,42 @@ func TestTheReplyIsASink(t *testing.T) {
 				if c.change != nil {
 					c.change(b)
 				}
-				o := b.run(t.Context())
-				if c.stop == turnkeeper.StopMaxRounds { // a summary of the calls
-					c.stop, c.reply = turnkeeper.StopWithheld, withheld
+				b.wantReply(b.run(t.Context()), c.state, c.stop, c.reply)
+				if all := b.store.asked(); len(all) != 0 {
+					t.Errorf("asks %+v", all)
 				}
-				b.wantReply(o, c.state, c.stop, c.reply)
 			})
 		})
 	}
+}
+
+// TestAFixedReplyIsSent checks the reply of a turn that was cancelled after it had read a private text.
+func TestAFixedReplyIsSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sinkBench(t, policy.ReplyWithhold).with(once("hang").does(hangs))
+		b.restart(asks("secret"), asks("hang"))
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
+		b.wantReply(b.run(ctx), turnkeeper.TurnCancelled, turnkeeper.StopCancelled, "This turn was cancelled.")
+	})
+}
+
+// TestAReplyThatChangesIsAskedAboutAgain changes the text of a reply after its approval.
+func TestAReplyThatChangesIsAskedAboutAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := sinkBench(t, policy.ReplyAsk)
+		b.bounds.MaxRounds = 1
+		b.waits()
+		b.answer(askings.Answer{Decision: askings.Approved})
+		b.def.Replies.SummaryOutput = true
+		b.waits()
+		all := b.store.asked()
+		if len(all) != 2 || all[1].N != 2 || all[1].Arguments == all[0].Arguments || !strings.Contains(all[1].Arguments, "4711") {
+			t.Fatalf("asks %+v", all)
+		}
+		b.answer(askings.Answer{Decision: askings.Approved})
+		b.wantReply(b.run(t.Context()), turnkeeper.TurnDegraded, turnkeeper.StopMaxRounds, "Tool results: 1 succeeded, 0 failed.\n- secret: 4711")
+	})
 }
 
 // restart gives the model other steps.

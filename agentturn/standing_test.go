@@ -186,6 +186,19 @@ func TestWhatMayChangeAfterAnApproval(t *testing.T) {
 	}
 }
 
+// TestANewerRuleThatAsks checks that of the agent's newest definition only what it denies counts.
+func TestANewerRuleThatAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := once("pay")
+		b := newBench(t, asks("pay"), says("Paid.")).with(pay)
+		b.newestIs(func(d *agentdef.Definition) { d.Approve = map[string]string{"pay": policy.Always} })
+		b.succeeds("Paid.")
+		if pay.runs.count() != 1 || len(b.store.asked()) != 0 {
+			t.Errorf("%d runs, asks %+v", pay.runs.count(), b.store.asked())
+		}
+	})
+}
+
 // TestAKillBetweenApprovalAndChange kills the worker at each point after an approval; then the rule denies. What had not started
 // does not start.
 func TestAKillBetweenApprovalAndChange(t *testing.T) {

@@ -68,9 +68,9 @@ func MatchDestination(pattern, to string) bool {
 }
 
 func matchOne(pattern, to string) bool {
-	pattern, fault := normalPattern(pattern)
+	pattern, _ = normalPattern(pattern) // "" if it is not valid, which matches nothing
 	forms := NormalDestination(to)
-	return fault == "" && len(forms) > 0 && !slices.ContainsFunc(forms, func(form string) bool { return !matchForm(pattern, form) })
+	return len(forms) > 0 && !slices.ContainsFunc(forms, func(form string) bool { return !matchForm(pattern, form) })
 }
 
 func matchForm(pattern, to string) bool {
@@ -114,11 +114,9 @@ func CheckDestination(pattern string) string {
 		return "** can only be the end of a URL, after a /"
 	case strings.Count(head, "*") > 5:
 		return "it has more than 5 *"
-	case strings.Trim(head, "*/:") == "":
-		return "it would allow every destination"
 	}
 	normal, fault := normalPattern(pattern)
-	if fault == "" && strings.Trim(hostOf(normal), "*.") == "" {
+	if fault == "" && strings.Trim(hostOf(normal), "*./") == "" {
 		return "it would allow every destination"
 	}
 	return fault
@@ -197,7 +195,7 @@ func normalForms(text string, pattern bool) (forms []string, fault string) {
 // normalWord returns a destination that is neither a URL nor an address, in lower case.
 func normalWord(text string) (forms []string, fault string) {
 	segments := strings.Split(text, "/")
-	if text == "" || strings.Trim(text, letters+"._+-*#@/") != "" || strings.LastIndex(text, "@") > 0 {
+	if strings.Trim(text, letters+"._+-*#@/") != "" {
 		return nil, "a word can have letters and digits of ASCII, and . _ + - # /"
 	}
 	if slices.ContainsFunc(segments, func(s string) bool { return s == "" || s == "." || s == ".." }) {
@@ -224,7 +222,7 @@ func normalAddress(text string, pattern bool) (forms []string, fault string) {
 	local, domain, _ := strings.Cut(text, "@")
 	host, ok := normalHost(domain)
 	dots := "." + local + "."
-	if !ok || local == "" || strings.Trim(local, letters+"._+-='*") != "" || strings.Contains(dots, "..") {
+	if !ok || strings.Trim(local, letters+"._+-='*") != "" || strings.Contains(dots, "..") {
 		return nil, fine
 	}
 	return []string{strings.ToLower(local) + "@" + host}, ""
@@ -238,7 +236,7 @@ func normalHost(host string) (normal string, ok bool) {
 		plain := strings.ToLower(label)
 		if !strings.Contains(label, "*") {
 			ascii, err := idna.Lookup.ToASCII(label)
-			if again, wrong := idna.Lookup.ToASCII(ascii); err != nil || wrong != nil || again != ascii {
+			if _, wrong := idna.Lookup.ToASCII(ascii); err != nil || wrong != nil {
 				return "", false
 			}
 			plain = ascii
@@ -257,15 +255,15 @@ var defaultPorts = map[string]int{"http": 80, "https": 443, "ws": 80, "wss": 443
 func normalURL(text string) (forms []string, fault string) {
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Opaque != "" || u.Scheme == "":
+	case err != nil || u.Scheme == "":
 		return nil, "it is not a URL"
-	case u.User != nil || strings.Contains(u.Host, "@"):
+	case u.User != nil:
 		return nil, "it has a user"
 	case strings.Contains(text, " "):
 		return nil, "it has a space"
 	}
 	host, ok := normalHost(u.Hostname())
-	if ip, err := netip.ParseAddr(u.Hostname()); err == nil && ip.Is6() {
+	if ip, _ := netip.ParseAddr(u.Hostname()); ip.Is6() {
 		host, ok = "["+ip.String()+"]", ip.Zone() == ""
 	}
 	port, valid := normalPort(u)
@@ -291,11 +289,14 @@ func normalPort(u *url.URL) (port string, ok bool) {
 	if u.Port() == "" {
 		return "", true
 	}
-	n, err := strconv.Atoi(u.Port())
-	if n == defaultPorts[u.Scheme] {
-		return "", err == nil
+	n, _ := strconv.Atoi(u.Port()) // digits; it is the largest number if there are too many of them
+	if n == 0 || n >= 1<<16 {
+		return "", false
 	}
-	return ":" + strconv.Itoa(n), err == nil && n > 0 && n < 1<<16
+	if n == defaultPorts[u.Scheme] {
+		return "", true
+	}
+	return ":" + strconv.Itoa(n), true
 }
 
 // normalPaths returns a path with its . and .. segments resolved, and if it has any, the path without them too.
@@ -347,10 +348,10 @@ func normalSegment(segment string) (normal string, ok bool) {
 			b.WriteByte(segment[i])
 			continue
 		}
-		code, err := strconv.ParseUint(segment[i+1:min(i+3, len(segment))], 16, 8)
+		code, _ := strconv.ParseUint(segment[i+1:min(i+3, len(segment))], 16, 8) // 0 if it is no code
 		char := byte(code)
 		switch {
-		case err != nil || char < ' ' || char == 0x7f || strings.Contains(`/\%`, string(rune(char))):
+		case char < ' ' || char == 0x7f || strings.Contains(`/\%`, string(rune(char))):
 			return "", false
 		case strings.Contains(letters+"-._~", string(rune(char))):
 			b.WriteByte(char)

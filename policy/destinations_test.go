@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,6 +113,28 @@ func TestDestinations(t *testing.T) {
 		{"https://bücher.example/**", "https://xn--bcher-kva.example/", true},
 		{"https://[::1]/**", "https://[0:0::1]/a", true},
 		{"https://[::1]/**", "https://[::1%25eth0]/a", false},
+		{"https://10.0.0.*/**", "https://10.0.0.7/a", true},
+		{"https://a.b/c", "https://a.b/c#x", false},
+		{"https://a.b/**", "https://a.b/%20", true},
+		{"https://a.b/**", "https://a.b/%1f", false},
+		{"https://a.b/**", "https://a.b/%7F", false},
+		{"https://a.b/**", "https://a.b/*", false}, // only patterns have a *
+		{"#team-*", "#team-1,#team-2", true},
+		{"#team-*", "#team-1;#other", false},
+		{"org/**", "org//a", false},
+		{"org/**", "org/./a", false},
+		{"org/**", "org/*", false},
+		{"", "", false},
+		{"a b", "a b", false}, // no valid pattern
+		{"*@example.com", "A\x00nn <ann@example.com>", false},
+		{"*@example.com", `Ann" <ann@example.com>`, false},
+		{"*@example.com", `"Ann <ann@example.com>`, false},
+		{"*@example.com", `" <ann@example.com>`, false},
+		{"*@example.com", "<ann@example.com>bob@evil.com", false},
+		{"*@example.com", "<ann@example.com> ", true},
+		{"*@example.com", "<@example.com>", false},
+		{"*@" + strings.Repeat("a", 63) + ".com", "ann@" + strings.Repeat("a", 63) + ".com", true},
+		{"*@" + strings.Repeat("a", 64) + ".com", "ann@" + strings.Repeat("a", 64) + ".com", false},
 	} {
 		if got := policy.MatchDestination(c.pattern, c.to); got != c.want {
 			t.Errorf("%q matches %q: %v, want %v", c.pattern, c.to, got, c.want)
@@ -126,9 +149,46 @@ func TestDestinations(t *testing.T) {
 		"https://example.com/%zz": "not a URL", `https://example.com/a\b`: `a \`, "https://example.com/%252e": "an encoded",
 		"Ann<*@example.com>": "an address alone", "a@b@c": "an address alone", "*@exa_mple..com": "an address alone", "größe": "letters and digits of ASCII",
 		"https://exa mple.com": "1 to 200 bytes", "https://example..com/": "host",
+		"*/*": "every destination", "*/**": "every destination", "*.*/**": "every destination", "/**": "no . or ..", "https:///**": "not valid",
+		"//a.b/c://d/**": "not a URL", "https://[fe80::1%25eth0]/**": "host", "*@*_x.com": "an address alone", "*@-a.com": "an address alone",
+		"https://a.b:0/**": "port", "git://a.b:0/**": "port", "https://a.b:1/**": "", "https://a.b:65535/**": "", "https://a.b:65536/**": "port",
+		"https://a.b:" + strings.Repeat("9", 30) + "/**": "port", "https://a.b/..;x/**": "with parameters", "https://a.b//c/**": "",
 	} {
 		if fault := policy.CheckDestination(pattern); (fault == "") != (want == "") || !strings.Contains(fault, want) {
 			t.Errorf("%q: %q, want %q", pattern, fault, want)
+		}
+	}
+}
+
+// TestNormalDestination checks the normal forms that patterns are compared with.
+func TestNormalDestination(t *testing.T) {
+	for text, want := range map[string][]string{
+		"https://a.b":               {"https://a.b/"},
+		"https://a.b/c/..":          {"https://a.b/", "https://a.b/c/"},
+		"https://a.b/c/.":           {"https://a.b/c/", "https://a.b/c/"},
+		"https://a.b/c/./d":         {"https://a.b/c/d", "https://a.b/c/d"},
+		"https://a.b/c/../d/":       {"https://a.b/d/", "https://a.b/c/d/"},
+		"https://a.b/../../c":       {"https://a.b/c", "https://a.b/c"},
+		"https://a.b//c":            {"https://a.b//c"},
+		"https://a.b//c/..":         nil,
+		"https://a.b/.;x/c":         nil,
+		"https://a.b/c;x/d":         {"https://a.b/c;x/d"},
+		"https://a.b/%20%c3%a9%7e":  {"https://a.b/%20%C3%A9~"},
+		"https://a.b:8080/?#":       {"https://a.b:8080/"},
+		"https://a.b/?c#d":          {"https://a.b/?c#d"},
+		"http://a.b:443/":           {"http://a.b:443/"},
+		"wss://a.b:443/":            {"wss://a.b/"},
+		"https://[::0:1]:443":       {"https://[::1]/"},
+		"B, Ann <ann@example.com>":  nil, // a list, or a name
+		"B; Ann <ann@example.com>":  nil,
+		`"B, A" <Ann@Example.com.>`: {"ann@example.com"},
+		"*@example.com":             nil,
+		"ann@a\u2135.com":           nil, // its ASCII form is no label
+		"ann@\U0002f868.com":        nil, // a character that hosts cannot have
+		"#Team/A":                   {"#team/a"},
+	} {
+		if got := policy.NormalDestination(text); !slices.Equal(got, want) {
+			t.Errorf("%q has the normal form %q, want %q", text, got, want)
 		}
 	}
 }
@@ -160,6 +220,8 @@ func TestWhichDestinationsAreChecked(t *testing.T) {
 		`{"cc":"a@example.com"}`:                                      true,
 		`{"to":null}`:                                                 false,
 		`{"to":[]}`:                                                   false,
+		`{"to":[null]}`:                                               false,
+		`{"to":["a@example.com",null]}`:                               false,
 		`{"subject":"a@example.com"}`:                                 false,
 		`[]`:                                                          false,
 	} {

@@ -94,12 +94,12 @@ var targets = []Target{
 		Go: []Code{
 			{"agentturn/asks.go", []string{"people.of", "people.open", "people.unseen", "extensions", "ledger.withdraw", "rulings.ruling",
 				"rulings.decide", "rulings.decideByRules", "rulings.decideByTool", "rulings.gatesOf", "rulings.mayAsk", "approvals.newStart", "gate.pass",
-				"approvals.useApproval", "approvals.askAbout", "gate.settle", "gate.askPerson", "gate.askToGoOn"}},
+				"approvals.useApproval", "approvals.askAbout", "settleStepOf", "gate.askPerson", "gate.askToGoOn"}},
 			{File: "agentturn/standing.go"}, {File: "agentturn/questions.go"}, {"internal/turnlog/entry.go", []string{"Record.Allowed", "Record.open"}},
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
 		Tests: []string{"./policy", "./internal/memory", "./agentturn"},
 	},
 	{
