@@ -204,6 +204,7 @@ create table turnkeeper.messages (
 );
 -- Messages that their senders have dropped, until a tick closes them.
 create index messages_dropped on turnkeeper.messages (id) where dropped_at is not null and state = 'waiting';
+create index messages_failing on turnkeeper.messages (id) where failing_since is not null and state in ('waiting', 'running');
 create unique index messages_key on turnkeeper.messages (agent, user_name, idempotency_key) where idempotency_key is not null;
 create unique index messages_slot on turnkeeper.messages (agent, schedule, slot) where slot is not null;
 -- For the next message of each lane, and the oldest of all but the held ones, of which thousands may wait for days. Those with a

@@ -14,5 +14,5 @@ drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.not
     turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,
     turnkeeper.enqueue_message, turnkeeper.enqueue, turnkeeper.enqueue_by, turnkeeper.check_body,
     turnkeeper.lane_rivals, turnkeeper.lane_now, turnkeeper.set_queue_rank, turnkeeper.try_scheduler_lock,
-    turnkeeper.share_scheduler_lock, turnkeeper.lock_scheduler, turnkeeper.move_lanes, turnkeeper.move_lanes_of,
+    turnkeeper.share_scheduler_lock, turnkeeper.lock_scheduler, turnkeeper.move_lanes, turnkeeper.park_old, turnkeeper.move_lanes_of,
     turnkeeper.forget_aside, turnkeeper.put_aside_or_raise, turnkeeper.put_aside, turnkeeper.belongs_to_row, turnkeeper.is_aside;

@@ -414,12 +414,16 @@ create function turnkeeper.lane_now(p_message turnkeeper.messages, p_lane text) 
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message.id)), p_lane)
 $$;
 
--- The open turns in other lanes than p_lane that must not run at the same time as a message there, after the agent's lanes were
--- changed: turns of the same conversation or, if the agent is one lane, all its turns.
-create function turnkeeper.lane_rivals(p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
+-- The open turns of other lanes than p_lane that must not run at the same time as a message there, or its turn, after the agent's
+-- lanes were changed: turns of the same conversation or, if the agent is one lane, all its turns. Of those that wait outside their
+-- lanes, or go back, only one that goes back and has a lower rank is a rival.
+create function turnkeeper.lane_rivals(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
 returns setof turnkeeper.turns stable language sql as $$
     select t.* from turnkeeper.turns t
-    where t.agent = p_agent and t.ended_at is null and t.home_lane is null and t.lane <> p_lane
+    where t.agent = p_agent and t.ended_at is null and coalesce(t.home_lane, t.lane) <> p_lane
+      and (t.home_lane is null or t.state = 'queued' and exists (
+          select from turnkeeper.messages o, turnkeeper.messages m
+          where o.id = t.message_id and m.id = p_message and (o.rank, o.id) < (m.rank, m.id)))
       and (t.user_name = p_user and t.conversation = p_conversation or not p_by_conversation
            and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id))
 $$;
@@ -429,7 +433,7 @@ $$;
 create function turnkeeper.lane_waits(p_message bigint, p_agent text, p_user text, p_conversation text, p_lane text, p_by_conversation boolean)
 returns boolean stable language sql return not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message)
     and (p_lane <> turnkeeper.lane_of(p_agent, p_user, p_conversation, p_by_conversation)
-         or exists (select from turnkeeper.lane_rivals(p_agent, p_user, p_conversation, p_lane, p_by_conversation)));
+         or exists (select from turnkeeper.lane_rivals(p_message, p_agent, p_user, p_conversation, p_lane, p_by_conversation)));
 
 -- Whether another transaction that has locked or changed a row, by the row's xmax, is still open. A tick passes over the message of such a
 -- row, because its sender may change it in a transaction that stays open. If the answer is wrong, Grant leaves the message out.
@@ -458,13 +462,34 @@ begin
     for a in select name, lane_per_conversation, lanes_changed_at from turnkeeper.agents
         where lanes_changed_at is not null order by name for update skip locked
     loop
+        perform turnkeeper.park_old(a.name, p_apart);
         v_left := not turnkeeper.move_lanes_of(a.name, a.lane_per_conversation, p_apart);
         update turnkeeper.agents u set lanes_moved_at = clock_timestamp(),
             lanes_changed_at = case when v_left or a.lanes_changed_at > clock_timestamp() - interval '1 hour' or exists (
-                select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null and t.home_lane is null
-                  and t.lane <> turnkeeper.lane_of(a.name, t.user_name, t.conversation, a.lane_per_conversation)
+                select from turnkeeper.turns t where t.agent = a.name and t.ended_at is null
+                  and coalesce(t.home_lane, t.lane) <> turnkeeper.lane_of(a.name, t.user_name, t.conversation, a.lane_per_conversation)
                   and not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id)) then a.lanes_changed_at end
         where u.name = a.name;
+    end loop;
+end $$;
+
+-- Park the turns of one agent that wait for a person in an old lane. One that cannot be parked is set aside if p_apart.
+create function turnkeeper.park_old(p_agent text, p_apart boolean) returns void language plpgsql as $$
+declare
+    v_turn bigint;
+begin
+    for v_turn in select t.id from turnkeeper.turns t where t.agent = p_agent and t.state = 'waiting' and t.home_lane is null
+        and not turnkeeper.is_aside('turn', t.id::text) order by t.id for no key update skip locked
+    loop
+        if not p_apart then
+            perform turnkeeper.park_turn(v_turn);
+            continue;
+        end if;
+        begin
+            perform turnkeeper.park_turn(v_turn);
+        exception when others then
+            perform turnkeeper.put_aside_or_raise('turn', v_turn::text, sqlstate, sqlerrm);
+        end;
     end loop;
 end $$;
 
@@ -927,6 +952,7 @@ declare
     h       record;
     r       turnkeeper.blocker;
     v_lane  text;
+    v_now   text; -- the lane in which its turn would be if it began now
     v_kin   boolean; -- it is a sub-agent's
     blocked boolean := false;
 begin
@@ -1001,10 +1027,10 @@ begin
 
     -- The lanes of the agent were changed, except those of sub-agents.
     if a.lanes_changed_at is not null and not v_kin and (t.id is null or t.home_lane is not null) then
-        for o in select * from turnkeeper.lane_rivals(m.agent, m.user_name, m.conversation, v_lane, a.lane_per_conversation) loop
+        for o in select * from turnkeeper.lane_rivals(m.id, m.agent, m.user_name, m.conversation, v_lane, a.lane_per_conversation) loop
             select * into h from turnkeeper.turn_holder(o);
             r := null;
-            r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := o.lane; r.turn_id := o.id; r.turn_state := o.state;
+            r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; r.lane := coalesce(o.home_lane, o.lane); r.turn_id := o.id; r.turn_state := o.state;
             r.worker_id := h.worker_id; blocked := true;
             return next r;
         end loop;
@@ -1020,9 +1046,10 @@ begin
     if t.id is null or t.home_lane is not null then
         r := null;
         r.reason := 'earlier_message'; r.lane := v_lane;
+        v_now := case when t.id is null then v_lane else turnkeeper.lane_now(m, v_lane) end;
         select count(*), (array_agg(b.id order by b.rank, b.id))[1] into r.count, r.message_id from (
             select w.id, w.rank from turnkeeper.messages w
-            where w.lane = v_lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
+            where w.lane in (v_lane, v_now) and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
               and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.user_name = w.user_name and p.conversation = w.conversation
                   and p.home_lane is not null and p.ended_at is null and p.held)) -- the next tick moves it out of the lane

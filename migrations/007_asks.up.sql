@@ -316,7 +316,8 @@ $$;
 
 -- Move a turn that waits for a person out of its lane, if it would block others there: other conversations or, unless its
 -- asks hold them, later messages of its own conversation. Held messages move with it. No other lane has a '#' right
--- after its agent's name, so the new lane has no other turn. A sub-agent has its own lane.
+-- after its agent's name, so the new lane has no other turn. A sub-agent has its own lane. After a change of the agent's lanes, the
+-- lane of a conversation may block others too.
 create function turnkeeper.park_turn(p_turn bigint) returns void language plpgsql as $$
 declare
     t      record;
@@ -327,7 +328,9 @@ begin
         return;
     end if;
     select * into t from turnkeeper.turns where id = p_turn;
-    if v_hold and t.lane = turnkeeper.lane_of(t.agent, t.user_name, t.conversation, true) or exists (select from turnkeeper.spawned_calls where message_id = t.message_id) then
+    if v_hold and t.lane = turnkeeper.lane_of(t.agent, t.user_name, t.conversation, true)
+        and not exists (select from turnkeeper.agents a where a.name = t.agent and not a.lane_per_conversation)
+        or exists (select from turnkeeper.spawned_calls where message_id = t.message_id) then
         return;
     end if;
     update turnkeeper.turns set lane = t.agent || '#' || p_turn, home_lane = t.lane, held = v_hold where id = p_turn;

@@ -345,8 +345,7 @@ func (s *Scheduler) grant(ctx context.Context, t Tick, sit granting.Snapshot, re
 		return err
 	}
 	turns := sit.Queued || report.Requeued > 0 || report.Calls > 0 || report.Spawns > 0 || report.Asks > 0
-	// One more for each model that is down, so that a message in another lane than the one that failed is seen.
-	wanted := limit + len(sit.Down)
+	wanted := limit + outage.failedLanes()
 	ready, err := s.pick(ctx, t, sit, outage.held(), wanted, turns)
 	if err != nil {
 		return err

@@ -227,18 +227,19 @@ func (t *turnRow) withdrawAsks(now time.Time) {
 }
 
 // park moves a turn that waits for a person out of its lane, if it would block others there: see turnkeeper.park_turn.
-func (s *Store) park(t *turnRow) {
+func (s parking) park(t *turnRow) {
 	hold, open := false, false
 	for _, a := range t.asks {
 		open = open || !a.Closed()
 		hold = hold || !a.Closed() && a.Hold
 	}
-	if !open || hold && t.Lane == t.ConversationKey().Lane() || s.state.parentOf(t.MessageID) != 0 {
+	own := t.Lane == t.ConversationKey().Lane() && s.agents[t.Agent].LanePerConversation
+	if !open || hold && own || s.parentOf(t.MessageID) != 0 {
 		return
 	}
 	t.home, t.holds, t.Lane = t.Lane, hold, turnkeeper.Lane(fmt.Sprintf("%s#%d", t.Agent, t.ID))
 	if hold {
-		parking{&s.state}.holdMessages(t)
+		s.holdMessages(t)
 	}
 }
 
@@ -268,7 +269,7 @@ func (s parking) returnHeld(t *turnRow) {
 		return
 	}
 	for _, m := range slices.Clone(s.waiting[t.Lane]) {
-		s.moveMessage(m, t.home)
+		s.moveMessage(m, s.laneNow(m, t.home))
 	}
 }
 

@@ -73,7 +73,7 @@ func (t gate) blockers(m *turnkeeper.Message, now time.Time) (found []waiting.Re
 	if s.aside[aside.AsideOf()].nextTry.After(now) {
 		found = append(found, waiting.SetAside)
 	}
-	if turn != nil && turn.home != "" && s.laneWaits(m, lane) {
+	if turn != nil && turn.home != "" && t.laneWaits(m, lane) {
 		found = append(found, waiting.LanesChanged)
 	}
 	if turn == nil || turn.home != "" {
@@ -106,7 +106,7 @@ func (t gate) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.R
 		waiting.AgentRetired:     s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0, // it still works as a sub-agent
 		waiting.NotDue:           !isDue(m, now),
 		waiting.ConversationHeld: parking{s}.holds(m),
-		waiting.LanesChanged:     s.laneWaits(m, m.Lane),
+		waiting.LanesChanged:     t.laneWaits(m, m.Lane),
 	} {
 		if blocks {
 			found = append(found, reason)
@@ -132,12 +132,11 @@ func (t gate) ofTurn(turn *turnRow, now time.Time) []waiting.Reason {
 // ahead returns what is ahead of a message, or of its turn that goes back to its lane, and the turn that has the lane.
 func (t gate) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, now time.Time) (found []waiting.Reason) {
 	s := &t.s.state
-	if t.waitsBehind(lane, m, now) {
+	if t.waitsBehind(lane, m, now) || turn != nil && t.waitsBehind(s.laneNow(m, lane), m, now) {
 		found = append(found, waiting.EarlierMessage)
 	}
 	for _, o := range s.open {
-		back := o.home == lane && o != turn && (o.State == turnkeeper.TurnQueued || t.again[o.ID]) && !t.gone[o.MessageID]
-		if back && before(s.message(o.MessageID), m) {
+		if o.home == lane && o != turn && t.goesBack(o) && before(s.message(o.MessageID), m) {
 			found = append(found, waiting.EarlierTurn)
 			break
 		}
@@ -146,6 +145,11 @@ func (t gate) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, 
 		found = append(found, waiting.LaneHeld)
 	}
 	return found
+}
+
+// goesBack reports whether a turn that waited outside its lane goes back to it.
+func (t *tick) goesBack(o *turnRow) bool {
+	return o.home != "" && (o.State == turnkeeper.TurnQueued || t.again[o.ID]) && !t.gone[o.MessageID]
 }
 
 // waitsBehind reports whether a waiting message that is due is ahead of m in a lane.

@@ -61,7 +61,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 	if job := s.state.job(t.JobID); e.job && job != nil {
 		job.state = "deleted"
 	}
-	t.endAsks(s.park, now)
+	t.endAsks(parking{&s.state}.park, now)
 	s.cancelAtEnd(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil

@@ -48,12 +48,18 @@ func downNow(s *Store, now time.Time) []modelhealth.Health {
 	return down
 }
 
-// failedLanes returns the lanes of the message that a model has failed last, and of its suspects.
+// failedLanes returns the lanes of the message that a model has failed last, of its suspects, and of open messages that a service
+// failed.
 func (s models) failedLanes(model string) (lanes []turnkeeper.Lane) {
 	ids := []turnkeeper.MessageID{s.failedMessage[model]}
 	for key := range s.suspects {
 		if key.model == model {
 			ids = append(ids, key.message)
+		}
+	}
+	for id, f := range s.failing {
+		if m := s.message(id); !f.since.IsZero() && m != nil && m.ClosedAt.IsZero() && s.uses(m.Agent, model) {
+			ids = append(ids, id)
 		}
 	}
 	for _, id := range ids {
@@ -122,6 +128,12 @@ func modelBack(s *Store, of *turnRow, name string, rings *[]Bell) {
 type suspectKey struct {
 	message turnkeeper.MessageID
 	model   string
+}
+
+// uses reports whether a model is in the chain of an agent.
+func (s *state) uses(agent, model string) bool {
+	a := s.agents[agent]
+	return a != nil && slices.Contains(a.Models, model)
 }
 
 type suspectRow struct {

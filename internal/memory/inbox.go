@@ -102,7 +102,7 @@ func (s *state) retired(agent string) bool {
 }
 
 // moveLanes moves waiting messages to the current lanes of their agent, except those of
-// sub-agents.
+// sub-agents, and parks the turns that wait for a person in a lane that would now block others.
 func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 	for _, lane := range lanesOf(s.waiting) {
 		for _, m := range slices.Clone(s.waiting[lane]) {
@@ -113,16 +113,33 @@ func (s *state) moveLanes(a *turnkeeper.AgentRegistration) {
 			}
 		}
 	}
+	for _, lane := range lanesOf(s.open) {
+		if t := s.open[lane]; t.Agent == a.Name && t.State == turnkeeper.TurnWaiting && t.home == "" {
+			draft := t.draft()
+			parking{s}.park(draft)
+			s.setTurn(draft)
+		}
+	}
+}
+
+// laneNow returns the lane in which a message that begins to wait belongs: see turnkeeper.lane_now.
+func (s *state) laneNow(m *turnkeeper.Message, lane turnkeeper.Lane) turnkeeper.Lane {
+	if a := s.agents[m.Agent]; a != nil && s.parentOf(m.ID) == 0 {
+		return laneOf(a, m.ConversationKey())
+	}
+	return lane
 }
 
 // laneWaits reports whether a message must not run in its lane yet because its agent's lanes were changed: a turn
-// of its conversation is open in another lane or, if the agent is one lane, any turn of the agent.
-func (s *state) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
+// of its conversation is open in another lane or, if the agent is one lane, any turn of the agent. Of those that wait
+// outside their lanes, or go back, only one that goes back and has a lower rank counts.
+func (t *tick) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
+	s := &t.s.state
 	if s.parentOf(m.ID) != 0 {
 		return false
 	}
-	for lane, turn := range s.open {
-		if turn.Agent == m.Agent && turn.home == "" && lane != own &&
+	for _, turn := range s.open {
+		if turn.Agent == m.Agent && turn.homeLane() != own && (turn.home == "" || t.goesBack(turn) && before(s.message(turn.MessageID), m)) &&
 			(turn.ConversationKey() == m.ConversationKey() || !s.agents[m.Agent].LanePerConversation && s.parentOf(turn.MessageID) == 0) {
 			return true
 		}

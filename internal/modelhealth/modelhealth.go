@@ -21,7 +21,8 @@ type Health struct {
 	Probe      turnkeeper.GrantID // the grant whose turn probes it now; empty: none
 	ProbeTurn  turnkeeper.TurnID  // the turn of that grant
 	Due        bool               // it is down, and a turn may probe it now
-	// Failed are the lanes of the message that failed last, and of messages whose requests may have caused its failures.
+	// Failed are the lanes of the message that failed last, of messages whose requests may have caused its failures, and of open
+	// messages that it has failed.
 	Failed []turnkeeper.Lane
 	Agents []string // agents that use it; only in views for operators
 	Asked  bool     // it has answered one of the newest 1,000 rounds, or was down before; only in views for operators

@@ -38,7 +38,7 @@ var targets = []Target{
 		Name:    "grant",
 		Queries: []string{"Look", "Grant", "TakenGrants", "ReadyTurns", "ReadyMessages", "LostGrants", "CloseJobs", "GiveBackJobs", "GiveUpGrants"},
 		Functions: []string{"lease_over", "heart_silent", "lane_pauses", "oldest_waiting", "waits_behind", "check_granted", "worker_gone", "owner_gone",
-			"loss_counts", "worker_present", "lane_waits", "forget_lanes", "move_lanes", "move_lanes_of"},
+			"loss_counts", "worker_present", "lane_waits", "forget_lanes", "move_lanes", "move_lanes_of", "park_old"},
 		First: "^(Test.*Lost|TestRoomIs|TestHeartbeats|TestUnclaimed|TestReadyMessages|TestWhatPartial|TestNothingIsOvertaken|TestAMessageOfALong|TestALaneThatFailed|TestDeferred|TestFailedLane|TestWhich|TestATurnForANewer|TestAGrant|TestWhatAWorker|TestTimeRules|TestJobsThatAreOver|TestLosses|TestNothingHappens)",
 		Tests: stores, Skip: plans,
 	},

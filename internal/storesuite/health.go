@@ -15,6 +15,7 @@ var healthProperties = []property{
 	{"one turn probes a model, and another if its worker is lost", oneProbe},
 	{"an overdue message is granted although its model is down", overdueGranted},
 	{"a failed message probes its model only if nobody else can", probeElsewhere},
+	{"a lane that has not failed probes a model before all that have", probeAHealthyLane},
 	{"an answer to another request after a failure makes one pair", pairs},
 	{"a turn waits for a model with its journal, until it is back or the time is over", waitsForModel},
 	{"the wait for a service counts from its first failure, and stands still for budgets", waitForService},
@@ -217,6 +218,32 @@ func probeElsewhere(e *env) {
 	equal(e, "suspects", len(bad.record.Suspects), 1)
 	equal(e, "failures", bad.record.Suspects[0].Failures, 1)
 	equal(e, "open", bad.record.Suspects[0].Open, true)
+}
+
+// probeAHealthyLane makes the messages of three lanes fail, one after another, while that of a fourth has not been tried.
+func probeAHealthyLane(e *env) {
+	e.registerWithModel("asker", time.Hour)
+	for _, conversation := range []string{"a", "b", "c"} {
+		e.enqueue("asker", conversation, "x")
+	}
+	for _, d := range e.granted() {
+		wantErr(e, "end", d.failedBy(0, 0), nil)
+	}
+	equal(e, "failed lanes", len(e.down()[0].Failed), 3)
+	healthy := e.enqueue("asker", "d", "x")
+	e.Pass(scheduler.Backoff(1))
+	d := only(e)
+	equal(e, "the probe", d.record.Message.ID, healthy)
+	equal(e, "it probes", d.record.Down[0].Probe, d.grant.GrantID)
+	o := succeeded("answered")
+	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
+
+	for _, d := range e.granted() {
+		wantErr(e, "end", d.failedBy(0, 0), nil)
+	}
+	e.Pass(scheduler.Backoff(2))
+	failed := only(e).record.Down[0]
+	equal(e, "failed lanes without a healthy one", len(failed.Failed), 3)
 }
 
 // A pairing tells the dispatches of a test of pairs apart.

@@ -17,6 +17,8 @@ var orderProperties = []property{
 	{"priority counts as waiting time", priorityIsARank},
 	{"a message that is not due delays no other", notDueDelaysNobody},
 	{"a turn that comes back waits for the turns of its agent's new lane", comesBackToAnOldLane},
+	{"a turn that waits for a person in an old lane stops only its conversation", asksInAnOldLane},
+	{"a turn that comes back to an old lane does so in the order of ranks", comesBackInOrder},
 	{"a turn that comes back waits for no message that it holds", comesBackBeforeWhatItHolds},
 	{"an agent leaves slots to others", leavesSlots},
 	{"no more turns than max_running run", maxRunning},
@@ -99,11 +101,7 @@ func notDueDelaysNobody(e *env) {
 
 // comesBackToAnOldLane makes an agent one lane while a turn of a conversation's lane waits for a person.
 func comesBackToAnOldLane(e *env) {
-	e.enqueue("desk", "a", "asks")
-	asking := e.next(first)
-	ask := question(key(1, 1), asks.KindApprove)
-	ask.Hold = false
-	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{ask}})
+	asking := asksIn(e, "a", false)
 	asking.wait()
 	e.Register(registration("desk", false))
 	e.enqueue("desk", "b", "runs meanwhile")
@@ -112,6 +110,62 @@ func comesBackToAnOldLane(e *env) {
 	equal(e, "granted while the new lane is held", e.tick().Granted, 0)
 	e.finish(d, succeeded("done"))
 	equal(e, "granted then", e.next(first).grant.TurnID, asking.grant.TurnID)
+}
+
+// asksIn starts a turn of desk that waits for a person in its conversation's lane.
+func asksIn(e *env, conversation string, hold bool) *dispatch {
+	e.Helper()
+	e.enqueue("desk", conversation, "asks")
+	asking := e.next(first)
+	ask := question(key(1, 1), asks.KindApprove)
+	ask.Hold, ask.Timeout = hold, 24*time.Hour
+	asking.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce), Asks: []asks.Question{ask}})
+	return asking
+}
+
+// asksInAnOldLane makes an agent one lane while a turn waits for a person, and before another one does.
+func asksInAnOldLane(e *env) {
+	asked := asksIn(e, "a", true)
+	asked.wait()
+	asking := asksIn(e, "b", true)
+	e.Register(registration("desk", false))
+	other := e.enqueue("desk", "c", "of another")
+	equal(e, "granted while a turn runs in an old lane", e.tick().Granted, 0)
+	asking.wait()
+	later := e.enqueue("desk", "a", "of the same")
+	d := e.next(first)
+	equal(e, "granted while both ask", d.record.Message.ID, other)
+	e.answerAsk(e.onlyAsk(asked.grant.TurnID).ID, approved())
+	equal(e, "granted while the new lane is held", e.tick().Granted, 0)
+	e.finish(d, succeeded("done"))
+	e.Pass(2 * time.Hour) // the lanes count as changed as long as a turn is to go back to an old one
+	e.beat(first)
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
+	for _, want := range []*dispatch{asked, asking} {
+		d = e.next(first)
+		equal(e, "granted after the answer", d.grant.TurnID, want.grant.TurnID)
+		equal(e, "granted meanwhile", e.tick().Granted, 0)
+		e.conclude(d)
+	}
+	equal(e, "granted last", e.next(first).record.Message.ID, later)
+}
+
+// comesBackInOrder sends messages to an agent's new lane before and after a turn goes back to the old one.
+func comesBackInOrder(e *env) {
+	asking := asksIn(e, "a", true)
+	asking.wait()
+	e.Register(registration("desk", false))
+	equal(e, "granted while it asks", e.tick().Granted, 0)
+	urgent, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "desk", Conversation: "b", Body: "urgent", Priority: 60})
+	wantErr(e, "enqueue", err, nil)
+	e.enqueue("desk", "c", "later")
+	e.answerAsk(e.onlyAsk(asking.grant.TurnID).ID, approved())
+	equal(e, "granted", e.tick().Granted, 1)
+	d := e.take(first)[0]
+	equal(e, "granted first", d.record.Message.ID, urgent)
+	e.finish(d, succeeded("done"))
+	equal(e, "granted after it", e.tick().Granted, 1)
+	equal(e, "granted then", e.take(first)[0].grant.TurnID, asking.grant.TurnID)
 }
 
 // comesBackBeforeWhatItHolds sends a message with a lower rank to a conversation that a turn holds.

@@ -38,19 +38,19 @@ var Rows = []Row{
 	}, {
 		Reason: EarlierMessage, Fields: "Lane Message Count", Minor: true,
 		Short:   "behind {messages}",
-		Long:    "it waits behind {messages} of lane {lane}[: the first is message {first}]",
+		Long:    "it waits behind {messages} of {lane}[: the first is message {first}]",
 		Advice:  "See the message ahead: turnctl explain --message {message}.",
 		Meaning: "messages of its lane that are due are ahead of it: they have a lower rank, which is the due time less a second for each point of priority",
 	}, {
 		Reason: EarlierTurn, Fields: "Lane Turn State Why", Minor: true,
 		Short:   "behind turn {turn}",
-		Long:    "turn {turn} goes back to lane {lane} before it",
+		Long:    "turn {turn} goes back to {lane} before it",
 		Advice:  "See the turn: turnctl explain {turn}.",
 		Meaning: "a turn that waited outside its lane, and goes back to it, is ahead of it",
 	}, {
 		Reason: LaneHeld, Fields: "Since Until Lane Turn State Worker Why", Minor: true,
 		Short:   "behind turn {turn}",
-		Long:    "turn {turn}[ of worker {worker}] holds lane {lane}[ and {doing}][, at most until {lease}][: {why}]",
+		Long:    "turn {turn}[ of worker {worker}] holds {lane}[ and {doing}][, at most until {lease}][: {why}]",
 		Advice:  "See the turn: turnctl explain {turn}.",
 		Meaning: "another turn of its lane is open: it runs, waits, or is queued",
 	}, {
@@ -62,7 +62,7 @@ var Rows = []Row{
 	}, {
 		Reason: LanesChanged, Fields: "Since Agent Lane Turn State Worker",
 		Short:   "lanes changed[, behind turn {turn}]",
-		Long:    "the agent's lanes were changed[ at {since}][, and turn {turn}][ of worker {worker}][ is still open in lane {rival}][: it moves to lane {new} at the next tick]",
+		Long:    "the agent's lanes were changed[ at {since}][, and turn {turn}][ of worker {worker}][ is still open in {rival}][: it moves to {new} at the next tick]",
 		Advice:  "See the lanes: turnctl lanes --agent {agent}.",
 		Meaning: "the agent's lanes were changed, and a turn is open in an old lane that must not run at the same time",
 	}, {
@@ -74,7 +74,7 @@ var Rows = []Row{
 	}, {
 		Reason: LaneBackoff, Fields: "Until Lane Count Why",
 		Short:   "retried {ago}",
-		Long:    "lane {lane} pauses after {failures} in a row[ until {until}][: {why}]",
+		Long:    "{lane} pauses after {failures} in a row[ until {until}][: {why}]",
 		Advice:  "Fix the cause; the message is retried by itself, or at once: turnctl retry {id}.",
 		Meaning: "its lane pauses after a failed turn",
 	}, {

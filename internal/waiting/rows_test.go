@@ -52,6 +52,13 @@ func bare(r waiting.Reason, state turnkeeper.TurnState) waiting.Wait {
 	return waiting.Wait{Reason: r, Agent: "a", Lane: "l", Message: 3, Turn: 4, State: state, Model: "m", Count: 1}
 }
 
+// screened has what a caller sees whose token is bound to a user.
+func screened(r waiting.Reason, state turnkeeper.TurnState) waiting.Wait {
+	w := full(r, state)
+	w.Lane, w.Worker, w.Why = "", "", ""
+	return w
+}
+
 // TestEveryReasonIsARow checks that no reason and no text is missing, and that each text can be written from any Wait.
 func TestEveryReasonIsARow(t *testing.T) {
 	t.Parallel()
@@ -71,12 +78,12 @@ func TestEveryReasonIsARow(t *testing.T) {
 	said := func(time.Time) string { return "then" }
 	for _, row := range waiting.Rows {
 		for _, state := range []turnkeeper.TurnState{turnkeeper.TurnRunning, turnkeeper.TurnQueued, turnkeeper.TurnWaiting, ""} {
-			for _, w := range []waiting.Wait{full(row.Reason, state), bare(row.Reason, state)} {
+			for _, w := range []waiting.Wait{full(row.Reason, state), bare(row.Reason, state), screened(row.Reason, state)} {
 				for name, text := range map[string]string{
 					"Short": w.Short(said), "Long": w.Long(said), "Advice": w.Advice(1, "worker"), "Meaning": row.Meaning,
 					"Generic": waiting.Generic(row.Advice),
 				} {
-					if strings.TrimSpace(text) == "" || strings.ContainsAny(text, "{}[]") || strings.Contains(text, "  ") || strings.Contains(text, "..") {
+					if strings.TrimSpace(text) == "" || strings.ContainsAny(text, "{}[]") || strings.Contains(text, "  ") || strings.Contains(text, " ,") || strings.Contains(text, "..") {
 						t.Errorf("%s of %s, turn %q: %q", name, row.Reason, state, text)
 					}
 				}

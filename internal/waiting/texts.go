@@ -52,14 +52,14 @@ func (w Wait) field(name string, format func(time.Time) string) string {
 	case "agent":
 		return line(w.Agent)
 	case "lane":
-		return line(string(w.Lane))
+		return w.lane("its lane")
 	case "rival": // of the turn
 		if w.Turn != 0 {
-			return line(string(w.Lane))
+			return w.lane("an old lane")
 		}
 	case "new": // where it moves
 		if w.Turn == 0 {
-			return line(string(w.Lane))
+			return w.lane("its new lane")
 		}
 	case "worker":
 		if w.State == turnkeeper.TurnRunning {
@@ -79,6 +79,14 @@ func (w Wait) field(name string, format func(time.Time) string) string {
 		return w.count(name)
 	}
 	return ""
+}
+
+// lane names the lane, or returns hidden: the name is not for a caller whose token is bound to a user.
+func (w Wait) lane(hidden string) string {
+	if w.Lane == "" {
+		return hidden
+	}
+	return "lane " + line(string(w.Lane))
 }
 
 func (w Wait) silence() turnkeeper.Silence {

@@ -47,7 +47,9 @@ select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as
     coalesce(l.grant_id::text, '')::text as probe, coalesce(l.turn_id, 0)::bigint as probe_turn,
     (l.grant_id is null and (h.until <= statement_timestamp() or h.changed_at > statement_timestamp() + interval '10 s'))::boolean as due,
     coalesce((select array_agg(distinct m.lane) from turnkeeper.messages m where m.id in (
-        select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model)), '{}')::text[] as failed_lanes
+        select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model
+        union all select f.id from turnkeeper.messages f join turnkeeper.agents a on a.name = f.agent
+        where f.failing_since is not null and f.state in ('waiting', 'running') and h.model = any(a.models))), '{}')::text[] as failed_lanes
 from turnkeeper.model_health h
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 where h.down_since is not null
@@ -68,7 +70,8 @@ type DownModelsRow struct {
 }
 
 // The models that are down. A turn probes one as long as its grant has a lease. A down_since in the future was written
-// before the clock was set back. failed_lanes are those of the message that failed last and of messages that may be at fault.
+// before the clock was set back. failed_lanes are those of the message that failed last, of messages that may be at fault, and of
+// open messages that a service failed.
 func (q *Queries) DownModels(ctx context.Context) ([]DownModelsRow, error) {
 	rows, err := q.db.Query(ctx, DownModels)
 	if err != nil {
