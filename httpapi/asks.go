@@ -70,7 +70,7 @@ func (a asking) answer(c *request.Call) error {
 	}
 	ask, err := a.access.AnswerAsk(c, asks.Answer{
 		Decision: asks.State(body.Decision), By: body.AnsweredBy, Channel: channelHTTP, Comment: body.Comment,
-		Answer: given(body.Answer), Edited: given(body.Arguments), Hash: body.Hash,
+		Answer: given(body.Answer), Edited: string(body.Arguments), Hash: body.Hash,
 	})
 	if err != nil {
 		return err

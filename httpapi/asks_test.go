@@ -115,6 +115,7 @@ func TestAsksAreAnswered(t *testing.T) {
 	say(`{"decision":"approved\u0000","hash":"HASH"}`).want(t, 400, "an ask of kind approve can be approved or denied")
 	say(`{"decision":"answered","hash":"HASH","answer":1}`).want(t, 400, "an ask of kind approve can be approved or denied")
 	say(`{"decision":"approved","hash":"HASH","arguments":{"amount":"much"}}`).want(t, 400, "the arguments are invalid")
+	say(`{"decision":"approved","hash":"HASH","arguments":null}`).want(t, 400, "the arguments are invalid")
 	say(`{"decision":"denied","hash":"HASH","arguments":{"amount":1}}`).want(t, 400, "only the approval of a call takes edited arguments")
 	say(`{"decision":"approved","hash":"HASH","answered_by":"bob"}`).want(t, 400, "omit answered_by")
 	say(`{"decision":"approved","hash":"HASH","when":"now"}`).want(t, 400, "invalid request body")

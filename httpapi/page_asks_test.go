@@ -56,6 +56,9 @@ func TestAsksOnThePage(t *testing.T) {
 	h.submit(form, values("approved", "comment", "less", "arguments", "{\r\n  \"amount\": 90,\r\n  \"to\": \"acme\"\r\n}"), "Cookie", ann).
 		wantRedirect(t, page+"?done=approved")
 	h.ask("GET", page+"?done=approved", "", "Cookie", ann).wantPage(t, 200, "its turn continues", `class="removed">-   &#34;amount&#34;: 900`, `class="added">`, "by <strong>ann</strong>", "(page)", "less")
+	for _, list := range []string{"/asks?state=approved", fmt.Sprintf("/turns/%d", one[int64](h, "select turn_id from turnkeeper.asks where id = $1", id))} {
+		h.ask("GET", list, "", "Cookie", ann).wantPage(t, 200, `<code>{&#34;amount&#34;:90,&#34;to&#34;:&#34;acme&#34;}</code> <span class="why">edited</span>`)
+	}
 	if edited := one[string](h, "select edited from turnkeeper.asks where id = $1", id); edited != `{"amount":90,"to":"acme"}` {
 		t.Errorf("the call runs with %s", edited)
 	}
