@@ -159,16 +159,15 @@ func extras(fields map[string]respjson.Field) map[string]json.RawMessage {
 }
 
 func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
-	m, whole := c.Delta, false
-	if !loose.IsObject([]byte(c.JSON.Delta.Raw())) {
-		data := extra(c.JSON.ExtraFields, "message")
-		if a.text.Len() > 0 || len(a.calls) > 0 || !loose.IsObject(data) || json.Unmarshal(data, &m) != nil {
-			a.keepMessage(c)
-			return // some streams repeat the whole message at their end
-		}
-		whole = true
-	} else {
-		a.keepMessage(c)
+	m, whole := c.Delta, !loose.IsObject([]byte(c.JSON.Delta.Raw()))
+	switch message, ok := messageOf(c); {
+	case whole && (!ok || a.text.Len() > 0 || len(a.calls) > 0):
+		a.other.addMessage(message)
+		return // some streams repeat the whole message at their end
+	case whole:
+		m = message
+	default:
+		a.other.addMessage(message)
 	}
 	a.addReasoning(m.JSON.ExtraFields)
 	a.addContent(json.RawMessage(m.JSON.Content.Raw()))
@@ -186,11 +185,11 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	}
 }
 
-// keepMessage keeps the message of a choice that is not read as the answer.
-func (a *answer) keepMessage(c sdk.ChatCompletionChunkChoice) {
-	if data := extra(c.JSON.ExtraFields, "message"); loose.IsObject(data) {
-		a.other.message = bytes.Clone(data)
-	}
+// messageOf returns the whole message of a choice. ok is false if it has none.
+func messageOf(c sdk.ChatCompletionChunkChoice) (m sdk.ChatCompletionChunkChoiceDelta, ok bool) {
+	data := extra(c.JSON.ExtraFields, "message")
+	ok = loose.IsObject(data) && json.Unmarshal(data, &m) == nil
+	return m, ok
 }
 
 // addExtra stores a member of the message for replay.

@@ -3,6 +3,7 @@ package completions
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	sdk "github.com/openai/openai-go/v3"
@@ -20,8 +21,19 @@ const (
 
 // An other holds what an answer says about its calls outside of tool_calls.
 type other struct {
-	name, arguments loose.Growing   // of function_call, which tool_calls replaced
-	message         json.RawMessage // the newest message that came when the answer had begun; nil: none
+	name, arguments loose.Growing // of function_call, which tool_calls replaced
+	calls           []piece       // of the newest message that repeats the answer; nil: none
+}
+
+// addMessage keeps the calls of a message that is not read as the answer.
+func (o *other) addMessage(m sdk.ChatCompletionChunkChoiceDelta) {
+	if len(m.ToolCalls) == 0 {
+		return
+	}
+	o.calls = nil
+	for _, call := range m.ToolCalls {
+		o.calls = append(o.calls, readPiece(call))
+	}
 }
 
 func (o *other) addFunctionCall(f sdk.ChatCompletionChunkChoiceDeltaFunctionCall) {
@@ -81,20 +93,7 @@ func (o *other) agrees(calls []*callParts) bool {
 	if name+arguments != "" && !(len(calls) == 1 && calls[0].equals(name, arguments)) {
 		return false
 	}
-	var m sdk.ChatCompletionChunkChoiceDelta
-	if o.message == nil || json.Unmarshal(o.message, &m) != nil || len(m.ToolCalls) == 0 {
-		return true
-	}
-	if len(m.ToolCalls) != len(calls) {
-		return false
-	}
-	for i, call := range m.ToolCalls {
-		p := readPiece(call)
-		if !calls[i].equals(p.name, string(p.args)) {
-			return false
-		}
-	}
-	return true
+	return o.calls == nil || slices.EqualFunc(calls, o.calls, func(c *callParts, p piece) bool { return c.equals(p.name, string(p.args)) })
 }
 
 func (c *callParts) equals(name, arguments string) bool {
