@@ -66,6 +66,19 @@ func TestSchemasCompareNumbersExactly(t *testing.T) {
 	}
 }
 
+// TestFaultsOfDigits tests what is said of numbers that only their digits refuse.
+func TestFaultsOfDigits(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		ofN(`{"maximum":1}`):                                             `invalid arguments: "n" does not fit the schema; numbers`,
+		`{"type":"object","anyOf":[{"properties":{"n":{"maximum":1}}}]}`: "invalid arguments: they do not fit the schema; numbers",
+	} {
+		if _, _, fault := compile(t, schema).Check(`{"n":1.00000000000000000001}`, arguments.AsWritten); !strings.HasPrefix(fault, want) {
+			t.Errorf("%s: %q, want %q", schema, fault, want)
+		}
+	}
+}
+
 // TestExactAgreesWithTheValidator compares the checks with those of the validator alone, for numbers that floats and their quotients
 // stand for exactly.
 func TestExactAgreesWithTheValidator(t *testing.T) {

@@ -188,10 +188,10 @@ func (s *Schema) problems(args map[string]any) []string {
 		found = append(found, "unexpected "+quoteAll(extra))
 	}
 	for _, name := range s.exact.refused(args) {
-		found = append(found, s.message(s.messages().partial, map[string]any{name: args[name]}, strconv.Quote(clip(name, maxKeyChars))))
+		found = append(found, s.message(s.messages().partial, map[string]any{name: args[name]}, strconv.Quote(clip(name, maxKeyChars))+" does"))
 	}
 	if len(found) == 0 {
-		found = []string{s.message(s.messages().whole, args, "they")}
+		found = []string{s.message(s.messages().whole, args, "they do")}
 	}
 	if len(found) > maxProblems {
 		found = append(found[:maxProblems], fmt.Sprintf("and %d more", len(found)-maxProblems))
@@ -199,7 +199,7 @@ func (s *Schema) problems(args map[string]any) []string {
 	return found
 }
 
-// message says what is wrong with arguments that the schema refuses.
+// message says what is wrong with arguments that the schema refuses. subject begins a sentence that goes on with "not".
 func (s *Schema) message(validator *jsonschema.Resolved, args map[string]any, subject string) string {
 	plain, _ := Value{args}.Plain()
 	if validator != nil {
@@ -210,7 +210,7 @@ func (s *Schema) message(validator *jsonschema.Resolved, args map[string]any, su
 	if off := s.offStep(s.root, args, ""); off != "" {
 		return off
 	}
-	return subject + " does not fit the schema; numbers are compared with all their digits"
+	return subject + " not fit the schema; numbers are compared with all their digits"
 }
 
 // holdsJSON says of one argument that it is a text that holds the JSON which the schema wants in its place.
