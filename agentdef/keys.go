@@ -25,7 +25,7 @@ var keys = [][4]string{
 	{"on_degraded", "summary, silent, or a text of 1 to 2000 characters", "summary", "The reply of a degraded turn if the model gave no answer after its last tool call. summary: the outcome of each call. silent: the outbox has the outcome and the calls, but no text. Any other text is the reply itself."},
 	{"on_failed", "silent, or a text of 1 to 2000 characters", "a sentence that says what to do", "The reply of a failed turn. silent: the outbox has the outcome, but no text. Any other text is the reply itself."},
 	{"summary_output", "", "false", "Whether a summary shows the beginning of each tool's result. The sender of the message sees it."},
-	{"lane", "", "agent", "What runs one turn at a time: the whole agent, or each of its conversations. After a change, waiting messages move to their new lanes, and wait there for the open turns of the old ones."},
+	{"lane", "", "agent", "What runs one turn at a time: the whole agent, or each of its conversations. After a change, waiting messages move to their new lanes, and wait there for the open turns of the old ones, except those that wait for a person."},
 	{"notes", "", "user", "Whose the notes of `note_write` are. user: those of the user whose conversation it is; without a user, those of the conversation. agent: the agent's, shared by all its users and conversations."},
 	{"max_running", " turns", "three quarters of all slots while other agents wait", "Maximum number of the agent's turns that run at once, over all workers. Turns that wait for a person, a sub-agent or a detached call do not count. 0: the default."},
 	{"tools", "names of tools, none twice", "none", "The tools the agent may call. It has no others."},

@@ -1048,12 +1048,12 @@ begin
         r.reason := 'earlier_message'; r.lane := v_lane;
         v_now := case when t.id is null then v_lane else turnkeeper.lane_now(m, v_lane) end;
         select count(*), (array_agg(b.id order by b.rank, b.id))[1] into r.count, r.message_id from (
-            select w.id, w.rank from turnkeeper.messages w
-            where w.lane in (v_lane, v_now) and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
+            select w.* from (select distinct unnest(array[v_lane, v_now]) as lane) n, lateral (select w.id, w.rank from turnkeeper.messages w
+            where w.lane = n.lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
               and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.user_name = w.user_name and p.conversation = w.conversation
                   and p.home_lane is not null and p.ended_at is null and p.held)) -- the next tick moves it out of the lane
-            order by w.rank, w.id limit 100) b;
+            order by w.rank, w.id limit 100) w order by w.rank, w.id limit 100) b;
         if r.count > 0 then
             blocked := true;
             return next r;

@@ -55,15 +55,15 @@ func (o *outage) held() (held []string) {
 	return held
 }
 
-// mostFailed is the maximum number of failed lanes that a tick looks behind for a message to probe a model.
-const mostFailed = 1000
+// maxFailedLanes is the maximum number of failed lanes that a tick looks behind for a message to probe a model.
+const maxFailedLanes = 1000
 
 // failedLanes returns how many candidates to read beyond the limit, so that one in a lane that has not failed is among them.
 func (o *outage) failedLanes() (n int) {
 	for _, h := range o.down {
 		n += max(1, len(h.Failed))
 	}
-	return min(n, mostFailed)
+	return min(n, maxFailedLanes)
 }
 
 // admit returns the work that may be granted, at most limit items. Of the work that uses a model that is due for a probe, it

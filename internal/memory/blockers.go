@@ -148,7 +148,7 @@ func (t gate) ahead(m *turnkeeper.Message, turn *turnRow, lane turnkeeper.Lane, 
 }
 
 // goesBack reports whether a turn that waited outside its lane goes back to it.
-func (t *tick) goesBack(o *turnRow) bool {
+func (t gate) goesBack(o *turnRow) bool {
 	return o.home != "" && (o.State == turnkeeper.TurnQueued || t.again[o.ID]) && !t.gone[o.MessageID]
 }
 

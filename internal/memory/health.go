@@ -131,7 +131,7 @@ type suspectKey struct {
 }
 
 // uses reports whether a model is in the chain of an agent.
-func (s *state) uses(agent, model string) bool {
+func (s models) uses(agent, model string) bool {
 	a := s.agents[agent]
 	return a != nil && slices.Contains(a.Models, model)
 }

@@ -133,7 +133,7 @@ func (s *state) laneNow(m *turnkeeper.Message, lane turnkeeper.Lane) turnkeeper.
 // laneWaits reports whether a message must not run in its lane yet because its agent's lanes were changed: a turn
 // of its conversation is open in another lane or, if the agent is one lane, any turn of the agent. Of those that wait
 // outside their lanes, or go back, only one that goes back and has a lower rank counts.
-func (t *tick) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
+func (t gate) laneWaits(m *turnkeeper.Message, own turnkeeper.Lane) bool {
 	s := &t.s.state
 	if s.parentOf(m.ID) != 0 {
 		return false

@@ -226,19 +226,19 @@ func probeAHealthyLane(e *env) {
 	for _, conversation := range []string{"a", "b", "c"} {
 		e.enqueue("asker", conversation, "x")
 	}
-	for _, d := range e.granted() {
+	for _, d := range withSlots(e, 3) {
 		wantErr(e, "end", d.failedBy(0, 0), nil)
 	}
 	equal(e, "failed lanes", len(e.down()[0].Failed), 3)
-	healthy := e.enqueue("asker", "d", "x")
-	e.Pass(scheduler.Backoff(1))
+	e.Pass(scheduler.Backoff(1) + time.Second)
+	healthy := e.enqueue("asker", "d", "x") // its rank is behind theirs
 	d := only(e)
 	equal(e, "the probe", d.record.Message.ID, healthy)
 	equal(e, "it probes", d.record.Down[0].Probe, d.grant.GrantID)
 	o := succeeded("answered")
 	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{Answered: []string{modelUsed}, Outcome: &o}), nil)
 
-	for _, d := range e.granted() {
+	for _, d := range withSlots(e, 3) {
 		wantErr(e, "end", d.failedBy(0, 0), nil)
 	}
 	e.Pass(scheduler.Backoff(2))
