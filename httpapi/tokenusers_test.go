@@ -155,7 +155,7 @@ func TestATokenOfAUserSeesItsOwn(t *testing.T) {
 // TestMessagesToSubAgents checks that a token that may only send sees no message to a sub-agent: it holds what its parent knows.
 func TestMessagesToSubAgents(t *testing.T) {
 	u := newTwoUsers(t, true)
-	u.Exec("update turnkeeper.messages set sent_by = 'turn:1' where id = $1", int64(u.berts))
+	u.Exec("update turnkeeper.messages set sent_by = 'turn:1' where id = $1", u.berts)
 	sends, reads := u.token(operate.Token{Name: "sends", Scopes: []string{"send"}}), u.token(operate.Token{Name: "reads", Scopes: []string{"read"}})
 	path := fmt.Sprintf("/v1/messages/%d", u.berts)
 	u.ask("GET", path, "", "Authorization", sends).want(t, 404, "there is no message")

@@ -30,7 +30,7 @@ func doubtful(calls ...inference.Call) outcome {
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), renamedCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), pieceEdges(), renamedCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -199,6 +199,14 @@ func pieceCases() []answerCase {
 		{name: "2 pieces with other ids and the name in between", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\":\""}}`),
 			toolDelta(`{"index":0,"id":"b","function":{"name":"clock","arguments":"{}"}}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"\"}"}}`), finish("tool_calls")),
 			expect: doubtful(called("a", "clock", `{"a":"{}"}`))},
+	}
+}
+
+// pieceEdges are ways that hardly any server has, each of which decides about one guard.
+func pieceEdges() []answerCase {
+	one := asks(called("a", "clock", `{"a":1}`))
+	begin := toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`)
+	return []answerCase{
 		{name: "2 the id in some deltas", reply: SSE(begin,
 			toolDelta(`{"index":0,"function":{"arguments":"{\"a\""}}`), toolDelta(`{"index":0,"id":"a","function":{"arguments":":1}"}}`), finish("tool_calls")), expect: one},
 		{name: "2 the index in later deltas", reply: SSE(toolDelta(`{"id":"a","function":{"name":"clock","arguments":""}}`),

@@ -70,7 +70,7 @@ func TestSchemasCompareNumbersExactly(t *testing.T) {
 func TestFaultsOfDigits(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
-		ofN(`{"maximum":1}`):                                             `invalid arguments: "n" does not fit the schema; numbers`,
+		ofN(`{"maximum":1}`): `invalid arguments: "n" does not fit the schema; numbers`,
 		`{"type":"object","anyOf":[{"properties":{"n":{"maximum":1}}}]}`: "invalid arguments: they do not fit the schema; numbers",
 	} {
 		if _, _, fault := compile(t, schema).Check(`{"n":1.00000000000000000001}`, arguments.AsWritten); !strings.HasPrefix(fault, want) {

@@ -175,7 +175,7 @@ func (a *answer) addMessage(c sdk.ChatCompletionChunkChoice) {
 	if value := extra(m.JSON.ExtraFields, "extra_content"); loose.IsObject(value) {
 		a.addExtra("extra_content", value)
 	}
-	a.other.addFunctionCall(m.FunctionCall)
+	a.other.addFunctionCall(m.FunctionCall) //nolint:staticcheck // servers still send it
 	for _, call := range m.ToolCalls {
 		if len(a.calls) == maxCalls {
 			a.limit = &jsonlimit.LimitError{What: "tool calls", Max: maxCalls}

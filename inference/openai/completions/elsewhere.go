@@ -36,6 +36,7 @@ func (o *other) addMessage(m sdk.ChatCompletionChunkChoiceDelta) {
 	}
 }
 
+//nolint:staticcheck // servers still send what the SDK calls deprecated
 func (o *other) addFunctionCall(f sdk.ChatCompletionChunkChoiceDeltaFunctionCall) {
 	if f.Name != o.name.String() {
 		o.name.Add(loose.Fragment(f.Name))
@@ -90,7 +91,7 @@ func (c *callParts) hasStray() bool {
 // agrees reports whether function_call, and a message that repeats the answer, name the calls.
 func (o *other) agrees(calls []*callParts) bool {
 	name, arguments := o.name.String(), o.arguments.String()
-	if name+arguments != "" && !(len(calls) == 1 && calls[0].equals(name, arguments)) {
+	if name+arguments != "" && (len(calls) != 1 || !calls[0].equals(name, arguments)) {
 		return false
 	}
 	return o.calls == nil || slices.EqualFunc(calls, o.calls, func(c *callParts, p piece) bool { return c.equals(p.name, string(p.args)) })
