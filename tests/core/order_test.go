@@ -55,8 +55,8 @@ func TestALaneKeepsItsOrderOverFailures(t *testing.T) {
 	senders.Wait()
 	overtaken := env.Query[int](e, `select count(*) from messages a join messages b on b.lane = a.lane and b.id > a.id join turns t on t.message_id = b.id
 		where a.agent <> 'desk' and t.created_at < a.closed_at`)
-	if retried := env.Query[int](e, "select count(*) from messages where attempts = 2"); overtaken != 0 || retried < agents*pairs {
-		t.Errorf("%d turns began before an older message of their lane was closed; %d messages were tried twice, want at least %d", overtaken, retried, agents*pairs)
+	if retried := env.Query[int](e, "select count(*) from messages where attempts >= 2"); overtaken != 0 || retried < agents*pairs {
+		t.Errorf("%d turns began before an older message of their lane was closed; %d messages were tried again, want at least %d", overtaken, retried, agents*pairs)
 	}
 }
 
