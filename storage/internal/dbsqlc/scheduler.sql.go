@@ -900,7 +900,7 @@ where (t.due_at is null or t.due_at <= statement_timestamp() or other.worker_id 
   and l.grant_id is null and turnkeeper.lane_pauses(l.not_before) is not true
   and (t.home_lane is null or not exists (select from turnkeeper.turns o where o.lane = t.home_lane and o.ended_at is null)
        and not turnkeeper.waits_behind(t.home_lane, m.rank, m.id)
-       and (a.lanes_changed_at is null or not turnkeeper.waits_behind(turnkeeper.lane_now(m, t.home_lane), m.rank, m.id) and not exists (
+       and (a.lanes_changed_at is null or not turnkeeper.waits_behind(turnkeeper.lane_now((select q from turnkeeper.messages q where q.id = m.id), t.home_lane), m.rank, m.id) and not exists (
             select from turnkeeper.lane_rivals(m.id, t.agent, t.user_name, t.conversation, t.home_lane, a.lane_per_conversation))))
   and (t.agent <> all($2::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and t.agent <> all($3::text[])
