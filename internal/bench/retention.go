@@ -129,7 +129,7 @@ func (p *purger) purge(ctx context.Context, quit <-chan struct{}) error {
 	for after := int64(0); ; {
 		began := time.Now()
 		var messages, turns, last int64
-		err := p.conn.QueryRow(ctx, `select messages, turns, coalesce(last, 0) from turnkeeper.purge(p_agent => '', p_conversation => '',
+		err := p.conn.QueryRow(ctx, `select messages, turns, coalesce(last, 0) from turnkeeper.purge(p_agent => '', p_user => null, p_conversation => '',
 			p_before => now() - $1::interval, p_after => $2, p_limit => 100, p_dry => false, p_undelivered => false)`, keptFor, after).Scan(&messages, &turns, &last)
 		if err != nil {
 			return err
