@@ -7,7 +7,7 @@ import (
 )
 
 // A ConversationKey identifies a conversation. Its user is part of it: two users never share a
-// conversation, whatever its name.
+// conversation, even if its name is the same.
 type ConversationKey struct {
 	Agent string
 	User  string // empty: no user's

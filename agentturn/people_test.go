@@ -58,7 +58,7 @@ func TestWhichAnswersAStartUses(t *testing.T) {
 	}
 }
 
-// TestWhichReadsMayAsk checks which calls do not run beside others, because they may need a person.
+// TestWhichReadsMayAsk checks which reading calls run alone because a person may have to approve them.
 func TestWhichReadsMayAsk(t *testing.T) {
 	for name, c := range map[string]struct {
 		tool     string

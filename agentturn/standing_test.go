@@ -344,7 +344,7 @@ func (b *bench) expireAll() {
 	b.store.expire()
 }
 
-// TestAnApprovalIsOfOneCall approves the first of two equal calls, in two rounds: the second is asked about too.
+// TestAnApprovalIsOfOneCall checks that approving a call does not approve an equal call of the next round.
 func TestAnApprovalIsOfOneCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pay := once("pay").needsApproval()

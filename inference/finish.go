@@ -2,18 +2,18 @@ package inference
 
 import "strings"
 
-// A Finish is what a finish reason says about an answer. A greater one is worse.
+// A Finish classifies the finish reason of an answer. The greater, the worse.
 type Finish int
 
 // The finishes.
 const (
 	FinishComplete Finish = iota
-	FinishUnknown         // a word that no known provider uses
+	FinishUnknown         // a reason that no known provider gives
 	FinishCut             // the answer reached a limit or was broken off: it may lack its end
 	FinishFiltered        // the provider's content filter stopped the answer
 )
 
-// finishes holds the words of providers, in lower case and with underscores.
+// finishes maps the finish reasons of providers, in lower case and with underscores, to what they mean.
 var finishes = map[string]Finish{
 	"stop": FinishComplete, "tool_calls": FinishComplete, "function_call": FinishComplete, "tool_call": FinishComplete, "tool_use": FinishComplete,
 	"end_turn": FinishComplete, "eos": FinishComplete, "eos_token": FinishComplete, "stop_sequence": FinishComplete, "complete": FinishComplete,
@@ -29,7 +29,7 @@ var finishes = map[string]Finish{
 	"prohibited_content": FinishFiltered, "spii": FinishFiltered, "refusal": FinishFiltered,
 }
 
-// FinishOf returns what a finish reason says. It knows the words of several providers, in any case.
+// FinishOf returns the Finish of a provider's finish reason, in upper or lower case. A reason that it does not know is FinishUnknown.
 func FinishOf(reason string) Finish {
 	reason = strings.NewReplacer("-", "_", " ", "_").Replace(strings.ToLower(strings.TrimSpace(reason)))
 	if strings.HasPrefix(reason, "content_filter") {

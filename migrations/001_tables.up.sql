@@ -136,8 +136,8 @@ create function turnkeeper.user_may_be(p_user text) returns boolean immutable la
 return p_user = '' or octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
 
 -- The lane of a conversation: the agent's, if it has one lane for all, else AGENT/NAME, and AGENT@USER/NAME with a user, in whose name "%"
--- and "/" are written %25 and %2F. So two conversations never have one lane, because agents' names contain neither "@" nor "/". Lanes of sub-agents
--- never change, whatever their agent's setting. The same rule is ConversationKey.Lane in Go.
+-- and "/" are written %25 and %2F. So two conversations never have one lane, because agents' names contain neither "@" nor "/". A sub-agent's lane
+-- does not depend on its agent's setting. ConversationKey.Lane in Go has the same rule.
 create function turnkeeper.lane_of(p_agent text, p_user text, p_conversation text, p_by_conversation boolean) returns text
 immutable language sql return case when not p_by_conversation then p_agent when p_user = '' then p_agent || '/' || p_conversation
     else p_agent || '@' || replace(replace(p_user, '%', '%25'), '/', '%2F') || '/' || p_conversation end;

@@ -202,7 +202,7 @@ func pieceCases() []answerCase {
 	}
 }
 
-// pieceEdges are ways that hardly any server has, each of which decides about one guard.
+// pieceEdges are rare ways to cut calls into pieces. Each tests one condition of the code that joins them.
 func pieceEdges() []answerCase {
 	one := asks(called("a", "clock", `{"a":1}`))
 	begin := toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`)
@@ -349,7 +349,7 @@ func finishCases() []answerCase {
 	return append(ordinaryFinishes(), cutFinishes()...)
 }
 
-// cutFinishes are the words of servers for an answer that was cut.
+// cutFinishes returns a case for each finish reason by which a server says that the answer was cut off.
 func cutFinishes() (cases []answerCase) {
 	const call = `{"index":0,"id":"a","function":{"name":"clock","arguments":""}}`
 	for _, word := range []string{

@@ -90,8 +90,8 @@ func wants(schema *jsonschema.Schema, kind string) bool {
 	return schema.Type == kind || slices.Contains(schema.Types, kind)
 }
 
-// otherCase describes a key, at any depth, that differs only in letter case from a property that the schemas of its object declare:
-// whoever reads it without regard to letter case takes it for the property. Empty: there is none.
+// otherCase describes a key, at any depth, that differs only in letter case from a property that the schemas of its object declare.
+// A decoder that ignores letter case would read it as the property. Empty: there is none.
 func (s *Schema) otherCase(schemas []*jsonschema.Schema, value any) string {
 	if len(schemas) == 0 {
 		return ""

@@ -133,8 +133,8 @@ func ratOf(n json.Number) *big.Rat {
 	return r
 }
 
-// TestValuesAreNeverTheSameByAccident tests that what compares arguments takes two of them for the same exactly if they are the same
-// value, in whatever text: equality, the canonical text, the hash, and a schema's const, enum and uniqueItems.
+// TestValuesAreNeverTheSameByAccident checks that two texts are equal by Equal, the canonical text, the hash, and a schema's const,
+// enum and uniqueItems if and only if they are the same value.
 func TestValuesAreNeverTheSameByAccident(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -27,7 +27,7 @@ type piece struct {
 	object    map[string]json.RawMessage
 	function  map[string]json.RawMessage
 	given     bool // it has arguments, which may be an empty text
-	elsewhere bool // its id is that of a call with another index
+	elsewhere bool // a call with another index has its id
 }
 
 func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {
