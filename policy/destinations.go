@@ -10,16 +10,16 @@ import (
 	"unicode"
 
 	"golang.org/x/net/idna"
+
+	"turnkeeper/internal/arguments"
 )
 
 // Allows reports whether a call with these arguments sends only to allowed destinations. The call must name at least one. An
 // argument of Destination must be a text, a list of texts, or null. A text may list several destinations, separated by , or ;.
 // Letter case does not hide an argument.
-func (f Flow) Allows(arguments json.RawMessage) bool {
-	var args map[string]json.RawMessage
-	if json.Unmarshal(arguments, &args) != nil {
-		return false
-	}
+func (f Flow) Allows(given json.RawMessage) bool {
+	parsed, _ := arguments.Parse(string(given)) // what cannot be read has no members, and so names no destination
+	args, _ := parsed.Members()
 	named := 0
 	for name, value := range args {
 		if !slices.ContainsFunc(f.Destination, func(known string) bool { return strings.EqualFold(known, name) }) {
@@ -35,20 +35,20 @@ func (f Flow) Allows(arguments json.RawMessage) bool {
 }
 
 // textsIn returns the texts of an argument: itself, or those of a list. null has none.
-func textsIn(value json.RawMessage) (texts []string, ok bool) {
-	var one *string
-	if json.Unmarshal(value, &one) == nil {
-		if one != nil {
-			texts = []string{*one}
+func textsIn(value arguments.Value) (texts []string, ok bool) {
+	if value.Null() {
+		return nil, true
+	}
+	items, several := value.Items()
+	if !several {
+		items = []arguments.Value{value}
+	}
+	for _, item := range items {
+		text, isText := item.Text()
+		if !isText {
+			return nil, false
 		}
-		return texts, true
-	}
-	var several []*string
-	if json.Unmarshal(value, &several) != nil || slices.Contains(several, nil) {
-		return nil, false
-	}
-	for _, text := range several {
-		texts = append(texts, *text)
+		texts = append(texts, text)
 	}
 	return texts, true
 }

@@ -1,38 +1,28 @@
 package webhooks
 
 import (
-	"cmp"
 	"net/url"
-	"slices"
 	"strings"
+
+	"turnkeeper/internal/redact"
 )
 
-// minPiece is the length in bytes below which a piece of an address is no secret, as in package redact.
-const minPiece = 6
-
-// concealer returns a function that replaces what an address has after its host: as a whole, and each segment of the path and
-// each value of the query, escaped or not. An endpoint may repeat any of them in its answer.
+// concealer returns a function that masks what an address has after its host: the whole, each segment of its path and each value of
+// its query. An endpoint may repeat any of them in its answer.
 func concealer(address string) func(string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return func(text string) string { return text }
 	}
-	pieces := []string{u.RequestURI(), u.Path, u.EscapedPath(), u.RawQuery, u.Fragment}
-	pieces = slices.Concat(pieces, strings.Split(u.Path, "/"), strings.Split(u.EscapedPath(), "/"))
-	for pair := range strings.SplitSeq(u.RawQuery, "&") {
-		_, value, _ := strings.Cut(pair, "=")
-		pieces = append(pieces, value)
+	pieces := []string{u.RequestURI(), u.Path, u.RawQuery, u.Fragment}
+	for segment := range strings.SplitSeq(u.EscapedPath(), "/") {
+		plain, _ := url.PathUnescape(segment) // it is valid, or url.Parse would have failed
+		pieces = append(pieces, segment, plain)
 	}
 	for _, values := range u.Query() {
 		pieces = append(pieces, values...)
 	}
-	pieces = slices.DeleteFunc(pieces, func(p string) bool { return len(p) < minPiece })
-	slices.SortFunc(pieces, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }) // the longest that fits
-	var replaced []string
-	for _, piece := range slices.Compact(pieces) {
-		replaced = append(replaced, piece, "[redacted]")
-	}
-	return strings.NewReplacer(replaced...).Replace
+	return redact.New(pieces).String
 }
 
 // mask returns a text that the endpoint sent, or an error of a request to it, without secrets.
