@@ -268,7 +268,7 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 func (l approvals) useApproval(call *turnkeeper.ToolCall, ask *asks.Ask) (ok bool) {
 	if ask.Edited != "" {
 		if fault := l.offered.CheckAsWritten(call.Name, ask.Edited); fault != "" {
-			l.answer(call, textResult(call, turnkeeper.CallDenied, "denied: a person changed the arguments of this call, but they are invalid: "+fault))
+			l.answer(call, textResult(call, turnkeeper.CallDenied, turnlog.Denied+turnlog.RefusedEdit+": "+fault))
 			return false
 		}
 		l.useEdited(call)
@@ -505,9 +505,9 @@ func shownRefused(d policy.Decision) string {
 
 func shownNotApproved(ask *asks.Ask) string {
 	if ask.State != asks.Denied {
-		return "denied: nobody approved this call in time. Nothing was run."
+		return turnlog.Denied + turnlog.RefusedExpired + ". Nothing was run."
 	}
-	return withComment("denied: a person did not approve this call. Nothing was run.", ask)
+	return withComment(turnlog.Denied+turnlog.RefusedByPerson+". Nothing was run.", ask)
 }
 
 func withComment(text string, ask *asks.Ask) string {

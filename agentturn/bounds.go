@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/tools"
 )
 
@@ -24,7 +25,7 @@ func (t *task) overCap(call turnkeeper.ToolCall, executed, paged int) string {
 }
 
 // overLimit is the prefix of the result of every call that is over a limit.
-const overLimit = "denied: over the limit of "
+const overLimit = turnlog.Denied + turnlog.RefusedOverLimit + " of "
 
 func shownOverCalls(b turnkeeper.Bounds) string {
 	return fmt.Sprintf(overLimit+"%d tool calls a turn; this one was not run", b.MaxToolCalls)

@@ -120,7 +120,7 @@ func (e *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bo
 
 // shownNoHandles is the result of a detached call with handles in its arguments: its job
 // cannot read the turn's results.
-const shownNoHandles = "invalid arguments: a tool that runs detached takes no output: handles. Nothing was run."
+const shownNoHandles = turnlog.RefusedArguments + ": a tool that runs detached takes no output: handles. Nothing was run."
 
 const shownEnded = "cancelled: the turn ended before this call had"
 

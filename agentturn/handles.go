@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/arguments"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -57,7 +58,7 @@ func (e *execution) resolve(ctx context.Context, call *turnkeeper.ToolCall) (ref
 	values := &values{exec: e, stored: e.outputsBefore(call.Key), room: turnkeeper.MaxOutputBytes}
 	arguments, fault, err := e.offered.Resolve(call.Name, call.Arguments, func(text string) (string, error) { return values.resolve(ctx, text) })
 	if refusal, ok := errors.AsType[*outputs.Refusal](err); ok {
-		return "invalid arguments: " + refusal.Error() + ". Nothing was run.", nil
+		return turnlog.RefusedArguments + ": " + refusal.Error() + ". Nothing was run.", nil
 	}
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return "the stored text of a handle is gone. Nothing was run.", nil

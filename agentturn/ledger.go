@@ -305,7 +305,7 @@ func (l *ledger) answerMissing(call *turnkeeper.ToolCall) {
 		return
 	}
 	l.answer(call, textResult(call, turnkeeper.CallDenied,
-		"tool not found: "+call.Name+"\nIt was removed after the call was planned. Nothing was run."))
+		turnlog.RefusedUnknown+": "+call.Name+"\nIt was removed after the call was planned. Nothing was run."))
 }
 
 // denyRest answers all open calls, because the lease is too short for the first of them:

@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/inference"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
@@ -166,7 +167,7 @@ func (p *planner) unchecked(raw string) string {
 // verdict decides about a call. fault is what is wrong with it.
 func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault string) (turnkeeper.CallState, string) {
 	switch {
-	case strings.HasPrefix(fault, "tool not found"): // first, because replies do not show the name of such a call
+	case strings.HasPrefix(fault, turnlog.RefusedUnknown): // first, because replies do not show the name of such a call
 		return turnkeeper.CallDenied, fault
 	case p.final:
 		return turnkeeper.CallDenied, shownFinal
@@ -197,10 +198,10 @@ func (p *planner) verdict(ctx context.Context, call turnkeeper.ToolCall, fault s
 
 // Results of calls that are denied because of the answer as a whole.
 const (
-	shownFinal     = "denied: tools could not be called in the last round of this turn."
-	shownTruncated = "denied: the answer was cut off before all of its tool calls were complete. None was run. " +
+	shownFinal     = turnlog.Denied + turnlog.RefusedFinal + "."
+	shownTruncated = turnlog.Denied + turnlog.RefusedCut + ". None was run. " +
 		"Ask for them again, in a shorter answer."
-	shownDoubt = "denied: the tool calls of this answer did not arrive whole (%s). No call with an effect was run. Ask for this call again."
+	shownDoubt = turnlog.Denied + turnlog.RefusedPieces + " (%s). No call with an effect was run. Ask for this call again."
 )
 
 // wireID returns the ID under which the call is answered: the provider's own ID if it
@@ -222,7 +223,7 @@ const maxWireID = 200 // bytes
 // the tool is missing or the agent may not use it, and names what was offered.
 func (p *planner) notFound(name string) string {
 	names := p.declared
-	text := "tool not found: " + name
+	text := turnlog.RefusedUnknown + ": " + name
 	if len(names) == 0 {
 		return text + "\nThere are no tools. Nothing was run."
 	}

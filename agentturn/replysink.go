@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 )
 
@@ -55,13 +56,10 @@ func (r reply) tells(onDegraded string) bool {
 	return r.said > 0 || r.text != "" && r.text != onDegraded && !strings.HasPrefix(r.text, unanswered)
 }
 
-// A replyGate decides whether the reply of a turn may be sent.
-type replyGate struct{ *execution }
-
-// guard replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not allow: the turn
+// guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not allow: the turn
 // waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. The reply of
 // a sub-agent goes to its parent, with its labels.
-func (e replyGate) guard(mayAsk bool) {
+func guardReply(e *execution, mayAsk bool) {
 	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
 		return
 	}
@@ -83,7 +81,8 @@ func (e replyGate) guard(mayAsk bool) {
 	case replyAwait:
 		e.end = e.waiting()
 	case replyWithhold:
-		e.withhold(from[0])
+		e.log.Info("the reply was withheld", zap.String("label", string(from[0].Label)), zap.String("source", from[0].Source))
+		e.end = withheld(e.end.outcome)
 	}
 }
 
@@ -92,9 +91,9 @@ func (p *people) replies(key turnkeeper.CallKey) []asks.Ask {
 	return slices.DeleteFunc(slices.Clone(p.asks), func(a asks.Ask) bool { return a.Call != key || a.Kind != asks.KindReply })
 }
 
-func (e replyGate) withhold(from policy.Mark) {
-	e.log.Info("the reply was withheld", zap.String("label", string(from.Label)), zap.String("source", from.Source))
-	e.end = &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopWithheld, outcome: e.end.outcome, reply: func([]turnkeeper.Round) reply {
+// withheld returns the end of a turn whose reply is not sent.
+func withheld(o turnlog.Outcome) *ending {
+	return &ending{state: turnkeeper.TurnDegraded, stop: turnkeeper.StopWithheld, outcome: o, reply: func([]turnkeeper.Round) reply {
 		return reply{text: replyWithheld, notice: true}
 	}}
 }

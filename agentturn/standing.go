@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
@@ -53,7 +54,7 @@ func (l approvals) mayStart(ctx context.Context, call *turnkeeper.ToolCall, ask 
 		return true
 	}
 	l.log.Warn("a call that a person allowed does not start", zap.Stringer("call", call.Key), zap.String("tool", call.Name), zap.String("reason", why))
-	text := "denied: a person allowed this call, but " + why + ". Nothing was run."
+	text := turnlog.Denied + turnlog.RefusedSince + ", but " + why + ". Nothing was run."
 	switch {
 	case call.State == turnkeeper.CallPlanned:
 		l.answer(call, textResult(call, turnkeeper.CallDenied, text))

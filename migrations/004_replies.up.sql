@@ -5,7 +5,7 @@
 ----------------------------------------------------------------------------------------------------
 
 -- Why a call did not succeed, without what its tool returned or the model wrote; empty: it succeeded, or was not needed. The Go code
--- (turnlog.ReplyCalls) has the same rules. It has no from clause, so that Postgres inlines it: reply_calls runs at the end of each turn.
+-- (turnlog.ReplyCalls) has the same rules and texts. It has no from clause, so that Postgres inlines it: reply_calls runs at the end of each turn.
 create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce text, p_preview text, p_shown text) returns text immutable language sql as $$
     select case p_state
         when 'succeeded' then ''

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
 )
 
@@ -20,7 +21,7 @@ const (
 	// ShownNotRun is the result of a call that was not started.
 	ShownNotRun = "cancelled: the turn ended before this call was run."
 	// ShownNoTime is the prefix of the result of a call that the lease is too short for.
-	ShownNoTime = "denied: not enough time left in this turn"
+	ShownNoTime = turnlog.Denied + turnlog.RefusedNoTime
 )
 
 // WentOn reports whether a call runs or ran in the background, or detached: the model was

@@ -244,8 +244,11 @@ var targets = []Target{
 		Tests: []string{"./internal/arguments", "./tools", "./policy/cel"},
 	},
 	{
-		Name:  "pieces",
-		Go:    []Code{{File: "inference/openai/completions/pieces.go"}, {"agentturn/planner.go", []string{"doubtAbout", "planner.verdict"}}},
+		Name: "pieces",
+		Go: []Code{
+			{File: "inference/openai/completions/pieces.go"}, {File: "inference/openai/completions/elsewhere.go"}, {File: "inference/finish.go"},
+			{"agentturn/planner.go", []string{"doubtAbout", "planner.verdict"}},
+		},
 		Tests: []string{"./inference/openai", "./agentturn"},
 	},
 	{

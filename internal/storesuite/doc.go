@@ -136,7 +136,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one e
 		{"a late result of an awaited call changes nothing", lateOfAwaitedCall},
 		{"a late result after the end changes nothing", lateAfterEnd},
 		{"reply and end are written together", endTogether},
-		{"a reply without a text", replyWithoutText},
+		{"a reply without a text", replyWithoutText}, {"refused calls in a reply", refusedCalls},
 		{"a stale end leaves no trace", staleEnd},
 		{"a turn handed back is continued", handedBack},
 		{"a failed turn is retried after a backoff", failedRetry},

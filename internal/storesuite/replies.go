@@ -2,10 +2,37 @@ package storesuite
 
 import (
 	"fmt"
+	"slices"
 
 	"turnkeeper"
 	"turnkeeper/internal/turnlog"
 )
+
+// refusedCalls checks that a reply says why each call was refused, without what follows in the result, which may quote the model.
+func refusedCalls(e *env) {
+	d := e.planned(slices.Repeat([]turnkeeper.Effect{turnkeeper.EffectOnce}, 2*len(turnlog.Refusals))...)
+	var results []turnlog.CallResult
+	var want string
+	for i, why := range slices.Concat(turnlog.Refusals, turnlog.Refusals) {
+		shown, name := why+": RAW", "tool"
+		if i >= len(turnlog.Refusals) {
+			shown = turnlog.Denied + shown
+		}
+		if why == turnlog.RefusedUnknown {
+			name = "(unknown tool)"
+		}
+		results = append(results, result(key(1, i+1), "", turnkeeper.CallDenied, shown))
+		want += name + ": " + why + "\n"
+	}
+	d.append(turnlog.Entry{Results: results})
+	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Silent: true}), nil)
+	reply, _ := e.Reply(d.record.Message.ID)
+	var got string
+	for _, c := range reply.Calls {
+		got += c.Name + ": " + c.Problem + "\n"
+	}
+	equal(e, "calls", got, want)
+}
 
 // replyWithoutText checks that a silent end writes one reply with the state of each call, and nothing that a model or tool wrote.
 func replyWithoutText(e *env) {

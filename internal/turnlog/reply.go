@@ -1,23 +1,37 @@
 package turnlog
 
 import (
-	"regexp"
+	"strings"
 
 	"turnkeeper"
 )
 
-// refusal finds why a call was refused in its result. The rest of the text may hold what the model wrote. The SQL function
-// call_problem has the same rule.
-var refusal = regexp.MustCompile(`^(?:denied: )?(tool not found|invalid arguments|not enough time left in this turn|over the limit` +
-	`|tools could not be called in the last round of this turn|the answer was cut off before all of its tool calls were complete` +
-	`|the tool calls of this answer did not arrive whole|a person did not approve this call|nobody approved this call in time` +
-	`|a person changed the arguments of this call, but they are invalid|a person allowed this call)`)
-
+// Why a call was refused. The result of a refused call begins with one of these texts, after Denied or alone, or with the reason of a
+// rule. What follows may quote the model.
 const (
-	problemRefused = "refused"
-	problemUnknown = "tool not found"
-	unknownTool    = "(unknown tool)" // as the name of a call: the model may have written anything there
+	Denied = "denied: "
+
+	RefusedUnknown   = "tool not found"
+	RefusedArguments = "invalid arguments"
+	RefusedNoTime    = "not enough time left in this turn"
+	RefusedOverLimit = "over the limit"
+	RefusedFinal     = "tools could not be called in the last round of this turn"
+	RefusedCut       = "the answer was cut off before all of its tool calls were complete"
+	RefusedPieces    = "the tool calls of this answer did not arrive whole"
+	RefusedByPerson  = "a person did not approve this call"
+	RefusedExpired   = "nobody approved this call in time"
+	RefusedEdit      = "a person changed the arguments of this call, but they are invalid"
+	RefusedSince     = "a person allowed this call"
 )
+
+// Refusals lists the texts. The SQL function call_problem has the same list.
+var Refusals = []string{
+	RefusedUnknown, RefusedArguments, RefusedNoTime, RefusedOverLimit, RefusedFinal, RefusedCut, RefusedPieces, RefusedByPerson, RefusedExpired,
+	RefusedEdit, RefusedSince,
+}
+
+// unknownTool replaces the name of a tool that does not exist: the model may have written anything there.
+const unknownTool = "(unknown tool)"
 
 // ReplyCalls returns the calls of a turn for its reply. They hold nothing that the model or a tool wrote, because whoever may
 // read the reply may read them, also if its text was withheld.
@@ -29,12 +43,9 @@ func ReplyCalls(rounds []turnkeeper.Round) []turnkeeper.ReplyCall {
 				Key: c.Key, Ordinal: len(calls) + 1, Name: c.Name, Effect: c.Effect, State: c.State, Duration: c.Duration, Problem: c.Problem(),
 			}
 			if c.State == turnkeeper.CallDenied {
-				r.Problem = problemRefused
-				if found := refusal.FindStringSubmatch(c.Shown); found != nil {
-					r.Problem = found[1]
-				}
+				r.Problem = refusalIn(c.Shown)
 			}
-			if r.Problem == problemUnknown {
+			if r.Problem == RefusedUnknown {
 				r.Name = unknownTool
 			}
 			if c.Duration <= 0 && c.State != turnkeeper.CallSucceeded && c.State != turnkeeper.CallFailed {
@@ -44,4 +55,15 @@ func ReplyCalls(rounds []turnkeeper.Round) []turnkeeper.ReplyCall {
 		}
 	}
 	return calls
+}
+
+// refusalIn returns the text of Refusals with which the result of a refused call begins, or "refused".
+func refusalIn(shown string) string {
+	shown = strings.TrimPrefix(shown, Denied)
+	for _, why := range Refusals {
+		if strings.HasPrefix(shown, why) {
+			return why
+		}
+	}
+	return "refused"
 }
