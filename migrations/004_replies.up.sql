@@ -28,11 +28,13 @@ create function turnkeeper.reply_calls(p_turn bigint) returns jsonb stable langu
 begin
     return (select coalesce(jsonb_agg(jsonb_build_object(
             'ordinal', c.n, 'id', format('round-%s-tool-%s', c.round, c.ordinal), 'effect', c.effect, 'state', c.state,
-            'name', case when c.state = 'denied' and starts_with(c.shown, 'tool not found') then '(unknown tool)' else c.name end,
+            'name', case c.problem when 'tool not found' then '(unknown tool)' else c.name end, -- the model may have written anything there
             'duration_ms', case when c.duration_ms > 0 or c.state in ('succeeded', 'failed') then c.duration_ms end,
-            'error', turnkeeper.call_problem(c.state, c.effect, c.nonce, c.preview, c.shown)
+            'error', c.problem
         ) order by c.n), '[]')
-        from (select *, row_number() over (order by round, ordinal) as n from turnkeeper.calls where turn_id = p_turn) c);
+        from (select *, row_number() over (order by round, ordinal) as n,
+                  turnkeeper.call_problem(state, effect, nonce, preview, shown) as problem
+              from turnkeeper.calls where turn_id = p_turn) c);
 end $$;
 
 -- Copy into a reply how its turn ended and who sent the message, unless the insert says it: several functions insert replies.

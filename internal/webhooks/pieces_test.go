@@ -79,9 +79,9 @@ func TestConcealer(t *testing.T) {
 		"no POST /services/T0001/B%2F0002x/Xy12345678?token=ab%20cdefg&v=2 here": "no POST [redacted] here",
 		"no /services/T0001/B/0002x/Xy12345678 here":                             "no [redacted] here",
 		`{"path":"\/services\/T0001\/B%2F0002x\/Xy12345678"}`:                    `{"path":"\/[redacted]\/T0001\/[redacted]\/[redacted]"}`,
-		"no B/0002x here":                                                        "no [redacted] here",
-		"token ab cdefg is not ab%20cdefg":                                       "token [redacted] is not [redacted]",
-		"hooks.example v=2":                                                      "hooks.example v=2",
+		"no B/0002x here":                  "no [redacted] here",
+		"token ab cdefg is not ab%20cdefg": "token [redacted] is not [redacted]",
+		"hooks.example v=2":                "hooks.example v=2",
 	} {
 		if got := conceal(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
