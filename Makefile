@@ -72,7 +72,7 @@ race: ## run all tests as CI does: every case, with the race detector (needs a C
 
 .PHONY: simulation
 simulation: ## run the tests of the simulation as CI does: every case, without the race detector
-	TURNKEEPER_TESTS=full go test -vet=off ./internal/simulation
+	TURNKEEPER_TESTS=full go test -vet=off -timeout 60m ./internal/simulation
 
 .PHONY: crash
 crash: setup ## run the crash matrix: every point, every harm, every kind of tool (about half an hour)
