@@ -216,6 +216,19 @@ func TestRegisterAccepts(t *testing.T) {
 	detached.spec.Detached, detached.spec.Timeout = true, turnkeeper.MaxDetached
 	short := named("detached_shortly")
 	short.spec.Detached, short.spec.Timeout = true, time.Second
+	for name, change := range map[string]func(*tools.Spec){
+		"detached_in_the_background": func(s *tools.Spec) { s.Detached, s.Timeout, s.Background = true, time.Second, new(true) },
+		"transactional_not_in_it":    func(s *tools.Spec) { s.Transactional, s.Background = true, new(false) },
+		"in_the_background":          func(s *tools.Spec) { s.Background = new(true) },
+		"never_in_the_background":    func(s *tools.Spec) { s.Background = new(false) },
+		"asks":                       func(s *tools.Spec) { s.AsksInput = true },
+		"asks_not_in_the_background": func(s *tools.Spec) { s.AsksInput, s.Background = true, new(false) },
+		"has_destinations":           func(s *tools.Spec) { s.Flow.Destinations = []string{"https://example.com/**"} },
+	} {
+		f := named(name)
+		change(&f.spec)
+		all = append(all, f)
+	}
 	r := registry(t, append(all, detached, short)...)
 	for name, effect := range want {
 		if spec, ok := r.Spec(name); !ok || spec.Effect != effect {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"turnkeeper"
 	"turnkeeper/tools"
 )
 
@@ -186,7 +187,7 @@ func TestSchemaFaults(t *testing.T) {
 // TestNullIsAbsent tests that null in an optional property that refuses null counts as
 // absent.
 func TestNullIsAbsent(t *testing.T) {
-	const schema = `{"type":"object","additionalProperties":false,"required":["path"],"$defs":{"word":{"type":"string"}},"properties":{
+	const schema = `{"type":"object","additionalProperties":false,"required":["path"],"$defs":{"word":{"type":"string"},"maybe":{"type":["string","null"]}},"properties":{
 		"path":{"type":"string"},
 		"depth":{"type":"integer"},
 		"tags":{"type":["null","array"]},
@@ -198,10 +199,17 @@ func TestNullIsAbsent(t *testing.T) {
 		"maybe":{"anyOf":[{"type":"string"},{"type":"null"}]},
 		"both":{"allOf":[{"type":"string"},{"minLength":1}]},
 		"any":{},
+		"several":{"type":["string","integer"]},
+		"nothing":{"const":null},
+		"one":{"oneOf":[{"type":"string"},{"type":"integer"}]},
+		"one_or_none":{"oneOf":[{"type":"string"},{"type":"null"}]},
+		"maybe_word":{"$ref":"#/$defs/maybe"},
 		"filter":{"type":"object","required":["id"],"properties":{"id":{"type":"string"},"max":{"type":"integer"}}},
 		"filters":{"type":"array","items":{"type":"object","properties":{"max":{"type":"integer"}}}}}}`
 	for raw, want := range map[string]string{
 		`{"path":"p","depth":null,"mode":null,"kind":null,"word":null,"either":null,"both":null}`: `{"path":"p"}`,
+		`{"path":"p","several":null,"one":null}`:                                                  `{"path":"p"}`,
+		`{"path":"p","nothing":null,"one_or_none":null,"maybe_word":null}`:                        `{"maybe_word":null,"nothing":null,"one_or_none":null,"path":"p"}`,
 		`{"path":"p","tags":null,"level":null,"maybe":null,"any":null}`:                           `{"any":null,"level":null,"maybe":null,"path":"p","tags":null}`,
 		`{"path":"p","filter":{"id":"x","max":null},"filters":[{"max":null}]}`:                    `{"filter":{"id":"x"},"filters":[{}],"path":"p"}`,
 		`{"path":null}`:                                       `"path": is of type "null", it must be "string"`,
@@ -402,4 +410,37 @@ func countKeys(value any) (n int) {
 		}
 	}
 	return n
+}
+
+// TestWhoseTextsAreDecoded tests that only the calls of a tool without an effect may write an array as text.
+func TestWhoseTextsAreDecoded(t *testing.T) {
+	const raw = `{"ids":"[1]"}`
+	for effect, decodes := range map[turnkeeper.Effect]bool{turnkeeper.EffectNone: true, turnkeeper.EffectKeyed: false, turnkeeper.EffectOnce: false, "": false} {
+		tool := named("tool")
+		tool.spec.Effect = effect
+		tool.spec.Parameters = json.RawMessage(`{"type":"object","properties":{"ids":{"type":"array"}}}`)
+		if args, fault := registry(t, tool).Check("tool", raw); (fault == "") != decodes || args.Coerced != decodes {
+			t.Errorf("effect %q: %+v, fault %q", effect, args, fault)
+		}
+	}
+}
+
+// TestCheckAsWritten tests arguments that must be valid without any correction.
+func TestCheckAsWritten(t *testing.T) {
+	tool := named("tool")
+	tool.spec.Effect = turnkeeper.EffectNone
+	tool.spec.Parameters = json.RawMessage(`{"type":"object","properties":{"ids":{"type":"array"},"n":{"type":"integer"}}}`)
+	r := registry(t, tool)
+	for _, c := range []struct{ tool, raw, want string }{
+		{"tool", `{"ids":[1],"n":2}`, ""},
+		{"tool", `{ "n": 2.0 }`, ""},
+		{"other", `{}`, "tool not found: other"},
+		{"tool", `{"ids":"[1]"}`, `invalid arguments: "ids": is of type "string"`},
+		{"tool", `{"n":null}`, "invalid arguments: a null is not valid"},
+		{"tool", ``, "invalid arguments: a null is not valid"},
+	} {
+		if fault := r.CheckAsWritten(c.tool, c.raw); c.want == "" && fault != "" || !strings.HasPrefix(fault, c.want) {
+			t.Errorf("%s of %s: %q, want %q", c.raw, c.tool, fault, c.want)
+		}
+	}
 }

@@ -93,9 +93,6 @@ func wants(schema *jsonschema.Schema, kind string) bool {
 // otherCase describes a key, at any depth, that differs only in letter case from a property that the schemas of its object declare.
 // A decoder that ignores letter case would read it as the property. Empty: there is none.
 func (s *Schema) otherCase(schemas []*jsonschema.Schema, value any) string {
-	if len(schemas) == 0 {
-		return ""
-	}
 	schemas = s.applied(schemas)
 	switch v := value.(type) {
 	case map[string]any:
@@ -158,7 +155,7 @@ func misspelt(schemas []*jsonschema.Schema, key string) (name string) {
 	return name
 }
 
-// ofMember returns the schemas of a member of an object.
+// ofMember returns the schemas of a member of an object, with nil for each that is not there.
 func ofMember(schemas []*jsonschema.Schema, key string) (of []*jsonschema.Schema) {
 	for _, schema := range schemas {
 		property, declared := schema.Properties[key]
@@ -170,14 +167,14 @@ func ofMember(schemas []*jsonschema.Schema, key string) (of []*jsonschema.Schema
 			of = append(of, pattern)
 		}
 	}
-	return slices.DeleteFunc(of, func(schema *jsonschema.Schema) bool { return schema == nil })
+	return of
 }
 
-// ofItems returns the schemas of the items of an array.
+// ofItems returns the schemas of the items of an array, with nil for each that is not there.
 func ofItems(schemas []*jsonschema.Schema) (of []*jsonschema.Schema) {
 	for _, schema := range schemas {
 		of = slices.Concat(of, schema.PrefixItems, schema.ItemsArray,
 			[]*jsonschema.Schema{schema.Items, schema.AdditionalItems, schema.UnevaluatedItems, schema.Contains})
 	}
-	return slices.DeleteFunc(of, func(schema *jsonschema.Schema) bool { return schema == nil })
+	return of
 }

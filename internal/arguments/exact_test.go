@@ -36,6 +36,9 @@ func TestSchemasCompareNumbersExactly(t *testing.T) {
 		{ofN(`{"enum":[[{"a":9007199254740993}]]}`), `[{"a":9007199254740993}]`, `[{"a":9007199254740992}]`},
 		{ofN(`{"const":0.1}`), `0.1 1e-1 0.10`, `0.1000000000000000055 0.10000000000000000001`},
 		{ofN(`{"maximum":1}`), `1 1.0 0.99999999999999999999`, `1.00000000000000000001`},
+		{ofN(`{"exclusiveMinimum":0}`), `0.01 1e-300 1`, `0 -0.01 -1`},
+		{ofN(`{"const":null}`), `null`, `0 "null"`},
+		{ofN(`{"$anchor":"properties","minimum":1122334455667788801}`), `1122334455667788801`, `1122334455667788800`},
 		{ofN(`{"exclusiveMinimum":0.1}`), `0.10000000000000000001`, `0.1 0.09999999999999999999`},
 		{ofN(`{"minimum":1122334455667788801}`), `1122334455667788801 1e19`, `1122334455667788800 -1e19`},
 		{ofN(`{"exclusiveMaximum":-1122334455667788801}`), `-1122334455667788802`, `-1122334455667788801 -1122334455667788800`},
@@ -70,11 +73,25 @@ func TestSchemasCompareNumbersExactly(t *testing.T) {
 func TestFaultsOfDigits(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
-		ofN(`{"maximum":1}`): `invalid arguments: "n" does not fit the schema; numbers`,
-		`{"type":"object","anyOf":[{"properties":{"n":{"maximum":1}}}]}`: "invalid arguments: they do not fit the schema; numbers",
+		ofN(`{"maximum":1}`): `"n" does not fit the schema; numbers`,
+		`{"type":"object","anyOf":[{"properties":{"n":{"maximum":1}}}]}`: "they do not fit the schema; numbers",
+		ofN(`{"enum":[1122334455667788801]}`):                            `"n": enum: 1 does not equal any of: [1122334455667788801]`,
+		ofN(`{"const":0.1234567890123456789}`):                           `"n": const: 1 does not equal 0.1234567890123456789`,
+		ofN(`{"enum":[1],"exclusiveMaximum":0.5}`):                       `"n": exclusiveMaximum`,
 	} {
-		if _, _, fault := compile(t, schema).Check(`{"n":1.00000000000000000001}`, arguments.AsWritten); !strings.HasPrefix(fault, want) {
+		_, _, fault := compile(t, schema).Check(`{"n":1.00000000000000000001}`, arguments.AsWritten)
+		if !strings.HasPrefix(fault, "invalid arguments: "+want) {
 			t.Errorf("%s: %q, want %q", schema, fault, want)
+		}
+	}
+	const cents = `{"multipleOf":0.01}`
+	for _, c := range []struct{ schema, value, want string }{
+		{ofN(`{"multipleOf":2}`), `1122334455667788801`, `"n": 1122334455667788801 is not a multiple of 2`},
+		{ofN(`{"items":` + cents + `}`), `["x",1.005]`, `"n[]": 1.005 is not a multiple of 0.01`},
+		{ofN(`{"properties":{"x":` + cents + `,"y":` + cents + `}}`), `{"x":1,"y":1.005}`, `"n.y": 1.005 is not a multiple of 0.01`},
+	} {
+		if _, _, fault := compile(t, c.schema).Check(`{"n":`+c.value+`}`, arguments.AsWritten); !strings.Contains(fault, c.want) {
+			t.Errorf("%s: %q, want %q", c.schema, fault, c.want)
 		}
 	}
 }
@@ -176,13 +193,16 @@ func TestSchemasThatCannotBeExact(t *testing.T) {
 		ofN(`{"multipleOf":-1}`):                            "multipleOf -1; it must be more than 0",
 		ofN(`{"enum":[1],"enum":[2]}`):                      `the key "enum" is there twice`,
 		ofN(`{"anyOf":[` + strings.Join(steps, ",") + `]}`): "more than 8 different values of multipleOf",
-		ofN(`{"enum":[` + strings.Join(many, ",") + `],"anyOf":[` + strings.Join(steps[:8], ",") + `]}`): "too many different numbers",
+		ofN(`{"enum":[` + strings.Join(many[:19], ",") + `],"anyOf":[` + strings.Join(steps[:8], ",") + `]}`): "too many different numbers",
+		ofN(`{"enum":[` + strings.Join(many, ",") + `],"anyOf":[` + strings.Join(steps[:8], ",") + `]}`):      "too many different numbers",
 	} {
 		if _, err := arguments.CompileSchema(json.RawMessage(schema)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.80s: %v, want %q", schema, err, want)
 		}
 	}
 	compile(t, ofN(`{"anyOf":[`+strings.Join(steps[:8], ",")+`]}`))
+	compile(t, ofN(`{"anyOf":[`+strings.Repeat(steps[0]+",", 9)+`{}]}`))
+	compile(t, ofN(`{"enum":[`+strings.Join(many[:18], ",")+`],"anyOf":[`+strings.Join(steps[:8], ",")+`]}`)) // one more is refused
 	compile(t, ofN(`{"pattern":"^[^`+`\u0000`+`]*$"}`))
 }
 
@@ -191,10 +211,10 @@ func TestKeysInOtherLetters(t *testing.T) {
 	t.Parallel()
 	const mail = `{"type":"object","properties":{"to":{"type":"string"},"lines":{"type":"array","items":{"$ref":"#/$defs/line"}},
 		"a":{"anyOf":[{"type":"null"},{"type":"object","properties":{"Amount":{}}}]},"map":{"type":"object","additionalProperties":{"type":"object","properties":{"k":{}}}},
-		"Id":{},"ID":{},"headers":{"type":"object"}},"$defs":{"line":{"type":"object","properties":{"sum":{}}}},"not":{"required":["x"],"properties":{"nO":{}}}}`
+		"Id":{},"ID":{},"headers":{"type":"object"},"open":{"properties":{"any":{}},"additionalProperties":{"properties":{"k":{}}}}},"$defs":{"line":{"type":"object","properties":{"sum":{}}}},"not":{"required":["x"],"properties":{"nO":{}}}}`
 	schema := compile(t, mail)
 	for _, good := range []string{
-		`{"to":"a","lines":[{"sum":1,"x":2}],"a":{"Amount":1},"map":{"K":{"k":1}},"Id":1,"ID":2,"headers":{"To":1,"to":2},"no":1,"other":1}`,
+		`{"to":"a","lines":[{"sum":1,"x":2}],"a":{"Amount":1},"map":{"K":{"k":1}},"Id":1,"ID":2,"headers":{"To":1,"to":2},"open":{"any":{"K":1}},"no":1,"other":1}`,
 	} {
 		if _, _, fault := schema.Check(good, arguments.AsWritten); fault != "" {
 			t.Errorf("%s: %s", good, fault)
@@ -244,6 +264,7 @@ func TestNumbersThatMayBeRounded(t *testing.T) {
 		ofN(`{"enum":[1,1122334455667788800]}`):                                       "1122334455667788800",
 		ofN(`{"items":{"const":{"a":[-9007199254740992]}}}`):                          "-9007199254740992",
 		ofN(`{"const":1000000000000000000000}`):                                       "1000000000000000000000",
+		ofN(`{"const":9007199254740991.1}`):                                           "9007199254740991.1",
 		ofN(`{"enum":[0.1234567890123456]}`):                                          "0.1234567890123456",
 		ofN(`{"enum":[9007199254740991,-1,0.5,123456789012345,0.123456789012345,0]}`): "",
 		ofN(`{"minimum":-9223372036854775808,"maximum":9223372036854775808}`):         "",
@@ -251,5 +272,17 @@ func TestNumbersThatMayBeRounded(t *testing.T) {
 		if got := compile(t, schema).Rounded(); got != want {
 			t.Errorf("%s: %q, want %q", schema, got, want)
 		}
+	}
+}
+
+// TestTheWholeIsComparedExactly tests an enum of the whole arguments.
+func TestTheWholeIsComparedExactly(t *testing.T) {
+	t.Parallel()
+	schema := compile(t, `{"type":"object","enum":[{"n":1122334455667788801}]}`)
+	if _, _, fault := schema.Check(`{"n":1122334455667788801}`, arguments.AsWritten); fault != "" {
+		t.Error(fault)
+	}
+	if _, _, fault := schema.Check(`{"n":1122334455667788802}`, arguments.AsWritten); fault == "" {
+		t.Error("another number was accepted")
 	}
 }

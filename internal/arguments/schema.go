@@ -133,12 +133,7 @@ func messagesOf(root *jsonschema.Schema, keywords map[string]any) (m messages) {
 }
 
 // readable returns a number with all of its digits for a message.
-func readable(n number) any {
-	if plain, exact := n.plain(); exact {
-		return plain
-	}
-	return json.Number(n)
-}
+func readable(n number) any { return json.Number(n) }
 
 func isLimit(err error) bool {
 	_, ok := errors.AsType[*jsonlimit.LimitError](err)

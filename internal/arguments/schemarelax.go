@@ -104,7 +104,7 @@ func (s *Schema) offStep(schema *jsonschema.Schema, value any, at string) string
 		return ""
 	}
 	if n, ok := value.(number); ok {
-		if step := s.steps[schema]; step != nil && !step.IsInt() && !multiple(n, step) {
+		if step := s.steps[schema]; step != nil && !multiple(n, step) {
 			return strconv.Quote(clip(at, maxKeyChars)) + ": " + string(n) + " is not a multiple of " + step.FloatString(decimals(step))
 		}
 	}

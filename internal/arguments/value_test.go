@@ -195,7 +195,7 @@ func TestValuesAreNeverTheSameByAccident(t *testing.T) {
 
 func TestLookUps(t *testing.T) {
 	t.Parallel()
-	v, err := arguments.Parse(` {"text":"a","list":[1,"b"],"number":1.50,"yes":true,"none":null} `)
+	v, err := arguments.Parse(` {"text":"a","list":[1,"b"],"number":1.50,"yes":true,"no":false,"none":null} `)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,13 +219,16 @@ func TestLookUps(t *testing.T) {
 	if yes, ok := of("yes").Bool(); !ok || !yes {
 		t.Errorf("yes: %t, %t", yes, ok)
 	}
+	if no, ok := of("no").Bool(); !ok || no {
+		t.Errorf("no: %t, %t", no, ok)
+	}
 	if !of("none").Null() || of("yes").Null() {
 		t.Error("null")
 	}
 	if _, ok := v.Member("other"); ok {
 		t.Error("a member that is not there")
 	}
-	if members, ok := v.Members(); !ok || len(members) != 5 {
+	if members, ok := v.Members(); !ok || len(members) != 6 {
 		t.Errorf("members: %v, %t", members, ok)
 	}
 	for _, other := range []arguments.Value{of("text"), of("list"), of("number"), of("none")} {
@@ -243,10 +246,34 @@ func TestLookUps(t *testing.T) {
 		t.Error("an object is a number")
 	}
 	upper := func(text string) (string, error) { return strings.ToUpper(text), nil }
-	if mapped, err := v.MapTexts(upper, "text"); err != nil || mapped.Canonical() != `{"list":[1,"B"],"none":null,"number":1.5,"text":"a","yes":true}` {
+	if mapped, err := v.MapTexts(upper, "text"); err != nil || mapped.Canonical() != `{"list":[1,"B"],"no":false,"none":null,"number":1.5,"text":"a","yes":true}` {
 		t.Errorf("MapTexts: %s, %v", mapped.Canonical(), err)
 	}
-	if want := `{"list":[1,"b"],"none":null,"number":1.5,"text":"a","yes":true}`; v.Canonical() != want {
+	if want := `{"list":[1,"b"],"no":false,"none":null,"number":1.5,"text":"a","yes":true}`; v.Canonical() != want {
 		t.Errorf("MapTexts changed its value: %s", v.Canonical())
+	}
+}
+
+// TestShortened tests arguments at the maximum length, and beyond it.
+func TestShortened(t *testing.T) {
+	t.Parallel()
+	text := func(n int) string { return `{"a":"` + strings.Repeat("x", n) + `"}` }
+	// items has n characters in canonical form once its text is cut.
+	cut := strings.Repeat("y", 1000) + "…"
+	items := func(n int) string {
+		pad := n - len(`{"a":["",0],"b":""}`) - len(cut)
+		return `{"a":["` + strings.Repeat("x", pad%2) + `",` + strings.Repeat(`0,`, pad/2) + `0],"b":"` + strings.Repeat("y", 5000) + `"}`
+	}
+	room := arguments.MaxBytes - len(text(0))
+	for name, c := range map[string]struct{ canonical, want string }{
+		"it fits":                       {text(room), text(room)},
+		"a long text":                   {text(room + 1), `{"a":"` + strings.Repeat("x", 1000) + `…"}`},
+		"it just fits when it is short": {items(arguments.MaxBytes), strings.Replace(items(arguments.MaxBytes), strings.Repeat("y", 5000), cut, 1)},
+		"many items":                    {items(arguments.MaxBytes + 1), "other"},
+		"no JSON":                       {strings.Repeat("{", arguments.MaxBytes+1), "other"},
+	} {
+		if got := arguments.Shortened(c.canonical, "other"); got != c.want {
+			t.Errorf("%s: %d bytes, %.40s", name, len(got), got)
+		}
 	}
 }
