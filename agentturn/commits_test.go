@@ -13,6 +13,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/policy"
 	"turnkeeper/tools"
 )
 
@@ -21,6 +22,8 @@ import (
 func TestWrites(t *testing.T) {
 	transactional := once("note")
 	transactional.spec.Transactional = true
+	post := once("post")
+	post.spec.Transactional, post.spec.Flow.Sinks = true, []policy.Sink{policy.Sends}
 	tests := []struct {
 		name  string
 		steps []inferencetest.Step
@@ -46,6 +49,8 @@ func TestWrites(t *testing.T) {
 			[]string{"answer", "transaction", "results", "transaction", "answer+outcome"}},
 		{"a read before a transactional tool", []inferencetest.Step{asks("look", "note"), says("done")}, 0,
 			[]string{"answer", "transaction", "results", "answer+outcome"}},
+		{"a read without labels before a sink", []inferencetest.Step{asks("look", "post"), says("done")}, 0,
+			[]string{"answer", "transaction", "results", "answer+outcome"}},
 		{"nothing to run", []inferencetest.Step{asks("nothing"), says("done")}, 0,
 			[]string{"answer", "answer+outcome"}},
 		{"one round only", []inferencetest.Step{asks("look")}, 1, []string{"answer", "results+outcome"}},
@@ -55,7 +60,7 @@ func TestWrites(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, test.steps...).with(read("look"), once("send"), transactional)
+				b := newBench(t, test.steps...).with(read("look"), once("send"), transactional, post)
 				if test.max != 0 {
 					b.bounds.MaxRounds = test.max
 				}

@@ -379,13 +379,14 @@ func TestLabelsAreDurableBeforeACallThatDependsOnThem(t *testing.T) {
 		rule   string
 		want   bool
 	}{
-		"a read that sends":       {turnkeeper.EffectNone, false, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
-		"a read with a rule":      {turnkeeper.EffectNone, false, policy.Flow{}, "a rule", true},
-		"an effect":               {turnkeeper.EffectOnce, false, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
-		"a transactional effect":  {turnkeeper.EffectOnce, true, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
-		"a read without a check":  {turnkeeper.EffectNone, false, policy.Flow{}, "", false},
-		"a read that is fixed":    {turnkeeper.EffectNone, false, policy.Flow{}, policy.Never, false},
-		"a read of another label": {turnkeeper.EffectNone, false, policy.Flow{Sinks: []policy.Sink{policy.Changes}}, "", true},
+		"a read that its tool decides": {turnkeeper.EffectNone, false, policy.Flow{}, "the tool", true},
+		"a read that sends":            {turnkeeper.EffectNone, false, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
+		"a read with a rule":           {turnkeeper.EffectNone, false, policy.Flow{}, "a rule", true},
+		"an effect":                    {turnkeeper.EffectOnce, false, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
+		"a transactional effect":       {turnkeeper.EffectOnce, true, policy.Flow{Sinks: []policy.Sink{policy.Sends}}, "", true},
+		"a read without a check":       {turnkeeper.EffectNone, false, policy.Flow{}, "", false},
+		"a read that is fixed":         {turnkeeper.EffectNone, false, policy.Flow{}, policy.Never, false},
+		"a read of another label":      {turnkeeper.EffectNone, false, policy.Flow{Sinks: []policy.Sink{policy.Changes}}, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -398,7 +399,11 @@ func TestLabelsAreDurableBeforeACallThatDependsOnThem(t *testing.T) {
 				send.spec.Flow, send.spec.Transactional, send.spec.Approve = c.flow, c.tx, c.rule
 				send.spec.Flow.Destination, send.spec.Flow.Destinations = []string{"to"}, []string{"*@example.com"}
 				send.spec.Parameters = []byte(`{"type":"object","properties":{"to":{"type":"string"},"text":{}}}`)
-				b = newBench(t, asks("secret", `send {"to":"ann@example.com","text":"output:1"}`), says("Done.")).with(labelled("secret", "s", policy.Private), send)
+				var sends tools.Tool = send
+				if c.rule == "the tool" {
+					send.spec.Approve, sends = "", allower{send}
+				}
+				b = newBench(t, asks("secret", `send {"to":"ann@example.com","text":"output:1"}`), says("Done.")).with(labelled("secret", "s", policy.Private), sends)
 				b.bounds.OutputHandles = true
 				record, journal := b.store.dispatch()
 				allow := func(cfg *agentturn.Config) {
@@ -413,6 +418,13 @@ func TestLabelsAreDurableBeforeACallThatDependsOnThem(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An allower is a tool that allows its calls.
+type allower struct{ *tool }
+
+func (allower) Approve(context.Context, tools.Call) (policy.Decision, error) {
+	return policy.Decision{Verdict: policy.Allow}, nil
 }
 
 // allowAll is a rule.

@@ -229,6 +229,12 @@ func TestWhichDestinationsAreChecked(t *testing.T) {
 			t.Errorf("%s is allowed: %v, want %v", arguments, got, want)
 		}
 	}
+	channels := policy.Flow{Destination: []string{"to"}, Destinations: []string{"*", "**"}}
+	for arguments, want := range map[string]bool{`{"to":"team"}`: true, `{"to":1}`: false, `{"to":["team",{}]}`: false} {
+		if got := channels.Allows(json.RawMessage(arguments)); got != want {
+			t.Errorf("%s is allowed: %v, want %v", arguments, got, want)
+		}
+	}
 }
 
 // FuzzDestinations checks that a destination in its normal form has the same normal form, and that it matches a pattern only if

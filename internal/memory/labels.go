@@ -16,15 +16,8 @@ func (s labels) add(bugs Bug, rows []turnlog.LabelRow) {
 		if bugs.has(BugSummaryUnlabelled) && row.Kind == turnlog.LabelSummary {
 			continue
 		}
-		if !slices.ContainsFunc(s.labels, func(known turnlog.LabelRow) bool { return sameLabel(known, row) }) {
-			s.labels = append(s.labels, row)
-		}
+		s.labels = append(s.labels, row) // readers join equal ones
 	}
-}
-
-func sameLabel(a, b turnlog.LabelRow) bool {
-	a.Source, b.Source = "", ""
-	return a == b
 }
 
 // of returns the labels of a turn and of what it knows.

@@ -138,7 +138,8 @@ func TestTheLimitsOfWriteFile(t *testing.T) {
 type fileStore struct {
 	labels map[string][]policy.Mark
 	seen   []policy.Mark // of the last file while it was written
-	fails  error
+	fails  error         // of each function
+	passes int           // how often FileLabels passes before it fails
 }
 
 func (s *fileStore) WriteFile(_ context.Context, _, path string, labels []policy.Mark, write func() error) error {
@@ -160,6 +161,9 @@ func (s *fileStore) FileLabels(_ context.Context, path string) (all []policy.Mar
 			all = policy.Join(all, s.labels[name])
 		}
 	}
+	if s.passes--; s.passes >= 0 {
+		return all, nil
+	}
 	return all, s.fails
 }
 
@@ -170,7 +174,8 @@ func TestFilesKeepLabels(t *testing.T) {
 	if err := os.Symlink("notes", filepath.Join(root, "linked")); err != nil {
 		t.Fatal(err)
 	}
-	roots := map[string]string{"helper": root, "other": filepath.Join(root, "linked"), "third": filepath.Join(root, "notes", "deep")}
+	roots := map[string]string{"helper": root, "other": filepath.Join(root, "linked"), "third": filepath.Join(root, "notes", "deep"),
+		"system": "/proc/self/fdinfo"}
 	store := &fileStore{labels: map[string][]policy.Mark{}}
 	files := builtin.NewFiles(func(agent string) string { return roots[agent] }, store)
 	run := func(agent, tool, arguments string, labels ...policy.Mark) tools.Ending {
@@ -212,5 +217,13 @@ func TestFilesKeepLabels(t *testing.T) {
 		if got := run("helper", tool, arguments); got.Outcome != tools.Failed || strings.Contains(got.Result.Text, "database") || !strings.Contains(got.Result.Text, "the labels of the file") {
 			t.Errorf("%s without a database: %+v", tool, got)
 		}
+	}
+	store.passes = 1
+	if got := run("helper", "read_file", `{"path":"notes/a.txt"}`); got.Outcome != tools.Failed || !strings.Contains(got.Result.Text, "the labels of the file could not be read") {
+		t.Errorf("a read, without a database after it: %+v", got)
+	}
+	store.fails = nil
+	if got := run("system", "write_file", `{"path":"new.txt","text":"x"}`); got.Outcome != tools.Failed || strings.Contains(got.Result.Text, "labels") {
+		t.Errorf("a write that the file system refuses: %+v", got)
 	}
 }
