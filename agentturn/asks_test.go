@@ -418,6 +418,7 @@ func TestAModelAsksAPerson(t *testing.T) {
 			askings.Answer{Decision: askings.Answered, Answer: `{"a":1}`, Comment: "sorry"}, "{\"a\":1}\nComment: sorry", turnkeeper.CallSucceeded,
 		},
 		"declined": {no, "no answer: a person declined to answer this question.", turnkeeper.CallDenied},
+		"expired":  {askings.Answer{}, "no answer: nobody answered this question in time.", turnkeeper.CallDenied},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -428,7 +429,12 @@ func TestAModelAsksAPerson(t *testing.T) {
 				if ask.Kind != askings.KindQuestion || ask.Reason != "Which colour?" || ask.Schema != `{"enum":["blue","red"],"type":"string"}` {
 					t.Errorf("the ask is %+v", ask)
 				}
-				b.answer(c.answer)
+				if c.answer.Decision == "" {
+					time.Sleep(askings.DefaultTimeout)
+					b.store.expire()
+				} else {
+					b.answer(c.answer)
+				}
 				b.succeeds("Thanks.")
 				if got := results(b.requests()[1]); got[0] != c.want || b.states()[0] != c.state {
 					t.Errorf("the model is shown %q, the call is %s", got, b.states()[0])
@@ -526,6 +532,27 @@ func TestAPersonLetsATurnGoOnAfterItsBudget(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A person is asked again if the budget is still used up after the approval, and asked no more after a denial.
+func TestAPersonIsAskedTwiceAboutABudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("pay"), says("Paid.")).with(once("pay"))
+		b.def.Budget = agentdef.Budget{TurnCalls: 1, OnLimit: "ask"}
+		budget := &strictBudget{}
+		b.budget = budget
+		b.waits()
+		budget.calls = 5 // others have used it meanwhile
+		b.answer(yes)
+		b.waits()
+		if all := b.store.asked(); len(all) != 2 || all[1].N != 2 {
+			t.Fatalf("asks %+v", all)
+		}
+		b.answer(no)
+		if o := b.run(t.Context()); o.State != turnkeeper.TurnDegraded || len(b.store.asked()) != 2 {
+			t.Errorf("the turn ended %s, asks %+v", o.State, b.store.asked())
+		}
+	})
 }
 
 // The approval of a call lets no turn go on after its budget.
@@ -693,6 +720,40 @@ func TestOtherArgumentsThanApproved(t *testing.T) {
 		}
 		if got := results(b.requests()[1]); pay.runs.count() != 0 || !strings.HasPrefix(got[0], "denied: the arguments of this call are no longer those that were approved") {
 			t.Errorf("the model is shown %q, %d runs", got, pay.runs.count())
+		}
+	})
+}
+
+// TestAQuestionIsNoCallToApprove checks that a rule about all tools does not ask whether the model may ask, and what a question
+// without options takes.
+func TestAQuestionIsNoCallToApprove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks(`ask_person {"question":"Which?"}`), says("Thanks.")).with(builtin.NewAskPerson())
+		b.def.Approve = map[string]string{policy.AllTools: policy.Always}
+		b.waits()
+		if all := b.store.asked(); len(all) != 1 || all[0].Kind != askings.KindQuestion || all[0].Schema != `{"type":"string"}` {
+			t.Errorf("asks %+v", all)
+		}
+		b.answer(askings.Answer{Decision: askings.Answered, Answer: `"this"`})
+		b.succeeds("Thanks.")
+	})
+}
+
+// TestEachCallIsAskedAboutOnce asks about two calls together, and then about the one between them, whose handle is known by then.
+func TestEachCallIsAskedAboutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pay := payText().needsApproval()
+		b := newBench(t, asks("page"), asks(`pay {"text":"x"}`, withHandle, `pay {"text":"y"}`), says("Paid.")).with(read("page"), pay)
+		b.bounds.OutputHandles = true
+		b.waits()
+		b.answer(yes)
+		b.waits()
+		b.answer(yes)
+		b.waits()
+		b.answer(yes)
+		b.succeeds("Paid.")
+		if got := pay.arguments(); !slices.Equal(got, []string{`{"text":"x"}`, `{"text":"page ran"}`, `{"text":"y"}`}) || len(b.store.asked()) != 3 {
+			t.Errorf("pay ran with %q, asks %+v", got, b.store.asked())
 		}
 	})
 }

@@ -186,6 +186,41 @@ func TestWhatMayChangeAfterAnApproval(t *testing.T) {
 	}
 }
 
+// TestAnApprovedCallWithAHandle checks that a call whose handle stands for more text than arguments may have runs once it was
+// approved, and that one that a person edited must fit the tool of now.
+func TestAnApprovedCallWithAHandle(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer askings.Answer
+		schema string
+		runs   int
+	}{
+		"as planned":               {yes, "", 1},
+		"edited":                   {askings.Answer{Decision: askings.Approved, Edited: `{"text":"y"}`}, "", 1},
+		"edited, for a new schema": {askings.Answer{Decision: askings.Approved, Edited: `{"text":"y"}`}, `{"type":"object","properties":{"text":{"type":"string","minLength":2}}}`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				page := read("page").does(func(context.Context, tools.Call) (tools.Result, error) {
+					return tools.Result{Text: strings.Repeat("x", tools.MaxArgumentBytes)}, nil
+				})
+				pay := payText().needsApproval()
+				b := newBench(t, asks("page"), asks(withHandle), says("Done.")).with(page, pay)
+				b.bounds.OutputHandles = true
+				b.waits()
+				b.answer(c.answer)
+				if c.schema != "" {
+					b.newestIs(func(*agentdef.Definition) {})
+					b.schemaOf(pay, c.schema)
+				}
+				b.succeeds("Done.")
+				if pay.runs.count() != c.runs {
+					t.Errorf("%d runs; the call is %+v", pay.runs.count(), b.states())
+				}
+			})
+		})
+	}
+}
+
 // TestANewerRuleThatAsks checks that of the agent's newest definition only what it denies counts.
 func TestANewerRuleThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

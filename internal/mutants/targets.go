@@ -100,7 +100,7 @@ var targets = []Target{
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
 			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
-		Tests: []string{"./policy", "./internal/memory", "./agentturn"},
+		Tests: []string{"./asks", "./internal/turnlog", "./policy", "./internal/memory", "./agentturn"},
 	},
 	{
 		Name:      "blockers",
@@ -120,7 +120,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue_by", "enqueue_message", "lock_own_message", "edit_message", "being_changed", "settled_replies", "replies_after", "my_replies_after"},
-		First:     "^(TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter)",
+		First:     "^(TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers)",
 		Tests:     stores, Skip: plans,
 	},
 	{
