@@ -18,6 +18,7 @@ import (
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/outputs"
+	"turnkeeper/policy"
 )
 
 // generate calls the models of the chain until one answers. Once an effect has happened,
@@ -35,7 +36,9 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	defer stop(nil)
 	call := &modelCall{exec: e, ctx: ctx, number: len(e.rounds) + 1, final: e.rounds.nextIsLast(e.bounds), stop: stop}
 	call.at = e.moment(call.final)
-	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final})
+	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final}, transcript.Sink{
+		Guarded: e.replySink() != policy.ReplyAllow, Known: e.hasTool,
+	})
 	e.stream = call.stream
 
 	started := time.Now()

@@ -71,7 +71,7 @@ func guardReply(e *execution, mayAsk bool) {
 	text := string(prompt.Canonical(map[string]any{"text": r.text}))
 	key := turnkeeper.CallKey{Round: len(e.rounds)}
 	earlier := e.people.replies(key)
-	switch stepOf(cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow), text, earlier, mayAsk) {
+	switch stepOf(e.replySink(), text, earlier, mayAsk) {
 	case replyAsk:
 		e.put(asks.Question{
 			Call: key, Kind: asks.KindReply, N: len(earlier) + 1, Tool: "reply", Arguments: text, Rule: policy.FlowRule,
@@ -84,6 +84,15 @@ func guardReply(e *execution, mayAsk bool) {
 		e.log.Info("the reply was withheld", zap.String("label", string(from[0].Label)), zap.String("source", from[0].Source))
 		e.end = withheld(e.end.outcome)
 	}
+}
+
+// replySink returns what happens to a reply of the agent that may hold private content.
+func (t *task) replySink() string { return cmp.Or(t.def.ReplySink, t.cfg.ReplySink, policy.ReplyAllow) }
+
+// hasTool reports whether the agent has a tool.
+func (t *task) hasTool(name string) bool {
+	_, has := t.offered.Registry.Spec(name)
+	return has
 }
 
 // replies returns the asks about the reply after a round.

@@ -98,12 +98,13 @@ func New(cfg Config) *API {
 	setDefault(&cfg.QueryTimeout, 20*time.Second)
 	draining := make(chan struct{})
 	access := access.New(cfg.Store, cfg.FourEyes)
+	hub := stream.NewHub(source{cfg.Store, cfg.Rings})
 	a := &API{
 		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests), draining: draining,
 		admission: &admission{store: cfg.Store, limits: newLimits(cfg.Rate), rate: cfg.Rate, needToken: cfg.NeedToken, hosts: cfg.Hosts, log: cfg.Log},
 		messages:  &messages{cfg.Store, access, cfg.Rings, draining, cfg.MaxMessageBytes},
 		turns:     &turns{cfg.Store, access},
-		events:    &events{cfg.Store, access, stream.NewHub(source{cfg.Store, cfg.Rings}), draining, cfg.KeepAlive, cfg.QueryTimeout},
+		events:    &events{cfg.Store, access, hub, draining, cfg.KeepAlive, cfg.QueryTimeout},
 		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
 		webhooks:  webhooks{cfg.Store},
@@ -111,7 +112,7 @@ func New(cfg Config) *API {
 		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},
 	}
 	a.openai = &openai{responses.New(responses.Config{
-		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
+		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Hub: hub, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
 		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
 	}), cfg.MaxMessageBytes}
 	a.page = page.New(page.Config{

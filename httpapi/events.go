@@ -17,6 +17,7 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 	"turnkeeper/stream"
 )
@@ -31,6 +32,7 @@ type EventStore interface {
 	Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error)
 	WhoseTurn(ctx context.Context, id turnkeeper.TurnID) (turnkeeper.ConversationKey, error)
 	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
+	WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error)
 }
 
 // events serves the events of turns, as lists and as streams.
@@ -51,6 +53,10 @@ type source struct {
 
 func (s source) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
 	return s.store.Events(ctx, turn, after, limit)
+}
+
+func (s source) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error) {
+	return s.store.WatchedMessages(ctx, ids)
 }
 
 func (s source) Subscribe() (<-chan struct{}, func()) { return s.rings() }
@@ -134,9 +140,6 @@ func (s *events) list(c *request.Call, id turnkeeper.TurnID, after int64) error 
 }
 
 func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reachable bool) error {
-	header := c.W.Header()
-	header.Set("Content-Type", "text/event-stream")
-	header.Set("X-Accel-Buffering", "no")
 	if reachable && !isClosed(s.draining) {
 		var over bool
 		if after, over = s.position(c.Context(), id, after); over {
@@ -146,22 +149,52 @@ func (s *events) stream(c *request.Call, id turnkeeper.TurnID, after int64, reac
 			return nil
 		}
 	}
+	return s.serve(c, reachable, feed{
+		future:   func(ctx context.Context, w *eventWriter) error { return s.writeTurn(ctx, w, id, after) },
+		stored:   func(ctx context.Context, w *eventWriter) error { return s.writeStored(ctx, w, id, after) },
+		isPurged: func(ctx context.Context) bool { return s.isPurged(ctx, id) },
+	})
+}
+
+// A feed writes the events of one stream. The contexts end when the client does not read, or the process drains.
+type feed struct {
+	future   func(context.Context, *eventWriter) error // writes the stored events and all future ones
+	stored   func(context.Context, *eventWriter) error // writes the stored ones, while the process drains; nil: it writes none then
+	isPurged func(context.Context) bool                // nil: future ends by itself
+}
+
+// serve answers with a stream of server-sent events. If the database is not reachable, the stream starts and ends.
+func (s *events) serve(c *request.Call, reachable bool, f feed) error {
+	header := c.W.Header()
+	header.Set("Content-Type", "text/event-stream")
+	header.Set("X-Accel-Buffering", "no")
+	if c.Method == http.MethodHead {
+		return nil
+	}
 	c.PauseTimeout() // a stream lasts as long as its turn
 	w := &eventWriter{w: c.W, control: http.NewResponseController(c.W)}
 	if err := w.write([]byte("retry: 1000\n\n")); err != nil || !reachable {
 		return request.ErrGone
 	}
+	if isClosed(s.draining) {
+		if f.stored == nil {
+			return request.ErrGone
+		}
+		return f.stored(c.Context(), w)
+	}
 	ctx, stop := context.WithCancelCause(c.Context())
 	defer stop(nil)
-	if isClosed(s.draining) {
-		return s.writeStored(ctx, w, id, after)
-	}
 	watched := make(chan struct{})
 	var keeping sync.WaitGroup
 	defer keeping.Wait()
 	defer stop(nil)
 	defer close(watched)
-	keeping.Go(func() { s.comment(ctx, w, id, watched, stop) })
+	keeping.Go(func() { s.comment(ctx, w, f.isPurged, watched, stop) })
+	return f.future(ctx, w)
+}
+
+// writeTurn writes the stored and future events of a turn.
+func (s *events) writeTurn(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, after int64) error {
 	for event, err := range s.hub.Follow(ctx, id, after) {
 		if ctx.Err() != nil {
 			return request.ErrGone
@@ -187,7 +220,7 @@ const purgeCheckEvery = 4
 
 // comment writes a comment every keepAlive, and ends the stream when the process drains, the client
 // does not read or the turn is purged.
-func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.TurnID, watched <-chan struct{}, stop context.CancelCauseFunc) {
+func (s *events) comment(ctx context.Context, w *eventWriter, isPurged func(context.Context) bool, watched <-chan struct{}, stop context.CancelCauseFunc) {
 	tick := time.NewTicker(s.keepAlive)
 	defer tick.Stop()
 	for n := 1; ; n++ {
@@ -202,7 +235,7 @@ func (s *events) comment(ctx context.Context, w *eventWriter, id turnkeeper.Turn
 				stop(err)
 				return
 			}
-			if n%purgeCheckEvery == 0 && s.isPurged(ctx, id) {
+			if n%purgeCheckEvery == 0 && isPurged != nil && isPurged(ctx) {
 				stop(errPurged)
 				return
 			}
@@ -271,9 +304,15 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-func (w *eventWriter) event(e turnkeeper.Event) error {
+func (w *eventWriter) event(e turnkeeper.Event) error { return w.numbered(strconv.FormatInt(e.Seq, 10), e) }
+
+// numbered writes an event with an id; empty: it has none, and a client that reconnects sends that of the event before it.
+func (w *eventWriter) numbered(id string, e turnkeeper.Event) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "id: %d\nevent: %s\ndata: ", e.Seq, e.Type)
+	if id != "" {
+		fmt.Fprintf(&b, "id: %s\n", id)
+	}
+	fmt.Fprintf(&b, "event: %s\ndata: ", e.Type)
 	if err := request.Encode(&b, views.OfEvent(e)); err != nil { // one line, with its newline
 		return err
 	}

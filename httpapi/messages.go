@@ -144,18 +144,11 @@ type answeredMessage struct {
 	Reply *views.Reply `json:"reply"`
 }
 
-// view returns a message with its reply, if it has one. A caller without the scope read sees why the
-// message waits, but no workers, errors or reason of a pause, which are for operators.
+// view returns a message with its reply, if it has one.
 func (m *messages) view(c *request.Call, id turnkeeper.MessageID) (answeredMessage, error) {
 	message, reply, err := m.access.Answered(c.Context(), id)
 	if err != nil {
 		return answeredMessage{}, err
-	}
-	if !c.Caller.May(request.ScopeRead) {
-		message.LastError = ""
-		for i := range message.Waits {
-			message.Waits[i].Worker, message.Waits[i].Why = "", ""
-		}
 	}
 	access.Screen(c, &message)
 	view := answeredMessage{Message: views.OfMessage(message)}

@@ -248,7 +248,7 @@ func (s *events) routes() []Route {
 		Parameters: []Parameter{
 			number,
 			{Name: "after", In: "query", Type: int64(0), Schema: "minimum=0,default=0", Doc: "only events with numbers above this one"},
-			{Name: "Last-Event-ID", In: "header", Type: "", Doc: "like after, and takes precedence"},
+			lastEventID,
 			{Name: "limit", In: "query", Type: 0, Schema: "minimum=1,maximum=1000,default=500", Doc: "maximum number of events; ignored for streams"},
 		},
 		Answers: []Answer{
@@ -259,8 +259,28 @@ func (s *events) routes() []Route {
 			},
 			{Status: 204, Doc: "streams: the client has the turn's last event; do not reconnect"},
 		},
+	}, {
+		Route: ofUser(get("/v1/messages/{id}/events", forSend, s.ofMessage)), eventSource: true,
+		ID: "getMessageEvents", Tag: "messages", Summary: "The events of a message from its wait to its reply, as a stream: the stored and all future ones",
+		Note: "A token with send gets text, names and states of tools, and asks, but no arguments, results or reasoning, and no text of an agent whose " +
+			"reply_sink is not allow. A token with read gets all.",
+		Parameters: []Parameter{
+			number,
+			{Name: "after", In: "query", Type: "", Doc: "id of the last event that the client has; empty: none"},
+			lastEventID,
+		},
+		Answers: []Answer{
+			{
+				Status: 200, Other: []Media{{Type: "text/event-stream"}},
+				Doc: "a stream: id is an opaque position, event the type, data an Event. It ends after message_closed. " +
+					"If it ends earlier, reconnect with Last-Event-ID.",
+			},
+			{Status: 204, Doc: "the client has message_closed; do not reconnect"},
+		},
 	}}
 }
+
+var lastEventID = Parameter{Name: "Last-Event-ID", In: "header", Type: "", Doc: "like after, and takes precedence"}
 
 func (o *lanes) routes() []Route {
 	const tag = "operate"

@@ -14,6 +14,7 @@ import (
 var allowed = map[string][]string{
 	"POST /v1/messages":                     {"send"},
 	"GET /v1/messages/{id}":                 {"send", "read"},
+	"GET /v1/messages/{id}/events":          {"send", "read"},
 	"GET /v1/messages":                      {"read"},
 	"POST /v1/messages/{id}/cancel":         {"operate"},
 	"GET /v1/transcript":                    {"read"},

@@ -8,18 +8,19 @@ import (
 	"turnkeeper"
 )
 
-// A Hub follows turns for many watchers, and reads the new events of each turn once for all
-// of them. It is safe for concurrent use.
+// A Hub follows turns and messages for many watchers, and reads the new events of each turn, and the state of each message, once
+// for all of them. It is safe for concurrent use.
 type Hub struct {
-	source Source
+	source MessageSource
+	board  *board
 
 	mu    sync.Mutex
 	tails map[turnkeeper.TurnID]*tail
 }
 
 // NewHub returns a Hub. It reads only while there are watchers.
-func NewHub(source Source) *Hub {
-	return &Hub{source: source, tails: map[turnkeeper.TurnID]*tail{}}
+func NewHub(source MessageSource) *Hub {
+	return &Hub{source: source, board: newBoard(source), tails: map[turnkeeper.TurnID]*tail{}}
 }
 
 // Follow is like the function Follow, but it retries most errors of the source instead of
@@ -107,10 +108,7 @@ func (t *tail) add(event turnkeeper.Event) {
 	}
 	t.events = append(t.events, event)
 	for sub := range t.subs {
-		select {
-		case sub <- struct{}{}:
-		default:
-		}
+		ring(sub)
 	}
 }
 
@@ -137,12 +135,18 @@ func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, ok bool
 // Subscribe implements Source.
 func (t *tail) Subscribe() (<-chan struct{}, func()) {
 	sub := make(chan struct{}, 1)
+	t.subscribe(sub)
+	return sub, func() { t.unsubscribe(sub) }
+}
+
+func (t *tail) subscribe(sub chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.subs[sub] = struct{}{}
-	return sub, func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		delete(t.subs, sub)
-	}
+}
+
+func (t *tail) unsubscribe(sub chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.subs, sub)
 }

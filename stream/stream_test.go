@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/stream"
 )
 
@@ -41,6 +42,11 @@ func (t *table) Events(_ context.Context, id turnkeeper.TurnID, after int64, lim
 	}
 	rest := slices.Clone(t.events[min(int(after), len(t.events)):])
 	return rest[:min(limit, len(rest))], nil
+}
+
+// WatchedMessages finds none.
+func (t *table) WatchedMessages(context.Context, []turnkeeper.MessageID) ([]waiting.Message, error) {
+	return nil, nil
 }
 
 func (t *table) Subscribe() (<-chan struct{}, func()) {

@@ -11,107 +11,107 @@ import (
 )
 
 // Data of the events of a turn. Round and block are fields of the event itself.
+//
+// Who may only send to the agent, and not read, gets the fields that are tagged send alone: see package views.
 type (
 	// TurnStartData is the data of turn_start.
 	TurnStartData struct {
-		Trigger turnkeeper.Trigger   `json:"trigger"`
-		Agent   string               `json:"agent"`
-		Message turnkeeper.MessageID `json:"message_id"`
-		Attempt int                  `json:"attempt"` // of the message, from 1
-		Parent  *ParentData          `json:"parent,omitempty"`
+		Trigger turnkeeper.Trigger   `json:"trigger" send:"yes"`
+		Agent   string               `json:"agent" send:"yes"`
+		Message turnkeeper.MessageID `json:"message_id" send:"yes"`
+		Attempt int                  `json:"attempt" send:"yes" doc:"of the message, from 1"`
+		Parent  *ParentData          `json:"parent,omitempty" doc:"of a sub-agent's turn"`
 	}
 
-	// TurnResumedData is the data of turn_resumed: the turn continues under another
-	// grant, or after its journal was loaded again.
+	// TurnResumedData is the data of turn_resumed.
 	TurnResumedData struct {
-		Dispatch int `json:"dispatch"`
+		Dispatch int `json:"dispatch" send:"yes" doc:"grants of the turn so far"`
 	}
 
-	// TurnWaitingData is the data of turn_waiting: the turn waits until one of these
-	// detached calls has ended, a person has answered one of these asks, or one of these models
-	// is tried again.
+	// TurnWaitingData is the data of turn_waiting.
 	TurnWaitingData struct {
-		Calls  []string `json:"calls"`            // round-R-tool-I
-		Asks   []string `json:"asks,omitempty"`   // KIND round-R-tool-I
-		Models []string `json:"models,omitempty"` // as in the agent's file
+		Calls  []string `json:"calls" send:"yes" doc:"calls that run outside the turn, as round-R-tool-I"`
+		Asks   []string `json:"asks,omitempty" send:"yes" doc:"asks that a person must answer, as KIND round-R-tool-I"`
+		Models []string `json:"models,omitempty" doc:"models that are down, as in the agent's file"`
 	}
 
 	// RoundStartData is the data of round_start.
 	RoundStartData struct {
-		Of    int  `json:"of"`              // max_rounds
-		Final bool `json:"final,omitempty"` // no tools may be called
+		Of    int  `json:"of" send:"yes" doc:"max_rounds"`
+		Final bool `json:"final,omitempty" send:"yes" doc:"no tools may be called"`
 	}
 
 	// BlockStartData is the data of block_start.
 	BlockStartData struct {
-		Kind string `json:"kind"`           // thinking, text or tool_use
-		Tool string `json:"tool,omitempty"` // of tool_use
+		Kind    string `json:"kind" send:"yes" schema:"enum=thinking|text|tool_use" doc:"of the block; kinds may be added"`
+		Tool    string `json:"tool,omitempty" send:"yes" doc:"of tool_use: the tool's name"`
+		Unknown bool   `json:"unknown,omitempty" doc:"the agent has no such tool: the model made up its name"`
 	}
 
-	// BlockDeltaData is the data of block_delta: the next part of the block.
+	// BlockDeltaData is the data of block_delta. It has one of the three texts, according to the kind of the block.
 	BlockDeltaData struct {
-		Text string `json:"text"`
+		Text      string `json:"text,omitempty" send:"yes" doc:"of a text block"`
+		Thinking  string `json:"thinking,omitempty" doc:"of a thinking block"`
+		Arguments string `json:"arguments,omitempty" doc:"of a tool_use block: JSON"`
+		Guarded   bool   `json:"guarded,omitempty" doc:"the agent's reply_sink is not allow: only who may read sees the text before the reply is sent"`
 	}
 
 	// ToolData is the data of tool_started and tool_result. A tool_result has
 	// the number of its block, which is of kind tool_result.
 	ToolData struct {
-		Call    string               `json:"call"` // round-R-tool-I
-		Name    string               `json:"name"`
-		State   turnkeeper.CallState `json:"state"`
-		Preview string               `json:"preview,omitempty"`
-		Millis  int64                `json:"duration_ms,omitempty"`
+		Call    string               `json:"call" send:"yes" doc:"round-R-tool-I"`
+		Name    string               `json:"name" send:"yes" doc:"the tool's name"`
+		Unknown bool                 `json:"unknown,omitempty" doc:"the agent has no such tool: the model made up its name"`
+		State   turnkeeper.CallState `json:"state" send:"yes"`
+		Preview string               `json:"preview,omitempty" doc:"beginning of the result"`
+		Millis  int64                `json:"duration_ms,omitempty" send:"yes"`
 
-		SubAgent *SubAgentData `json:"sub_agent,omitempty"` // of spawn_agent
+		SubAgent *SubAgentData `json:"sub_agent,omitempty" doc:"of spawn_agent"`
 	}
 
-	// SubAgentData describes the sub-agent of a call. Turn and Outcome are set in the
-	// event of the result.
+	// SubAgentData describes the sub-agent of a call.
 	SubAgentData struct {
 		Agent        string               `json:"agent"`
 		Conversation string               `json:"conversation"`
 		Message      turnkeeper.MessageID `json:"message_id,omitempty"`
-		Turn         turnkeeper.TurnID    `json:"turn_id,omitempty"`
-		Outcome      turnkeeper.TurnState `json:"outcome,omitempty"`
+		Turn         turnkeeper.TurnID    `json:"turn_id,omitempty" doc:"in the event of the result"`
+		Outcome      turnkeeper.TurnState `json:"outcome,omitempty" doc:"in the event of the result"`
 	}
 
 	// ParentData identifies the call that a sub-agent's turn works for.
 	ParentData struct {
 		Turn turnkeeper.TurnID `json:"turn_id"`
-		Call string            `json:"call"`
-		Root turnkeeper.TurnID `json:"root_turn_id"` // of the tree
+		Call string            `json:"call" doc:"round-R-tool-I"`
+		Root turnkeeper.TurnID `json:"root_turn_id" doc:"of the tree"`
 	}
 
-	// RoundStopData is the data of round_stop: every call of the round is
-	// answered.
+	// RoundStopData is the data of round_stop.
 	RoundStopData struct {
-		FinishReason string           `json:"finish_reason,omitempty"`
-		Model        string           `json:"model,omitempty"`
-		Calls        int              `json:"calls"`
-		Usage        turnkeeper.Usage `json:"usage"`
+		FinishReason string           `json:"finish_reason,omitempty" doc:"the provider's"`
+		Model        string           `json:"model,omitempty" doc:"that answered"`
+		Calls        int              `json:"calls" send:"yes" doc:"of the round"`
+		Usage        turnkeeper.Usage `json:"usage" doc:"of the round"`
 	}
 
-	// RollbackData is the data of round_rollback: all events since the round's
-	// round_start are void. The round starts again or is given up.
+	// RollbackData is the data of round_rollback.
 	RollbackData struct {
 		Reason string `json:"reason"`
 	}
 
-	// NoticeData is the data of notice: a message about the turn or, with a call, the
-	// call's progress.
+	// NoticeData is the data of notice.
 	NoticeData struct {
 		Text string `json:"text"`
-		Call string `json:"call,omitempty"`
+		Call string `json:"call,omitempty" doc:"of progress of a call: round-R-tool-I"`
 	}
 
-	// TurnEndData is the data of turn_complete and turn_error, the last event.
+	// TurnEndData is the data of turn_complete and turn_error.
 	TurnEndData struct {
-		State      turnkeeper.TurnState  `json:"state"`
-		StopReason turnkeeper.StopReason `json:"stop_reason"`
-		Rounds     int                   `json:"rounds"`
-		Calls      int                   `json:"calls"`
-		Reply      string                `json:"reply,omitempty"`
-		Retry      bool                  `json:"retry,omitempty"` // failed: another turn will try
+		State      turnkeeper.TurnState  `json:"state" send:"yes"`
+		StopReason turnkeeper.StopReason `json:"stop_reason" send:"yes"`
+		Rounds     int                   `json:"rounds" send:"yes" doc:"of the turn"`
+		Calls      int                   `json:"calls" send:"yes" doc:"of the turn"`
+		Reply      string                `json:"reply,omitempty" doc:"the text of the reply"`
+		Retry      bool                  `json:"retry,omitempty" send:"yes" doc:"true: the attempt failed, all that it streamed is void, and another turn will try again"`
 	}
 )
 

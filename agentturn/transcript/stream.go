@@ -22,6 +22,7 @@ type Stream struct {
 	*Transcript
 	round int
 	start RoundStartData
+	sink  Sink
 
 	started bool            // this attempt has a round_start event
 	text    strings.Builder // text blocks of this attempt
@@ -34,9 +35,15 @@ type Stream struct {
 	since   time.Time       // when the oldest of them came
 }
 
+// A Sink says what of a stream those may see who may only send to the agent.
+type Sink struct {
+	Guarded bool                   // no text, because the agent's reply_sink may hold the reply back
+	Known   func(name string) bool // reports whether the agent has a tool: other names are the model's own text
+}
+
 // NewStream returns the stream of a round. start is the data of its round_start event.
-func (t *Transcript) NewStream(round int, start RoundStartData) *Stream {
-	return &Stream{Transcript: t, round: round, start: start}
+func (t *Transcript) NewStream(round int, start RoundStartData, sink Sink) *Stream {
+	return &Stream{Transcript: t, round: round, start: start, sink: sink}
 }
 
 // Started reports whether this attempt has had a delta.
@@ -69,7 +76,7 @@ func (s *Stream) add(d inference.Delta) {
 		s.closeBlock()
 		s.kind, s.index, s.number = d.Kind, d.Index, s.Block()
 		s.Event(turnkeeper.EventBlockStart, s.round, s.number, BlockStartData{
-			Kind: string(d.Kind), Tool: CleanName(d.Name),
+			Kind: string(d.Kind), Tool: CleanName(d.Name), Unknown: d.Kind == inference.DeltaTool && !s.sink.Known(d.Name),
 		})
 	}
 	if d.Text == "" {
@@ -98,8 +105,20 @@ func (s *Stream) emit() {
 	if s.pending.Len() == 0 {
 		return
 	}
-	s.Event(turnkeeper.EventBlockDelta, s.round, s.number, BlockDeltaData{Text: outputs.Clean(s.pending.String())})
+	s.Event(turnkeeper.EventBlockDelta, s.round, s.number, s.data(outputs.Clean(s.pending.String())))
 	s.pending.Reset()
+}
+
+// data returns the data of a delta of the open block.
+func (s *Stream) data(text string) BlockDeltaData {
+	switch s.kind {
+	case inference.DeltaText:
+		return BlockDeltaData{Text: text, Guarded: s.sink.Guarded}
+	case inference.DeltaThinking:
+		return BlockDeltaData{Thinking: text}
+	default:
+		return BlockDeltaData{Arguments: text}
+	}
 }
 
 func (s *Stream) closeBlock() {

@@ -24,7 +24,7 @@ func types(events []turnkeeper.Event) (types []string) {
 // streamed again, in new blocks.
 func TestAnAnswerThatDiffers(t *testing.T) {
 	events := transcript.New(7, 3)
-	s := events.NewStream(1, transcript.RoundStartData{Of: 12})
+	s := events.NewStream(1, transcript.RoundStartData{Of: 12}, transcript.Sink{})
 	s.Delta(inference.Delta{Kind: inference.DeltaText, Text: "wro"})
 	s.Complete(inference.Response{Text: "right"})
 	want := []string{
@@ -44,7 +44,7 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 // time.
 func TestWhenTextIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := transcript.New(7, 1).NewStream(1, transcript.RoundStartData{})
+		s := transcript.New(7, 1).NewStream(1, transcript.RoundStartData{}, transcript.Sink{})
 		if s.Overdue() != nil {
 			t.Error("nothing waits")
 		}

@@ -15,6 +15,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage/operate"
+	"turnkeeper/stream"
 )
 
 // A Store reads and writes responses; *operate.Store implements it.
@@ -30,6 +31,8 @@ type Config struct {
 	Store Store
 	// Rings subscribes to the doorbell for ended turns.
 	Rings func() (rings <-chan struct{}, cancel func())
+	// Hub follows the events of messages.
+	Hub *stream.Hub
 	// Draining is closed when the process stops, which ends streams and waits.
 	Draining        <-chan struct{}
 	MaxMessageBytes int

@@ -61,5 +61,6 @@ type Wait struct {
 // A Message is a message with the reasons why it waits.
 type Message struct {
 	turnkeeper.Message
-	Waits []Wait // nil: none, or not requested
+	Waits []Wait              // nil: none, or not requested
+	Turns []turnkeeper.TurnID // all its turns, in order; nil: none, or not requested
 }

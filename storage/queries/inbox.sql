@@ -10,6 +10,11 @@ select turnkeeper.enqueue_by('token:' || @token::bigint, @operates::boolean, @ag
 select sqlc.embed(m), coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = @id;
 
+-- name: WatchedMessages :many
+select sqlc.embed(m), coalesce(t.state, '')::text as turn_state,
+    array(select a.id from turnkeeper.turns a where a.message_id = m.id order by a.attempt)::bigint[] as turns
+from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id where m.id = any(@ids::bigint[]);
+
 -- name: ListMessages :many
 select sqlc.embed(m), coalesce(t.state, '')::text as turn_state
 from turnkeeper.messages m left join turnkeeper.turns t on t.id = m.turn_id

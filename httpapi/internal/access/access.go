@@ -111,14 +111,21 @@ func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to in
 	return a.store.ReadOutput(ctx, o.TurnID, o.ID, from, min(to, o.Chars))
 }
 
-// Screen hides what the reasons why a message waits say about other users, from a caller whose token is bound to one: errors
-// of their turns, and names of their lanes.
+// Screen hides of the reasons why a message waits what is for operators, from a caller without the scope read: workers, errors and the
+// reason of a pause. From a caller whose token is bound to a user it hides what they say about other users: errors of their turns, and
+// names of their lanes.
 func Screen(c *request.Call, m *waiting.Message) {
-	if c.Caller.User() == "" {
-		return
+	reads, bound := c.Caller.May(request.ScopeRead), c.Caller.User() != ""
+	if !reads {
+		m.LastError = ""
 	}
 	for i := range m.Waits {
-		m.Waits[i].Worker, m.Waits[i].Why, m.Waits[i].Lane = "", "", ""
+		if !reads || bound {
+			m.Waits[i].Worker, m.Waits[i].Why = "", ""
+		}
+		if bound {
+			m.Waits[i].Lane = ""
+		}
 	}
 }
 

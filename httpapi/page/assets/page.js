@@ -143,7 +143,7 @@
         into().append(text);
         blocks.set(e.block, text.firstChild);
       },
-      block_delta: (e) => { const node = blocks.get(e.block); if (node) node.appendData(plain(e.data.text)); },
+      block_delta: (e) => { const node = blocks.get(e.block); if (node) node.appendData(plain(e.data.text || e.data.thinking || e.data.arguments || "")); },
       block_stop: (e) => { blocks.delete(e.block); },
       tool_started: (e) => { tools.set(e.data.call, line(into(), "running …", e.data.name)); },
       tool_result: (e) => {

@@ -39,7 +39,8 @@ func (p *transcript) show(e turnkeeper.Event) error {
 	case turnkeeper.EventBlockStart:
 		p.block(follow.DataOf[turnevents.BlockStartData](e))
 	case turnkeeper.EventBlockDelta:
-		p.stream(follow.DataOf[turnevents.BlockDeltaData](e).Text)
+		data := follow.DataOf[turnevents.BlockDeltaData](e)
+		p.stream(data.Text + data.Thinking + data.Arguments)
 	case turnkeeper.EventBlockStop:
 		p.endLine()
 	case turnkeeper.EventToolStarted:

@@ -247,7 +247,7 @@ select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.atte
     t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
-    (select coalesce(sum(octet_length(e.data::text) - octet_length('{"text":""}')), 0) from turnkeeper.turn_events e
+    (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0) from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
 from turnkeeper.turns_now t
 left join turnkeeper.river_job j on j.id = t.job_id
