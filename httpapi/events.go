@@ -304,7 +304,9 @@ type eventWriter struct {
 	control *http.ResponseController
 }
 
-func (w *eventWriter) event(e turnkeeper.Event) error { return w.numbered(strconv.FormatInt(e.Seq, 10), e) }
+func (w *eventWriter) event(e turnkeeper.Event) error {
+	return w.numbered(strconv.FormatInt(e.Seq, 10), e)
+}
 
 // numbered writes an event with an id; empty: it has none, and a client that reconnects sends that of the event before it.
 func (w *eventWriter) numbered(id string, e turnkeeper.Event) error {

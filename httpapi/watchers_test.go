@@ -11,12 +11,18 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi"
+	"turnkeeper/internal/waiting"
 )
 
-// counted is a store that counts reads of events.
+// counted is a store that counts reads of events, and of watched messages.
 type counted struct {
 	httpapi.Store
-	reads atomic.Int64
+	reads, looks atomic.Int64
+}
+
+func (c *counted) WatchedMessages(ctx context.Context, ids []turnkeeper.MessageID) ([]waiting.Message, error) {
+	c.looks.Add(1)
+	return c.Store.WatchedMessages(ctx, ids)
 }
 
 func (c *counted) Events(ctx context.Context, turn turnkeeper.TurnID, after int64, limit int) ([]turnkeeper.Event, error) {
