@@ -243,7 +243,7 @@ func (d *dispatch) many(n int) {
 func (d *dispatch) finish(reply string) {
 	d.t.Helper()
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":0}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: reply},
 	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 }

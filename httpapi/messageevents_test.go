@@ -130,6 +130,14 @@ func TestAMessageIsWatched(t *testing.T) {
 	h.ask("GET", fmt.Sprintf("/v1/messages/%d/events", id), "", "Last-Event-ID", last.id).want(t, http.StatusNoContent, "")
 }
 
+// checkEvent validates an event against the document.
+func (d document) checkEvent(t *testing.T, f frame) {
+	t.Helper()
+	d.check(t, "GET", "/v1/messages/{id}/events", answer{
+		status: 200, header: http.Header{"Content-Type": {"text/event-stream"}}, body: []byte("data: " + f.raw + "\n"),
+	})
+}
+
 // sendAs puts a message into an agent's inbox.
 func (h *env) sendAs(user, agent, body string) turnkeeper.MessageID {
 	h.t.Helper()
@@ -209,22 +217,22 @@ func TestWhatSendersAreShown(t *testing.T) {
 	sends := h.token(operate.Token{Name: "sends", Scopes: []string{"send"}})
 	reads := h.token(operate.Token{Name: "reads", Scopes: []string{"read"}})
 	d := h.turn("clerk", "talk")
-	d.event(turnkeeper.EventTurnStart, `{"trigger":"message","agent":"clerk","message_id":1,"attempt":1,"parent":{"call":"SECRET"}}`)
+	d.event(turnkeeper.EventTurnStart, `{"trigger":"message","agent":"clerk","message_id":1,"attempt":1,"parent":{"turn_id":7,"call":"SECRET","root_turn_id":7}}`)
 	d.event(turnkeeper.EventBlockDelta, `{"thinking":"SECRET"}`)
 	d.event(turnkeeper.EventBlockDelta, `{"arguments":"SECRET"}`)
 	d.event(turnkeeper.EventBlockDelta, `{"text":"SECRET","guarded":true}`)
 	d.event(turnkeeper.EventBlockDelta, `{"text":"shown"}`)
 	d.event(turnkeeper.EventBlockStart, `{"kind":"tool_use","tool":"SECRET","unknown":true}`)
 	d.event(turnkeeper.EventToolStarted, `{"call":"round-1-tool-1","name":"look","state":"started"}`)
-	d.event(turnkeeper.EventToolResult, `{"call":"round-1-tool-1","name":"look","state":"succeeded","preview":"SECRET","duration_ms":5,"sub_agent":{"agent":"SECRET"}}`)
+	d.event(turnkeeper.EventToolResult, `{"call":"round-1-tool-1","name":"look","state":"succeeded","preview":"SECRET","duration_ms":5,"sub_agent":{"agent":"SECRET","conversation":"main"}}`)
 	d.event(turnkeeper.EventToolResult, `{"call":"round-1-tool-2","name":"SECRET","unknown":true,"state":"denied","preview":"SECRET"}`)
 	d.event(turnkeeper.EventNotice, `{"text":"SECRET"}`)
-	d.event(turnkeeper.EventRoundStop, `{"model":"SECRET","calls":2,"usage":{"input_tokens":77}}`)
+	d.event(turnkeeper.EventRoundStop, `{"model":"SECRET","calls":2,"usage":{"input_tokens":77001,"output_tokens":1,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}}`)
 	d.event(turnkeeper.EventRoundRollback, `{"reason":"SECRET"}`)
 	d.event(turnkeeper.EventTurnWaiting, `{"calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
 	d.event("of_a_later_release", `{"text":"SECRET"}`)
 	d.write(turnlog.Entry{
-		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","reply":"SECRET"}`)}},
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "approved"},
 	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 	id := turnkeeper.MessageID(one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id))
@@ -239,8 +247,14 @@ func TestWhatSendersAreShown(t *testing.T) {
 	if diff := cmp.Diff(want, kinds(sent)); diff != "" {
 		t.Fatalf("who may send: %s", diff)
 	}
+	document := readDocument(t, h.ask("GET", "/openapi.json", "").body)
+	for _, f := range slices.Concat(read, sent) {
+		if f.kind != "of_a_later_release" {
+			document.checkEvent(t, f)
+		}
+	}
 	for _, f := range sent {
-		if strings.Contains(f.raw, "SECRET") || strings.Contains(f.raw, "77") {
+		if strings.Contains(f.raw, "SECRET") || strings.Contains(f.raw, "77001") {
 			t.Errorf("who may send got %s", f.raw)
 		}
 	}
@@ -333,7 +347,9 @@ func TestReasonsToWaitInAStream(t *testing.T) {
 	if err := h.PauseScheduler(t.Context(), "SECRET"); err != nil {
 		t.Fatal(err)
 	}
+	document := readDocument(t, h.ask("GET", "/openapi.json", "").body)
 	for f := range frames {
+		document.checkEvent(t, f)
 		if strings.Contains(f.raw, "SECRET") {
 			t.Errorf("who may send got %s", f.raw)
 		}

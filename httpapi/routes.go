@@ -54,6 +54,7 @@ type Answer struct {
 type Media struct {
 	Type   string // for example text/plain
 	Binary bool   // bytes, not text
+	Event  any    // text/event-stream: value of the Go type of the data of each event; nil: a text
 	Doc    string
 }
 
@@ -242,6 +243,7 @@ func (t *turns) routes() []Route {
 }
 
 func (s *events) routes() []Route {
+	events := []Media{{Type: "text/event-stream", Event: views.Event{}}}
 	return []Route{{
 		Route: ofUser(get("/v1/turns/{id}/events", forRead, s.get)), eventSource: true,
 		ID: "getEvents", Tag: "turns", Summary: "The stored events of a turn, or, with Accept: text/event-stream, the stored and all future ones",
@@ -253,7 +255,7 @@ func (s *events) routes() []Route {
 		},
 		Answers: []Answer{
 			{
-				Status: 200, Type: list[views.Event]{}, Other: []Media{{Type: "text/event-stream"}},
+				Status: 200, Type: list[views.Event]{}, Other: events,
 				Doc: "a page of events, or a stream: id is the event's number, event its type, data an Event. The stream ends after the turn's last event. " +
 					"If it ends earlier, reconnect with Last-Event-ID.",
 			},
@@ -271,7 +273,7 @@ func (s *events) routes() []Route {
 		},
 		Answers: []Answer{
 			{
-				Status: 200, Other: []Media{{Type: "text/event-stream"}},
+				Status: 200, Other: events,
 				Doc: "a stream: id is an opaque position, event the type, data an Event. It ends after message_closed. " +
 					"If it ends earlier, reconnect with Last-Event-ID.",
 			},

@@ -28,7 +28,7 @@ var tags = object{
 
 // names maps Go types to the names of components, where they differ.
 var names = map[string]string{
-	"httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry", "httpapi.failedMessages": "RetryFailed",
+	"turnkeeper.Usage": "EventUsage", "httpapi.cancellation": "Cancel", "httpapi.retryBody": "Retry", "httpapi.failedMessages": "RetryFailed",
 	"presence.State": "WorkerState", "waiting.Reason": "WaitReason",
 	"views.Silence": "WorkerSilence", "views.Call": "ToolCall", "views.Model": "ModelHealth",
 	"responses.Request": "ResponseRequest", "responses.failure": "ResponseFailure", "responses.incompleteDetails": "ResponseIncomplete",
@@ -38,8 +38,7 @@ var names = map[string]string{
 
 // docs maps components to descriptions.
 var docs = map[string]string{
-	"Event": "Ignore unknown types and fields. round_rollback voids everything streamed for its round before; " +
-		"turn_complete and turn_error are the last event of a turn.",
+	"Event": "An event of a turn or a message; type says which. Ignore unknown types and fields.",
 	"Request": "the size of a round's request in relation to the context window; the parts are estimates in tokens, before correction",
 }
 

@@ -115,7 +115,9 @@ func answer(s *schemas, a httpapi.Answer) object {
 	}
 	for _, m := range a.Other {
 		media := object{}
-		if !m.Binary {
+		if m.Event != nil {
+			media = media.add("schema", s.of(m.Event))
+		} else if !m.Binary {
 			text := object{{"type", "string"}}
 			if m.Doc != "" {
 				text = text.add("description", m.Doc)

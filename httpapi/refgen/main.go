@@ -1,6 +1,6 @@
 // Command refgen writes openapi.json, the description of the HTTP API, from the table of routes and the
-// Go types of bodies and answers. "go generate" runs it in httpapi; a test fails while the file is out of
-// date.
+// Go types of bodies and answers, and docs/events.md from the table of events. "go generate" runs it in httpapi; a test fails while a file
+// is out of date.
 package main
 
 import (
@@ -10,12 +10,12 @@ import (
 	"os"
 )
 
-const target = "openapi.json"
-
 func main() {
-	if err := os.WriteFile(target, description(), 0o644); err != nil {
-		fmt.Fprintln(os.Stderr, "refgen:", err)
-		os.Exit(1)
+	for target, text := range map[string][]byte{"openapi.json": description(), "../docs/events.md": eventDocument()} {
+		if err := os.WriteFile(target, text, 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "refgen:", err)
+			os.Exit(1)
+		}
 	}
 }
 

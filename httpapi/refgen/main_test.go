@@ -12,14 +12,16 @@ import (
 // No test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestTheDescriptionIsGenerated(t *testing.T) {
+func TestWhatIsGeneratedIsUpToDate(t *testing.T) {
 	t.Parallel()
-	stored, err := os.ReadFile("../openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(stored), string(description())); diff != "" {
-		t.Errorf("openapi.json is not what the routes say: run go generate ./httpapi\n%s", diff)
+	for name, text := range map[string][]byte{"../openapi.json": description(), "../../docs/events.md": eventDocument()} {
+		stored, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(stored), string(text)); diff != "" {
+			t.Errorf("%s is out of date: run go generate ./httpapi\n%s", name, diff)
+		}
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"turnkeeper/internal/views"
 )
 
 // schemas builds JSON schemas of Go types. A named struct or an enum is a component.
@@ -25,6 +27,7 @@ import (
 // A field is required unless it may be left out (omitempty, omitzero).
 type schemas struct {
 	byName map[string]object
+	types  map[string]reflect.Type // of the structs in byName
 }
 
 // of returns the schema of a value's type.
@@ -44,7 +47,7 @@ func (s *schemas) components() (o object) {
 
 func (s *schemas) add(name string, o object) {
 	if s.byName == nil {
-		s.byName = map[string]object{}
+		s.byName, s.types = map[string]object{}, map[string]reflect.Type{}
 	}
 	s.byName[name] = o
 }
@@ -187,9 +190,17 @@ func (s *schemas) plain(t reflect.Type) object {
 			return s.structure(t)
 		}
 		name := nameOf(t)
+		if other := s.types[name]; other != nil && other != t {
+			panic(fmt.Sprintf("%s and %s are both named %s: add one to the table names", t, other, name))
+		}
 		if _, known := s.byName[name]; !known {
 			s.add(name, nil) // the type may be recursive
-			s.add(name, s.described(name, s.structure(t)))
+			s.types[name] = t
+			if t == reflect.TypeFor[views.Event]() {
+				s.add(name, s.union())
+			} else {
+				s.add(name, s.described(name, s.structure(t)))
+			}
 		}
 		return ref("schemas", name)
 	default:
