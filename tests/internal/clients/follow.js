@@ -26,7 +26,7 @@ export function follow(EventSource, url) {
     seen.last = event.seq;
     if (event.type === 'round_rollback') seen.rollbacks++;
     if (event.type === 'round_start' || event.type === 'round_rollback') seen.text = '';
-    if (event.type === 'block_delta') seen.text += event.data.text;
+    if (event.type === 'block_delta') seen.text += event.data.text ?? '';
     if (event.type === 'turn_complete' || event.type === 'turn_error') seen.over = true;
   };
   for (const type of types) source.addEventListener(type, take);
