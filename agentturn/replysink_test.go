@@ -127,8 +127,29 @@ func TestASettingMakesTheReplyASink(t *testing.T) {
 			if err != nil || o.Reply != want {
 				t.Errorf("%q: %q, %v", own, o.Reply, err)
 			}
+			if guarded := b.guarded(); guarded != (want == withheld) {
+				t.Errorf("%q: the streamed text is marked as guarded: %t", own, guarded)
+			}
 		})
 	}
+}
+
+// guarded reports whether all streamed text is marked as guarded.
+func (b *bench) guarded() bool {
+	b.t.Helper()
+	texts, marked := 0, 0
+	for _, e := range b.store.events() {
+		if strings.Contains(string(e.Data), `"text":"It is 4711."`) {
+			texts++
+			if strings.Contains(string(e.Data), `"guarded":true`) {
+				marked++
+			}
+		}
+	}
+	if texts == 0 {
+		b.t.Error("no text was streamed")
+	}
+	return marked == texts
 }
 
 // TestTheReplyOfASubAgentIsNoSink checks that a parent gets it.

@@ -68,36 +68,41 @@ func (s *events) checkTurn(c *request.Call, id turnkeeper.MessageID, turn turnke
 	return request.Refuse(http.StatusBadRequest, "it is the id of an event of another message"), nil
 }
 
-// writeMessage writes the events of a message that the caller may see.
+// writeMessage writes the events of a message that the caller may see. A stream that ends before the last event, while the message
+// exists, ends with a connection error: generated clients take any other end for that of the message.
 func (s *events) writeMessage(ctx context.Context, c *request.Call, w *eventWriter, id turnkeeper.MessageID, after stream.Cursor) error {
-	reads := c.Caller.May(request.ScopeRead)
 	for e, err := range s.hub.Message(ctx, id, after) {
-		if err != nil {
+		if errors.Is(err, turnkeeper.ErrNotFound) {
 			return request.ErrGone
 		}
 		event, seen := e.Event, true
+		if err == nil {
+			event, seen, err = s.visible(ctx, c, e)
+		}
 		switch {
-		case e.Type == stream.MessageWaiting:
-			event.Data = waitingData(c, e.Message)
-		case e.Type == stream.MessageClosed:
-			if event.Data, err = s.closedData(ctx, id); err != nil {
-				return request.ErrGone
-			}
-		case !reads:
-			event, seen = views.ForSender(event)
-		}
-		cursor := e.After.String()
-		if e.Type == stream.MessageWaiting {
-			cursor = ""
-		}
-		if !seen {
-			continue
-		}
-		if err := w.numbered(cursor, event); err != nil {
+		case c.Context().Err() != nil:
+			return request.ErrGone
+		case err != nil:
+			panic(http.ErrAbortHandler)
+		case seen && w.numbered(e.ID(), event) != nil:
 			return request.ErrGone
 		}
 	}
 	return nil
+}
+
+// visible returns what the caller sees of an event of a message. seen is false if that is nothing.
+func (s *events) visible(ctx context.Context, c *request.Call, e stream.MessageEvent) (_ turnkeeper.Event, seen bool, err error) {
+	event, seen := e.Event, true
+	switch {
+	case e.Type == stream.MessageWaiting:
+		event.Data = waitingData(c, e.Message)
+	case e.Type == stream.MessageClosed:
+		event.Data, err = s.closedData(ctx, e.Message.ID)
+	case !c.Caller.May(request.ScopeRead):
+		event, seen = views.ForSender(event)
+	}
+	return event, seen, err
 }
 
 func waitingData(c *request.Call, m waiting.Message) json.RawMessage {

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -463,4 +464,30 @@ func eventTypes(t *testing.T, files ...string) (all []turnkeeper.EventType) {
 		t.Fatalf("found only %d types of events", len(all))
 	}
 	return all
+}
+
+// TestAMessageIsWatchedWhileTheProcessStops checks that the stream ends with a connection error, and goes on at another process.
+func TestAMessageIsWatchedWhileTheProcessStops(t *testing.T) {
+	h := newEnv(t)
+	id := h.sendAs("", "clerk", "talk")
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, fmt.Sprintf("%s/v1/messages/%d/events", h.base, id), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	h.server.Drain()
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("the stream ended as if it were complete")
+	}
+	_, h.base = h.serve()
+	frames := h.frames(t.Context(), id, "")
+	h.next(frames, "message_waiting")
+	h.dispatch("clerk").finish("said")
+	if all := stored(frames); len(all) == 0 || all[len(all)-1].kind != "message_closed" {
+		t.Errorf("the other process sent %v", kinds(all))
+	}
 }

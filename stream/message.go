@@ -27,6 +27,15 @@ type MessageEvent struct {
 	After   Cursor          // the position behind the event
 }
 
+// ID returns the id of the event, for ParseCursor. It is empty for MessageWaiting, which is not stored: a client that reconnects sends the
+// id of the event before it, and gets the reasons of that moment.
+func (e MessageEvent) ID() string {
+	if e.Type == MessageWaiting {
+		return ""
+	}
+	return e.After.String()
+}
+
 // A Cursor is a position in the events of a message. The zero value is before the first one.
 type Cursor struct {
 	Turn turnkeeper.TurnID

@@ -40,6 +40,29 @@ func TestAnAnswerThatDiffers(t *testing.T) {
 	}
 }
 
+// TestEachKindOfTextHasItsField checks that reasoning and arguments never look like text, that text of a guarded agent is marked, and that
+// names that the model made up for tools are.
+func TestEachKindOfTextHasItsField(t *testing.T) {
+	for _, guarded := range []bool{false, true} {
+		events := transcript.New(7, 1)
+		s := events.NewStream(1, transcript.RoundStartData{}, transcript.Sink{Guarded: guarded, Known: func(name string) bool { return name == "look" }})
+		s.Complete(inference.Response{Reasoning: "hm", Text: "yes", Calls: []inference.Call{{Name: "look", Arguments: "{}"}, {Name: "made_up"}}})
+		text := `block_delta {"text":"yes"}`
+		if guarded {
+			text = `block_delta {"text":"yes","guarded":true}`
+		}
+		want := []string{
+			`round_start {"of":0}`, `block_start {"kind":"thinking"}`, `block_delta {"thinking":"hm"}`, `block_stop `,
+			`block_start {"kind":"text"}`, text, `block_stop `,
+			`block_start {"kind":"tool_use","tool":"look"}`, `block_delta {"arguments":"{}"}`, `block_stop `,
+			`block_start {"kind":"tool_use","tool":"made_up","unknown":true}`, `block_stop `,
+		}
+		if diff := cmp.Diff(want, types(events.Unwritten())); diff != "" {
+			t.Errorf("guarded %t: %s", guarded, diff)
+		}
+	}
+}
+
 // TestWhenTextIsDue checks that text is written when there is enough of it, or after some
 // time.
 func TestWhenTextIsDue(t *testing.T) {

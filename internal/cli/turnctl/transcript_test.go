@@ -31,9 +31,9 @@ func TestTranscript(t *testing.T) {
 	add := func(more ...turnkeeper.Event) { events = append(events, more...) }
 	add(event(turnkeeper.EventTurnStart, 0, turnevents.TurnStartData{Agent: "clerk", Message: 12, Attempt: 1}))
 	add(event(turnkeeper.EventRoundStart, 1, turnevents.RoundStartData{Of: 3}))
-	add(event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "thinking"}), event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Text: "Hm."}))
+	add(event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "thinking"}), event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Thinking: "Hm."}))
 	add(text(1, "I look ", "at the\x1b[2J clock.\nThen", " I order.")...)
-	add(event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "tool_use", Tool: "order"}), event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Text: `{"boxes":3}`}))
+	add(event(turnkeeper.EventBlockStart, 1, turnevents.BlockStartData{Kind: "tool_use", Tool: "order"}), event(turnkeeper.EventBlockDelta, 1, turnevents.BlockDeltaData{Arguments: `{"boxes":3}`}))
 	add(event(turnkeeper.EventToolStarted, 1, turnevents.ToolData{Call: "round-1-tool-1", Name: "order"}))
 	add(event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Call: "round-1-tool-1", Name: "order", State: turnkeeper.CallFailed, Preview: "no boxes", Millis: 2100}))
 	add(event(turnkeeper.EventRoundStop, 1, turnevents.RoundStopData{Model: "m", Calls: 1, Usage: turnkeeper.Usage{InputTokens: 1200, OutputTokens: 34}}))

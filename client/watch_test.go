@@ -1,0 +1,117 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"turnkeeper"
+	"turnkeeper/client"
+)
+
+// An api answers the requests of a watch one after the other, without a network.
+type api struct {
+	answers []*http.Response
+	asked   []string // Last-Event-ID and Authorization of each request
+}
+
+func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+	a.asked = append(a.asked, r.URL.String()+" "+r.Header.Get("Last-Event-ID")+" "+r.Header.Get("Authorization"))
+	if len(a.answers) == 0 {
+		return nil, errors.New("nobody listens")
+	}
+	next := a.answers[0]
+	a.answers = a.answers[1:]
+	return next, nil
+}
+
+func says(status int, body string) *http.Response {
+	return &http.Response{StatusCode: status, Status: fmt.Sprint(status, " ", http.StatusText(status)), Body: io.NopCloser(strings.NewReader(body))}
+}
+
+func streams(events ...string) *http.Response {
+	return says(200, "retry: 1000\n\n: still here\n\n"+strings.Join(events, ""))
+}
+
+const (
+	waits  = "event: message_waiting\ndata: {\"type\":\"message_waiting\",\"data\":{}}\n\n"
+	delta  = "id: 7.2\nevent: block_delta\ndata: {\"turn_id\":7,\"seq\":2,\"type\":\"block_delta\",\"block\":1,\"data\":{\"text\":\"Hel\"}}\n\n"
+	args   = "id: 7.3\nevent: block_delta\ndata: {\"turn_id\":7,\"seq\":3,\"type\":\"block_delta\",\"block\":2,\"data\":{\"arguments\":\"{}\"}}\n\n"
+	closed = "id: end\nevent: message_closed\ndata: {\"type\":\"message_closed\",\"data\":{\"outcome\":\"succeeded\",\"reply\":{\"id\":3,\"message_id\":1," +
+		"\"outcome\":\"succeeded\",\"body\":\"Hello\",\"parent_turn_id\":null,\"calls\":[{\"ordinal\":1,\"id\":\"round-1-tool-2\",\"name\":\"look\",\"state\":\"succeeded\"}]}}}\n\n"
+)
+
+func TestWatch(t *testing.T) {
+	for name, c := range map[string]struct {
+		answers []*http.Response
+		want    string // types of events, and their texts
+		err     string
+		after   []string // Last-Event-ID of each request
+	}{
+		"one stream":              {[]*http.Response{streams(waits, delta, args, closed)}, "message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{""}},
+		"it breaks off":           {[]*http.Response{streams(waits, delta), streams(args), streams(closed)}, "message_waiting, block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2", "7.3"}},
+		"too many requests":       {[]*http.Response{says(429, ""), says(503, ""), streams(closed)}, "message_closed Hello", "", []string{"", "", ""}},
+		"an event that is cut":    {[]*http.Response{streams(delta, args[:30]), streams(args, closed)}, "block_delta Hel, block_delta, message_closed Hello", "", []string{"", "7.2"}},
+		"nothing follows":         {[]*http.Response{streams(delta), says(204, "")}, "block_delta Hel", "", []string{"", "7.2"}},
+		"no such message":         {[]*http.Response{says(404, `{"detail":"there is no message 1"}`)}, "", "there is no message 1", []string{""}},
+		"a wrong token":           {[]*http.Response{says(401, `nonsense`)}, "", "the API answered 401 Unauthorized", []string{""}},
+		"an event that is none":   {[]*http.Response{streams("id: 1\ndata: {\n\n")}, "", "decode an event", []string{""}},
+		"nobody answers any more": {[]*http.Response{streams(delta)}, "block_delta Hel", "nobody listens", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := &api{answers: c.answers}
+				watched := client.Server{URL: "http://api.example/", Token: "tk_x", HTTP: &http.Client{Transport: server}}
+				var got []string
+				var last error
+				for e, err := range watched.Watch(t.Context(), 1, "") {
+					if last = err; err != nil {
+						break
+					}
+					text := strings.TrimSpace(string(e.Type) + " " + e.Text())
+					if e.Reply != nil {
+						text += " " + e.Reply.Body
+						if len(e.Reply.Calls) != 1 || e.Reply.Calls[0].Key.Ordinal != 2 {
+							t.Errorf("the reply is %+v", e.Reply)
+						}
+					}
+					got = append(got, text)
+				}
+				if strings.Join(got, ", ") != c.want || (last == nil) != (c.err == "") || last != nil && !strings.Contains(last.Error(), c.err) {
+					t.Errorf("it got %q, %v, want %q, %q", got, last, c.want, c.err)
+				}
+				if errors.Is(last, turnkeeper.ErrNotFound) != strings.HasPrefix(c.err, "there is no") {
+					t.Errorf("the error is %v", last)
+				}
+				var want []string
+				for _, after := range c.after {
+					want = append(want, "http://api.example/v1/messages/1/events "+after+" Bearer tk_x")
+				}
+				if diff := cmp.Diff(want, server.asked); c.after != nil && diff != "" {
+					t.Errorf("requests (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func TestWatchEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		enough := errors.New("enough")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, enough)
+		defer cancel()
+		for _, err := range (client.Server{URL: "http://api.example", HTTP: &http.Client{Transport: &api{}}}).Watch(ctx, 1, "") {
+			if !errors.Is(err, enough) {
+				t.Errorf("it ended with %v", err)
+			}
+		}
+	})
+}
