@@ -5,6 +5,7 @@
 //   - [Wait] waits for the reply to a message.
 //   - [Outbox] follows all replies in order, and [Replies] reads a page of them.
 //   - [AnswerAsk] answers an ask of a turn.
+//   - [Server.Watch] follows a message while it is handled, over the HTTP API instead of the database.
 //
 // The README lists the rights that the connection's role needs. The package does not know the secrets in
 // the worker's settings, so messages are stored unmasked.

@@ -49,7 +49,8 @@ the messages of others, and a message to a sub-agent needs the scope read.
 The ` + "`id`" + ` of an event is the position after it: in the stream of a turn its number, in that of a message an opaque text. A client that
 reconnects sends it as ` + "`Last-Event-ID`" + ` (an EventSource does so by itself) or ` + "`?after=`" + `, and gets every later event once.
 ` + "`message_waiting`" + ` is not stored and has no id: a client gets the reasons of the moment again. Numbers of a message's events may have gaps: what
-a token may not see is left out. An id of another message is refused (400). After the last event, the answer is 204. ` + "[More](http-api.md#streams)" + `.
+a token may not see is left out. An id of another message is refused (400). After the last event, the answer is 204. See
+[http-api.md](http-api.md#streams) for what happens when a process stops.
 
 ## Types
 

@@ -195,6 +195,18 @@ var targets = []Target{
 		Tests:     append([]string{"./httpapi", "./httpapi/internal/request"}, storages...), Skip: plans,
 	},
 	{
+		Name: "watch",
+		Go: []Code{
+			{File: "stream/message.go"}, {File: "stream/board.go"}, {"internal/views/event.go", []string{"ForSender", "SentFields"}},
+			{"httpapi/messageevents.go", []string{"events.ofMessage", "cursorOf", "events.checkTurn", "events.writeMessage", "events.visible"}},
+			{"agentturn/transcript/stream.go", []string{"Stream.data"}}, {File: "client/watch.go"},
+		},
+		Queries: []string{"WatchedMessages"},
+		First: "^(TestAMessage|TestWatchersOfAMessage|TestTheEndOfWatching|FuzzCursors|TestWhatSendersAreShown|TestPositionsOf|TestAPurgedMessage|TestReasonsToWait|" +
+			"TestOneReadForAll|TestEachKindOfText|TestWatch)",
+		Tests: []string{"./stream", "./httpapi", "./agentturn/transcript", "./client"},
+	},
+	{
 		Name: "owners",
 		Go: []Code{
 			{File: "conversation.go"}, {"httpapi/internal/request/request.go", []string{"Caller.User", "Caller.SeesWords"}},
