@@ -57,7 +57,8 @@ func (r reply) tells(onDegraded string) bool {
 }
 
 // guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not allow: the turn
-// waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. The reply of
+// waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. A turn that
+// is to finish asks nobody. The reply of
 // a sub-agent goes to its parent, with its labels.
 func guardReply(e *execution, mayAsk bool) {
 	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
@@ -71,7 +72,7 @@ func guardReply(e *execution, mayAsk bool) {
 	text := string(prompt.Canonical(map[string]any{"text": r.text}))
 	key := turnkeeper.CallKey{Round: len(e.rounds)}
 	earlier := e.people.replies(key)
-	switch stepOf(cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow), text, earlier, mayAsk) {
+	switch stepOf(cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow), text, earlier, mayAsk && !e.finishing()) {
 	case replyAsk:
 		e.put(asks.Question{
 			Call: key, Kind: asks.KindReply, N: len(earlier) + 1, Tool: "reply", Arguments: text, Rule: policy.FlowRule,

@@ -49,7 +49,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("a running turn: %+v", got)
 		}
 	}
-	if reason := one[string](h, "select reason from turnkeeper.cancellations where turn_id = $1", d.id); reason != "asked by the sender" {
+	if reason := one[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1", d.id); reason != "asked by the sender" {
 		t.Errorf("the reason is %q", reason)
 	}
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
@@ -137,7 +137,7 @@ func TestWhoMayCancelAndRetry(t *testing.T) {
 		h.ask("POST", path(other), "", "Authorization", clerk).want(t, 404, fmt.Sprintf("there is no turn %d", other.id))
 		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403, "cross-origin requests")
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
+	if n := one[int](h, "select count(*) from turnkeeper.requested_ends"); n != 0 {
 		t.Errorf("%d cancellations were asked for by who may not", n)
 	}
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", mine.id), "", "Authorization", clerk).want(t, 202, `"cancelled":false`)

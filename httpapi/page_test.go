@@ -218,7 +218,7 @@ func TestForms(t *testing.T) {
 	}
 	h.submit("/scheduler/pause", reason, "Cookie", clerk).wantPage(t, 403, "The scheduler serves all agents")
 	h.submit("/schedules/desk/daily/pause", nil, "Cookie", clerk).wantPage(t, 404, "has no schedule")
-	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
+	if n := one[int](h, "select count(*) from turnkeeper.requested_ends"); n != 0 {
 		t.Fatalf("%d cancellations were asked for by who may not", n)
 	}
 

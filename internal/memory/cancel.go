@@ -36,7 +36,18 @@ func (s *Store) lockTick(ctx context.Context) error {
 func (c *Conn) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
 	err = c.ask(ctx, "cancel", func() error {
 		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
-			closed, err = c.store.cancelTurn(id, rings)
+			closed, err = c.store.endTurn(id, turnlog.EndCancel, rings)
+			return err
+		})
+	})
+	return closed, err
+}
+
+// FinishTurn lets a turn end with what it has. closed reports whether it has ended so. The errors are those of CancelTurn.
+func (c *Conn) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
+	err = c.ask(ctx, "finish", func() error {
+		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
+			closed, err = c.store.endTurn(id, turnlog.EndFinish, rings)
 			return err
 		})
 	})
@@ -57,7 +68,7 @@ func (c *Conn) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 				return nil
 			}
 			turn = m.TurnID
-			closed, err = c.store.cancelTurn(turn, rings)
+			closed, err = c.store.endTurn(turn, turnlog.EndCancel, rings)
 			return err
 		})
 	})
@@ -80,25 +91,33 @@ func (s *Store) outsideTicks(ctx context.Context, f func(*[]Bell) error) error {
 	return err
 }
 
-func (s *Store) cancelTurn(id turnkeeper.TurnID, rings *[]Bell) (closed bool, err error) {
+// endTurn records that a turn is to end, and carries it out if no worker runs the turn.
+func (s *Store) endTurn(id turnkeeper.TurnID, how turnlog.WantedEnd, rings *[]Bell) (closed bool, err error) {
 	row := s.state.turn(id)
 	switch {
 	case row == nil:
 		return false, turnkeeper.ErrNotFound
-	case row.State == turnkeeper.TurnCancelled:
+	case how == turnlog.EndCancel && row.State == turnkeeper.TurnCancelled, how == turnlog.EndFinish && row.StopReason == turnkeeper.StopFinished:
 		return true, nil
-	case row.State.Terminal():
+	case row.State.Terminal(), how == turnlog.EndFinish && s.state.cancelled(id):
 		return false, turnkeeper.ErrWrongState
 	}
-	s.state.cancels[id] = true
+	s.state.ends[id] = how
+	if how == turnlog.EndFinish {
+		finishes{s}.below(id, rings)
+	}
 	if row.State == turnkeeper.TurnRunning {
 		return false, nil
 	}
 	s.commit++
 	draft := row.draft()
-	s.closeCancelled(draft, rings)
+	if how == turnlog.EndCancel {
+		s.closeCancelled(draft, rings)
+	} else {
+		finishes{s}.hurry(draft, rings)
+	}
 	s.state.setTurn(draft)
-	return true, nil
+	return how == turnlog.EndCancel, nil
 }
 
 // cancelWaiting closes a waiting message, with a turn that was never granted.
@@ -115,17 +134,19 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	}
 	m.TurnID = turn.ID
 	st.turns = append(st.turns, turn)
-	st.cancels[turn.ID] = true
+	st.ends[turn.ID] = turnlog.EndCancel
 	s.closeCancelled(turn, rings)
 	return turn.ID
 }
 
-// cancelAtEnd runs at the end of a dispatch. If there is a request to cancel, it closes the turn or
-// the message that would otherwise continue. t is a draft of the turn.
-func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
+// endAsWanted runs at the end of a dispatch. If there is a request to cancel, it closes the turn or
+// the message that would otherwise continue. A turn that is to finish does not wait for what that stops. t is a draft of the turn.
+func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
-	case !s.state.cancels[t.ID]:
+	case t.State == turnkeeper.TurnWaiting && s.state.wantedEnd(t.ID) == turnlog.EndFinish && t.waitsInVain():
+		finishes{s}.hurry(t, rings)
+	case !s.state.cancelled(t.ID):
 	case !t.State.Terminal():
 		s.closeCancelled(t, rings)
 	case m.State == turnkeeper.MessageWaiting:

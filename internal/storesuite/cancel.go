@@ -128,13 +128,13 @@ func cancelQueued(e *env) {
 
 func cancelRunning(e *env) {
 	d := e.turn()
-	equal(e, "asked to cancel at the start", d.record.Cancelled, false)
+	equal(e, "asked to cancel at the start", d.record.End, turnlog.WantedEnd(""))
 	e.cancel(d.grant.TurnID, false)
 	e.cancel(d.grant.TurnID, false)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnRunning)
 	record, err := e.Load(e.Context(), d.grant.TurnID, d.grant.GrantID)
 	wantErr(e, "load", err, nil)
-	equal(e, "asked to cancel", record.Cancelled, true)
+	equal(e, "asked to cancel", record.End, turnlog.EndCancel)
 	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: cancelledReply},
 		Events:  events(turnkeeper.EventTurnError),

@@ -43,7 +43,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), asksCommand(s), lanesCommand(s), schedulesCommand(s),
 			schedulerCommand(s), policyCommand(), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
 			modelsCommand(s), setAsideCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
-			cancelCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
+			cancelCommand(s), finishCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
 		)
 		addExamples(root)
 		completeCommands(s, root)
