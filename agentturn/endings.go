@@ -305,7 +305,6 @@ type ending struct {
 const (
 	shownNeverBegan   = "not run: the turn was stopped before this call began."
 	shownMaybe        = ". It may or may not have happened."
-	replyCancelled    = "This turn was cancelled."
 	maxOperatorErrors = 4000 // characters
 )
 

@@ -139,6 +139,29 @@ begin
     return new_turn;
 end $$;
 
+-- What a turn's reply says if it is cancelled, and p_open is the number of the event with which its unfinished round began (0: none): that,
+-- and what the model had written until then. Whoever watched has seen it. A turn that knows private content leaves it out, because
+-- the setting reply_sink is not known here; the reply of a sub-agent goes to its parent, with its labels.
+create function turnkeeper.cancelled_reply(p_turn bigint, p_open bigint) returns text stable language plpgsql as $$
+declare
+    v_message bigint;
+    said      text;
+begin
+    select t.message_id into v_message from turnkeeper.turns t where t.id = p_turn;
+    if exists (select from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id where t.message_id = v_message and l.label = 'private')
+        and not exists (select from turnkeeper.spawned_calls c where c.message_id = v_message) then
+        return 'This turn was cancelled.';
+    end if;
+    select string_agg(s.text, E'\n\n' order by s.n) into said from (
+        select r.round as n, r.text from turnkeeper.rounds r where r.turn_id = p_turn
+        union all
+        select 1000000, string_agg(d.data ->> 'text', '' order by d.seq) from turnkeeper.turn_events d
+        where p_open > 0 and d.turn_id = p_turn and d.type = 'block_delta' and d.seq > p_open and exists (select from turnkeeper.turn_events b
+            where b.turn_id = p_turn and b.type = 'block_start' and b.block = d.block and b.seq > p_open and b.data ->> 'kind' = 'text')
+    ) s where btrim(s.text, E' \t\r\n') <> '';
+    return 'This turn was cancelled.' || coalesce(E'\n\nBefore that it had written:\n\n' || said, '');
+end $$;
+
 -- Close a turn that no worker runs as cancelled. The caller has locked its row. The texts are the same as in package
 -- agentturn, for running turns.
 create function turnkeeper.close_cancelled(p_turn bigint) returns void language plpgsql as $$
@@ -151,6 +174,7 @@ declare
     t        record;
     r        record;
     at       timestamptz;
+    began    bigint := 0; -- the event with which the unfinished round began
     reply    text;
     accepted timestamptz;
 begin
@@ -163,9 +187,10 @@ begin
         coalesce(max(seq) filter (where type = 'round_rollback'), 0) as voided into r
     from turnkeeper.turn_events where turn_id = p_turn;
     if r.round > t.inference_rounds and r.began > r.voided then
+        began := r.began;
         perform turnkeeper.add_events(p_turn, '{round_rollback}', array[r.round], '{0}', '{"{\"reason\":\"the turn was cancelled\"}"}');
     end if;
-    reply := case when t.trigger = 'message' then 'This turn was cancelled.' else '' end;
+    reply := case when t.trigger = 'message' then turnkeeper.cancelled_reply(p_turn, began) else '' end;
     perform turnkeeper.add_events(p_turn, '{turn_error}', '{0}', '{0}', array[json_strip_nulls(json_build_object(
         'state', 'cancelled', 'stop_reason', 'cancelled', 'rounds', t.inference_rounds,
         'calls', (select count(*) from turnkeeper.calls where turn_id = p_turn), 'reply', nullif(reply, '')))::text]);

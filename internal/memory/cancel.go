@@ -10,7 +10,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 )
 
 // lockTick locks the store while no tick is in progress, so that no grant is in progress either.
@@ -156,8 +158,7 @@ func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 
 // closeCancelled closes a turn that no worker runs as cancelled. t is a draft of it.
 func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
-	const reply = "This turn was cancelled."
-	now := s.now()
+	now, reply := s.now(), s.state.cancelledReply(t)
 	if err := t.State.MoveTo(turnkeeper.TurnCancelled); err != nil {
 		s.state.moved = append(s.state.moved, err.Error())
 	}
@@ -196,6 +197,44 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 		s.reply(t, o, now, rings)
 	}
 	*rings = append(*rings, Bell{Topic: TopicInbox})
+}
+
+// cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
+func (s *state) cancelledReply(t *turnRow) string {
+	private := slices.ContainsFunc(labels{s}.ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
+	if private && s.parentOf(t.MessageID) == 0 {
+		return agentturn.CancelledReply(nil, "")
+	}
+	return agentturn.CancelledReply(t.rounds, unfinished(t))
+}
+
+// unfinished returns the text that was streamed of the round that has not ended.
+func unfinished(t *turnRow) string {
+	if openRound(t) == 0 {
+		return ""
+	}
+	began := 0
+	for i, e := range t.events {
+		if e.Type == turnkeeper.EventRoundStart {
+			began = i
+		}
+	}
+	var text strings.Builder
+	isText := false
+	for _, e := range t.events[began:] {
+		var data struct{ Kind, Text string }
+		_ = json.Unmarshal(e.Data, &data) // of other events, nothing is used
+		switch e.Type {
+		case turnkeeper.EventBlockStart:
+			isText = data.Kind == string(inference.DeltaText)
+		case turnkeeper.EventBlockDelta:
+			if isText {
+				text.WriteString(data.Text)
+			}
+		default:
+		}
+	}
+	return text.String()
 }
 
 // endElsewhere ends the open detached calls, as the end of a turn does.

@@ -193,6 +193,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one e
 		{"a cancellation survives the loss of the worker", cancelThenLost},
 		{"a turn asked to cancel neither waits nor is retried", cancelThenEnd},
 		{"an ended turn is not cancelled", cancelEnded},
+		{"a cancelled reply keeps what was shown", cancelShown},
 	}...) {
 		t.Run(property.name, func(t *testing.T) { property.test(newEnv(t, open(t))) })
 	}
