@@ -172,7 +172,7 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 	if err != nil {
 		e.end = e.endings().endingOf(ctx, err)
 	}
-	e.keepSaid()
+	keepSaid(e)
 	guardReply(e, err == nil)
 	if outcome, err = e.finish(ctx, *e.end); err != nil {
 		return turnlog.Outcome{}, e.reportLate(ctx, err)

@@ -101,7 +101,7 @@ func (s *Store) endTurn(id turnkeeper.TurnID, how turnlog.WantedEnd, rings *[]Be
 		return false, turnkeeper.ErrNotFound
 	case how == turnlog.EndCancel && row.State == turnkeeper.TurnCancelled, how == turnlog.EndFinish && row.StopReason == turnkeeper.StopFinished:
 		return true, nil
-	case row.State.Terminal(), how == turnlog.EndFinish && s.state.cancelled(id):
+	case row.State.Terminal(), how == turnlog.EndFinish && (ends{&s.state}).cancelled(id):
 		return false, turnkeeper.ErrWrongState
 	}
 	s.state.ends[id] = how
@@ -146,9 +146,9 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
-	case t.State == turnkeeper.TurnWaiting && s.state.wantedEnd(t.ID) == turnlog.EndFinish && t.waitsInVain():
+	case t.State == turnkeeper.TurnWaiting && (ends{&s.state}).wantedEnd(t.ID) == turnlog.EndFinish && t.waitsInVain():
 		finishes{s}.hurry(t, rings)
-	case !s.state.cancelled(t.ID):
+	case !(ends{&s.state}).cancelled(t.ID):
 	case !t.State.Terminal():
 		s.closeCancelled(t, rings)
 	case m.State == turnkeeper.MessageWaiting:
@@ -158,7 +158,7 @@ func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 
 // closeCancelled closes a turn that no worker runs as cancelled. t is a draft of it.
 func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
-	now, reply := s.now(), s.state.cancelledReply(t)
+	now, reply := s.now(), ends{&s.state}.cancelledReply(t)
 	if err := t.State.MoveTo(turnkeeper.TurnCancelled); err != nil {
 		s.state.moved = append(s.state.moved, err.Error())
 	}
@@ -200,8 +200,8 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 }
 
 // cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
-func (s *state) cancelledReply(t *turnRow) string {
-	private := slices.ContainsFunc(labels{s}.ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
+func (s ends) cancelledReply(t *turnRow) string {
+	private := slices.ContainsFunc(labels{s.state}.ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
 	if private && s.parentOf(t.MessageID) == 0 {
 		return agentturn.CancelledReply(nil, "")
 	}

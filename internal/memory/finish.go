@@ -8,12 +8,15 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
+// ends are the requests to end turns.
+type ends struct{ *state }
+
 // cancelled reports whether there is a request to cancel the turn.
-func (s *state) cancelled(id turnkeeper.TurnID) bool { return s.ends[id] == turnlog.EndCancel }
+func (s ends) cancelled(id turnkeeper.TurnID) bool { return s.ends[id] == turnlog.EndCancel }
 
 // wantedEnd returns the end that was requested for a turn, for an earlier one of its message, or, if that is to finish, for
 // one above it: see turnkeeper.requested_end.
-func (s *state) wantedEnd(id turnkeeper.TurnID) turnlog.WantedEnd {
+func (s ends) wantedEnd(id turnkeeper.TurnID) turnlog.WantedEnd {
 	if s.cancelled(id) {
 		return turnlog.EndCancel
 	}

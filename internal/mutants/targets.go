@@ -110,13 +110,13 @@ var targets = []Target{
 		Tests:     append([]string{"./internal/memory", "./internal/cli"}, stores...), Skip: plans,
 	},
 	{
-		Name:      "cancel",
-		Queries:   []string{"EndsRequested", "RequestedEndOf", "OpenSubAgents"},
+		Name:    "cancel",
+		Queries: []string{"EndsRequested", "RequestedEndOf", "OpenSubAgents"},
 		Functions: []string{
 			"close_cancelled", "cancelled_reply", "cancel_waiting", "ask_end", "settle_end", "requested_end", "waits_in_vain", "hurry_turn", "cancel_message", "retry_message",
 		},
-		First:     "^(TestSuite|TestNothingHappens|TestACancel|TestWhatACancelledTurn|TestWhatATurnLeaves|TestWhichGrantsAreCancelled|TestRetries)",
-		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
+		First: "^(TestSuite|TestNothingHappens|TestACancel|TestWhatACancelledTurn|TestWhatATurnLeaves|TestWhichGrantsAreCancelled|TestRetries)",
+		Tests: append([]string{"./httpapi"}, stores...), Skip: plans,
 	},
 	{
 		Name: "finish",

@@ -22,7 +22,7 @@ var finishProperties = []property{
 	{"an ended turn is not to finish", finishEnded},
 }
 
-func (e *env) askToFinish(id turnkeeper.TurnID) {
+func askToFinish(e *env, id turnkeeper.TurnID) {
 	e.Helper()
 	closed, err := e.FinishTurn(e.Context(), id)
 	wantErr(e, "request to finish", err, nil)
@@ -41,8 +41,8 @@ func finishRunning(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
 	d.mustStart(key(1, 1), nonce(), 1)
 	d.wantEnd("before the request", "")
-	e.askToFinish(d.grant.TurnID)
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	d.wantEnd("after the request", turnlog.EndFinish)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnRunning)
 	other := e.plannedAt("elsewhere")
@@ -70,13 +70,13 @@ func finishParked(e *env) {
 	d := e.asksFor()
 	d.wait()
 	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	ask := e.onlyAsk(d.grant.TurnID)
 	equal(e, "ask", ask.State, asks.Withdrawn)
 	_, err := e.AnswerAsk(e.Context(), ask.ID, approved())
 	wantErr(e, "a late answer", err, asks.ErrClosed)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
-	e.askToFinish(d.grant.TurnID) // while it is queued
+	askToFinish(e, d.grant.TurnID) // while it is queued
 	d = e.next(first)
 	equal(e, "request", d.record.End, turnlog.EndFinish)
 	equal(e, "ask in the record", d.record.Asks[0].State, asks.Withdrawn)
@@ -86,7 +86,7 @@ func finishParked(e *env) {
 
 func finishThenAsk(e *env) {
 	d := e.planned(turnkeeper.EffectOnce)
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	d.append(turnlog.Entry{Asks: []asks.Question{question(key(1, 1), asks.KindApprove)}}) // its worker has not seen the request
 	d.wait()
 	equal(e, "turn", d.turnState(), turnkeeper.TurnQueued)
@@ -96,13 +96,13 @@ func finishThenAsk(e *env) {
 
 func finishThenWait(e *env) {
 	reads := e.detached(turnkeeper.EffectNone)
-	e.askToFinish(reads.grant.TurnID)
+	askToFinish(e, reads.grant.TurnID)
 	reads.wait() // its worker has not seen the request
 	equal(e, "a turn that waits for a read", reads.turnState(), turnkeeper.TurnQueued)
 	e.cancel(reads.grant.TurnID, true)
 
 	acts := e.waits(turnkeeper.EffectOnce)
-	e.askToFinish(acts.grant.TurnID)
+	askToFinish(e, acts.grant.TurnID)
 	equal(e, "a turn that waited for an effect", acts.turnState(), turnkeeper.TurnQueued)
 	acts = e.next(first)
 	acts.wait()
@@ -117,7 +117,7 @@ func finishPutOff(e *env) {
 	d := e.planned(turnkeeper.EffectNone)
 	wantErr(e, "hand-back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued, Backoff: time.Hour}), nil)
 	equal(e, "granted", e.tick().Granted, 0)
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	equal(e, "request", e.next(first).record.End, turnlog.EndFinish)
 }
 
@@ -125,7 +125,7 @@ func finishWithoutModel(e *env) {
 	e.registerWithModel("clerk", 24*time.Hour)
 	d := e.planned(turnkeeper.EffectNone)
 	wantErr(e, "end", d.end(turnlog.Outcome{State: turnkeeper.TurnWaiting, WaitsFor: []string{modelUsed}, Backoff: time.Minute}), nil)
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnWaiting)
 	e.Pass(2 * time.Minute)
 	equal(e, "request", e.next(first).record.End, turnlog.EndFinish)
@@ -133,7 +133,7 @@ func finishWithoutModel(e *env) {
 
 func finishThenRetry(e *env) {
 	d := e.turn()
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
 	equal(e, "message", e.Message(d.record.Message.ID).State, turnkeeper.MessageWaiting)
 	_, err := e.FinishTurn(e.Context(), d.grant.TurnID)
@@ -154,14 +154,14 @@ func finishTree(e *env) {
 	})
 	grand.wait()
 	child.wantEnd("before the request", "")
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	child.wantEnd("the running child", turnlog.EndFinish)
 	equal(e, "the ask of the grandchild", e.onlyAsk(grand.grant.TurnID).State, asks.Withdrawn)
 	equal(e, "request of the grandchild", e.next(first).record.End, turnlog.EndFinish)
 
 	d = e.plannedAt("elsewhere")
 	waiting := d.spawn(key(1, 1), "desk", "wait")
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	equal(e, "request of a child that had not begun", e.childTurn(waiting).record.End, turnlog.EndFinish)
 	e.cancel(d.grant.TurnID, false)
 	child.wantEnd("a cancellation of another tree", turnlog.EndFinish)
@@ -169,7 +169,7 @@ func finishTree(e *env) {
 
 func finishThenCancel(e *env) {
 	d := e.turn()
-	e.askToFinish(d.grant.TurnID)
+	askToFinish(e, d.grant.TurnID)
 	e.cancel(d.grant.TurnID, false)
 	d.wantEnd("request", turnlog.EndCancel)
 	_, err := e.FinishTurn(e.Context(), d.grant.TurnID)
