@@ -28,6 +28,9 @@ func finishTurn(e *env.Env, turn int64) {
 			e.T.Fatalf("%+v", r)
 		}
 	}
+	if text := e.Turnctl("explain", fmt.Sprint(turn)).Stdout; !strings.Contains(text, "It was asked to finish with what it has at ") {
+		e.T.Errorf("turnctl explain prints\n%s", text)
+	}
 }
 
 // wantFinished checks a turn that has finished, wherever that is shown, and returns it.

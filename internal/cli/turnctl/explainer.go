@@ -482,6 +482,8 @@ func (x *explainer) next() (said []string) {
 	switch {
 	case !t.State.Terminal() && !x.workerAlive():
 		advise(`No worker is running: start one (%s) to continue the turn. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
+	case !t.State.Terminal() && x.End != nil:
+		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
 	case !t.State.Terminal():
 		advise(`Watch it: turnctl events %d --follow. Let it answer with what it has: turnctl finish %d. Stop it: turnctl cancel %d.`, t.ID, t.ID, t.ID)
 	default:

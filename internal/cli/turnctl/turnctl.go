@@ -192,6 +192,6 @@ func newestCommand[N, V any](s *shell.Session, use, what string, states []string
 // turnctlExitHelp lists all exit codes of turnctl.
 const turnctlExitHelp = shell.ExitHelp + `
   5  events --follow: the turn failed or was cancelled
-  6  asks, cancel, retry, schedules run, webhooks, init: not possible in the current state;
+  6  asks, cancel, finish, retry, schedules run, webhooks, init: not possible in the current state;
      tools call: not confirmed
   130  stopped by a signal before the end`
