@@ -1,7 +1,6 @@
 package agentturn
 
 import (
-	"cmp"
 	"strings"
 
 	"turnkeeper"
@@ -12,8 +11,9 @@ import (
 
 const replyCancelled = "This turn was cancelled."
 
-// CancelledReply returns the reply of a cancelled turn: that it was cancelled, and the texts of its finished rounds and of the round
-// that the cancellation stopped. Whoever watched the turn has seen them. The SQL function turnkeeper.cancelled_reply returns the same.
+// CancelledReply returns the reply of a cancelled turn: that it was cancelled, and the texts of its finished rounds and of
+// the round that the cancellation stopped. Whoever watched the turn has seen them. The SQL function
+// turnkeeper.cancelled_reply returns the same.
 func CancelledReply(rounds []turnkeeper.Round, unfinished string) string {
 	var said []string
 	for _, r := range append(rounds[:len(rounds):len(rounds)], turnkeeper.Round{Text: unfinished}) {
@@ -27,13 +27,14 @@ func CancelledReply(rounds []turnkeeper.Round, unfinished string) string {
 	return replyCancelled + "\n\nBefore that it had written:\n\n" + strings.Join(said, "\n\n")
 }
 
-// keepSaid adds to the reply of a cancelled turn what the model had written, if that may be sent: nobody is asked about it.
+// keepSaid adds to the reply of a cancelled turn what the model had written, if that may be sent: nobody is asked about
+// it. The reply of a sub-agent goes to its parent, with its labels.
 func keepSaid(e *execution) {
 	if e.end.state != turnkeeper.TurnCancelled {
 		return
 	}
 	private := len(policy.Only(policy.Private, flows{e.ledger}.marksBefore(len(e.rounds)+1))) > 0
-	if private && e.record.Lineage.Parent == 0 && cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow) != policy.ReplyAllow {
+	if private && e.record.Lineage.Parent == 0 && e.replySink() != policy.ReplyAllow {
 		return
 	}
 	unfinished := ""

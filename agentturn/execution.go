@@ -56,7 +56,8 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	now := time.Now()
 	given := &task{
 		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		finishAsked: a.Finish, began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
+		finishAsked: a.Finish,
+		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
 	if given.wall.IsZero() {
 		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
@@ -355,8 +356,8 @@ func hasEffect(call *turnkeeper.ToolCall) bool {
 	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
 }
 
-// continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon as nothing
-// runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
+// continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon as
+// nothing runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
 func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
 	for nextMove(e.rounds, e.dirty) == moveWait || e.finishing() && e.rounds.any(isRunning) {
 		if len(e.background) == 0 {

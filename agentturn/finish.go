@@ -8,8 +8,8 @@ import (
 	"turnkeeper/internal/turnlog"
 )
 
-// A turn that is to finish answers with what it has: it starts no more calls, stops those of effect none, lets calls with an
-// effect end, and then asks the model once more, without tools. It asks nobody.
+// A turn that is to finish answers with what it has: it starts no more calls, stops those of effect none, lets calls with
+// an effect end, and then asks the model once more, without tools. It asks nobody.
 
 // errFinish stops calls of effect none of a turn that is to finish.
 var errFinish = errors.New("the turn was asked to finish")
@@ -44,8 +44,8 @@ func isRunning(call turnkeeper.ToolCall) bool { return call.State == turnkeeper.
 // wrapUp ends the calls of a turn that is to finish.
 type wrapUp struct{ *execution }
 
-// answerOpen answers the open calls that are not to run, or run again, and reports whether there were any. It leaves those
-// of effect keyed that a lost worker had started.
+// answerOpen answers the open calls that are not to run, or run again, and reports whether there were any. It leaves
+// those of effect keyed that a lost worker had started.
 func (e wrapUp) answerOpen(open []*turnkeeper.ToolCall) (any bool) {
 	for _, call := range open {
 		result, cut := e.interrupted[call.Key]

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/agentturn"
 	askings "turnkeeper/asks"
 	"turnkeeper/inference"
@@ -305,4 +306,44 @@ func (b *bench) mayDie(label string, n int) (o turnlog.Outcome, died bool) {
 	<-done
 	b.fault = nil
 	return o, died
+}
+
+// TestATurnThatWaitsForMoreFinishes asks turns to finish that wait for a person to raise their budget, to approve their reply, or
+// to settle a call. They make no other model call, or no other call.
+func TestATurnThatWaitsForMoreFinishes(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind  askings.Kind
+		set   func(*bench)
+		state turnkeeper.TurnState
+		stop  turnkeeper.StopReason
+	}{
+		"its budget": {askings.KindBudget, func(b *bench) {
+			b.def.Budget, b.budget = agentdef.Budget{TurnCalls: 1, OnLimit: "ask"}, &strictBudget{}
+		}, turnkeeper.TurnDegraded, turnkeeper.StopBudget},
+		"its reply": {askings.KindReply, private(policy.ReplyAsk), turnkeeper.TurnDegraded, turnkeeper.StopWithheld},
+		"the outcome of a call": {askings.KindSettle, func(b *bench) {
+			b.def.OnUnknown = "ask"
+			b.lose(agentturn.PointEffectDone, 1)
+		}, turnkeeper.TurnDegraded, turnkeeper.StopWorkerLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, pay := newBench(t, asks("pay"), says("Paid.")), once("pay")
+				b.with(pay)
+				test.set(b)
+				b.waits()
+				if ask := b.store.asked()[0]; ask.Kind != test.kind {
+					t.Fatalf("it asks about %s", ask.Kind)
+				}
+				if _, err := b.store.conn.FinishTurn(t.Context(), b.store.turn().ID); err != nil {
+					t.Fatal(err)
+				}
+				o := b.run(t.Context())
+				all := b.store.asked()
+				if o.State != test.state || o.StopReason != test.stop || len(all) != 1 || all[0].State != askings.Withdrawn || pay.runs.count() != 1 {
+					t.Errorf("%+v, asks %+v; pay ran %d times", o, all, pay.runs.count())
+				}
+			})
+		})
+	}
 }

@@ -56,6 +56,9 @@ func (r reply) tells(onDegraded string) bool {
 	return r.said > 0 || r.text != "" && r.text != onDegraded && !strings.HasPrefix(r.text, unanswered)
 }
 
+// replySink returns what becomes of a reply that may hold private content.
+func (t *task) replySink() string { return cmp.Or(t.def.ReplySink, t.cfg.ReplySink, policy.ReplyAllow) }
+
 // guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not allow: the turn
 // waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. A turn that
 // is to finish asks nobody. The reply of
@@ -72,7 +75,7 @@ func guardReply(e *execution, mayAsk bool) {
 	text := string(prompt.Canonical(map[string]any{"text": r.text}))
 	key := turnkeeper.CallKey{Round: len(e.rounds)}
 	earlier := e.people.replies(key)
-	switch stepOf(cmp.Or(e.def.ReplySink, e.cfg.ReplySink, policy.ReplyAllow), text, earlier, mayAsk && !e.finishing()) {
+	switch stepOf(e.replySink(), text, earlier, mayAsk && !e.finishing()) {
 	case replyAsk:
 		e.put(asks.Question{
 			Call: key, Kind: asks.KindReply, N: len(earlier) + 1, Tool: "reply", Arguments: text, Rule: policy.FlowRule,

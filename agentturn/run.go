@@ -15,7 +15,8 @@ import (
 	"turnkeeper/tools"
 )
 
-// launch starts a run of the call's tool. One of effect none ends when the turn is to finish. It is safe for concurrent use.
+// launch starts a run of the call's tool. One of effect none ends when the turn is to finish. It is safe for concurrent
+// use.
 func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
 	execute, id := e.prepare(call)
 	run := toolrun.Launch(ctx, *call, id, execute)

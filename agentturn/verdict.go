@@ -31,7 +31,7 @@ type Failure struct {
 	MaxAttempts int
 	Attempts    int // all attempts, this one included
 
-	Keep        bool          // the turn keeps its journal while it waits for a service: a person has answered an ask of it, or it is to finish
+	Keep        bool          // the turn waits for a service with its journal: a person has answered an ask of it, or it is to finish
 	Waited      time.Duration // for services, since the first failure
 	GiveUpAfter time.Duration // maximum wait for a service
 	Pause       time.Duration // until the service may be asked again
