@@ -56,7 +56,7 @@ func (e wrapUp) answerOpen(open []*turnkeeper.ToolCall) (any bool) {
 			e.answer(call, textResult(call, turnkeeper.CallDenied, shownFinish))
 		case call.Effect == turnkeeper.EffectNone:
 			e.answer(call, keepHandle(*call, textResult(call, turnkeeper.CallCancelled, shownStopped)))
-		case !call.Effect.Repeatable(): // a person was asked about it
+		case !call.Effect.Repeatable(), e.people.awaitsInput(call): // a person was asked about it
 			e.markUnknown(call)
 		default:
 			continue

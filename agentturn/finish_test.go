@@ -180,11 +180,13 @@ func TestAParkedTurnFinishes(t *testing.T) {
 		"an approval": {[]string{"pay"}, turnkeeper.CallDenied},
 		"a question":  {[]string{`ask_person {"question":"Which?"}`}, turnkeeper.CallDenied},
 		"input":       {[]string{"book"}, turnkeeper.CallUnknown},
+		"its input":   {[]string{"rent"}, turnkeeper.CallUnknown},
+		"a reader's":  {[]string{"look"}, turnkeeper.CallCancelled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, pay := newBench(t, asks(test.calls...), says("Without it.")), once("pay").needsApproval()
-				b.with(pay, once("book").asksFor(1), builtin.NewAskPerson())
+				b.with(pay, once("book").asksFor(1), newTool("rent", turnkeeper.EffectKeyed).asksFor(1), read("look").asksFor(1), builtin.NewAskPerson())
 				b.waits()
 				if _, err := b.store.conn.FinishTurn(t.Context(), b.store.turn().ID); err != nil {
 					t.Fatal(err)
