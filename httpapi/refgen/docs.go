@@ -97,7 +97,7 @@ var enums = map[string]enum{
 	"Trigger":       values("source of the message", tk.TriggerMessage, tk.TriggerSchedule),
 	"DeliveryState": values("dead: given up", outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
 	"Kind":          values("what an ask is about", asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle, asks.KindBudget, asks.KindReply),
-	"State":         values("of an ask; expired denies; withdrawn: its turn ended first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
+	"State":         values("of an ask; expired denies; withdrawn: its turn ended, or was asked to finish, first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
 	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
 	"WantedEnd":  values("cancel: at once; finish: after one more model call, with what the turn has", turnlog.EndCancel, turnlog.EndFinish),
