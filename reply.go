@@ -43,7 +43,7 @@ type ReplyCall struct {
 // The texts of ToolCall.Problem that depend only on the state. The SQL function
 // turnkeeper.call_problem has the same.
 const (
-	ProblemFailed    = "the tool failed"
+	problemFailed    = "the tool failed"
 	ProblemInDoubt   = "it may or may not have happened"
 	ProblemNotRun    = "not run"
 	problemRefused   = "refused"
@@ -64,7 +64,7 @@ func (c ToolCall) Problem() string {
 		if found := timedOut.FindStringSubmatch(c.Preview); found != nil {
 			return found[1]
 		}
-		return ProblemFailed
+		return problemFailed
 	case CallDenied:
 		return refusalOf(c.Shown)
 	case CallCancelled:

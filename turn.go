@@ -53,6 +53,7 @@ const (
 	StopBudget         StopReason = "budget"
 	StopCancelled      StopReason = "cancelled"
 	StopWorkerLost     StopReason = "worker_lost"
+	StopFinished       StopReason = "finished" // an operator wanted it to answer with what it had
 	StopWithheld       StopReason = "withheld" // the reply may hold private content: see reply_sink
 )
 

@@ -80,7 +80,8 @@ func (e *execution) collect() {
 		result := e.runResult(call, run)
 		e.log.Info("tool call in the background ended", zap.Stringer("call", key), zap.String("tool", call.Name),
 			zap.String("state", string(result.State)), zap.Duration("took", run.Result.Took))
-		if result.State == turnkeeper.CallCancelled && !run.Unread {
+		unread := run.Unread || e.finishing() && run.Call.Effect == turnkeeper.EffectNone
+		if result.State == turnkeeper.CallCancelled && !unread {
 			e.interrupted[key] = result
 			continue
 		}

@@ -122,11 +122,3 @@ func (c calls) nextIsLast(b turnkeeper.Bounds) bool {
 func (c calls) overLimit() bool {
 	return c.any(func(call turnkeeper.ToolCall) bool { return isRefused(call, overLimit) })
 }
-
-// lastStop returns the bound that made a round the last one.
-func (c calls) lastStop() turnkeeper.StopReason {
-	if c.overLimit() {
-		return turnkeeper.StopMaxToolCalls
-	}
-	return turnkeeper.StopMaxRounds
-}

@@ -21,14 +21,13 @@ import (
 
 // endings makes the ending of an execution from the state of its turn.
 type endings struct {
-	*task
-	rounds   calls
+	*ledger
 	executed bool // a tool has started, in any execution
 }
 
 func (l *ledger) endings() *endings {
 	executed := len(l.interrupted) > 0 || l.rounds.any(func(c turnkeeper.ToolCall) bool { return c.State.Executed() })
-	return &endings{l.task, l.rounds, executed}
+	return &endings{l, executed}
 }
 
 // endingOf returns the ending of a turn whose loop was stopped by an error.
@@ -41,7 +40,7 @@ func (t *endings) endingOf(ctx context.Context, err error) *ending {
 	}
 	if silent, ok := errors.AsType[*silentError](err); ok {
 		t.log.Warn("the model gave no answer in its last round", zap.Error(silent.err))
-		return t.capped(t.rounds.lastStop())
+		return t.capped(t.lastStop())
 	}
 	return t.failed(err)
 }
@@ -75,7 +74,7 @@ func (t *endings) failure(fault Fault) Failure {
 	return Failure{
 		Fault: fault, Ran: t.executed, Effects: t.rounds.effected(),
 		Counted: t.record.Message.Faults, MaxAttempts: t.bounds.MaxAttempts, Attempts: t.record.Message.Attempts,
-		Answered: t.answeredByPerson(), Waited: t.waited(), GiveUpAfter: t.bounds.GiveUpAfter,
+		Keep: t.answeredByPerson() || t.finishing(), Waited: t.waited(), GiveUpAfter: t.bounds.GiveUpAfter,
 	}
 }
 
@@ -177,7 +176,7 @@ func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is u
 func (t *endings) blocked(b *blockedError) *ending {
 	o := turnlog.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
-	if b.Scope != "day" || b.Never || t.executed {
+	if b.Scope != "day" || b.Never || t.executed || t.finishing() {
 		return t.byVerdict(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry
@@ -226,7 +225,11 @@ func (t *endings) answered(last turnkeeper.Round) *ending {
 	case inference.FinishOf(last.FinishReason) == inference.FinishFiltered:
 		return t.filtered()
 	}
-	return succeeded(func([]turnkeeper.Round) reply { return reply{text: last.Text, said: last.Number} })
+	end := succeeded(func([]turnkeeper.Round) reply { return reply{text: last.Text, said: last.Number} })
+	if wasFinal(last) && t.finishing() {
+		end.stop = turnkeeper.StopFinished
+	}
+	return end
 }
 
 func succeeded(answer func([]turnkeeper.Round) reply) *ending {
@@ -270,6 +273,8 @@ func (t *endings) capped(stop turnkeeper.StopReason) *ending {
 		t.logCap("max tool calls reached, completing turn")
 	case turnkeeper.StopMaxDuration:
 		t.logCap("max turn duration reached, completing turn")
+	case turnkeeper.StopFinished:
+		t.logCap("the turn was asked to finish, completing turn")
 	}
 	return t.degraded(stop)
 }
@@ -300,7 +305,6 @@ type ending struct {
 const (
 	shownNeverBegan   = "not run: the turn was stopped before this call began."
 	shownMaybe        = ". It may or may not have happened."
-	replyCancelled    = "This turn was cancelled."
 	maxOperatorErrors = 4000 // characters
 )
 

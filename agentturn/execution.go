@@ -56,7 +56,8 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	now := time.Now()
 	given := &task{
 		cfg: cfg, record: a.Record, def: a.Definition, newest: a.Newest, retired: a.Retired, bounds: bounds, log: cfg.Log.With(TurnFields(a.Record.Turn, a.Record.Message.TraceParent)...),
-		began: now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
+		finishAsked: a.Finish,
+		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
 	if given.wall.IsZero() {
 		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
@@ -81,6 +82,11 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 	for _, round := range a.Record.Rounds {
 		round.Calls = slices.Clone(round.Calls)
 		e.rounds = append(e.rounds, round)
+	}
+	if a.Record.End == turnlog.EndFinish {
+		asked := make(chan struct{})
+		close(asked)
+		e.finishAsked = asked
 	}
 	return e
 }
@@ -145,7 +151,7 @@ func (e *execution) ask(ctx context.Context) (state, error) {
 	ctx = e.round.enter(ctx, e.cfg.Observer, e.rounds, len(e.rounds)+1, false)
 	a, err := e.generate(ctx)
 	e.at(ctx, PointModelAfter)
-	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() {
+	if blocked, ok := errors.AsType[*blockedError](err); ok && e.def.Budget.AsksOnLimit() && !e.finishing() {
 		if asked, wrong := (gate{e}).askToGoOn(ctx, blocked); asked || wrong != nil {
 			return nil, wrong
 		}
@@ -199,6 +205,10 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
+		finishing := e.finishing()
+		if finishing && (wrapUp{e}).answerOpen(open) {
+			continue
+		}
 		wait, err := e.awaitBlockers(ctx, open[0])
 		if !wait && err == nil {
 			wait, err = e.mustWait(ctx, open[0])
@@ -209,6 +219,9 @@ func (e *execution) execute(ctx context.Context) (state, error) {
 		if wait {
 			e.end = e.waiting()
 			return nil, nil
+		}
+		if e.finishing() && !finishing {
+			continue
 		}
 		if err := e.executeFirst(ctx, open); err != nil || e.end != nil {
 			return nil, err
@@ -283,6 +296,9 @@ func (e *execution) decide(ctx context.Context) (state, error) {
 		return nil, err
 	}
 	e.collect()
+	if e.finishing() {
+		wrapUp{e}.stopReads()
+	}
 	if waits, err := e.awaitReplies(ctx); waits || err != nil {
 		if waits {
 			e.end = e.waiting()
@@ -323,8 +339,8 @@ func (l *ledger) endAfter(last turnkeeper.Round) (end func() *ending, outlast fu
 		return func() *ending { return l.endings().capped(turnkeeper.StopMaxDuration) }, noCall
 	case !l.bounds.Continuation && !l.rounds.overLimit():
 		return func() *ending { return l.endings().single(last) }, anyCall
-	case !l.bounds.Continuation, l.rounds.usedUp(l.bounds), announcedLast(last):
-		return func() *ending { return l.endings().capped(l.rounds.lastStop()) }, anyCall
+	case !l.bounds.Continuation, l.rounds.usedUp(l.bounds), wasFinal(last):
+		return func() *ending { return l.endings().capped(l.lastStop()) }, anyCall
 	default:
 		return nil, nil
 	}
@@ -340,10 +356,10 @@ func hasEffect(call *turnkeeper.ToolCall) bool {
 	return call.Effect != turnkeeper.EffectNone && !isSpawn(*call)
 }
 
-// continueFrom asks the model again as soon as there is something new for it. Until then it
-// blocks for background calls. If only detached calls run, the turn waits as a row.
+// continueFrom asks the model again as soon as there is something new for it, or, in a turn that is to finish, as soon as
+// nothing runs. Until then it blocks for background calls. If only detached calls run, the turn waits as a row.
 func (e *execution) continueFrom(ctx context.Context, last turnkeeper.Round) (state, error) {
-	for nextMove(e.rounds, e.dirty) == moveWait {
+	for nextMove(e.rounds, e.dirty) == moveWait || e.finishing() && e.rounds.any(isRunning) {
 		if len(e.background) == 0 {
 			e.end = e.waiting()
 			return nil, nil

@@ -49,6 +49,7 @@ type bench struct {
 	lease     time.Duration // from the start of a run; 0: the record's
 	wall      time.Duration // likewise
 	log       *observer.ObservedLogs
+	finish    chan struct{}             // closed when the turn is to finish
 	before    func(turnlog.Entry) error // hook of each dispatch's journal
 }
 
@@ -110,7 +111,7 @@ func (b *bench) dispatch(ctx context.Context) (turnlog.Outcome, error) {
 }
 
 func (b *bench) resume(ctx context.Context, record *turnlog.Record, journal agentturn.Journal) (turnlog.Outcome, error) {
-	a := agentturn.Assignment{Record: record, Definition: b.def, Newest: b.newest, Retired: b.retired}
+	a := agentturn.Assignment{Record: record, Definition: b.def, Newest: b.newest, Retired: b.retired, Finish: b.finish}
 	if b.lease != 0 {
 		a.LeaseDeadline = time.Now().Add(b.lease)
 	}

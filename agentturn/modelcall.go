@@ -34,8 +34,9 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	call := &modelCall{exec: e, ctx: ctx, number: len(e.rounds) + 1, final: e.rounds.nextIsLast(e.bounds), stop: stop}
+	call := &modelCall{exec: e, ctx: ctx, number: len(e.rounds) + 1, final: e.finishing() || e.rounds.nextIsLast(e.bounds), stop: stop}
 	call.at = e.moment(call.final)
+	call.at.Finish = call.final && e.finishing()
 	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final}, transcript.Sink{
 		Guarded: e.replySink() != policy.ReplyAllow, Known: e.hasTool,
 	})

@@ -100,7 +100,7 @@ func TestLookups(t *testing.T) {
 		t.Error("of three rounds, the next is the last")
 	}
 	c.call(key(2, 3)).State, c.call(key(2, 3)).Shown = turnkeeper.CallDenied, overLimit+"2 tool calls a turn; this one was not run"
-	if c.lastStop() != turnkeeper.StopMaxToolCalls {
+	if (&ledger{task: &task{}, rounds: c}).lastStop() != turnkeeper.StopMaxToolCalls {
 		t.Error("a call over the limit ends the turn")
 	}
 }

@@ -53,6 +53,9 @@ func announcedLast(r turnkeeper.Round) bool {
 	})
 }
 
+// wasFinal reports whether a round was announced as the last one.
+func wasFinal(r turnkeeper.Round) bool { return r.Recipe != nil && r.Recipe.Final || announcedLast(r) }
+
 // degradedReply returns the reply of a turn that could not end as asked: the model's answer,
 // followed by the calls of unknown outcome, or what the agent's rules give instead.
 func degradedReply(rounds []turnkeeper.Round, stop turnkeeper.StopReason, rules agentdef.Replies) reply {
@@ -105,6 +108,8 @@ func withoutResult(stop turnkeeper.StopReason) string {
 		return "the agent may make no more tool calls; the operator was told."
 	case turnkeeper.StopBudget:
 		return "the budget for it is used up; the operator was told."
+	case turnkeeper.StopFinished:
+		return "it was asked to finish before there was an answer."
 	case turnkeeper.StopWorkerLost:
 		return "the service stopped each time it worked on it; the operator was told."
 	default:

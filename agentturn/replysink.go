@@ -56,9 +56,12 @@ func (r reply) tells(onDegraded string) bool {
 	return r.said > 0 || r.text != "" && r.text != onDegraded && !strings.HasPrefix(r.text, unanswered)
 }
 
+// replySink returns what becomes of a reply that may hold private content.
+func (t *task) replySink() string { return cmp.Or(t.def.ReplySink, t.cfg.ReplySink, policy.ReplyAllow) }
+
 // guardReply replaces the end of the turn if its reply may hold private content that the agent's reply_sink does not allow: the turn
-// waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. The reply of
-// a sub-agent goes to its parent, with its labels.
+// waits for a person, or ends without the content. mayAsk is false if another dispatch could not come to the same end. A turn that
+// is to finish asks nobody. The reply of a sub-agent goes to its parent, with its labels.
 func guardReply(e *execution, mayAsk bool) {
 	if e.record.Lineage.Parent != 0 || e.end.state != turnkeeper.TurnSucceeded && e.end.state != turnkeeper.TurnDegraded {
 		return
@@ -71,7 +74,7 @@ func guardReply(e *execution, mayAsk bool) {
 	text := string(prompt.Canonical(map[string]any{"text": r.text}))
 	key := turnkeeper.CallKey{Round: len(e.rounds)}
 	earlier := e.people.replies(key)
-	switch stepOf(e.replySink(), text, earlier, mayAsk) {
+	switch stepOf(e.replySink(), text, earlier, mayAsk && !e.finishing()) {
 	case replyAsk:
 		e.put(asks.Question{
 			Call: key, Kind: asks.KindReply, N: len(earlier) + 1, Tool: "reply", Arguments: text, Rule: policy.FlowRule,
@@ -85,9 +88,6 @@ func guardReply(e *execution, mayAsk bool) {
 		e.end = withheld(e.end.outcome)
 	}
 }
-
-// replySink returns what happens to a reply of the agent that may hold private content.
-func (t *task) replySink() string { return cmp.Or(t.def.ReplySink, t.cfg.ReplySink, policy.ReplyAllow) }
 
 // hasTool reports whether the agent has a tool.
 func (t *task) hasTool(name string) bool {

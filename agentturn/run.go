@@ -15,10 +15,15 @@ import (
 	"turnkeeper/tools"
 )
 
-// launch starts a run of the call's tool. It is safe for concurrent use.
+// launch starts a run of the call's tool. One of effect none ends when the turn is to finish. It is safe for concurrent
+// use.
 func (e *execution) launch(ctx context.Context, call *turnkeeper.ToolCall) *toolrun.Run {
 	execute, id := e.prepare(call)
-	return toolrun.Launch(ctx, *call, id, execute)
+	run := toolrun.Launch(ctx, *call, id, execute)
+	if call.Effect == turnkeeper.EffectNone {
+		go e.stopToFinish(run)
+	}
+	return run
 }
 
 // prepare returns a function that runs the call's tool. The function does not use the

@@ -128,6 +128,10 @@ type Assignment struct {
 	Retired bool                // the agent was retired: no call starts that a person allowed
 	Before  turnkeeper.Dispatch // the dispatch before this one, for the Observer; zero: none, or unknown
 
+	// Finish is closed when the turn is to finish with what it has, as a request on record says. A Record that says so
+	// suffices. nil: it is not closed.
+	Finish <-chan struct{}
+
 	// Bounds of this turn. Zero: those of Definition, with Config.Bounds as defaults.
 	Bounds turnkeeper.Bounds
 
@@ -168,6 +172,7 @@ func (r *Runner) Run(ctx context.Context, a Assignment, journal Journal) (outcom
 	if err != nil {
 		e.end = e.endings().endingOf(ctx, err)
 	}
+	keepSaid(e)
 	guardReply(e, err == nil)
 	if outcome, err = e.finish(ctx, *e.end); err != nil {
 		return turnlog.Outcome{}, e.reportLate(ctx, err)

@@ -171,7 +171,7 @@ func TestCancelledTurn(t *testing.T) {
 				b.store.trigger = trigger
 				ctx, cancel := context.WithCancelCause(t.Context())
 				time.AfterFunc(5*time.Second, func() { cancel(agentturn.ErrCancelled) })
-				want := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled."}
+				want := turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "This turn was cancelled.\n\nBefore that it had written:\n\nOn it."}
 				if trigger == turnkeeper.TriggerSchedule {
 					want.Reply, want.InnerDialogue = "", "On it."
 				}

@@ -41,10 +41,13 @@ func summaryLine(call turnkeeper.ToolCall, output bool) string {
 	return outputs.Preview("- " + prompt.PlainName(call.Name) + ": " + text)
 }
 
+// failedPlainly is the problem of a failed call about which no more can be said.
+var failedPlainly = turnkeeper.ToolCall{State: turnkeeper.CallFailed}.Problem()
+
 // outcomeText returns the state of a call, with its problem if that says more.
 func outcomeText(state turnkeeper.CallState, problem string) string {
 	switch problem {
-	case "", turnkeeper.ProblemFailed, turnkeeper.ProblemCancelled:
+	case "", failedPlainly, turnkeeper.ProblemCancelled:
 		return string(state)
 	case turnkeeper.ProblemNotRun:
 		return problem

@@ -24,6 +24,9 @@ type task struct {
 	def     *agentdef.Definition
 	newest  *agentdef.Definition // of the agent; nil: def, or unknown
 	retired bool                 // the agent was retired
+
+	finishAsked <-chan struct{} // closed when the turn is to finish; nil: it is not
+
 	bounds  turnkeeper.Bounds
 	offered prompt.Offer // the agent's tools, in the order of its file
 	log     *zap.Logger

@@ -31,7 +31,7 @@ type Failure struct {
 	MaxAttempts int
 	Attempts    int // all attempts, this one included
 
-	Answered    bool          // a person has answered an ask of the turn
+	Keep        bool          // the turn waits for a service with its journal: a person has answered an ask of it, or it is to finish
 	Waited      time.Duration // for services, since the first failure
 	GiveUpAfter time.Duration // maximum wait for a service
 	Pause       time.Duration // until the service may be asked again
@@ -40,7 +40,7 @@ type Failure struct {
 // A Verdict says how a failed turn ends.
 type Verdict struct {
 	Degraded bool          // the turn ends with a reply; else it has failed
-	Wait     bool          // the turn waits for the service and keeps its journal, so that nobody is asked twice
+	Wait     bool          // the turn waits for the service and keeps its journal
 	Retry    bool          // if failed: the message waits for another turn; else it is closed with a reply
 	Counted  bool          // if failed: the attempt counts against the message
 	Backoff  time.Duration // if Wait or Retry: the pause before the turn goes on, or before that turn
@@ -65,7 +65,7 @@ func (f Failure) Verdict() Verdict {
 		if left <= 0 {
 			return Verdict{}
 		}
-		return Verdict{Wait: f.Answered, Retry: !f.Answered, Backoff: min(max(f.Pause, 0), left, maxPause)}
+		return Verdict{Wait: f.Keep, Retry: !f.Keep, Backoff: min(max(f.Pause, 0), left, maxPause)}
 	case f.Fault == FaultMessage, f.Fault == FaultBound:
 		return Verdict{Counted: true}
 	}

@@ -49,7 +49,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("a running turn: %+v", got)
 		}
 	}
-	if reason := one[string](h, "select reason from turnkeeper.cancellations where turn_id = $1", d.id); reason != "asked by the sender" {
+	if reason := one[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1", d.id); reason != "asked by the sender" {
 		t.Errorf("the reason is %q", reason)
 	}
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
@@ -63,6 +63,32 @@ func TestCancel(t *testing.T) {
 	h.ask("POST", path, "x", "Content-Type", "text/plain").want(t, 415, "application/json")
 	h.ask("POST", "/v1/turns/77/cancel", "").want(t, 404, "there is no turn 77")
 	h.ask("POST", "/v1/turns/none/cancel", "").want(t, 404, "there is no turn")
+}
+
+func TestFinish(t *testing.T) {
+	h := newEnv(t)
+	d := h.turn("clerk", "work")
+	path := fmt.Sprintf("/v1/turns/%d/finish", d.id)
+	for _, path := range []string{path, path, "/v1/messages/1/finish"} {
+		h.ask("POST", path, `{"reason":"good enough"}`).want(t, 202, fmt.Sprintf(`{"turn_id":%d,"finished":false}`, d.id))
+	}
+	h.ask("GET", fmt.Sprintf("/v1/turns/%d", d.id), "").want(t, 200, fmt.Sprintf(`"requested_end":{"how":"finish","turn_id":%d,"reason":"good enough","asked_at":"`, d.id))
+	d.write(turnlog.Entry{
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "What I have."},
+	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	h.ask("POST", path, "").want(t, 200, `"finished":true`)
+	h.ask("GET", "/v1/messages/1", "").want(t, 200, `"stop_reason":"finished"`)
+
+	done := h.turn("desk", "work")
+	done.finish("done")
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/finish", done.id), "").want(t, 409, "has ended already: it succeeded")
+	h.ask("POST", "/v1/messages/2/finish", "").want(t, 409, "message 2 is closed already: it is answered")
+	h.ask("POST", "/v1/messages", `{"agent":"desk","body":"later"}`).want(t, 201, "")
+	h.ask("POST", "/v1/messages/3/finish", "").want(t, 409, "message 3 still waits, and has nothing to finish with; cancel it instead")
+	h.ask("POST", path, `{"why":"x"}`).want(t, 400, "unknown field")
+	h.ask("POST", "/v1/turns/77/finish", "").want(t, 404, "there is no turn 77")
+	h.ask("POST", "/v1/messages/77/finish", "").want(t, 404, "there is no message 77")
 }
 
 func TestRetry(t *testing.T) {
@@ -137,7 +163,7 @@ func TestWhoMayCancelAndRetry(t *testing.T) {
 		h.ask("POST", path(other), "", "Authorization", clerk).want(t, 404, fmt.Sprintf("there is no turn %d", other.id))
 		h.ask("POST", path(mine), "", "Authorization", clerk, "Origin", "https://evil.example").want(t, 403, "cross-origin requests")
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
+	if n := one[int](h, "select count(*) from turnkeeper.requested_ends"); n != 0 {
 		t.Errorf("%d cancellations were asked for by who may not", n)
 	}
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/cancel", mine.id), "", "Authorization", clerk).want(t, 202, `"cancelled":false`)

@@ -219,7 +219,12 @@ func (m *messages) transcript(c *request.Call) error {
 
 // cancel cancels a waiting message at once, else its turn.
 func (m *messages) cancel(c *request.Call) error {
-	return cancelWith(c, func(reason string) (operate.Cancelled, error) { return m.access.CancelMessage(c, reason) })
+	return endWith(c, func(reason string) (operate.Ended, error) { return m.access.CancelMessage(c, reason) }, views.OfCancelled)
+}
+
+// finish lets the turn that handles a message finish.
+func (m *messages) finish(c *request.Call) error {
+	return endWith(c, func(reason string) (operate.Ended, error) { return m.access.FinishMessage(c, reason) }, views.OfFinished)
 }
 
 // A failedMessages is the body of POST /v1/messages/retry: it selects the messages to retry.

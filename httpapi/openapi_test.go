@@ -288,10 +288,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		return a
 	}
 	ask("POST", "/v1/turns/{id}/retry", "", "", 409)
+	ask("POST", "/v1/turns/{id}/finish", "", `{"reason":"enough"}`, 202)
+	ask("POST", "/v1/messages/{id}/finish", "", "", 202)
 	ask("POST", "/v1/turns/{id}/cancel", "", `{"reason":"a look"}`, 202)
 	running := ask("GET", "/v1/turns/{id}", "", "", 200)
 	running.want(t, 200, `"correction_factor":1.5`)
-	running.want(t, 200, `"cancellation":{"reason":"a look"`)
+	running.want(t, 200, `"requested_end":{"how":"cancel","turn_id":1,"reason":"a look"`)
 	ask("GET", "/v1/lanes", "", "", 200)
 	h.opens(turn, approval("acme"))
 	ask("GET", "/v1/asks", "?state=open", "", 200).want(t, 200, `"amount":900`)
@@ -315,6 +317,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/transcript", "?agent=clerk&conversation=main", "", 200).want(t, 200, `"name":"look"`)
 	ask("GET", "/v1/transcript", "?agent=clerk", "", 400)
 	ask("POST", "/v1/messages/{id}/cancel", "", "", 409)
+	ask("POST", "/v1/messages/{id}/finish", "", "", 409)
 	ask("POST", "/v1/schedules/{agent}/{name}/run", "", "", 201)
 	ask("POST", "/v1/schedules/{agent}/{name}/run", "", "", 200)
 	ask("GET", "/v1/workers", "", "", 200)
@@ -329,6 +332,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/messages/{id}/events", "?after=end", "", 204)
 	ask("GET", "/v1/messages/{id}/events", "?after=x", "", 400)
 	ask("POST", "/v1/turns/{id}/cancel", "", "", 409)
+	ask("POST", "/v1/turns/{id}/finish", "", "", 409)
 	ask("GET", "/v1/outbox", "", "", 200)
 	if part := ask("GET", "/v1/outputs/{id}", "?from=2&to=4", "", 200); string(part.body) != "üß" {
 		t.Errorf("characters 2 to 4 are %q", part.body)

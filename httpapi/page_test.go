@@ -206,10 +206,10 @@ func TestForms(t *testing.T) {
 	reader := h.signIn(h.token(operate.Token{Name: "reader", Scopes: []string{"read"}}))
 	clerk := h.signIn(h.token(operate.Token{Name: "clerk", Scopes: []string{"read", "operate"}, Agents: []string{"clerk"}}))
 	full := h.signIn(h.token(operate.Token{Name: "full", Scopes: []string{"read", "operate"}}))
-	cancel, retry := fmt.Sprintf("/turns/%d/cancel", d.id), fmt.Sprintf("/turns/%d/retry", d.id)
+	cancel, retry, finish := fmt.Sprintf("/turns/%d/cancel", d.id), fmt.Sprintf("/turns/%d/retry", d.id), fmt.Sprintf("/turns/%d/finish", d.id)
 	reason := url.Values{"reason": {"asked <b>by</b> the sender"}}
 
-	for _, path := range []string{cancel, retry, "/inbox/1/cancel", "/scheduler/pause", "/scheduler/resume", "/schedules/clerk/daily/pause", "/schedules/clerk/daily/run"} {
+	for _, path := range []string{cancel, retry, finish, "/inbox/1/cancel", "/scheduler/pause", "/scheduler/resume", "/schedules/clerk/daily/pause", "/schedules/clerk/daily/run"} {
 		h.submit(path, reason).wantRedirect(t, "/sign-in")
 		h.submit(path, reason, "Cookie", reader).wantPage(t, 403, "the scope &#34;operate&#34;")
 		h.ask("POST", path, reason.Encode(), "Cookie", full, "Content-Type", "application/x-www-form-urlencoded", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site").
@@ -218,7 +218,7 @@ func TestForms(t *testing.T) {
 	}
 	h.submit("/scheduler/pause", reason, "Cookie", clerk).wantPage(t, 403, "The scheduler serves all agents")
 	h.submit("/schedules/desk/daily/pause", nil, "Cookie", clerk).wantPage(t, 404, "has no schedule")
-	if n := one[int](h, "select count(*) from turnkeeper.cancellations"); n != 0 {
+	if n := one[int](h, "select count(*) from turnkeeper.requested_ends"); n != 0 {
 		t.Fatalf("%d cancellations were asked for by who may not", n)
 	}
 
@@ -232,7 +232,16 @@ func TestForms(t *testing.T) {
 	}
 	h.submit("/schedules/desk/daily/resume", nil, "Cookie", full).wantRedirect(t, "/schedules?done=schedule")
 
+	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "", "Cookie", clerk).wantPage(t, 200, "Finish the turn", "Cancel the turn")
+	h.submit(finish, url.Values{"reason": {strings.Repeat("x", 1001)}}, "Cookie", clerk).wantPage(t, 422, "the limit is 1000")
+	h.submit(finish, reason, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=finishing", d.id))
+	asked := h.ask("GET", fmt.Sprintf("/turns/%d?done=finishing", d.id), "", "Cookie", clerk)
+	asked.wantPage(t, 200, "Asked to finish", "its next model call is the last one", "Its next model call is the last one", "asked &lt;b&gt;by&lt;/b&gt;", "Cancel the turn")
+	if strings.Contains(string(asked.body), "Finish the turn") {
+		t.Error("a turn that is to finish is asked again")
+	}
 	h.submit(cancel, reason, "Cookie", clerk).wantRedirect(t, fmt.Sprintf("/turns/%d?done=told", d.id))
+	h.submit(finish, reason, "Cookie", clerk).wantPage(t, 409, "is being cancelled")
 	h.ask("GET", fmt.Sprintf("/turns/%d?done=told", d.id), "", "Cookie", clerk).wantPage(t, 200, "the worker will end the turn", "asked &lt;b&gt;by&lt;/b&gt;")
 	d.end(turnkeeper.TurnCancelled, turnkeeper.MessageCancelled, "This turn was cancelled.")
 	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "", "Cookie", clerk).wantPage(t, 200, "Retry the message", `name="anyway"`)

@@ -94,7 +94,7 @@ func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID)
 	return r, err
 }
 
-func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (c operate.Cancelled, err error) {
+func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (c operate.Ended, err error) {
 	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
 		c, err = b.Store.CancelMessage(ctx, id, reason)
 		return err

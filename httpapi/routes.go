@@ -113,6 +113,10 @@ var (
 		answer(200, "cancelled now or before", views.Cancelled{}),
 		answer(202, "cancellation requested; its worker will end it", views.Cancelled{}),
 	}
+	finished = []Answer{
+		answer(200, "it has finished as requested before", views.Finished{}),
+		answer(202, "requested; the turn ends with its next model call", views.Finished{}),
+	}
 )
 
 func idempotencyKey(doc string) Parameter {
@@ -175,6 +179,10 @@ func (m *messages) routes() []Route {
 			Note: "409: the message is already closed.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
 		},
 		{
+			Route: ofUser(post("/v1/messages/{id}/finish", forOperate, m.finish)), ID: "finishMessage", Tag: tag, Summary: "Let the turn of a message finish with what it has",
+			Note: "409: the message still waits, or is closed.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: finished,
+		},
+		{
 			Route: post("/v1/messages/retry", forOperate, m.retryFailed), ID: "retryMessages", Tag: tag, Summary: "Retry all failed messages",
 			Note: "After an error, repeat the request to retry the rest.", Body: failedMessages{}, BodyRequired: true,
 			Answers: []Answer{answer(200, "they are in the inbox again as new messages; messages retried before are left out", views.BulkRetried{})},
@@ -218,6 +226,11 @@ func (t *turns) routes() []Route {
 		{
 			Route: ofUser(post("/v1/turns/{id}/cancel", forOperate, t.cancel)), ID: "cancelTurn", Tag: tag, Summary: "Cancel a turn",
 			Note: "409: not possible in its state.", Parameters: []Parameter{number}, Body: cancellation{}, Answers: cancelled,
+		},
+		{
+			Route: ofUser(post("/v1/turns/{id}/finish", forOperate, t.finish)), ID: "finishTurn", Tag: tag, Summary: "Let a turn finish with what it has",
+			Note: "The next model call is the last one, without tools. 409: not possible in its state.", Parameters: []Parameter{number}, Body: cancellation{},
+			Answers: finished,
 		},
 		{
 			Route: ofUser(post("/v1/turns/{id}/retry", forOperate, t.retry)), ID: "retryTurn", Tag: tag, Summary: "Retry a turn's message",

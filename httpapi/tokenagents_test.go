@@ -128,7 +128,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			t.Errorf("%s is answered %d %s", path, a.status, a.body)
 		}
 	}
-	if n := one[int](h, "select count(*) from turnkeeper.cancellations") + one[int](h, "select count(*) from turnkeeper.retries"); n != 0 {
+	if n := one[int](h, "select count(*) from turnkeeper.requested_ends") + one[int](h, "select count(*) from turnkeeper.retries"); n != 0 {
 		t.Error("something was done to the desk's")
 	}
 	if state := one[string](h, "select state from turnkeeper.messages where id > $1 order by id desc limit 1", message); state != "waiting" {

@@ -86,7 +86,7 @@ func TestATokenOfAUserSeesThatUserAlone(t *testing.T) {
 					u.tryRoute(pattern, token)
 				}
 			}
-			if n := one[int](u.env, "select count(*) from turnkeeper.cancellations") + one[int](u.env, "select count(*) from turnkeeper.retries"); n != 0 {
+			if n := one[int](u.env, "select count(*) from turnkeeper.requested_ends") + one[int](u.env, "select count(*) from turnkeeper.retries"); n != 0 {
 				t.Error("something was done to anna's")
 			}
 		})

@@ -51,16 +51,25 @@ func (t *turns) cancel(c *request.Call) error {
 	if err != nil {
 		return err
 	}
-	return cancelWith(c, func(reason string) (operate.Cancelled, error) { return t.access.CancelTurn(c, id, reason) })
+	return endWith(c, func(reason string) (operate.Ended, error) { return t.access.CancelTurn(c, id, reason) }, views.OfCancelled)
 }
 
-// A cancellation is the body of a request to cancel.
+// finish answers 200 if the turn has finished as requested before, and 202 if it will.
+func (t *turns) finish(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	return endWith(c, func(reason string) (operate.Ended, error) { return t.access.FinishTurn(c, id, reason) }, views.OfFinished)
+}
+
+// A cancellation is the body of a request to end a turn.
 type cancellation struct {
 	Reason string `json:"reason,omitempty" schema:"maxLength=1000" doc:"shown to operators"`
 }
 
-// cancelWith reads the reason, calls cancel, and answers with its result.
-func cancelWith(c *request.Call, cancel func(reason string) (operate.Cancelled, error)) error {
+// endWith reads the reason, calls end, and answers with a view of its result.
+func endWith[View any](c *request.Call, end func(reason string) (operate.Ended, error), view func(operate.Ended) View) error {
 	var body cancellation
 	if err := c.ReadOptional(&body); err != nil {
 		return err
@@ -68,7 +77,7 @@ func cancelWith(c *request.Call, cancel func(reason string) (operate.Cancelled, 
 	if len(body.Reason) > request.MaxReason {
 		return request.Refuse(http.StatusUnprocessableEntity, "the reason has %d bytes, the limit is %d", len(body.Reason), request.MaxReason)
 	}
-	done, err := cancel(body.Reason)
+	done, err := end(body.Reason)
 	if err != nil {
 		return err
 	}
@@ -76,7 +85,7 @@ func cancelWith(c *request.Call, cancel func(reason string) (operate.Cancelled, 
 	if done.Closed {
 		status = http.StatusOK
 	}
-	return c.Answer(status, views.OfCancelled(done))
+	return c.Answer(status, view(done))
 }
 
 // A retryBody is the body of POST /v1/turns/{id}/retry.

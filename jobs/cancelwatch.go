@@ -9,14 +9,15 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
+	"turnkeeper/internal/turnlog"
 )
 
-// cancelPoll is how often a worker checks, without a doorbell, for requests to cancel
+// cancelPoll is how often a worker checks, without a doorbell, for requests to end
 // the turns that it runs.
 const cancelPoll = 2 * time.Second
 
 // WatchCancels runs until ctx ends. On each ring and on a slow poll, it cancels the turns
-// here that have a request to cancel, and stops those whose grant was taken away.
+// here that have a request to cancel, lets those finish that have one to finish, and stops those whose grant was taken away.
 func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 	tick := time.NewTicker(cancelPoll)
 	defer tick.Stop()
@@ -27,13 +28,13 @@ func (w *Worker) WatchCancels(ctx context.Context, rings <-chan struct{}) {
 		case <-rings:
 		case <-tick.C:
 		}
-		w.cancelAsked(ctx)
+		w.endAsked(ctx)
 	}
 }
 
-// cancelAsked cancels the turns that have a request to cancel, each of which writes its own end, and stops
+// endAsked passes on requests to end turns, each of which writes its own end, and stops
 // those whose grant was taken away.
-func (w *Worker) cancelAsked(ctx context.Context) {
+func (w *Worker) endAsked(ctx context.Context) {
 	w.mu.Lock()
 	grants := slices.Collect(maps.Keys(w.running))
 	w.mu.Unlock()
@@ -42,12 +43,12 @@ func (w *Worker) cancelAsked(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, giveBackTime)
 	defer cancel()
-	asked, err := w.grants.CancelledGrants(ctx, grants)
+	asked, err := w.grants.EndsRequested(ctx, grants)
 	if err != nil {
 		return // retried at the next poll
 	}
-	for _, grant := range asked {
-		w.cancel(grant, agentturn.ErrCancelled)
+	for grant, how := range asked {
+		w.end(grant, how)
 	}
 	taken, err := w.grants.TakenGrants(ctx, grants)
 	if err != nil {
@@ -60,6 +61,20 @@ func (w *Worker) cancelAsked(ctx context.Context) {
 
 // errTaken ends a turn whose grant was taken away.
 var errTaken = fmt.Errorf("%w: the worker counted as lost, and the turn was taken from it", turnkeeper.ErrFenced)
+
+// end ends the turn that runs under the grant, if there is one, as somebody wants.
+func (w *Worker) end(grant turnkeeper.GrantID, how turnlog.WantedEnd) {
+	switch how {
+	case turnlog.EndCancel:
+		w.cancel(grant, agentturn.ErrCancelled)
+	case turnlog.EndFinish:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if r := w.running[grant]; r != nil {
+			r.askToFinish()
+		}
+	}
+}
 
 // cancel cancels the turn that runs under the grant, if there is one.
 func (w *Worker) cancel(grant turnkeeper.GrantID, cause error) {

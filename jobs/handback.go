@@ -47,7 +47,7 @@ const classLate = "late_worker"
 // first time counts: a turn that is late again runs with the time left.
 func late(record *turnlog.Record, bounds turnkeeper.Bounds) bool {
 	turn := record.Turn
-	return turn.ErrorClass != classLate && !record.Cancelled && record.Elapsed > bounds.MaxDuration/2
+	return turn.ErrorClass != classLate && record.End != turnlog.EndCancel && record.Elapsed > bounds.MaxDuration/2
 }
 
 // putOff queues a late turn, so that its next grant has the full time.

@@ -28,6 +28,23 @@ type run struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	started bool
+	finish  chan struct{} // closed when the turn is to finish
+	asked   bool          // finish is closed
+}
+
+// newRun returns the run of a turn whose context is derived from ctx.
+func newRun(ctx context.Context) *run {
+	r := &run{finish: make(chan struct{})}
+	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	return r
+}
+
+// askToFinish lets the turn finish. The caller holds the lock of the worker.
+func (r *run) askToFinish() {
+	if !r.asked {
+		r.asked = true
+		close(r.finish)
+	}
 }
 
 // free returns the number of free slots. The caller holds the lock.
@@ -51,8 +68,7 @@ func (w *Worker) Reserve(n int) (turnkeeper.WorkerID, []turnkeeper.GrantID) {
 	var grants []turnkeeper.GrantID
 	for !w.draining && w.waiting == 0 && len(grants) < n && w.free() > 0 {
 		grant := turnkeeper.GrantID(uuid.NewString())
-		ctx, cancel := context.WithCancelCause(context.Background())
-		w.running[grant] = &run{ctx: ctx, cancel: cancel}
+		w.running[grant] = newRun(context.Background())
 		w.local.Add(1)
 		grants = append(grants, grant)
 	}

@@ -141,6 +141,11 @@ func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, erro
 	return done.Closed, err
 }
 
+func (d *door) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
+	done, err := d.Store.FinishTurn(ctx, id, "asked by the suite")
+	return done.Closed, err
+}
+
 func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.TurnID, bool, error) {
 	done, err := d.Store.CancelMessage(ctx, id, "asked by the suite")
 	return done.Turn, done.Closed, err

@@ -128,10 +128,10 @@ func TestWhatBecomesOfAJob(t *testing.T) {
 			log:    "handing the turn back for a newer worker", state: "queued",
 		},
 		"it was cancelled before": {
-			before: "insert into turnkeeper.cancellations (turn_id) select id from turnkeeper.turns", state: "cancelled", reply: "This turn was cancelled.",
+			before: "insert into turnkeeper.requested_ends (turn_id) select id from turnkeeper.turns", state: "cancelled", reply: "This turn was cancelled.",
 		},
 		"it was cancelled and is late": {
-			before: "insert into turnkeeper.cancellations (turn_id) select id from turnkeeper.turns; " + wait80s, state: "cancelled", reply: "This turn was cancelled.",
+			before: "insert into turnkeeper.requested_ends (turn_id) select id from turnkeeper.turns; " + wait80s, state: "cancelled", reply: "This turn was cancelled.",
 		},
 		"it is late": {
 			before: wait80s, log: "no worker took the turn for half of its time", state: "queued",

@@ -117,10 +117,10 @@ func (w *Worker) enter(ctx context.Context, job int64, grant turnkeeper.GrantID)
 		w.freed()
 		return ctx, nil, false
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	r := &run{ctx: ctx, cancel: cancel, started: true}
+	r := newRun(ctx)
+	r.started = true
 	w.running[grant] = r
-	return ctx, func() { w.leave(grant, r) }, true
+	return r.ctx, func() { w.leave(grant, r) }, true
 }
 
 // Points of a job at which the worker's fault hook is called.
@@ -262,9 +262,8 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 	if err != nil {
 		return err
 	}
-	if record.Cancelled {
-		w.cancel(record.Turn.GrantID, agentturn.ErrCancelled)
-	}
+	w.end(record.Turn.GrantID, record.End)
+	work.Finish = w.finishOf(record.Turn.GrantID)
 	work.Bounds = w.BoundsFor(work.Definition)
 	if first && late(record, work.Bounds) {
 		return w.putOff(ctx, record, writer)
@@ -273,6 +272,16 @@ func (w *Worker) dispatch(ctx context.Context, a assignment, again bool, log *jo
 	work.WallDeadline, work.LeaseDeadline = held.Start.Add(work.Bounds.MaxDuration), held.Deadline
 	_, err = w.Runner.Run(ctx, work, &turnJournal{writer: writer})
 	return err
+}
+
+// finishOf returns the channel that is closed when the turn that runs under the grant is to finish.
+func (w *Worker) finishOf(grant turnkeeper.GrantID) <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.running[grant]; r != nil {
+		return r.finish
+	}
+	return nil
 }
 
 // beforeTime is the timeout of looking up the previous grant, which only the trace

@@ -348,7 +348,7 @@ begin
             else false end
         and case when stop_reason is null then ended_at is null
             when stop_reason in ('none', 'max_rounds', 'max_duration', 'max_tool_calls', 'inference_error', 'budget',
-                'cancelled', 'worker_lost', 'withheld') then ended_at is not null
+                'cancelled', 'worker_lost', 'finished', 'withheld') then ended_at is not null
             else false end;
 end $$;
 
@@ -410,12 +410,15 @@ create index turns_agent on turnkeeper.turns (agent, id);
 create index turns_conversation on turnkeeper.turns (agent, user_name, conversation, id);
 create index turns_user on turnkeeper.turns (user_name, id) where user_name <> '';
 
--- Requests to cancel turns. The row is kept as long as the turn, as the reason why it ended.
-create table turnkeeper.cancellations (
+-- Requests to end turns: to cancel a turn at once, or to let it answer with what it has. A turn has one; a request to cancel replaces
+-- one to finish. The row is kept as long as the turn, as the reason why it ended.
+create table turnkeeper.requested_ends (
     turn_id  bigint primary key,
+    how      text not null default 'cancel' check (how in ('cancel', 'finish')),
     reason   text not null default '',
     asked_at timestamptz not null default clock_timestamp()
 );
+create index requested_ends_finish on turnkeeper.requested_ends (turn_id) where how = 'finish';
 
 -- The journal: one row for each write of a turn, with everything that was decided and done since the row before. Rows are only
 -- added, and the times of a turn's rows never decrease. The views rounds, calls and turn_events show what the rows contain.

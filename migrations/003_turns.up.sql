@@ -413,9 +413,8 @@ begin
     )
     select array_agg(message_id) into messages from dropped;
     if messages is not null then
-        insert into turnkeeper.cancellations (turn_id, reason)
-        select t.id, turnkeeper.dropped_because(p_turn) from turnkeeper.turns t where t.message_id = any(messages) and t.ended_at is null
-        on conflict do nothing;
+        perform turnkeeper.ask_end(t.id, 'cancel', turnkeeper.dropped_because(p_turn))
+        from turnkeeper.turns t where t.message_id = any(messages) and t.ended_at is null;
         perform pg_notify('turnkeeper_cancels', ''), pg_notify('turnkeeper_inbox', '');
     end if;
 end $$;
@@ -594,9 +593,8 @@ begin
         perform turnkeeper.cancel_waiting(s.message_id, turnkeeper.dropped_because(s.turn_id));
         return true;
     elsif v_state = 'running' then
-        insert into turnkeeper.cancellations (turn_id, reason) values (v_turn, turnkeeper.dropped_because(s.turn_id)) on conflict do nothing;
-        if found then
-            perform pg_notify('turnkeeper_cancels', '');
+        if not exists (select from turnkeeper.requested_ends where turn_id = v_turn and how = 'cancel') then
+            perform turnkeeper.ask_end(v_turn, 'cancel', turnkeeper.dropped_because(s.turn_id));
         end if;
         select t.state into v_state from turnkeeper.turns t where t.id = v_turn for update skip locked;
         if v_state in ('queued', 'waiting') then
@@ -722,7 +720,7 @@ create constraint trigger tree_spend_settled after update on turnkeeper.spend_re
 -- fence (append_many), as whoever delivers a result does, or it is the scheduler. The i-th elements of the arrays are of one
 -- turn. A dispatch whose last write is given in p_writes is ended only if that write was done. No end is recorded before its
 -- beginning, even if the clock was set back. A turn with a request to cancel is closed instead of queued, suspended or
--- retried. A turn that waits with a back-off waits for models, which NoteFault names, at most that long. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them. The conditions with any()
+-- retried. One that is to finish does not wait for what its end stops. A turn that waits with a back-off waits for models, which NoteFault names, at most that long. p_calls are the calls of the replies, as from reply_calls; empty: the function reads them. The conditions with any()
 -- only repeat the joins: with them, Postgres looks up the keys even if it planned the statement when the table had few rows.
 create function turnkeeper.end_many(
     p_turns bigint[], p_writes uuid[], p_grants uuid[], p_states text[], p_logs text[], p_stops text[],
@@ -817,9 +815,9 @@ begin
             end if;
         end loop;
     end if;
-    if exists (select from turnkeeper.cancellations where turn_id = any(p_turns)) then
+    if exists (select from turnkeeper.requested_ends where turn_id = any(p_turns) and how = 'cancel') then
         for r in select x.id, x.message_id, x.ended_at, c.reason
-            from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i] join turnkeeper.cancellations c on c.turn_id = x.id
+            from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i] join turnkeeper.requested_ends c on c.turn_id = x.id and c.how = 'cancel'
             where x.ended_at is null or p_message_states[e.i] = 'waiting'
         loop
             if r.ended_at is null then
@@ -828,6 +826,10 @@ begin
                 perform turnkeeper.cancel_waiting(r.message_id, r.reason);
             end if;
         end loop;
+    end if;
+    if 'waiting' = any(p_states) and exists (select from turnkeeper.requested_ends where how = 'finish') then
+        perform turnkeeper.hurry_turn(x.id) from unnest(ok) e(i) join turnkeeper.turns x on x.id = p_turns[e.i]
+        where x.state = 'waiting' and turnkeeper.waits_in_vain(x.id);
     end if;
     -- The end of a turn only frees a slot and a lane: a scheduler without other work need not look.
     perform pg_notify('turnkeeper_inbox', case when ended = ok and 'waiting' <> all(p_message_states) then 'freed' else '' end),

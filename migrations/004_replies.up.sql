@@ -13,7 +13,7 @@ create function turnkeeper.call_problem(p_state text, p_effect text, p_nonce tex
         when 'planned' then 'not run'
         when 'failed' then coalesce(substring(p_preview from '^tool error: ''[^'']*'' (timed out after [0-9.]+ s)'), 'the tool failed')
         when 'denied' then coalesce(substring(p_shown from '^(?:denied: )?(tool not found|invalid arguments|not enough time left in this turn|over the limit'
-            '|tools could not be called in the last round of this turn|the answer was cut off before all of its tool calls were complete'
+            '|tools could not be called in the last round of this turn|the turn was asked to finish before this call was run|the answer was cut off before all of its tool calls were complete'
             '|the tool calls of this answer did not arrive whole|a person did not approve this call|nobody approved this call in time'
             '|a person changed the arguments of this call, but they are invalid|a person allowed this call)'), 'refused')
         when 'cancelled' then case when p_effect <> 'none' and p_nonce <> '' then 'it may or may not have happened' else 'cancelled before it ended' end

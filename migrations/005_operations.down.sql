@@ -1,2 +1,3 @@
 drop function turnkeeper.purge, turnkeeper.purge_messages, turnkeeper.run_schedule, turnkeeper.retry_message, turnkeeper.close_cancelled,
-    turnkeeper.cancel_waiting, turnkeeper.cancel_message, turnkeeper.lock_scheduler_for, turnkeeper.settle_cancel, turnkeeper.ask_cancel;
+    turnkeeper.cancel_waiting, turnkeeper.cancel_message, turnkeeper.lock_scheduler_for, turnkeeper.cancelled_reply, turnkeeper.settle_end, turnkeeper.hurry_turn,
+    turnkeeper.waits_in_vain, turnkeeper.requested_end, turnkeeper.ask_end;

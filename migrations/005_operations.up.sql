@@ -1,24 +1,66 @@
--- Operations on messages and turns: cancel, retry, run a schedule now, purge.
+-- Operations on messages and turns: cancel, finish, retry, run a schedule now, purge.
 
 ----------------------------------------------------------------------------------------------------
--- Cancel
+-- Cancel and finish
 ----------------------------------------------------------------------------------------------------
 
--- Request the cancellation of a turn without locking its row, which may be locked for as long as a transactional tool runs.
--- Whoever ends its dispatch after this commit sees the request.
-create function turnkeeper.ask_cancel(p_turn bigint, p_reason text) returns void language plpgsql as $$
+-- Request the end of a turn: p_how is cancel or finish. It does not lock the turn's row, which may be locked for as long as a
+-- transactional tool runs. Whoever ends its dispatch after this commit sees the request. A repeat changes nothing; a request to
+-- cancel replaces one to finish.
+create function turnkeeper.ask_end(p_turn bigint, p_how text, p_reason text) returns void language plpgsql as $$
 begin
-    insert into turnkeeper.cancellations (turn_id, reason)
-    select id, p_reason from turnkeeper.turns where id = p_turn and ended_at is null
-    on conflict do nothing;
+    insert into turnkeeper.requested_ends as r (turn_id, how, reason)
+    select id, p_how, p_reason from turnkeeper.turns where id = p_turn and ended_at is null
+    on conflict (turn_id) do update set how = excluded.how, reason = excluded.reason, asked_at = excluded.asked_at
+        where r.how = 'finish' and excluded.how = 'cancel';
     perform pg_notify('turnkeeper_cancels', '');
 end $$;
 
--- Close a turn with a request to cancel, if no worker runs it. state is its state afterwards; null: no such turn. again:
--- its state changed in between, call the function again. The scheduler's lock keeps a tick from granting it.
-create function turnkeeper.settle_cancel(p_turn bigint, out state text, out done boolean, out again boolean) language plpgsql as $$
+-- The request to end a turn that counts for it, and the turn that it names: the turn itself or an earlier one of its message, or, if
+-- that is to finish, one above a sub-agent's. (A turn that is cancelled cancels those below it: see stop_awaiting.)
+create function turnkeeper.requested_end(p_turn bigint, out how text, out turn bigint) stable language plpgsql as $$
+declare
+    v_turn    bigint := p_turn;
+    v_message bigint;
+begin
+    loop
+        select t.message_id into v_message from turnkeeper.turns t where t.id = v_turn;
+        select r.how, r.turn_id into requested_end.how, requested_end.turn
+        from turnkeeper.turns t join turnkeeper.requested_ends r on r.turn_id = t.id
+        where t.message_id = v_message and (r.how = 'finish' or v_turn = p_turn) order by r.how, r.turn_id desc limit 1;
+        exit when found;
+        select c.turn_id into v_turn from turnkeeper.spawned_calls c where c.message_id = v_message;
+        exit when not found;
+    end loop;
+end $$;
+
+-- Whether a turn that is to finish waits for what its end stops: for a person, or for a detached call without an effect. Its worker
+-- did not know of the request.
+create function turnkeeper.waits_in_vain(p_turn bigint) returns boolean stable language plpgsql as $$
+begin
+    return (exists (select from turnkeeper.asks a where a.turn_id = p_turn and a.state = 'open')
+            or exists (select from turnkeeper.awaited_calls a join turnkeeper.calls c using (turn_id, round, ordinal)
+                where a.turn_id = p_turn and a.closed_at is null and c.effect = 'none'))
+        and (select e.how from turnkeeper.requested_end(p_turn) e) = 'finish';
+end $$;
+
+-- Let a turn that is to finish go on to its last round, if no worker runs it: withdraw its asks, and queue it. A turn that waits for
+-- a model waits on: it is the model that is to answer. The caller has locked the turn's row.
+create function turnkeeper.hurry_turn(p_turn bigint) returns void language plpgsql as $$
+begin
+    perform turnkeeper.withdraw_asks(p_turn);
+    update turnkeeper.turns t set state = 'queued', due_at = null
+    where t.id = p_turn and (t.state = 'waiting' and t.waits_for is null or t.state = 'queued' and t.due_at is not null);
+    perform pg_notify('turnkeeper_inbox', '');
+end $$;
+
+-- Carry out a request to end a turn, if no worker runs it: close it, or let it go on to its last round. state is its state
+-- afterwards; null: no such turn. again: its state changed in between, call the function again. The scheduler's lock keeps a
+-- tick from granting it.
+create function turnkeeper.settle_end(p_turn bigint, out state text, out done boolean, out again boolean) language plpgsql as $$
 declare
     free boolean;
+    how  text;
 begin
     done := false;
     again := false;
@@ -33,14 +75,18 @@ begin
         end;
         perform turnkeeper.lock_scheduler();
     end if;
-    select t.state into settle_cancel.state from turnkeeper.turns t where t.id = p_turn for update;
-    if settle_cancel.state in ('queued', 'waiting') then
-        if free then
-            perform turnkeeper.close_cancelled(p_turn);
-            settle_cancel.state := 'cancelled';
-            done := true;
-        else
+    select t.state into settle_end.state from turnkeeper.turns t where t.id = p_turn for update;
+    if settle_end.state in ('queued', 'waiting') then
+        select e.how into how from turnkeeper.requested_end(p_turn) e;
+        if not free then
             again := true;
+        elsif how = 'cancel' then
+            perform turnkeeper.close_cancelled(p_turn);
+            settle_end.state := 'cancelled';
+            done := true;
+        elsif how = 'finish' then
+            perform turnkeeper.hurry_turn(p_turn);
+            done := true;
         end if;
     end if;
 end $$;
@@ -88,9 +134,32 @@ begin
     where m.id = p_message
     returning turns.id into new_turn;
     update turnkeeper.messages m set state = 'running', attempts = attempts + 1, turn_id = new_turn, dropped_at = null where m.id = p_message;
-    insert into turnkeeper.cancellations (turn_id, reason) values (new_turn, p_reason);
+    insert into turnkeeper.requested_ends (turn_id, reason) values (new_turn, p_reason);
     perform turnkeeper.close_cancelled(new_turn);
     return new_turn;
+end $$;
+
+-- What a turn's reply says if it is cancelled, and p_open is the number of the event with which its unfinished round began (0: none): that,
+-- and what the model had written until then. Whoever watched has seen it. A turn that knows private content leaves it out, because
+-- the setting reply_sink is not known here; the reply of a sub-agent goes to its parent, with its labels.
+create function turnkeeper.cancelled_reply(p_turn bigint, p_open bigint) returns text stable language plpgsql as $$
+declare
+    v_message bigint;
+    said      text;
+begin
+    select t.message_id into v_message from turnkeeper.turns t where t.id = p_turn;
+    if exists (select from turnkeeper.turns t join turnkeeper.labels l on l.kind = 'turn' and l.id = t.id where t.message_id = v_message and l.label = 'private')
+        and not exists (select from turnkeeper.spawned_calls c where c.message_id = v_message) then
+        return 'This turn was cancelled.';
+    end if;
+    select string_agg(s.text, E'\n\n' order by s.n) into said from (
+        select r.round as n, r.text from turnkeeper.rounds r where r.turn_id = p_turn
+        union all
+        select 1000000, string_agg(d.data ->> 'text', '' order by d.seq) from turnkeeper.turn_events d
+        where p_open > 0 and d.turn_id = p_turn and d.type = 'block_delta' and d.seq > p_open and exists (select from turnkeeper.turn_events b
+            where b.turn_id = p_turn and b.type = 'block_start' and b.block = d.block and b.seq > p_open and b.data ->> 'kind' = 'text')
+    ) s where btrim(s.text, E' \t\r\n') <> '';
+    return 'This turn was cancelled.' || coalesce(E'\n\nBefore that it had written:\n\n' || said, '');
 end $$;
 
 -- Close a turn that no worker runs as cancelled. The caller has locked its row. The texts are the same as in package
@@ -105,6 +174,7 @@ declare
     t        record;
     r        record;
     at       timestamptz;
+    began    bigint := 0; -- the event with which the unfinished round began
     reply    text;
     accepted timestamptz;
 begin
@@ -117,9 +187,10 @@ begin
         coalesce(max(seq) filter (where type = 'round_rollback'), 0) as voided into r
     from turnkeeper.turn_events where turn_id = p_turn;
     if r.round > t.inference_rounds and r.began > r.voided then
+        began := r.began;
         perform turnkeeper.add_events(p_turn, '{round_rollback}', array[r.round], '{0}', '{"{\"reason\":\"the turn was cancelled\"}"}');
     end if;
-    reply := case when t.trigger = 'message' then 'This turn was cancelled.' else '' end;
+    reply := case when t.trigger = 'message' then turnkeeper.cancelled_reply(p_turn, began) else '' end;
     perform turnkeeper.add_events(p_turn, '{turn_error}', '{0}', '{0}', array[json_strip_nulls(json_build_object(
         'state', 'cancelled', 'stop_reason', 'cancelled', 'rounds', t.inference_rounds,
         'calls', (select count(*) from turnkeeper.calls where turn_id = p_turn), 'reply', nullif(reply, '')))::text]);
@@ -355,7 +426,7 @@ begin
     delete from turnkeeper.spend where scope in (select 'turn:' || id from unnest(t_ids) id) and period = '';
     delete from turnkeeper.spend_reservations where turn_id = any(t_ids);
     delete from turnkeeper.ended_grants where turn_id = any(t_ids);
-    delete from turnkeeper.cancellations where turn_id = any(t_ids);
+    delete from turnkeeper.requested_ends where turn_id = any(t_ids);
     delete from turnkeeper.river_job where kind in ('AgentTurn', 'DetachedCall') and finalized_at is not null
         and (args ->> 'turn_id')::bigint = any(t_ids);
     delete from turnkeeper.turns where id = any(t_ids);

@@ -117,7 +117,7 @@ func TestARoleWithTheRightsOfTheREADME(t *testing.T) {
 	if n := other.one("select count(*) from turnkeeper.my_replies_after(0)"); n != 0 {
 		t.Errorf("another role reads %d replies", n)
 	}
-	if state := storagetest.One[string](h, "select m.state || ' ' || c.reason from turnkeeper.messages m join turnkeeper.cancellations c on c.turn_id = m.turn_id where m.id = $1", second); state != "cancelled dropped by its sender" {
+	if state := storagetest.One[string](h, "select m.state || ' ' || c.reason from turnkeeper.messages m join turnkeeper.requested_ends c on c.turn_id = m.turn_id where m.id = $1", second); state != "cancelled dropped by its sender" {
 		t.Errorf("the dropped message is %s", state)
 	}
 }

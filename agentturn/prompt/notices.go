@@ -39,8 +39,12 @@ func (s *State) statusNotice(at Moment, full int) string {
 	var b strings.Builder
 	b.WriteString("# System Notice\n\n")
 	if at.Final {
-		fmt.Fprintf(&b, "This is turn %d of %d, the last one: tools can no longer be called. "+
-			"Answer now from what you have, and say what is missing.", charged+1, charged+1)
+		why := ""
+		if at.Finish {
+			why = ", because a person asked to finish"
+		}
+		fmt.Fprintf(&b, "This is turn %d of %d, the last one%s: tools can no longer be called. "+
+			"Answer now from what you have, and say what is missing.", charged+1, charged+1, why)
 	} else {
 		fmt.Fprintf(&b, "This is turn %d of %d.", charged+1, s.Bounds.MaxRounds)
 	}

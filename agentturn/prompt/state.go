@@ -73,6 +73,7 @@ func (m Model) key() modelKey { return modelKey{m.Provider, m.Name} }
 type Moment struct {
 	Rounds []turnkeeper.Round
 	Final  bool // announce the round as the last one
+	Finish bool // because somebody wants the turn to finish
 	// Age returns how long a call has been in the background.
 	Age func(turnkeeper.ToolCall) time.Duration
 }
@@ -238,7 +239,7 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past 
 	if !s.Bounds.Summarise || s.summaryTried || omitted == 0 || history[omitted-1].TurnID <= covered {
 		return nil
 	}
-	at.Final = false
+	at.Final, at.Finish = false, false
 	in := s.input(m, at, "")
 	in.history = history
 	if in.room() < minSummaryRoom {

@@ -49,6 +49,9 @@ func (t *Transcript) NewStream(round int, start RoundStartData, sink Sink) *Stre
 // Started reports whether this attempt has had a delta.
 func (s *Stream) Started() bool { return s.started }
 
+// Text returns the text of the answer so far in this attempt, without reasoning and calls.
+func (s *Stream) Text() string { return s.text.String() }
+
 // Delta adds a delta. It reports whether the text should be flushed and written now.
 func (s *Stream) Delta(d inference.Delta) (due bool) {
 	s.add(d)

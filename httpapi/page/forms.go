@@ -74,6 +74,21 @@ func (h *Handler) cancelTurn(c *request.Call) error {
 	return goToCancelled(c, done)
 }
 
+func (h *Handler) finishTurn(c *request.Call) error {
+	id, err := request.ID[turnkeeper.TurnID](c, "turn")
+	if err != nil {
+		return err
+	}
+	reason, err := readReason(c)
+	if err != nil {
+		return err
+	}
+	if _, err := h.access.FinishTurn(c, id, reason); err != nil {
+		return err
+	}
+	return c.GoTo(fmt.Sprintf("/turns/%d?done=finishing", id))
+}
+
 func (h *Handler) cancelMessage(c *request.Call) error {
 	reason, err := readReason(c)
 	if err != nil {
@@ -86,7 +101,7 @@ func (h *Handler) cancelMessage(c *request.Call) error {
 	return goToCancelled(c, done)
 }
 
-func goToCancelled(c *request.Call, done operate.Cancelled) error {
+func goToCancelled(c *request.Call, done operate.Ended) error {
 	notice := "told"
 	if done.Closed {
 		notice = "cancelled"

@@ -98,6 +98,7 @@ func (h *Handler) Routes() []request.Route {
 		{post, "/inbox/retry-failed", operate, h.retryFailed},
 		{post, "/inbox/{id}/cancel", operate, h.cancelMessage},
 		{post, "/turns/{id}/cancel", operate, h.cancelTurn},
+		{post, "/turns/{id}/finish", operate, h.finishTurn},
 		{post, "/turns/{id}/retry", operate, h.retryTurn},
 		{post, "/scheduler/pause", operate, h.pauseScheduler},
 		{post, "/scheduler/resume", operate, h.resumeScheduler},

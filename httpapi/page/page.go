@@ -215,6 +215,7 @@ func (d data) Nav() []link {
 var notices = map[string]string{
 	"cancelled": "The turn is cancelled.",
 	"told":      "Cancellation requested: the worker will end the turn.",
+	"finishing": "The turn was asked to finish: its next model call is the last one.",
 	"retried":   "The message was retried as this new message.",
 	"repeated":  "The message had already been retried as this one.",
 	"due":       "The message is due now.",

@@ -28,6 +28,9 @@ func (Turn) section() string { return "/turns" }
 // Open reports whether the turn is open.
 func (p Turn) Open() bool { return !p.Turn.State.Terminal() }
 
+// Finishing reports whether the turn was asked to finish.
+func (p Turn) Finishing() bool { return p.End != nil && p.End.How == turnlog.EndFinish }
+
 // CanRetry reports whether to offer a retry of the message; the store decides.
 func (p Turn) CanRetry() bool {
 	return !p.Open() && p.As == 0 && p.Turn.State != turnkeeper.TurnSucceeded &&

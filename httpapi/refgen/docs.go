@@ -5,6 +5,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 )
 
@@ -87,7 +88,7 @@ var enums = map[string]enum{
 	"MessageState": values("waiting and running messages are open",
 		tk.MessageWaiting, tk.MessageRunning, tk.MessageAnswered, tk.MessageFailed, tk.MessageCancelled),
 	"StopReason": values("why a turn ended; none: the model finished",
-		tk.StopNone, tk.StopMaxRounds, tk.StopMaxDuration, tk.StopMaxToolCalls, tk.StopInferenceError, tk.StopBudget, tk.StopCancelled, tk.StopWorkerLost, tk.StopWithheld),
+		tk.StopNone, tk.StopMaxRounds, tk.StopMaxDuration, tk.StopMaxToolCalls, tk.StopInferenceError, tk.StopBudget, tk.StopCancelled, tk.StopWorkerLost, tk.StopFinished, tk.StopWithheld),
 	"Effect": values("none: reads only; keyed: may run again with the same key; once: never started twice",
 		tk.EffectNone, tk.EffectKeyed, tk.EffectOnce),
 	"CallState": values("unknown: started by a lost worker, without a result",
@@ -95,9 +96,10 @@ var enums = map[string]enum{
 	"Trigger":       values("source of the message", tk.TriggerMessage, tk.TriggerSchedule),
 	"DeliveryState": values("dead: given up", outbox.DeliveryPending, outbox.DeliveryDelivered, outbox.DeliveryDead),
 	"Kind":          values("what an ask is about", asks.KindApprove, asks.KindQuestion, asks.KindInput, asks.KindSettle, asks.KindBudget, asks.KindReply),
-	"State":         values("of an ask; expired denies; withdrawn: its turn ended first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
+	"State":         values("of an ask; expired denies; withdrawn: its turn ended, or was asked to finish, first", asks.Open, asks.Approved, asks.Denied, asks.Answered, asks.Expired, asks.Withdrawn),
 	"WorkerState": values("serving: runs no turns, because it does not have the role worker; silent: sent no heartbeat for too long",
 		presence.Alive, presence.Serving, presence.Draining, presence.Silent, presence.Stopped),
+	"WantedEnd":  values("cancel: at once; finish: after one more model call, with what the turn has", turnlog.EndCancel, turnlog.EndFinish),
 	"WaitReason": waitReasons(),
 	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),

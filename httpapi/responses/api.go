@@ -22,7 +22,7 @@ import (
 type Store interface {
 	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (turnkeeper.MessageID, error)
 	Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Ended, error)
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
 }
 

@@ -43,6 +43,8 @@ func TestCompletionOfNames(t *testing.T) {
 		{turnctl.Program(), []string{"explain", "la"}, "latest"},
 		{turnctl.Program(), []string{"show", "1", ""}, ""},
 		{turnctl.Program(), []string{"cancel", "--message", ""}, "2 1"},
+		{turnctl.Program(), []string{"finish", "--message", ""}, "2 1"},
+		{turnctl.Program(), []string{"finish", "la"}, "latest"},
 		{turnctl.Program(), []string{"retry", "--agent", "watcher", ""}, "2"},
 		{turnctl.Program(), []string{"turns", "--agent", ""}, "echo spare watcher"},
 		{turnctl.Program(), []string{"purge", "--agent", "watcher", "--conversation", ""}, "anna"},

@@ -413,10 +413,19 @@ func TestWhatIsNamed(t *testing.T) {
 		{[]string{"retry", "--turn", "latest", "--agent", "watcher"}, 6, ""},
 		{[]string{"cancel", "--message", "1"}, 6, "message 1 is closed already"},
 		{[]string{"cancel", "--message", "9"}, 3, "there is no message 9"},
+		{[]string{"finish", "--message", "1", "--agent", "echo"}, 2, "--agent is only for latest"},
+		{[]string{"finish", "--message", "0"}, 2, "--message is 0: it must be the id of a message"},
+		{[]string{"finish", "--message", "9"}, 3, "there is no message 9"},
 	} {
 		if got := ctl(c.args...); got.code != c.code || !strings.Contains(got.stderr, c.want) {
 			t.Errorf("%v: %+v", c.args, got)
 		}
+	}
+	if got := ctl("finish", "--message", "2"); got.code != 0 || got.stdout != "message 2 was asked to finish; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := ctl("finish", "2", "-o", "json"); got.code != 0 || got.stdout != "{\n  \"turn_id\": 2,\n  \"finished\": false\n}\n" {
+		t.Errorf("%+v", got)
 	}
 	if got := ctl("cancel", "--message", "2"); got.code != 0 || got.stdout != "message 2 was asked to stop; \"turnctl events 2 --follow\" shows the end of its turn 2\n" {
 		t.Errorf("%+v", got)

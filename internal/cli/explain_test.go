@@ -302,6 +302,20 @@ var endings = []struct {
 			s.t.Fatal(err)
 		}
 	}},
+	{"finished", func(s *stage) {
+		a := s.turn("Build all.")
+		if _, err := s.FinishTurn(s.t.Context(), a.grant.TurnID, ""); err != nil {
+			s.t.Fatal(err)
+		}
+		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "A part."})
+	}},
+	{"finished-too-late", func(s *stage) {
+		a := s.turn("Build all.")
+		if _, err := s.FinishTurn(s.t.Context(), a.grant.TurnID, "good enough"); err != nil {
+			s.t.Fatal(err)
+		}
+		a.round(1, turnkeeper.EffectNone).end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "All."})
+	}},
 	{"quiet", func(s *stage) {
 		s.exec(`insert into turnkeeper.messages (agent, conversation, lane, body, trigger, schedule, slot, due_at)
 			values ('echo', 'main', 'echo', 'Look around.', 'schedule', 'default', clock_timestamp(), date_trunc('second', clock_timestamp()))`)

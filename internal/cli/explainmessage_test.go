@@ -32,9 +32,9 @@ func (s *stage) messagesExplained(env map[string]string) {
 	running := s.send("Behind a turn.") - 1
 	behind := running + 1
 	explain := func(id turnkeeper.MessageID) []string { return []string{"explain", "--message", idOf(id)} }
-	says(t, env, explain(running), "turn 16 runs on worker host-3.", "turnctl events 16 --follow")
-	says(t, env, explain(behind), "has had no turn yet", "- turn 16 of worker host-3 holds lane echo, at most until", "- no worker takes turns.",
-		"See the turn: turnctl explain 16.", "Start a worker: ")
+	says(t, env, explain(running), "turn 18 runs on worker host-3.", "turnctl events 18 --follow")
+	says(t, env, explain(behind), "has had no turn yet", "- turn 18 of worker host-3 holds lane echo, at most until", "- no worker takes turns.",
+		"See the turn: turnctl explain 18.", "Start a worker: ")
 	if err := s.PauseScheduler(t.Context(), "the provider is down."); err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +49,8 @@ func (s *stage) messagesExplained(env map[string]string) {
 	says(t, env, []string{"top", "--once"}, "The scheduler has been paused since", "round 1 streams, ~100 tokens so far")
 	says(t, env, []string{"schedules"}, "The scheduler has been paused since", "watcher/default paused 0 9 * * *", "- - main paused since", ": too many")
 	says(t, env, []string{"turns"}, "round 1 streams, ~100 tokens so far")
-	says(t, env, []string{"show", "16"}, "now round 1 streams, ~100 tokens so far")
-	says(t, env, []string{"show", "15"}, "The call may have been running")
+	says(t, env, []string{"show", "18"}, "now round 1 streams, ~100 tokens so far")
+	says(t, env, []string{"show", "17"}, "The call may have been running")
 	if got := run(t, turnctl.Program(), env, "", "agents"); !strings.Contains(got.stdout, "(paused: schedule default)") {
 		t.Errorf("agents: %+v", got)
 	}

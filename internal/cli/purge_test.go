@@ -10,7 +10,7 @@ import (
 
 // tables lists the tables with data of turns or messages.
 var tables = strings.Fields(`messages turns replies call_starts late_results outputs output_chunks output_drafts journal failed_attempts
-	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries cancellations retries webhook_deliveries river_job`)
+	lease_log awaited_calls detached_calls extractions spend spend_reservations summaries requested_ends retries webhook_deliveries river_job`)
 
 // TestPurge checks that a purge deletes everything closed from every table, and nothing open.
 func TestPurge(t *testing.T) {
@@ -103,7 +103,7 @@ func TestPurge(t *testing.T) {
 	if got := ctl("purge", "--agent", "echo", "--notes"); got.stdout != "removed: 0 messages, 0 turns, 0 tool results\n" {
 		t.Errorf("again: %+v", got)
 	}
-	for _, table := range []string{"summaries", "turns", "cancellations"} {
+	for _, table := range []string{"summaries", "turns", "requested_ends"} {
 		if n := count(table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

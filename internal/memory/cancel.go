@@ -10,7 +10,9 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/agentturn/transcript"
+	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 )
 
 // lockTick locks the store while no tick is in progress, so that no grant is in progress either.
@@ -36,7 +38,18 @@ func (s *Store) lockTick(ctx context.Context) error {
 func (c *Conn) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
 	err = c.ask(ctx, "cancel", func() error {
 		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
-			closed, err = c.store.cancelTurn(id, rings)
+			closed, err = c.store.endTurn(id, turnlog.EndCancel, rings)
+			return err
+		})
+	})
+	return closed, err
+}
+
+// FinishTurn lets a turn end with what it has. closed reports whether it has ended so. The errors are those of CancelTurn.
+func (c *Conn) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error) {
+	err = c.ask(ctx, "finish", func() error {
+		return c.store.outsideTicks(ctx, func(rings *[]Bell) error {
+			closed, err = c.store.endTurn(id, turnlog.EndFinish, rings)
 			return err
 		})
 	})
@@ -57,7 +70,7 @@ func (c *Conn) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn
 				return nil
 			}
 			turn = m.TurnID
-			closed, err = c.store.cancelTurn(turn, rings)
+			closed, err = c.store.endTurn(turn, turnlog.EndCancel, rings)
 			return err
 		})
 	})
@@ -80,25 +93,33 @@ func (s *Store) outsideTicks(ctx context.Context, f func(*[]Bell) error) error {
 	return err
 }
 
-func (s *Store) cancelTurn(id turnkeeper.TurnID, rings *[]Bell) (closed bool, err error) {
+// endTurn records that a turn is to end, and carries it out if no worker runs the turn.
+func (s *Store) endTurn(id turnkeeper.TurnID, how turnlog.WantedEnd, rings *[]Bell) (closed bool, err error) {
 	row := s.state.turn(id)
 	switch {
 	case row == nil:
 		return false, turnkeeper.ErrNotFound
-	case row.State == turnkeeper.TurnCancelled:
+	case how == turnlog.EndCancel && row.State == turnkeeper.TurnCancelled, how == turnlog.EndFinish && row.StopReason == turnkeeper.StopFinished:
 		return true, nil
-	case row.State.Terminal():
+	case row.State.Terminal(), how == turnlog.EndFinish && (ends{&s.state}).cancelled(id):
 		return false, turnkeeper.ErrWrongState
 	}
-	s.state.cancels[id] = true
+	s.state.ends[id] = how
+	if how == turnlog.EndFinish {
+		finishes{s}.below(id, rings)
+	}
 	if row.State == turnkeeper.TurnRunning {
 		return false, nil
 	}
 	s.commit++
 	draft := row.draft()
-	s.closeCancelled(draft, rings)
+	if how == turnlog.EndCancel {
+		s.closeCancelled(draft, rings)
+	} else {
+		finishes{s}.hurry(draft, rings)
+	}
 	s.state.setTurn(draft)
-	return true, nil
+	return how == turnlog.EndCancel, nil
 }
 
 // cancelWaiting closes a waiting message, with a turn that was never granted.
@@ -115,17 +136,19 @@ func (s *Store) cancelWaiting(m *turnkeeper.Message, rings *[]Bell) turnkeeper.T
 	}
 	m.TurnID = turn.ID
 	st.turns = append(st.turns, turn)
-	st.cancels[turn.ID] = true
+	st.ends[turn.ID] = turnlog.EndCancel
 	s.closeCancelled(turn, rings)
 	return turn.ID
 }
 
-// cancelAtEnd runs at the end of a dispatch. If there is a request to cancel, it closes the turn or
-// the message that would otherwise continue. t is a draft of the turn.
-func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
+// endAsWanted runs at the end of a dispatch. If there is a request to cancel, it closes the turn or
+// the message that would otherwise continue. A turn that is to finish does not wait for what that stops. t is a draft of the turn.
+func (s *Store) endAsWanted(t *turnRow, rings *[]Bell) {
 	m := s.state.message(t.MessageID)
 	switch {
-	case !s.state.cancels[t.ID]:
+	case t.State == turnkeeper.TurnWaiting && (ends{&s.state}).wantedEnd(t.ID) == turnlog.EndFinish && t.waitsInVain():
+		finishes{s}.hurry(t, rings)
+	case !(ends{&s.state}).cancelled(t.ID):
 	case !t.State.Terminal():
 		s.closeCancelled(t, rings)
 	case m.State == turnkeeper.MessageWaiting:
@@ -135,8 +158,7 @@ func (s *Store) cancelAtEnd(t *turnRow, rings *[]Bell) {
 
 // closeCancelled closes a turn that no worker runs as cancelled. t is a draft of it.
 func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
-	const reply = "This turn was cancelled."
-	now := s.now()
+	now, reply := s.now(), ends{&s.state}.cancelledReply(t)
 	if err := t.State.MoveTo(turnkeeper.TurnCancelled); err != nil {
 		s.state.moved = append(s.state.moved, err.Error())
 	}
@@ -175,6 +197,44 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 		s.reply(t, o, now, rings)
 	}
 	*rings = append(*rings, Bell{Topic: TopicInbox})
+}
+
+// cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
+func (s ends) cancelledReply(t *turnRow) string {
+	private := slices.ContainsFunc(labels{s.state}.ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
+	if private && s.parentOf(t.MessageID) == 0 {
+		return agentturn.CancelledReply(nil, "")
+	}
+	return agentturn.CancelledReply(t.rounds, unfinished(t))
+}
+
+// unfinished returns the text that was streamed of the round that has not ended.
+func unfinished(t *turnRow) string {
+	if openRound(t) == 0 {
+		return ""
+	}
+	began := 0
+	for i, e := range t.events {
+		if e.Type == turnkeeper.EventRoundStart {
+			began = i
+		}
+	}
+	var text strings.Builder
+	isText := false
+	for _, e := range t.events[began:] {
+		var data struct{ Kind, Text string }
+		_ = json.Unmarshal(e.Data, &data) // of other events, nothing is used
+		switch e.Type {
+		case turnkeeper.EventBlockStart:
+			isText = data.Kind == string(inference.DeltaText)
+		case turnkeeper.EventBlockDelta:
+			if isText {
+				text.WriteString(data.Text)
+			}
+		default:
+		}
+	}
+	return text.String()
 }
 
 // endElsewhere ends the open detached calls, as the end of a turn does.

@@ -62,7 +62,7 @@ func (s *Store) endDispatch(t *turnRow, grant turnkeeper.GrantID, e ending, ring
 		job.state = "deleted"
 	}
 	t.endAsks(parking{&s.state}.park, now)
-	s.cancelAtEnd(t, rings)
+	s.endAsWanted(t, rings)
 	*rings = append(*rings, Bell{Topic: TopicInbox})
 	return nil
 }

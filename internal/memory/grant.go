@@ -142,7 +142,7 @@ func (t *tick) checkFree(ready []granting.Candidate) error {
 // processes cannot see the work that this tick has accepted or queued again.
 func (t *tick) wasClosed(r granting.Candidate) bool {
 	if !r.New {
-		if t.again[r.TurnID] && t.s.state.cancels[r.TurnID] { // cancelled with its parent, after this tick has queued it again
+		if t.again[r.TurnID] && (ends{&t.s.state}).cancelled(r.TurnID) { // cancelled with its parent, after this tick has queued it again
 			return true
 		}
 		turn := t.s.state.turn(r.TurnID)

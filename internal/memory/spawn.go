@@ -152,7 +152,7 @@ func (s *state) dropSpawned(t *turnRow) {
 		}
 		row.dropped, row.told = true, true
 		if child := s.turn(s.message(row.Message).TurnID); child != nil && !child.State.Terminal() {
-			s.cancels[child.ID] = true
+			s.ends[child.ID] = turnlog.EndCancel
 		}
 	}
 }
@@ -252,10 +252,10 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 	if child == nil || child.State.Terminal() {
 		return false
 	}
-	asked := t.s.state.cancels[child.ID]
+	asked := (ends{&t.s.state}).cancelled(child.ID)
 	if child.State == turnkeeper.TurnRunning && !t.freed[child.Lane] {
 		if !asked {
-			t.later(func(*[]Bell) { t.s.state.cancels[child.ID] = true })
+			t.later(func(*[]Bell) { t.s.state.ends[child.ID] = turnlog.EndCancel })
 		}
 		return false
 	}
@@ -264,7 +264,7 @@ func (t *tick) cancelDropped(row *spawnRow) bool {
 	}
 	t.gone[m.ID] = true
 	t.later(func(rings *[]Bell) {
-		t.s.state.cancels[child.ID] = true
+		t.s.state.ends[child.ID] = turnlog.EndCancel
 		if draft := t.s.state.turn(child.ID).draft(); draft.State == turnkeeper.TurnQueued || draft.State == turnkeeper.TurnWaiting {
 			t.s.closeCancelled(draft, rings)
 			t.s.state.setTurn(draft)

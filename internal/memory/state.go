@@ -46,7 +46,7 @@ type state struct {
 	failing       map[turnkeeper.MessageID]failing
 
 	extractions map[turnlog.ExtractionKey][]byte
-	cancels     map[turnkeeper.TurnID]bool // turns with a request to cancel
+	ends        map[turnkeeper.TurnID]turnlog.WantedEnd // requests to end turns
 	aside       map[granting.Subject]asideRow
 	moved       []string // state changes that a table would refuse, for Check
 	overtaken   []string // grants of messages that were not the first of their lane, for Check
@@ -130,7 +130,7 @@ func newState() state {
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},
-		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, cancels: map[turnkeeper.TurnID]bool{},
+		drafts: map[turnkeeper.OutputID]*draft{}, extractions: map[turnlog.ExtractionKey][]byte{}, ends: map[turnkeeper.TurnID]turnlog.WantedEnd{},
 		aside:  map[granting.Subject]asideRow{},
 		health: map[string]modelhealth.Health{}, probes: map[string]turnkeeper.GrantID{},
 		failedMessage: map[string]turnkeeper.MessageID{}, suspects: map[suspectKey]suspectRow{}, failing: map[turnkeeper.MessageID]failing{},

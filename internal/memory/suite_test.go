@@ -133,6 +133,10 @@ func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, erro
 	return d.conn.CancelTurn(ctx, id)
 }
 
+func (d *door) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
+	return d.conn.FinishTurn(ctx, id)
+}
+
 func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.TurnID, bool, error) {
 	return d.conn.CancelMessage(ctx, id)
 }

@@ -344,8 +344,8 @@ func (t *tick) Requeue(_ context.Context, lost granting.LostGrant) error {
 	}
 	t.freed[lost.Lane] = true
 	if err := t.read(func(s *state, _ time.Time) {
-		t.again[lost.TurnID] = !s.cancels[lost.TurnID]
-		if s.cancels[lost.TurnID] {
+		t.again[lost.TurnID] = !(ends{s}).cancelled(lost.TurnID)
+		if (ends{s}).cancelled(lost.TurnID) {
 			t.dropSpawned(s, lost.TurnID)
 		}
 	}); err != nil {

@@ -110,11 +110,21 @@ var targets = []Target{
 		Tests:     append([]string{"./internal/memory", "./internal/cli"}, stores...), Skip: plans,
 	},
 	{
-		Name:      "cancel",
-		Queries:   []string{"CancelledGrants", "CancellationOf"},
-		Functions: []string{"close_cancelled", "cancel_waiting", "ask_cancel", "settle_cancel", "cancel_message", "retry_message"},
-		First:     "^(TestNothingHappens|TestACancel|TestWhatACancelledTurn|TestWhatATurnLeaves|TestWhichGrantsAreCancelled|TestRetries)",
-		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
+		Name:    "cancel",
+		Queries: []string{"EndsRequested", "RequestedEndOf", "OpenSubAgents"},
+		Functions: []string{
+			"close_cancelled", "cancelled_reply", "cancel_waiting", "ask_end", "settle_end", "requested_end", "waits_in_vain", "hurry_turn", "cancel_message", "retry_message",
+		},
+		First: "^(TestSuite|TestNothingHappens|TestACancel|TestWhatACancelledTurn|TestWhatATurnLeaves|TestWhichGrantsAreCancelled|TestRetries)",
+		Tests: append([]string{"./httpapi"}, stores...), Skip: plans,
+	},
+	{
+		Name: "finish",
+		Go: []Code{
+			{File: "agentturn/finish.go"}, {File: "agentturn/cancelled.go"}, {File: "internal/memory/finish.go"}, {File: "storage/operate/finish.go"},
+		},
+		First: "^(TestATurnFinishes|TestATurnFinishesAtOnce|TestARunningModelCall|TestAParkedTurnFinishes|TestATurnThatFinishes|TestACancelledReply|TestSuite)",
+		Tests: []string{"./agentturn", "./internal/memory", "./jobs"},
 	},
 	{
 		Name:      "inbox",

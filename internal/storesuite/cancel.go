@@ -1,11 +1,13 @@
 package storesuite
 
 import (
+	"strings"
 	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentturn"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/policy"
 )
 
 const cancelledReply = "This turn was cancelled."
@@ -20,7 +22,7 @@ func (e *env) wantCancelled(id turnkeeper.TurnID) (next *dispatch) {
 	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageCancelled)
 	equal(e, "turn of the message", e.Message(turn.MessageID).TurnID, id)
 	reply, ok := e.Reply(turn.MessageID)
-	if !ok || reply.Body != cancelledReply || reply.TurnID != id || reply.Outcome != turnkeeper.TurnCancelled {
+	if !ok || !strings.HasPrefix(reply.Body, cancelledReply) || reply.TurnID != id || reply.Outcome != turnkeeper.TurnCancelled {
 		e.Errorf("reply %+v", reply)
 	}
 	all := e.Events(id)
@@ -128,13 +130,13 @@ func cancelQueued(e *env) {
 
 func cancelRunning(e *env) {
 	d := e.turn()
-	equal(e, "asked to cancel at the start", d.record.Cancelled, false)
+	equal(e, "asked to cancel at the start", d.record.End, turnlog.WantedEnd(""))
 	e.cancel(d.grant.TurnID, false)
 	e.cancel(d.grant.TurnID, false)
 	equal(e, "turn", d.turnState(), turnkeeper.TurnRunning)
 	record, err := e.Load(e.Context(), d.grant.TurnID, d.grant.GrantID)
 	wantErr(e, "load", err, nil)
-	equal(e, "asked to cancel", record.Cancelled, true)
+	equal(e, "asked to cancel", record.End, turnlog.EndCancel)
 	wantErr(e, "end", d.Append(e.Context(), turnlog.Entry{
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: cancelledReply},
 		Events:  events(turnkeeper.EventTurnError),
@@ -183,4 +185,54 @@ func cancelEnded(e *env) {
 	wantErr(e, "no such turn", err, turnkeeper.ErrNotFound)
 	reply, _ := e.Reply(d.record.Message.ID)
 	equal(e, "reply", reply.Body, "done")
+}
+
+// cancelShown cancels turns whose model has written something, while no worker runs them.
+func cancelShown(e *env) {
+	said := func(text string) *turnkeeper.Round {
+		r := round(1)
+		r.Text = text
+		return r
+	}
+	stream := func(kind turnkeeper.EventType, block int, data string) turnkeeper.Event {
+		return turnkeeper.Event{Type: kind, Round: 2, Block: block, Data: []byte(data)}
+	}
+	streamed := []turnkeeper.Event{
+		stream(turnkeeper.EventRoundStart, 0, `{"of":3}`), stream(turnkeeper.EventBlockStart, 3, `{"kind":"text"}`),
+		stream(turnkeeper.EventBlockDelta, 3, `{"text":"void"}`), stream(turnkeeper.EventRoundRollback, 0, `{"reason":"timeout"}`),
+		stream(turnkeeper.EventRoundStart, 0, `{"of":3}`), stream(turnkeeper.EventBlockStart, 4, `{"kind":"thinking"}`),
+		stream(turnkeeper.EventBlockDelta, 4, `{"text":"a thought"}`), stream(turnkeeper.EventBlockStop, 4, `null`),
+		stream(turnkeeper.EventBlockStart, 5, `{"kind":"text"}`), stream(turnkeeper.EventBlockDelta, 5, `{"text":"The tap "}`),
+		stream(turnkeeper.EventBlockDelta, 5, `{"text":"drips "}`), stream(turnkeeper.EventBlockStart, 6, `{"kind":"tool_use"}`),
+		stream(turnkeeper.EventBlockDelta, 6, `{"text":"{}"}`),
+	}
+	const before = cancelledReply + "\n\nBefore that it had written:\n\n"
+	for name, c := range map[string]struct {
+		entries []turnlog.Entry
+		want    string
+	}{
+		"nothing":          {nil, cancelledReply},
+		"a blank":          {[]turnlog.Entry{{Round: said(" \n"), Events: events(turnkeeper.EventRoundStart)}}, cancelledReply},
+		"a finished round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}}, before + "Let me look."},
+		"an open round":    {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}, {Events: streamed}}, before + "Let me look.\n\nThe tap drips "},
+		"a void round": {[]turnlog.Entry{{Round: said("Let me look."), Events: events(turnkeeper.EventRoundStart)}, {Events: streamed[:4]}},
+			before + "Let me look."},
+		"private content": {[]turnlog.Entry{{Round: said("It is 4711."), Events: events(turnkeeper.EventRoundStart),
+			Labels: []policy.Mark{private}}}, cancelledReply},
+		"untrusted content": {[]turnlog.Entry{{Round: said("It is 4711."), Events: events(turnkeeper.EventRoundStart),
+			Labels: []policy.Mark{untrusted}}}, before + "It is 4711."},
+	} {
+		e.enqueue("clerk", name, name)
+		d := e.next(first)
+		for _, entry := range c.entries {
+			d.append(entry)
+		}
+		e.cancel(d.grant.TurnID, false)
+		e.Pass(LeaseTTL)
+		e.tick() // the worker is lost
+		reply, _ := e.Reply(d.record.Message.ID)
+		equal(e, name, reply.Body, c.want)
+		all := e.Events(d.grant.TurnID)
+		equal(e, name+": reply in the last event", strings.Contains(string(all[len(all)-1].Data), "This turn was cancelled."), true)
+	}
 }

@@ -45,8 +45,9 @@ type Store interface {
 	Release(ctx context.Context, c turnlog.ClaimedCall) error
 	ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error)
 	Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn.Journal
-	// CancelTurn and CancelMessage report whether they closed the turn; otherwise its holder ends it.
+	// CancelTurn, FinishTurn and CancelMessage report whether the turn has ended so; otherwise its holder ends it.
 	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
+	FinishTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)
 	// Asks lists the asks of a turn in order.
 	Asks(turn turnkeeper.TurnID) []asks.Ask
@@ -100,7 +101,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},
@@ -192,6 +193,7 @@ func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one e
 		{"a cancellation survives the loss of the worker", cancelThenLost},
 		{"a turn asked to cancel neither waits nor is retried", cancelThenEnd},
 		{"an ended turn is not cancelled", cancelEnded},
+		{"a cancelled reply keeps what was shown", cancelShown},
 	}...) {
 		t.Run(property.name, func(t *testing.T) { property.test(newEnv(t, open(t))) })
 	}

@@ -244,7 +244,7 @@ func cancelTree(e *env) {
 	})
 	record, err := e.Load(e.Context(), child.grant.TurnID, child.grant.GrantID)
 	wantErr(e, "child", err, nil)
-	equal(e, "the running child is asked to stop", record.Cancelled, true)
+	equal(e, "the running child is asked to stop", record.End, turnlog.EndCancel)
 	equal(e, "grandchild", e.Message(grand).State, turnkeeper.MessageWaiting)
 	child.wait() // its worker has not seen the request
 	equal(e, "child", e.Message(running).State, turnkeeper.MessageCancelled)
@@ -318,7 +318,7 @@ func spawnOverdue(e *env) {
 	equal(e, "may still run", end.Open, true)
 	record, err := e.Load(e.Context(), child.grant.TurnID, child.grant.GrantID)
 	wantErr(e, "child", err, nil)
-	equal(e, "the child is asked to stop", record.Cancelled, true)
+	equal(e, "the child is asked to stop", record.End, turnlog.EndCancel)
 	e.finish(child, succeeded("too late"))
 	equal(e, "handled after the late end", e.tick().Spawns, 0)
 	left, err := after.Arrivals(e.Context())

@@ -165,6 +165,15 @@ type Outcome struct {
 	Backoff       time.Duration
 }
 
+// A WantedEnd is how somebody wants a turn to end. Empty: nobody has asked for an end.
+type WantedEnd string
+
+// The ends that can be requested.
+const (
+	EndCancel WantedEnd = "cancel" // at once
+	EndFinish WantedEnd = "finish" // with an answer from what it has: the next model call is the last
+)
+
 // A Record is a turn as loaded from the journal: everything that a worker needs
 // to continue it.
 type Record struct {
@@ -187,7 +196,7 @@ type Record struct {
 	Gates      []turnkeeper.CallKey  // calls that may start only with an approval
 	Labels     Labels                // of the turn and of what it knows
 	Lineage    Lineage               // of a sub-agent's turn
-	Cancelled  bool                  // the turn's cancellation was requested
+	End        WantedEnd             // that was requested
 	ReadySince time.Time             // when the turn became ready for a grant
 	Remaining  time.Duration         // of the lease, by the database's clock when the record was read
 	Elapsed    time.Duration         // since the grant, by the database's clock

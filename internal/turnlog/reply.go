@@ -16,6 +16,7 @@ const (
 	RefusedNoTime    = "not enough time left in this turn"
 	RefusedOverLimit = "over the limit"
 	RefusedFinal     = "tools could not be called in the last round of this turn"
+	RefusedFinish    = "the turn was asked to finish before this call was run"
 	RefusedCut       = "the answer was cut off before all of its tool calls were complete"
 	RefusedPieces    = "the tool calls of this answer did not arrive whole"
 	RefusedByPerson  = "a person did not approve this call"
@@ -26,7 +27,7 @@ const (
 
 // Refusals lists the texts. The SQL function call_problem has the same list.
 var Refusals = []string{
-	RefusedUnknown, RefusedArguments, RefusedNoTime, RefusedOverLimit, RefusedFinal, RefusedCut, RefusedPieces, RefusedByPerson, RefusedExpired,
+	RefusedUnknown, RefusedArguments, RefusedNoTime, RefusedOverLimit, RefusedFinal, RefusedFinish, RefusedCut, RefusedPieces, RefusedByPerson, RefusedExpired,
 	RefusedEdit, RefusedSince,
 }
 

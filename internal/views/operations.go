@@ -12,7 +12,16 @@ type Cancelled struct {
 }
 
 // OfCancelled returns the view of a cancellation's result.
-func OfCancelled(c operate.Cancelled) Cancelled { return Cancelled{c.Turn, c.Closed} }
+func OfCancelled(c operate.Ended) Cancelled { return Cancelled{c.Turn, c.Closed} }
+
+// A Finished is the result of a request to finish a turn.
+type Finished struct {
+	TurnID   turnkeeper.TurnID `json:"turn_id"`
+	Finished bool              `json:"finished" doc:"false: requested; the turn ends with its next model call"`
+}
+
+// OfFinished returns the view of the result of a request to finish.
+func OfFinished(f operate.Ended) Finished { return Finished{f.Turn, f.Closed} }
 
 // A Retried is the result of a retry.
 type Retried struct {

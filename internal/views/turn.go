@@ -5,6 +5,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/traceparent"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/operate"
 )
 
@@ -167,14 +168,16 @@ type WholeTurn struct {
 
 	Failed []FailedAttempt `json:"failed_attempts" doc:"model calls without an answer, in order; tokens includes their usage"`
 
-	Cancellation *Cancellation `json:"cancellation" doc:"null: not requested"`
+	RequestedEnd *RequestedEnd `json:"requested_end" doc:"null: nobody has asked for an end"`
 	Tree         *AgentTree    `json:"tree" doc:"null: no sub-agent takes part"`
 }
 
-// A Cancellation is a request to cancel a turn.
-type Cancellation struct {
-	Reason  string    `json:"reason"`
-	AskedAt time.Time `json:"asked_at"`
+// A RequestedEnd is a request to end a turn.
+type RequestedEnd struct {
+	How     turnlog.WantedEnd `json:"how"`
+	TurnID  turnkeeper.TurnID `json:"turn_id" doc:"that it names: this turn, an earlier one of its message, or, of a sub-agent, one above it"`
+	Reason  string            `json:"reason"`
+	AskedAt time.Time         `json:"asked_at"`
 }
 
 // OfWholeTurn returns the view of a turn with all its details.
@@ -189,8 +192,8 @@ func OfWholeTurn(v operate.TurnView) WholeTurn {
 		reply := OfReply(*v.Reply)
 		whole.Reply = &reply
 	}
-	if c := v.Cancel; c != nil {
-		whole.Cancellation = &Cancellation{c.Reason, c.AskedAt}
+	if r := v.End; r != nil {
+		whole.RequestedEnd = &RequestedEnd{r.How, r.Turn, r.Reason, r.AskedAt}
 	}
 	if v.Tree != nil {
 		tree := OfAgentTree(*v.Tree)

@@ -67,6 +67,7 @@ var stopReasons = map[turnkeeper.StopReason]string{
 	turnkeeper.StopInferenceError: "a model call failed",
 	turnkeeper.StopBudget:         "the budget was spent",
 	turnkeeper.StopCancelled:      "it was cancelled",
+	turnkeeper.StopFinished:       "it was asked to finish with what it had",
 	turnkeeper.StopWithheld:       "the reply may hold private content, and was not approved",
 }
 

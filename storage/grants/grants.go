@@ -8,6 +8,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/commit"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/pg"
@@ -27,10 +28,14 @@ func New(db *storage.DB) *Store {
 	return &Store{db: db.Core(), journals: journal.New(db), scan: laneScan{long: longScan}}
 }
 
-// CancelledGrants returns those of the grants whose turns have a request to cancel.
-func (s *Store) CancelledGrants(ctx context.Context, grants []turnkeeper.GrantID) ([]turnkeeper.GrantID, error) {
-	asked, err := s.db.Q.CancelledGrants(ctx, dbrow.Texts(grants))
-	return dbrow.Map(asked, func(g string) turnkeeper.GrantID { return turnkeeper.GrantID(g) }), pg.Translate(err)
+// EndsRequested returns those of the grants whose turns somebody wants to end, and how.
+func (s *Store) EndsRequested(ctx context.Context, grants []turnkeeper.GrantID) (map[turnkeeper.GrantID]turnlog.WantedEnd, error) {
+	rows, err := s.db.Q.EndsRequested(ctx, dbrow.Texts(grants))
+	asked := make(map[turnkeeper.GrantID]turnlog.WantedEnd, len(rows))
+	for _, row := range rows {
+		asked[turnkeeper.GrantID(row.GrantID)] = turnlog.WantedEnd(row.How)
+	}
+	return asked, pg.Translate(err)
 }
 
 // TakenGrants returns those of the grants that were taken away from their worker, because it counted as lost.

@@ -115,7 +115,7 @@ func recordOf(row *dbsqlc.TurnForWorkerRow) *turnlog.Record {
 		Entries:    row.Entries,
 		Failures:   int(row.Failures),
 		NextBlock:  1,
-		Cancelled:  row.Cancelled,
+		End:        turnlog.WantedEnd(row.RequestedEnd),
 		ReadySince: row.ReadySince,
 		Waited:     dbrow.Micros(row.WaitedUs),
 		Remaining:  dbrow.Micros(row.RemainingUs),

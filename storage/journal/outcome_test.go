@@ -253,7 +253,7 @@ func TestWhetherATurnWaits(t *testing.T) {
 func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 	h := newEnv(t)
 	ask := func(d *storagetest.Dispatch, reason string) {
-		h.Exec("select turnkeeper.ask_cancel($1, $2)", d.Grant.TurnID, reason)
+		h.Exec("select turnkeeper.ask_end($1, 'cancel', $2)", d.Grant.TurnID, reason)
 	}
 	ask(h.TurnOf("clerk", "worker-1"), "another reason")
 	again := journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished"}
@@ -284,7 +284,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 					want = c.asked
 					ask(d, name)
 				}
-				before := storagetest.One[int](h, "select count(*) from turnkeeper.cancellations")
+				before := storagetest.One[int](h, "select count(*) from turnkeeper.requested_ends")
 				if err := d.Append(t.Context(), turnlog.Entry{Outcome: &c.outcome}, c.ending); err != nil {
 					t.Fatal(err)
 				}
@@ -293,8 +293,8 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 					t.Errorf("%s, asked for: %t: turn and message are %s, want %s", name, asked, got, want)
 				}
 				// A message whose turn has failed is closed with a new turn, which has the reason.
-				made := storagetest.One[int](h, "select count(*) from turnkeeper.cancellations") - before
-				reason := storagetest.One[string](h, "select coalesce(min(c.reason), '') from turnkeeper.cancellations c join turnkeeper.turns t on t.id = c.turn_id and t.message_id = $1 and t.id <> $2",
+				made := storagetest.One[int](h, "select count(*) from turnkeeper.requested_ends") - before
+				reason := storagetest.One[string](h, "select coalesce(min(c.reason), '') from turnkeeper.requested_ends c join turnkeeper.turns t on t.id = c.turn_id and t.message_id = $1 and t.id <> $2",
 					d.Record.Turn.MessageID, d.Grant.TurnID)
 				if own := want == "failed cancelled"; made == 1 != own || own && reason != name {
 					t.Errorf("%s, asked for: %t: %d cancellations more, for %q", name, asked, made, reason)

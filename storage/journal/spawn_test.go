@@ -363,11 +363,11 @@ func TestACallThatDropsItsSubAgent(t *testing.T) {
 			t.Errorf("the answer of %s changed %s and %d others, and rings %q; want %s, %d, %s", key, own, others, rings, c.own, c.others, c.rings)
 		}
 	}
-	reason := storagetest.One[string](h, "select reason from turnkeeper.cancellations where turn_id = $1", open.Grant.TurnID)
+	reason := storagetest.One[string](h, "select reason from turnkeeper.requested_ends where turn_id = $1", open.Grant.TurnID)
 	if want := fmt.Sprintf("its parent, turn %d, no longer waits for it", it.Grant.TurnID); reason != want {
 		t.Errorf("it is to be cancelled because %q", reason)
 	}
-	if n := storagetest.One[int](h, "select count(*) from turnkeeper.cancellations"); n != 1 {
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.requested_ends"); n != 1 {
 		t.Errorf("%d turns are to be cancelled", n)
 	}
 }
@@ -386,10 +386,10 @@ func TestSubAgentsThatNobodyWaitsFor(t *testing.T) {
 	}
 	h.Lose(it.Dispatch)
 	h.AskCancel(it.Dispatch)
-	h.Exec("delete from turnkeeper.cancellations where turn_id = $1", it.children[running].Grant.TurnID) // as if the turn had been granted after the request
+	h.Exec("delete from turnkeeper.requested_ends where turn_id = $1", it.children[running].Grant.TurnID) // as if the turn had been granted after the request
 	states := func(f family) string {
 		return storagetest.One[string](h, `select string_agg(concat_ws(' ', m.state, t.state, c.turn_id is not null), ', ' order by s.round, s.ordinal) from turnkeeper.spawned_calls s
-			join turnkeeper.messages m on m.id = s.message_id left join turnkeeper.turns t on t.id = m.turn_id left join turnkeeper.cancellations c on c.turn_id = t.id
+			join turnkeeper.messages m on m.id = s.message_id left join turnkeeper.turns t on t.id = m.turn_id left join turnkeeper.requested_ends c on c.turn_id = t.id
 			where s.turn_id = $1`, f.Grant.TurnID)
 	}
 	before := states(other)

@@ -6,62 +6,74 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/storage/internal/pg"
 )
 
-// A Cancelled is the result of a cancellation.
-type Cancelled struct {
+// An Ended is the result of a request to end a turn.
+type Ended struct {
 	Turn turnkeeper.TurnID
-	// Closed reports that the turn is cancelled, now or before. Otherwise a worker
-	// runs it and will end it, or, if that worker is lost, whoever takes it over.
+	// Closed reports that the turn has ended as requested, now or before. Otherwise a worker
+	// will end it: the one that runs it, or, if that is lost, whoever takes it over.
 	Closed bool
 }
 
-// settleTries is how often a cancellation is retried when the turn's state changes.
+// settleTries is how often the request is retried when the turn's state changes.
 const settleTries = 5
 
 // CancelTurn cancels a turn: at once if no worker runs it, else through its worker. A
 // repeat does nothing more. It fails with turnkeeper.ErrWrongState if the turn has ended
 // otherwise, and with ErrNotFound if there is no such turn. reason is for operators; it
 // may be empty.
-//
-// It records the request and then closes the turn, in two transactions. An end of a dispatch after
-// the first transaction sees the request. The second transaction waits for an end that began earlier.
-func (s *Control) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (Cancelled, error) {
-	if err := s.db.Q.AskCancel(ctx, int64(id), s.db.Clean(reason)); err != nil {
-		return Cancelled{}, pg.Translate(err)
+func (s *Control) CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (Ended, error) {
+	return s.endTurn(ctx, id, turnlog.EndCancel, reason)
+}
+
+// endTurn records the request and then carries it out if no worker runs the turn, in two transactions. An end of a
+// dispatch after the first transaction sees the request. The second transaction waits for an end that began earlier.
+func (s *Control) endTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd, reason string) (Ended, error) {
+	if err := s.db.Q.AskEnd(ctx, int64(id), string(how), s.db.Clean(reason)); err != nil {
+		return Ended{}, pg.Translate(err)
 	}
 	for range settleTries {
-		row, err := s.db.Q.SettleCancel(ctx, int64(id))
+		row, err := s.db.Q.SettleEnd(ctx, int64(id))
 		switch err = pg.Translate(err); {
 		case pg.LockRefused(err):
-			return s.cancelLater(ctx, id)
+			return s.endLater(ctx, id, how)
 		case err != nil:
-			return Cancelled{}, err
+			return Ended{}, err
 		case row.Again:
 			continue
 		}
-		return s.settled(ctx, id, turnkeeper.TurnState(row.State))
+		return s.settled(ctx, id, how, turnkeeper.TurnState(row.State))
 	}
-	return Cancelled{Turn: id}, nil
+	return Ended{Turn: id}, nil
 }
 
-// settled returns the result for a turn in this state. A failed turn counts as cancelled
+// settled returns the result for a turn in this state.
+func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd, state turnkeeper.TurnState) (Ended, error) {
+	if how == turnlog.EndFinish {
+		return s.finishing(ctx, id, state)
+	}
+	return s.cancelled(ctx, id, state)
+}
+
+// cancelled returns the result for a turn in this state. A failed turn counts as cancelled
 // if its message was cancelled instead of being retried.
-func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
+func (s *Control) cancelled(ctx context.Context, id turnkeeper.TurnID, state turnkeeper.TurnState) (Ended, error) {
 	if state != turnkeeper.TurnFailed {
 		return cancelledAs(id, state)
 	}
 	row, err := s.db.Q.TurnByID(ctx, int64(id))
 	if err != nil {
-		return Cancelled{}, pg.Translate(err)
+		return Ended{}, pg.Translate(err)
 	}
 	message, err := s.views.Message(ctx, turnkeeper.MessageID(row.TurnkeeperTurnsNow.MessageID))
 	if err != nil {
-		return Cancelled{}, err
+		return Ended{}, err
 	}
 	if message.State == turnkeeper.MessageCancelled {
-		return Cancelled{Turn: id, Closed: true}, nil
+		return Ended{Turn: id, Closed: true}, nil
 	}
 	return cancelledAs(id, state)
 }
@@ -70,18 +82,18 @@ func (s *Control) settled(ctx context.Context, id turnkeeper.TurnID, state turnk
 // stopped in a tick, or another transaction the turn's row.
 var ErrHeldUp = errors.New("a scheduler process, or another transaction, holds a lock and does not end; try again in a moment")
 
-// cancelLater returns the result if the turn's row or the scheduler's lock was not free.
+// endLater returns the result if the turn's row or the scheduler's lock was not free.
 // The request is on record: a worker that is in a transaction finds it afterwards.
-func (s *Control) cancelLater(ctx context.Context, id turnkeeper.TurnID) (Cancelled, error) {
+func (s *Control) endLater(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd) (Ended, error) {
 	row, err := s.db.Q.TurnByID(ctx, int64(id))
 	if err != nil {
-		return Cancelled{}, pg.Translate(err)
+		return Ended{}, pg.Translate(err)
 	}
 	state := turnkeeper.TurnState(row.TurnkeeperTurnsNow.State)
 	if state == turnkeeper.TurnQueued || state == turnkeeper.TurnWaiting {
-		return Cancelled{}, ErrHeldUp
+		return Ended{}, ErrHeldUp
 	}
-	return cancelledAs(id, state)
+	return s.settled(ctx, id, how, state)
 }
 
 // heldUp turns a lock timeout into ErrHeldUp.
@@ -92,22 +104,27 @@ func heldUp(err error) error {
 	return err
 }
 
-func cancelledAs(id turnkeeper.TurnID, state turnkeeper.TurnState) (Cancelled, error) {
+func cancelledAs(id turnkeeper.TurnID, state turnkeeper.TurnState) (Ended, error) {
 	switch {
 	case state == "":
-		return Cancelled{}, turnkeeper.ErrNotFound
+		return Ended{}, turnkeeper.ErrNotFound
 	case state == turnkeeper.TurnCancelled:
-		return Cancelled{Turn: id, Closed: true}, nil
+		return Ended{Turn: id, Closed: true}, nil
 	case state.Terminal():
-		return Cancelled{}, pg.Refuse(turnkeeper.ErrWrongState, "turn %d has ended already: it %s", id, endedAs(state))
+		return Ended{}, endedAlready(id, state)
 	default:
-		return Cancelled{Turn: id}, nil
+		return Ended{Turn: id}, nil
 	}
 }
 
+// endedAlready refuses to end a turn that has ended.
+func endedAlready(id turnkeeper.TurnID, state turnkeeper.TurnState) error {
+	return pg.Refuse(turnkeeper.ErrWrongState, "turn %d has ended already: it %s", id, endedAs(state))
+}
+
 func endedAs(state turnkeeper.TurnState) string {
-	if state == turnkeeper.TurnDegraded {
-		return "was degraded"
+	if state == turnkeeper.TurnDegraded || state == turnkeeper.TurnCancelled {
+		return "was " + string(state)
 	}
 	return string(state)
 }
@@ -115,46 +132,48 @@ func endedAs(state turnkeeper.TurnState) string {
 // CancelMessage cancels a message. A waiting message gets a turn that is closed without
 // a grant, so that it has one reply and appears in every list. Of a running message, it
 // cancels the turn. Otherwise it is like CancelTurn.
-func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (Cancelled, error) {
+func (s *Control) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (Ended, error) {
 	for range settleTries {
 		row, err := s.db.Q.CancelMessage(ctx, int64(id), s.db.Clean(reason))
 		if err != nil {
-			return Cancelled{}, heldUp(err)
+			return Ended{}, heldUp(err)
 		}
 		if row.Turn != 0 {
-			return Cancelled{Turn: turnkeeper.TurnID(row.Turn), Closed: true}, nil
+			return Ended{Turn: turnkeeper.TurnID(row.Turn), Closed: true}, nil
 		}
 		m, err := s.views.Message(ctx, id)
 		switch {
 		case err != nil:
-			return Cancelled{}, err
+			return Ended{}, err
 		case m.State == turnkeeper.MessageCancelled:
-			return Cancelled{Turn: m.TurnID, Closed: true}, nil
+			return Ended{Turn: m.TurnID, Closed: true}, nil
 		case !m.ClosedAt.IsZero():
-			return Cancelled{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it is %s", id, m.State)
+			return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d is closed already: it is %s", id, m.State)
 		}
 		done, err := s.CancelTurn(ctx, m.TurnID, reason)
 		if !errors.Is(err, turnkeeper.ErrWrongState) { // else its turn has failed in the meantime, and the message may wait again
 			return done, err
 		}
 	}
-	return Cancelled{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d keeps changing its state; try again", id)
+	return Ended{}, pg.Refuse(turnkeeper.ErrWrongState, "message %d keeps changing its state; try again", id)
 }
 
-// A Cancellation is a request to cancel a turn.
-type Cancellation struct {
-	Reason  string // empty: none was given
+// A RequestedEnd is a request to end a turn.
+type RequestedEnd struct {
+	How     turnlog.WantedEnd
+	Turn    turnkeeper.TurnID // that it names: the turn itself, an earlier one of its message, or, of a sub-agent, one above it
+	Reason  string            // empty: none was given
 	AskedAt time.Time
 }
 
-// cancellationOf reads the request to cancel a turn, or returns nil if there is none.
-func (s *Views) cancellationOf(ctx context.Context, id turnkeeper.TurnID) (*Cancellation, error) {
-	row, err := s.db.Q.CancellationOf(ctx, int64(id))
+// requestedEndOf reads the request to end a turn, or returns nil if there is none.
+func (s *Views) requestedEndOf(ctx context.Context, id turnkeeper.TurnID) (*RequestedEnd, error) {
+	row, err := s.db.Q.RequestedEndOf(ctx, int64(id))
 	switch err = pg.Translate(err); {
 	case errors.Is(err, turnkeeper.ErrNotFound):
 		return nil, nil //nolint:nilnil // there is none
 	case err != nil:
 		return nil, err
 	}
-	return &Cancellation{row.Reason, row.AskedAt}, nil
+	return &RequestedEnd{turnlog.WantedEnd(row.How), turnkeeper.TurnID(row.TurnID), row.Reason, row.AskedAt}, nil
 }

@@ -17,7 +17,7 @@ import (
 func TestACancellationThatMeetsAFailedTurnIsToldOfAsOne(t *testing.T) {
 	h := newEnv(t)
 	d := h.Turn("x")
-	h.Exec("select turnkeeper.ask_cancel($1, '')", d.Grant.TurnID) // the first half of CancelTurn
+	h.Exec("select turnkeeper.ask_end($1, 'cancel', '')", d.Grant.TurnID) // the first half of CancelTurn
 	failed := turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "no", Retry: true}
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: &failed}, journal.Ending{Message: turnkeeper.MessageWaiting, Log: "finished", LaneBackoff: time.Second}); err != nil {
 		t.Fatal(err)

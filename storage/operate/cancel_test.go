@@ -82,7 +82,8 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 	}
 	ofMessage, ofSchedule := said("clerk", "message", 2, "aloud"), said("desk", "schedule", 1, "first", " \n", "second")
 	for d, want := range map[*storagetest.Dispatch]string{
-		ofMessage:  `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled."}; This turn was cancelled.; `,
+		ofMessage:  `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled.\n\nBefore that it had written:\n\naloud"}` +
+			"; This turn was cancelled.\n\nBefore that it had written:\n\naloud; ",
 		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; no reply; first` + "\n\n" + `second`,
 	} {
 		h.Lose(d)
@@ -120,11 +121,11 @@ func TestACancelledMessageHasATurn(t *testing.T) {
 		t.Errorf("rows changed (-want +got):\n%s", diff)
 	}
 	view, err := h.ViewTurn(t.Context(), done.Turn)
-	if err != nil || view.Turn.Token != 2 || view.Turn.Attempt != 1 || view.Message.State != turnkeeper.MessageCancelled || view.Cancel == nil || view.Cancel.Reason != "enough" {
+	if err != nil || view.Turn.Token != 2 || view.Turn.Attempt != 1 || view.Message.State != turnkeeper.MessageCancelled || view.End == nil || view.End.Reason != "enough" {
 		t.Errorf("%+v, error %v", view, err)
 	}
-	if other, err := h.ViewTurn(t.Context(), done.Turn-1); err != nil || other.Cancel != nil {
-		t.Errorf("another turn was asked for: %+v, error %v", other.Cancel, err)
+	if other, err := h.ViewTurn(t.Context(), done.Turn-1); err != nil || other.End != nil {
+		t.Errorf("another turn was asked for: %+v, error %v", other.End, err)
 	}
 	before = h.Rows()
 	if again, err := h.CancelMessage(t.Context(), ids[1], "again"); err != nil || again != done {
@@ -144,18 +145,21 @@ func TestACancelledMessageHasATurn(t *testing.T) {
 	}
 }
 
-// TestWhichGrantsAreCancelled queries two of four grants. Two turns have a request to cancel, and one
-// of them is in the query.
+// TestWhichGrantsAreCancelled queries four of five grants. Three turns are to end, and one of them is not in the query.
 func TestWhichGrantsAreCancelled(t *testing.T) {
 	h := newEnv(t)
-	for _, name := range []string{"a", "b", "c", "d"} {
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		h.Submit("desk", name, "x")
 	}
 	all := h.Dispatch("worker-1")
 	h.AskCancel(all[1])
 	h.AskCancel(all[2])
-	got, err := h.CancelledGrants(t.Context(), []turnkeeper.GrantID{all[0].Grant.GrantID, all[1].Grant.GrantID})
-	if diff := cmp.Diff([]turnkeeper.GrantID{all[1].Grant.GrantID}, got); diff != "" || err != nil {
+	if _, err := h.FinishTurn(t.Context(), all[3].Grant.TurnID, "enough"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := h.EndsRequested(t.Context(), []turnkeeper.GrantID{all[0].Grant.GrantID, all[1].Grant.GrantID, all[3].Grant.GrantID, all[4].Grant.GrantID})
+	want := map[turnkeeper.GrantID]turnlog.WantedEnd{all[1].Grant.GrantID: turnlog.EndCancel, all[3].Grant.GrantID: turnlog.EndFinish}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v; (-want +got):\n%s", err, diff)
 	}
 }

@@ -23,7 +23,7 @@ type TurnView struct {
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output // without their content
 	Awaited    []turnkeeper.AwaitedCall
-	Cancel     *Cancellation // nil: not requested
+	End        *RequestedEnd // nil: none is requested
 	Tree       *Tree         // of sub-agents; nil: the turn is not a sub-agent's and has none
 }
 
@@ -106,7 +106,7 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	} else if err != nil {
 		return TurnView{}, err
 	}
-	if v.Cancel, err = s.cancellationOf(ctx, id); err != nil {
+	if v.End, err = s.requestedEndOf(ctx, id); err != nil {
 		return TurnView{}, err
 	}
 	if v.Tree, err = s.treeOf(ctx, v.Turn); err != nil {

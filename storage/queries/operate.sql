@@ -1,20 +1,25 @@
--- name: AskCancel :exec
-select turnkeeper.ask_cancel(@turn::bigint, @reason::text);
+-- name: AskEnd :exec
+select turnkeeper.ask_end(@turn::bigint, @how::text, @reason::text);
 
--- name: SettleCancel :one
+-- name: SettleEnd :one
 select coalesce(state, '')::text as state, done::boolean as done, again::boolean as again
-from turnkeeper.settle_cancel(@turn::bigint);
+from turnkeeper.settle_end(@turn::bigint);
+
+-- name: OpenSubAgents :many
+-- The open turns of the sub-agents of a turn.
+select t.id from turnkeeper.spawned_calls c join turnkeeper.turns t on t.message_id = c.message_id
+where c.turn_id = @turn_id and c.ended_at is null and t.ended_at is null order by t.id;
 
 -- name: CancelMessage :one
 select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message(@message::bigint, @reason::text);
 
--- name: CancelledGrants :many
--- Those of the grants whose turns have a request to cancel.
-select l.grant_id::uuid from turnkeeper.leases l join turnkeeper.cancellations c on c.turn_id = l.turn_id
-where l.grant_id = any(@grants::uuid[]);
+-- name: EndsRequested :many
+-- Those of the grants whose turns are to be cancelled or to finish.
+select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l, lateral turnkeeper.requested_end(l.turn_id) e
+where l.grant_id = any(@grants::uuid[]) and e.how is not null;
 
--- name: CancellationOf :one
-select * from turnkeeper.cancellations where turn_id = @turn_id;
+-- name: RequestedEndOf :one
+select r.* from turnkeeper.requested_end(@turn::bigint) e join turnkeeper.requested_ends r on r.turn_id = e.turn;
 
 -- name: RetryMessage :one
 select coalesce(verdict, '')::text as verdict, coalesce(message, 0)::bigint as message

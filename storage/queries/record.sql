@@ -18,7 +18,7 @@ select t.*, (select w.n from turnkeeper.newest_write(t.id) w)::bigint as entries
         where s.agent = t.agent and s.user_name = t.user_name and s.conversation = t.conversation and s.up_to < t.id), 0)::bigint as summary_up_to,
     coalesce((select max(a.arrived_at) from turnkeeper.awaited_calls a where a.turn_id = t.id), t.created_at)::timestamptz as ready_since,
     turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
-    exists (select from turnkeeper.cancellations x where x.turn_id = t.id)::boolean as cancelled,
+    coalesce((select e.how from turnkeeper.requested_end(t.id) e), '')::text as requested_end,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
     exists (select from turnkeeper.labels)::boolean as any_labels
 from wanted w,

@@ -35,7 +35,7 @@ func (db *DB) Rows() map[string]string {
 		union all select format('detached %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.detached_calls t
 		union all select format('spawned %s %s.%s', turn_id, round, ordinal), to_jsonb(t)::text from turnkeeper.spawned_calls t
 		union all select 'tree ' || root, to_jsonb(t)::text from turnkeeper.agent_trees t
-		union all select 'cancellation ' || turn_id, to_jsonb(t)::text from turnkeeper.cancellations t
+		union all select 'cancellation ' || turn_id, to_jsonb(t)::text from turnkeeper.requested_ends t
 		union all select 'job ' || id, to_jsonb(t)::text from turnkeeper.river_job t`)
 	all := map[string]string{}
 	var name, row string

@@ -273,7 +273,7 @@ func unknownCallsSQL(t *testing.T) string {
 }
 
 // get returns the body of a page or an object of the API.
-func get(t *testing.T, url string) string {
+func get(t testing.TB, url string) string {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {

@@ -277,7 +277,7 @@ func TestCancelDownTheTree(t *testing.T) {
 	if n := env.Query[int](e, "select count(*) from messages where state <> 'cancelled'"); n != 0 {
 		t.Errorf("%d messages are not cancelled", n)
 	}
-	reason := env.Query[string](e, "select reason from cancellations where turn_id = 2")
+	reason := env.Query[string](e, "select reason from requested_ends where turn_id = 2")
 	if want := "its parent, turn 1, no longer waits for it"; reason != want {
 		t.Errorf("the reason is %q", reason)
 	}

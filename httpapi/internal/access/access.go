@@ -21,12 +21,14 @@ type Store interface {
 	Message(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
 	WaitingMessage(ctx context.Context, id turnkeeper.MessageID) (waiting.Message, error)
 	ReplyTo(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.Reply, error)
-	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Cancelled, error)
+	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Ended, error)
+	FinishMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Ended, error)
 	RetryFailed(ctx context.Context, scope operate.FailedScope) ([]operate.BulkRetried, error)
 
 	WhoseTurn(ctx context.Context, id turnkeeper.TurnID) (turnkeeper.ConversationKey, error)
 	ViewTurn(ctx context.Context, id turnkeeper.TurnID) (operate.TurnView, error)
-	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (operate.Cancelled, error)
+	CancelTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (operate.Ended, error)
+	FinishTurn(ctx context.Context, id turnkeeper.TurnID, reason string) (operate.Ended, error)
 	Retry(ctx context.Context, id turnkeeper.MessageID, anyway bool) (operate.Retried, error)
 	FindOutput(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
@@ -73,11 +75,19 @@ func (a Access) Turn(c *request.Call) (v operate.TurnView, err error) {
 }
 
 // CancelTurn cancels a turn.
-func (a Access) CancelTurn(c *request.Call, id turnkeeper.TurnID, reason string) (operate.Cancelled, error) {
+func (a Access) CancelTurn(c *request.Call, id turnkeeper.TurnID, reason string) (operate.Ended, error) {
 	if err := a.CheckTurn(c, id); err != nil {
-		return operate.Cancelled{}, err
+		return operate.Ended{}, err
 	}
 	return a.store.CancelTurn(c.Context(), id, reason)
+}
+
+// FinishTurn lets a turn finish with what it has.
+func (a Access) FinishTurn(c *request.Call, id turnkeeper.TurnID, reason string) (operate.Ended, error) {
+	if err := a.CheckTurn(c, id); err != nil {
+		return operate.Ended{}, err
+	}
+	return a.store.FinishTurn(c.Context(), id, reason)
 }
 
 // RetryTurn retries the message of a turn, and returns that message's id as of.
@@ -165,12 +175,21 @@ func (a Access) Answered(ctx context.Context, id turnkeeper.MessageID) (waiting.
 }
 
 // CancelMessage cancels the message of the path: at once if it waits, else by cancelling its turn.
-func (a Access) CancelMessage(c *request.Call, reason string) (operate.Cancelled, error) {
+func (a Access) CancelMessage(c *request.Call, reason string) (operate.Ended, error) {
 	m, err := a.Message(c)
 	if err != nil {
-		return operate.Cancelled{}, err
+		return operate.Ended{}, err
 	}
 	return a.store.CancelMessage(c.Context(), m.ID, reason)
+}
+
+// FinishMessage lets the turn that handles the message of the path finish.
+func (a Access) FinishMessage(c *request.Call, reason string) (operate.Ended, error) {
+	m, err := a.Message(c)
+	if err != nil {
+		return operate.Ended{}, err
+	}
+	return a.store.FinishMessage(c.Context(), m.ID, reason)
 }
 
 // RetryFailed puts failed messages of the caller's agents into the inbox again.

@@ -17,7 +17,7 @@ const (
 	ExitNotFound = 3   // nothing has that id or name
 	ExitNoReply  = 4   // enqueue --wait: no reply in time; the message stays accepted
 	ExitNotDone  = 5   // enqueue --wait, turnctl events --follow: it failed or was cancelled
-	ExitRefused  = 6   // turnctl cancel, retry, schedules run, webhooks, init: not possible in the current state; tools call: not confirmed
+	ExitRefused  = 6   // turnctl cancel, finish, retry, schedules run, webhooks, init: not possible in the current state; tools call: not confirmed
 	ExitDegraded = 7   // enqueue --wait: the reply is degraded, so incomplete
 	ExitSignal   = 130 // stopped by a signal before the end
 )

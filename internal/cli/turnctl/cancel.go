@@ -17,15 +17,14 @@ import (
 )
 
 func cancelCommand(s *shell.Session) *cobra.Command {
-	var message int64
-	var reason string
-	var turn turnArg
+	var of turnOrMessage
 	cmd := &cobra.Command{
 		Use: "cancel TURN|latest | --message ID", Short: "Cancel a turn, or a message", Args: shell.AtMostOneArg,
 		Long: `Cancel a turn. A turn without a worker is closed at once. A worker that runs the
 turn stops the model call and the tools, and closes it. The message is answered
-with "This turn was cancelled.". Effects of finished calls remain, and an
-interrupted call may or may not have happened: "turnctl explain" lists these.
+with "This turn was cancelled.", followed by what the model had written until then.
+Effects of finished calls remain, and an interrupted call may or may not have
+happened: "turnctl explain" lists these. "turnctl finish" lets the model answer first.
 With --message you can also cancel a message that still waits in the inbox.
 Repeating the command does nothing.
 
@@ -33,45 +32,20 @@ Repeating the command does nothing.
 		Example: `  turnctl cancel 41 --reason "asked by the sender"
   turnctl cancel --message 12`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 1) == cmd.Flags().Changed("message") {
-				return shell.Misused("give a turn, or --message with the id of a message")
-			}
-			if cmd.Flags().Changed("message") && turn.agent != "" {
-				return shell.Misused("--agent is only for latest, not for --message")
-			}
-			if cmd.Flags().Changed("message") && message < 1 {
-				return shell.Misused("--message is %d: it must be the id of a message", message)
-			}
-			return cancel(cmd.Context(), s, turn.named(args), turnkeeper.MessageID(message), reason)
+			return of.end(cmd, s, args, func(store *operate.Store) ending { return ending{store.CancelTurn, store.CancelMessage} },
+				func(done operate.Ended, what, end string) {
+					if done.Closed {
+						s.Out.Line("%s is cancelled", what)
+						return
+					}
+					s.Out.Line(`%s was asked to stop; "turnctl events %d --follow" shows %s`, what, done.Turn, end)
+				}, func(done operate.Ended) any {
+					return cancelledView{views.OfCancelled(done), views.OrNull(turnkeeper.MessageID(of.message))}
+				})
 		},
 	}
-	cmd.Flags().Int64Var(&message, "message", 0, "cancel this message, and the turn that handles it")
-	cmd.Flags().StringVar(&reason, "reason", "", "the reason, for operators: \"turnctl explain\" shows it")
-	turn.addAgent(cmd)
+	of.addFlags(cmd, "cancel this message, and the turn that handles it")
 	return cmd
-}
-
-func cancel(ctx context.Context, s *shell.Session, turn turnArg, message turnkeeper.MessageID, reason string) error {
-	return s.WithDatabase(ctx, func(_ *config.Config, db *database.Database) error {
-		done, err := cancelWhat(ctx, db.Store, turn, message, reason)
-		switch {
-		case errors.Is(err, turnkeeper.ErrWrongState):
-			return shell.Refused(err)
-		case err != nil:
-			return err
-		}
-		return s.Print(cancelledView{views.OfCancelled(done), views.OrNull(message)}, func() {
-			what, end := fmt.Sprintf("turn %d", done.Turn), "its end"
-			if message != 0 {
-				what, end = fmt.Sprintf("message %d", message), fmt.Sprintf("the end of its turn %d", done.Turn)
-			}
-			if done.Closed {
-				s.Out.Line("%s is cancelled", what)
-				return
-			}
-			s.Out.Line(`%s was asked to stop; "turnctl events %d --follow" shows %s`, what, done.Turn, end)
-		})
-	})
 }
 
 // cancelledView is the JSON output of cancel.
@@ -80,19 +54,75 @@ type cancelledView struct {
 	MessageID *turnkeeper.MessageID `json:"message_id,omitempty"` // with --message
 }
 
-func cancelWhat(ctx context.Context, store *operate.Store, turn turnArg, message turnkeeper.MessageID, reason string) (operate.Cancelled, error) {
-	if message != 0 {
-		done, err := store.CancelMessage(ctx, message, reason)
+// An ending ends turns, and the turns of messages.
+type ending struct {
+	turn    func(context.Context, turnkeeper.TurnID, string) (operate.Ended, error)
+	message func(context.Context, turnkeeper.MessageID, string) (operate.Ended, error)
+}
+
+// A turnOrMessage names a turn to end, or a message whose turn is to end, on the command line.
+type turnOrMessage struct {
+	turn    turnArg
+	message int64 // 0: the turn
+	reason  string
+}
+
+func (t *turnOrMessage) addFlags(cmd *cobra.Command, message string) {
+	cmd.Flags().Int64Var(&t.message, "message", 0, message)
+	cmd.Flags().StringVar(&t.reason, "reason", "", "the reason, for operators: \"turnctl explain\" shows it")
+	t.turn.addAgent(cmd)
+}
+
+func (t *turnOrMessage) check(cmd *cobra.Command, args []string) error {
+	byMessage := cmd.Flags().Changed("message")
+	switch {
+	case (len(args) == 1) == byMessage:
+		return shell.Misused("give a turn, or --message with the id of a message")
+	case byMessage && t.turn.agent != "":
+		return shell.Misused("--agent is only for latest, not for --message")
+	case byMessage && t.message < 1:
+		return shell.Misused("--message is %d: it must be the id of a message", t.message)
+	}
+	t.turn = t.turn.named(args)
+	return nil
+}
+
+// end ends the turn by the ending of the store. say prints the result: what has ended or will, and what its end is called.
+func (t *turnOrMessage) end(cmd *cobra.Command, s *shell.Session, args []string, by func(*operate.Store) ending,
+	say func(done operate.Ended, what, end string), view func(operate.Ended) any,
+) error {
+	if err := t.check(cmd, args); err != nil {
+		return err
+	}
+	return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+		done, err := t.endBy(cmd.Context(), db.Store, by(db.Store))
+		switch {
+		case errors.Is(err, turnkeeper.ErrWrongState):
+			return shell.Refused(err)
+		case err != nil:
+			return err
+		}
+		what, end := fmt.Sprintf("turn %d", done.Turn), "its end"
+		if t.message != 0 {
+			what, end = fmt.Sprintf("message %d", t.message), fmt.Sprintf("the end of its turn %d", done.Turn)
+		}
+		return s.Print(view(done), func() { say(done, what, end) })
+	})
+}
+
+func (t *turnOrMessage) endBy(ctx context.Context, store *operate.Store, by ending) (operate.Ended, error) {
+	if t.message != 0 {
+		done, err := by.message(ctx, turnkeeper.MessageID(t.message), t.reason)
 		if errors.Is(err, turnkeeper.ErrNotFound) {
-			return done, shell.NotFound(`there is no message %d: "turnctl inbox" lists them`, message)
+			return done, shell.NotFound(`there is no message %d: "turnctl inbox" lists them`, t.message)
 		}
 		return done, err
 	}
-	id, err := turn.id(ctx, store)
+	id, err := t.turn.id(ctx, store)
 	if err != nil {
-		return operate.Cancelled{}, err
+		return operate.Ended{}, err
 	}
-	done, err := store.CancelTurn(ctx, id, reason)
+	done, err := by.turn(ctx, id, t.reason)
 	if errors.Is(err, turnkeeper.ErrNotFound) {
 		return done, noSuchTurn(id)
 	}

@@ -23,7 +23,7 @@ func completeCommands(s *shell.Session, root *cobra.Command) {
 	asked := s.FromDatabase(completeAsks)
 	s.CompleteAll(root, shell.Arguments{
 		"turnctl asks show": {asked}, "turnctl asks approve": {asked}, "turnctl asks deny": {asked}, "turnctl asks answer": {asked},
-		"turnctl show": {turns}, "turnctl explain": {turns}, "turnctl events": {turns}, "turnctl cancel": {turns},
+		"turnctl show": {turns}, "turnctl explain": {turns}, "turnctl events": {turns}, "turnctl cancel": {turns}, "turnctl finish": {turns},
 		"turnctl retry": {messages}, "turnctl output": {s.FromDatabase(completeOutputs)},
 		"turnctl schedules pause": {schedules}, "turnctl schedules resume": {schedules}, "turnctl schedules set": {schedules}, "turnctl schedules reset": {schedules},
 		"turnctl webhooks show": {webhooks}, "turnctl webhooks redeliver": {webhooks}, "turnctl webhooks pause": {webhooks},

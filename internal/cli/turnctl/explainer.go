@@ -10,6 +10,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
@@ -194,15 +195,8 @@ func (x *explainer) ended() []string {
 	if t.Error != "" {
 		said = append(said, x.lastError())
 	}
-	if c := x.Cancel; c != nil {
-		asked := fmt.Sprintf("Its cancellation was requested at %s", x.Moment(c.AskedAt))
-		if c.Reason != "" {
-			asked += ": " + words.Clause(term.OneLine(c.Reason, 200))
-		}
-		if t.State.Terminal() && t.State != turnkeeper.TurnCancelled {
-			asked += "; it ended by itself before that took effect"
-		}
-		said = append(said, asked+".")
+	if x.End != nil {
+		said = append(said, x.requestedEnd(*x.End)+".")
 	}
 	switch {
 	case x.Reply != nil:
@@ -215,6 +209,25 @@ func (x *explainer) ended() []string {
 		said = append(said, "A turn of a schedule writes a reply only if the model answers.")
 	}
 	return said
+}
+
+// requestedEnd says who wanted the turn to end, when and why.
+func (x *explainer) requestedEnd(r operate.RequestedEnd) string {
+	t, what, vain := x.Turn, "Its cancellation was requested", x.Turn.State != turnkeeper.TurnCancelled
+	if r.How == turnlog.EndFinish {
+		what, vain = "It was asked to finish with what it has", t.StopReason == turnkeeper.StopNone
+	}
+	asked := fmt.Sprintf("%s at %s", what, x.Moment(r.AskedAt))
+	if r.Turn != t.ID {
+		asked += fmt.Sprintf(", with turn %d", r.Turn)
+	}
+	if r.Reason != "" {
+		asked += ": " + words.Clause(term.OneLine(r.Reason, 200))
+	}
+	if t.State.Terminal() && vain {
+		asked += "; it ended by itself before that took effect"
+	}
+	return asked
 }
 
 // lastError returns the error of an ended turn, or why an open one was queued again.
@@ -355,6 +368,11 @@ func (x *explainer) reason() string {
 		return "a model call failed before any tool had run"
 	case turnkeeper.StopCancelled:
 		return "its cancellation was requested"
+	case turnkeeper.StopFinished:
+		if t.State == turnkeeper.TurnDegraded {
+			return words.StopReason(t) + ", and the model gave no answer"
+		}
+		return words.StopReason(t)
 	default:
 		return words.StopReason(t)
 	}
@@ -464,8 +482,10 @@ func (x *explainer) next() (said []string) {
 	switch {
 	case !t.State.Terminal() && !x.workerAlive():
 		advise(`No worker is running: start one (%s) to continue the turn. Stop it: turnctl cancel %d.`, shell.Command("worker"), t.ID)
-	case !t.State.Terminal():
+	case !t.State.Terminal() && x.End != nil:
 		advise(`Watch it: turnctl events %d --follow. Stop it: turnctl cancel %d.`, t.ID, t.ID)
+	case !t.State.Terminal():
+		advise(`Watch it: turnctl events %d --follow. Let it answer with what it has: turnctl finish %d. Stop it: turnctl cancel %d.`, t.ID, t.ID, t.ID)
 	default:
 		advise("%s", x.again())
 	}

@@ -43,7 +43,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), asksCommand(s), lanesCommand(s), schedulesCommand(s),
 			schedulerCommand(s), policyCommand(), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
 			modelsCommand(s), setAsideCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
-			cancelCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
+			cancelCommand(s), finishCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
 		)
 		addExamples(root)
 		completeCommands(s, root)
@@ -192,6 +192,6 @@ func newestCommand[N, V any](s *shell.Session, use, what string, states []string
 // turnctlExitHelp lists all exit codes of turnctl.
 const turnctlExitHelp = shell.ExitHelp + `
   5  events --follow: the turn failed or was cancelled
-  6  asks, cancel, retry, schedules run, webhooks, init: not possible in the current state;
+  6  asks, cancel, finish, retry, schedules run, webhooks, init: not possible in the current state;
      tools call: not confirmed
   130  stopped by a signal before the end`

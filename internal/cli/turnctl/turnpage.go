@@ -10,6 +10,7 @@ import (
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/traceparent"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -101,8 +102,12 @@ func (p *turnPage) outcome() {
 	if t.Error != "" {
 		list.add("error", term.Wrap(t.Error, p.Readable()-16)...)
 	}
-	if c := p.Cancel; c != nil {
-		list.add("cancellation", term.OneLine(strings.TrimSpace("requested "+p.At(c.AskedAt)+" "+c.Reason), 0))
+	if r := p.End; r != nil {
+		name := "cancellation"
+		if r.How == turnlog.EndFinish {
+			name = "finish"
+		}
+		list.add(name, term.OneLine(strings.TrimSpace("requested "+p.At(r.AskedAt)+" "+r.Reason), 0))
 	}
 	if !t.State.Terminal() && !t.DueAt.IsZero() {
 		list.add("not before", p.At(t.DueAt))

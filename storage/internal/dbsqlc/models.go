@@ -82,12 +82,6 @@ type TurnkeeperCall struct {
 	UsageEstimated  bool
 }
 
-type TurnkeeperCancellation struct {
-	TurnID  int64
-	Reason  string
-	AskedAt time.Time
-}
-
 type TurnkeeperFailedAttempt struct {
 	ID              int64
 	TurnID          int64
@@ -241,6 +235,13 @@ type TurnkeeperReply struct {
 type TurnkeeperRequestPart struct {
 	Sha256  string
 	Content string
+}
+
+type TurnkeeperRequestedEnd struct {
+	TurnID  int64
+	How     string
+	Reason  string
+	AskedAt time.Time
 }
 
 type TurnkeeperRetry struct {

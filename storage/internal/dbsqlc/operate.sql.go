@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-const AskCancel = `-- name: AskCancel :exec
-select turnkeeper.ask_cancel($1::bigint, $2::text)
+const AskEnd = `-- name: AskEnd :exec
+select turnkeeper.ask_end($1::bigint, $2::text, $3::text)
 `
 
-func (q *Queries) AskCancel(ctx context.Context, turn int64, reason string) error {
-	_, err := q.db.Exec(ctx, AskCancel, turn, reason)
+func (q *Queries) AskEnd(ctx context.Context, turn int64, how string, reason string) error {
+	_, err := q.db.Exec(ctx, AskEnd, turn, how, reason)
 	return err
 }
 
@@ -33,43 +33,6 @@ func (q *Queries) CancelMessage(ctx context.Context, message int64, reason strin
 	var i CancelMessageRow
 	err := row.Scan(&i.State, &i.Turn)
 	return i, err
-}
-
-const CancellationOf = `-- name: CancellationOf :one
-select turn_id, reason, asked_at from turnkeeper.cancellations where turn_id = $1
-`
-
-func (q *Queries) CancellationOf(ctx context.Context, turnID int64) (TurnkeeperCancellation, error) {
-	row := q.db.QueryRow(ctx, CancellationOf, turnID)
-	var i TurnkeeperCancellation
-	err := row.Scan(&i.TurnID, &i.Reason, &i.AskedAt)
-	return i, err
-}
-
-const CancelledGrants = `-- name: CancelledGrants :many
-select l.grant_id::uuid from turnkeeper.leases l join turnkeeper.cancellations c on c.turn_id = l.turn_id
-where l.grant_id = any($1::uuid[])
-`
-
-// Those of the grants whose turns have a request to cancel.
-func (q *Queries) CancelledGrants(ctx context.Context, grants []string) ([]string, error) {
-	rows, err := q.db.Query(ctx, CancelledGrants, grants)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var l_grant_id string
-		if err := rows.Scan(&l_grant_id); err != nil {
-			return nil, err
-		}
-		items = append(items, l_grant_id)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const CountNotes = `-- name: CountNotes :one
@@ -100,6 +63,37 @@ func (q *Queries) DefinitionByHash(ctx context.Context, hash string) (string, er
 	return content, err
 }
 
+const EndsRequested = `-- name: EndsRequested :many
+select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l, lateral turnkeeper.requested_end(l.turn_id) e
+where l.grant_id = any($1::uuid[]) and e.how is not null
+`
+
+type EndsRequestedRow struct {
+	GrantID string
+	How     string
+}
+
+// Those of the grants whose turns are to be cancelled or to finish.
+func (q *Queries) EndsRequested(ctx context.Context, grants []string) ([]EndsRequestedRow, error) {
+	rows, err := q.db.Query(ctx, EndsRequested, grants)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []EndsRequestedRow
+	for rows.Next() {
+		var i EndsRequestedRow
+		if err := rows.Scan(&i.GrantID, &i.How); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const HasActed = `-- name: HasActed :one
 select (exists (select from turnkeeper.turns t join turnkeeper.call_starts s on s.turn_id = t.id
         where t.message_id = $1 and s.effect <> 'none')
@@ -113,6 +107,32 @@ func (q *Queries) HasActed(ctx context.Context, message int64) (bool, error) {
 	var column_1 bool
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const OpenSubAgents = `-- name: OpenSubAgents :many
+select t.id from turnkeeper.spawned_calls c join turnkeeper.turns t on t.message_id = c.message_id
+where c.turn_id = $1 and c.ended_at is null and t.ended_at is null order by t.id
+`
+
+// The open turns of the sub-agents of a turn.
+func (q *Queries) OpenSubAgents(ctx context.Context, turnID int64) ([]int64, error) {
+	rows, err := q.db.Query(ctx, OpenSubAgents, turnID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const OpenTurns = `-- name: OpenTurns :many
@@ -296,6 +316,22 @@ func (q *Queries) Queue(ctx context.Context) (QueueRow, error) {
 	return i, err
 }
 
+const RequestedEndOf = `-- name: RequestedEndOf :one
+select r.turn_id, r.how, r.reason, r.asked_at from turnkeeper.requested_end($1::bigint) e join turnkeeper.requested_ends r on r.turn_id = e.turn
+`
+
+func (q *Queries) RequestedEndOf(ctx context.Context, turn int64) (TurnkeeperRequestedEnd, error) {
+	row := q.db.QueryRow(ctx, RequestedEndOf, turn)
+	var i TurnkeeperRequestedEnd
+	err := row.Scan(
+		&i.TurnID,
+		&i.How,
+		&i.Reason,
+		&i.AskedAt,
+	)
+	return i, err
+}
+
 const RetryMessage = `-- name: RetryMessage :one
 select coalesce(verdict, '')::text as verdict, coalesce(message, 0)::bigint as message
 from turnkeeper.retry_message($1::bigint, $2::boolean)
@@ -338,20 +374,20 @@ func (q *Queries) RetryOf(ctx context.Context, message int64) ([]TurnkeeperRetry
 	return items, nil
 }
 
-const SettleCancel = `-- name: SettleCancel :one
+const SettleEnd = `-- name: SettleEnd :one
 select coalesce(state, '')::text as state, done::boolean as done, again::boolean as again
-from turnkeeper.settle_cancel($1::bigint)
+from turnkeeper.settle_end($1::bigint)
 `
 
-type SettleCancelRow struct {
+type SettleEndRow struct {
 	State string
 	Done  bool
 	Again bool
 }
 
-func (q *Queries) SettleCancel(ctx context.Context, turn int64) (SettleCancelRow, error) {
-	row := q.db.QueryRow(ctx, SettleCancel, turn)
-	var i SettleCancelRow
+func (q *Queries) SettleEnd(ctx context.Context, turn int64) (SettleEndRow, error) {
+	row := q.db.QueryRow(ctx, SettleEnd, turn)
+	var i SettleEndRow
 	err := row.Scan(&i.State, &i.Done, &i.Again)
 	return i, err
 }

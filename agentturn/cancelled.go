@@ -1,0 +1,45 @@
+package agentturn
+
+import (
+	"strings"
+
+	"turnkeeper"
+	"turnkeeper/inference"
+	"turnkeeper/outputs"
+	"turnkeeper/policy"
+)
+
+const replyCancelled = "This turn was cancelled."
+
+// CancelledReply returns the reply of a cancelled turn: that it was cancelled, and the texts of its finished rounds and of
+// the round that the cancellation stopped. Whoever watched the turn has seen them. The SQL function
+// turnkeeper.cancelled_reply returns the same.
+func CancelledReply(rounds []turnkeeper.Round, unfinished string) string {
+	var said []string
+	for _, r := range append(rounds[:len(rounds):len(rounds)], turnkeeper.Round{Text: unfinished}) {
+		if !inference.Blank(r.Text) {
+			said = append(said, r.Text)
+		}
+	}
+	if len(said) == 0 {
+		return replyCancelled
+	}
+	return replyCancelled + "\n\nBefore that it had written:\n\n" + strings.Join(said, "\n\n")
+}
+
+// keepSaid adds to the reply of a cancelled turn what the model had written, if that may be sent: nobody is asked about
+// it. The reply of a sub-agent goes to its parent, with its labels.
+func keepSaid(e *execution) {
+	if e.end.state != turnkeeper.TurnCancelled {
+		return
+	}
+	private := len(policy.Only(policy.Private, flows{e.ledger}.marksBefore(len(e.rounds)+1))) > 0
+	if private && e.record.Lineage.Parent == 0 && e.replySink() != policy.ReplyAllow {
+		return
+	}
+	unfinished := ""
+	if e.stream != nil {
+		unfinished = outputs.Clean(e.stream.Text())
+	}
+	e.end.reply = fixedReply(CancelledReply(e.rounds, unfinished))
+}
