@@ -420,6 +420,16 @@ func (o *openai) routes() []Route {
 			Answers: []Answer{answer(200, "the response: cancelled, or already complete, or still in progress if its worker has not ended it within 10 s", responses.Response{})},
 		},
 		{
+			Route: ofUser(post("/v1/conversations", forSend, o.open)), ID: "createConversation", Tag: tag, Summary: "Create a conversation for responses",
+			Note: "Without a message it is deleted after 30 days.", Body: responses.ConversationRequest{},
+			Answers: []Answer{answer(200, "the conversation; send its id as conversation", responses.Conversation{})},
+		},
+		{
+			Route: ofUser(get("/v1/conversations/{id}", forSend, o.with((*responses.API).Opened))), ID: "getConversation", Tag: tag, Summary: "A created conversation",
+			Parameters: []Parameter{{Name: "id", In: "path", Type: ""}},
+			Answers:    []Answer{answer(200, "the conversation", responses.Conversation{})},
+		},
+		{
 			Route: ofUser(get("/v1/models", forSend, o.with((*responses.API).Models))), ID: "listModels", Tag: tag, Summary: "The agents, as models",
 			Answers: []Answer{answer(200, "the agents that the token covers", responses.ModelList{})},
 		},
