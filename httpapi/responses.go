@@ -23,10 +23,7 @@ func (o *openai) post(c *request.Call) error {
 	if err := c.CheckKey(); err != nil {
 		return err
 	}
-	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
-	if err == nil {
-		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
-	}
+	body, err := o.body(c)
 	if err != nil {
 		return err
 	}
@@ -34,15 +31,23 @@ func (o *openai) post(c *request.Call) error {
 }
 
 // open creates a conversation. The body may be absent.
-func (o *openai) open(c *request.Call) error {
+func (o *openai) open(c *request.Call) (err error) {
 	var body []byte
 	if c.ContentLength != 0 {
-		var err error
-		if body, err = c.Bytes(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead); err != nil {
+		if body, err = o.body(c); err != nil {
 			return err
 		}
 	}
 	return o.answer(c, body, (*responses.API).Open)
+}
+
+// body returns the body of a request that may have a message's text.
+func (o *openai) body(c *request.Call) ([]byte, error) {
+	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
+	if err == nil {
+		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
+	}
+	return body, err
 }
 
 func (o *openai) get(c *request.Call) error {

@@ -338,7 +338,7 @@ begin
     end if;
     insert into turnkeeper.responses select given.*;
     update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]'
-        where c.id = p_conversation and c.sent_by = p_sender and c.used_at is null;
+        where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
     return given.message_id;
 end $$;
 
