@@ -61,6 +61,9 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 					users++
 				}
 			}
+			if _, own, quoted := strings.Cut(said, "\n\n# Message\n\n"); quoted {
+				said = own
+			}
 			return inferencetest.Text(fmt.Sprintf("%d: %s", users, said))
 		}
 	})
@@ -122,6 +125,25 @@ func TestTheOpenAIClientOfNPM(t *testing.T) {
 	s.hasAnsweredLong(got.ID)
 }
 
+// The Vercel AI SDK with the requests of a chat page.
+func TestTheAISDKOfNPM(t *testing.T) {
+	testrun.OnlyFull(t)
+	s := newResponsesEnv(t)
+	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
+	defer cancel()
+	cmd := env.NodeProgram(ctx, t, []string{"OPENAI_API_KEY=" + s.key}, "ai.mjs", s.front.APIURL())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the client ended with %v\n%s", err, out)
+	}
+	first := s.Model.Requests()[0].Chat().Messages
+	if body := first[len(first)-1].Text(); !strings.HasPrefix(body, "# Instructions of the sender\n\n> Be kind.\n\n# Message\n\n") {
+		t.Errorf("the model got the message %q", body)
+	}
+	if !strings.Contains(string(s.Model.Requests()[0].Body), `"max_completion_tokens":500`) && !strings.Contains(string(s.Model.Requests()[0].Body), `"max_tokens":500`) {
+		t.Errorf("the limit of the answer is not in the request %s", s.Model.Requests()[0].Body)
+	}
+}
+
 func (s *responsesEnv) hasAnsweredLong(id string) {
 	s.T.Helper()
 	turn := s.TurnOf(env.Query[int64](s.Env, "select id from messages where body = 'long'"))
@@ -181,9 +203,9 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 	})
 	t.Run("errors", func(t *testing.T) {
 		request := input("x")
-		request.Instructions = param.NewOpt("Be kind.")
+		request.MaxToolCalls = param.NewOpt[int64](1)
 		_, err := client.Responses.New(ctx, request)
-		wantError(t, err, http.StatusBadRequest, "unsupported_parameter", "instructions")
+		wantError(t, err, http.StatusBadRequest, "unsupported_parameter", "max_tool_calls")
 		_, err = client.Responses.Get(ctx, "resp_999", responses.ResponseGetParams{})
 		wantError(t, err, http.StatusNotFound, "response_not_found", "")
 		_, err = client.Responses.New(ctx, input("x"), option.WithAPIKey("tk_wrong"))
