@@ -389,12 +389,13 @@ func (a asking) routes() []Route {
 func (o *openai) routes() []Route {
 	const tag = "openai"
 	id := Parameter{Name: "id", In: "path", Type: "", Schema: "pattern=^resp_[1-9][0-9]*$"}
+	drafts := Parameter{Name: responses.DraftsHeader, In: "header", Type: false, Doc: "true: the response's stream has what the model writes while it writes"}
 	stream := []Media{{Type: "text/event-stream", Doc: "with stream: the events of the Responses API; sequence_number starts at 0"}}
 	return []Route{
 		{
 			Route: ofUser(post("/v1/responses", forSend, o.post)), ID: "createResponse", Tag: tag, Summary: "Send a message through OpenAI's Responses API",
 			Note:       "Parameters that only tune the model are ignored; unsupported parameters that would change the answer are refused.",
-			Parameters: []Parameter{idempotencyKey("a repeat with the same key returns the same response; a different request with it is refused (409)"), traceparent},
+			Parameters: []Parameter{idempotencyKey("a repeat with the same key returns the same response; a different request with it is refused (409)"), traceparent, drafts},
 			Body:       responses.Request{}, BodyRequired: true,
 			Answers: []Answer{{
 				Status: 200, Type: responses.Response{}, Other: stream,

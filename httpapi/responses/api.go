@@ -75,6 +75,11 @@ type Call struct {
 	TraceParent string // W3C trace context of the sender; empty: none
 }
 
+// DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: its value is "true".
+const DraftsHeader = "Turnkeeper-Drafts"
+
+func wantsDrafts(r *http.Request) bool { return r.Header.Get(DraftsHeader) == "true" }
+
 // keyOf returns the idempotency key of a request.
 func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 
@@ -97,7 +102,11 @@ func (a *API) Create(c Call) error {
 		return err
 	}
 	if r.stream {
-		return a.stream(c, id, -1)
+		kept, err := a.cfg.Store.Response(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return a.stream(c, kept, -1)
 	}
 	wait := a.cfg.Wait
 	if r.background {
@@ -114,7 +123,7 @@ func (a *API) accept(c Call, r *request) (id turnkeeper.MessageID, err error) {
 	}
 	for _, apart := range []bool{false, true} {
 		n := operate.NewResponse{
-			Background: r.background, Metadata: r.metadata, Instructions: r.instructions, MaxOutputTokens: r.maxOutput,
+			Background: r.background, Drafts: wantsDrafts(c.Request), Metadata: r.metadata, Instructions: r.instructions, MaxOutputTokens: r.maxOutput,
 			TokenID: c.Caller.TokenID, Request: r.sum(),
 		}
 		if err := a.place(c, r, &n, apart); err != nil {
@@ -171,11 +180,11 @@ func (a *API) Get(c Call) error {
 	if err != nil {
 		return err
 	}
-	if last := int64(len(eventsOf(r))) - 1; after > last { // no client can have an event that was not sent
+	if last := int64(len(eventsOf(r))) - 1; after > last && !r.Drafts { // no client can have an event that was not sent
 		return invalid("starting_after", "invalid_value", "starting_after is beyond the newest event of the response, which is %d", last)
 	}
 	if stream && c.Method != http.MethodHead {
-		return a.stream(c, r.Message.ID, after)
+		return a.stream(c, r, after)
 	}
 	return write(c.W, http.StatusOK, viewOf(r))
 }

@@ -168,7 +168,7 @@ func viewOf(r operate.Response) Response {
 	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass, views.OfReplyCalls(r.Calls), append([]string{}, r.Labels...)}
 	switch view.Status {
 	case statusCompleted, statusIncomplete:
-		view.Output = []item{outputOf(r, statusOf(r), text(r.Reply))}
+		view.Output = []item{messageOfAgent(outputID(r.Message.ID), statusOf(r), phaseFinal, text(r.Reply))}
 	case statusFailed:
 		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // an error needs a text, also if the agent is silent
 	}
@@ -201,10 +201,6 @@ const (
 )
 
 func outputID(id turnkeeper.MessageID) string { return outputPrefix + strconv.FormatInt(int64(id), 10) }
-
-func outputOf(r operate.Response, status string, content ...part) item {
-	return item{outputID(r.Message.ID), "message", "assistant", status, phaseFinal, append([]part{}, content...)}
-}
 
 func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{}{}} }
 
