@@ -31,6 +31,7 @@ type responsesEnv struct {
 	cutter        *cutter
 	key           string
 	long          string
+	seen          chan struct{} // closed when the client has seen the first half of "slow"
 }
 
 // leastDrops is the minimum number of cuts of a stream of "long".
@@ -39,7 +40,7 @@ const leastDrops = 20
 func newResponsesEnv(t *testing.T) *responsesEnv {
 	t.Helper()
 	t.Parallel()
-	s := &responsesEnv{Env: env.New(t), long: strings.Repeat("all of it is said, word by word; grüße. ", 500)}
+	s := &responsesEnv{Env: env.New(t), long: strings.Repeat("all of it is said, word by word; grüße. ", 500), seen: make(chan struct{})}
 	s.WriteAgent("clerk", "lane: conversation")
 	lost := make(chan struct{}, 1)
 	lost <- struct{}{}
@@ -47,6 +48,13 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 		switch said := env.NewestMessage(r); said {
 		case "wait":
 			return inferencetest.Hang()
+		case "slow":
+			return func(x *inferencetest.Exchange) {
+				inferencetest.OpenSSE(env.Chunk("The first half, ", ""))(x)
+				if x.Wait(s.seen) {
+					x.Send("data: " + env.Chunk("the second half.", "stop") + "\n\ndata: [DONE]\n\n")
+				}
+			}
 		case "long":
 			select {
 			case <-lost:
@@ -189,6 +197,27 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 		}
 		if err != nil || r.Status != "cancelled" {
 			t.Errorf("it is %+v, %v", r, err)
+		}
+	})
+	t.Run("drafts", func(t *testing.T) {
+		const slow = "The first half, the second half."
+		stream, text, finals := client.Responses.NewStreaming(ctx, input("slow"), option.WithHeader("Turnkeeper-Drafts", "true")), "", 0
+		for stream.Next() {
+			switch e := stream.Current(); e.Type {
+			case "response.output_text.delta":
+				if text == "" {
+					close(s.seen) // the model goes on once the client has seen some of it
+				}
+				text += e.Delta
+			case "response.completed":
+				finals++
+				if e.Response.OutputText() != slow {
+					t.Errorf("the response is %q", e.Response.OutputText())
+				}
+			}
+		}
+		if err := stream.Err(); err != nil || text != slow || finals != 1 {
+			t.Errorf("%q was streamed, with %d ends, %v", text, finals, err)
 		}
 	})
 	t.Run("repeat", func(t *testing.T) {

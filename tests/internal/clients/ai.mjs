@@ -19,9 +19,12 @@ async function recorded(url, options) {
   return response;
 }
 
-const plain = {
+const headers = { 'Turnkeeper-Drafts': 'true' };
+const providers = {
   openai: createOpenAI({ baseURL: base + '/v1', apiKey, fetch: recorded }), // sends the ids of earlier replies
   open: createOpenResponses({ name: 'turnkeeper', url: base + '/v1/responses', apiKey, fetch: recorded }), // sends their texts
+  openaiDrafts: createOpenAI({ baseURL: base + '/v1', apiKey, fetch: recorded, headers }),
+  openDrafts: createOpenResponses({ name: 'turnkeeper', url: base + '/v1/responses', apiKey, fetch: recorded, headers }),
 };
 
 // A page's server, and the chat of the page. settings go to streamText.
@@ -48,7 +51,7 @@ async function page(model, settings = {}) {
 
 // threeMessages sends three messages, the whole history each time, with a system prompt and a limit.
 async function threeMessages(name) {
-  const talk = await page(plain[name]('clerk'), { instructions: 'Be kind.', maxOutputTokens: 500, temperature: 0.2, topP: 0.9 });
+  const talk = await page(providers[name]('clerk'), { instructions: 'Be kind.', maxOutputTokens: 500, temperature: 0.2, topP: 0.9 });
   seen.length = 0;
   assert.equal(await talk.say('Hello'), '1: Hello');
   assert.equal(await talk.say('And now?'), '2: And now?'); // the model got the first message
@@ -63,12 +66,12 @@ async function threeMessages(name) {
 }
 
 async function generate() {
-  const result = await generateText({ model: plain.openai('clerk'), messages: [
+  const result = await generateText({ model: providers.openai('clerk'), messages: [
     { role: 'user', content: 'I am Alice.' }, { role: 'assistant', content: 'Hello Alice.' }, { role: 'user', content: 'Who am I?' },
   ] });
   assert.equal(result.text, '1: Who am I?');
   assert.ok(result.usage.totalTokens > 0);
 }
 
-for (const name of Object.keys(plain)) await threeMessages(name);
+for (const name of Object.keys(providers)) await threeMessages(name);
 await generate();
