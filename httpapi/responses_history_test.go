@@ -194,6 +194,18 @@ func TestReferencesToItems(t *testing.T) {
 	if more.Conversation.ID != first.Conversation.ID || h.bodyOf(more) != "More" {
 		t.Errorf("it is in %q, %q", more.Conversation.ID, h.bodyOf(more))
 	}
+	h.answerNext("More.")
+	// A client may send texts in place of the ids, or some of both.
+	texts := &chat{env: h}
+	for _, said := range [][2]string{{"user", "Hello"}, {"assistant", "Hi."}, {"user", "More"}, {"assistant", "More."}} {
+		texts.say(said[0], said[1])
+	}
+	if next := texts.turn("Most", "Most."); next.Conversation.ID != first.Conversation.ID || h.bodyOf(next) != "Most" {
+		t.Errorf("after references a history of texts is in %q, %q", next.Conversation.ID, h.bodyOf(next))
+	}
+	c.items = texts.items
+	c.say("user", "Still more")
+	more = c.send()
 	// The client may go on before the reply is there.
 	c.items = append(c.items, map[string]any{"type": "item_reference", "id": "msg_" + strings.TrimPrefix(more.ID, "resp_")}, map[string]any{"role": "user", "content": "Quick"})
 	if quick := c.send(); quick.Conversation.ID != first.Conversation.ID || h.bodyOf(quick) != "Quick" {

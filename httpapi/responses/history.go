@@ -39,9 +39,9 @@ func (a *API) resolve(ctx context.Context, key turnkeeper.ConversationKey, all [
 		if !ok {
 			return noItem("input", outputID(e.ref))
 		}
-		e.text, e.open = said.Sent, false
+		e.text = said.Sent
 		if e.assistant {
-			e.text, e.open = said.Reply, said.Outcome == ""
+			e.text = said.Reply // empty before its end
 		}
 	}
 	return nil
@@ -67,7 +67,7 @@ func (a *API) begin(c Call, key turnkeeper.ConversationKey) chain {
 
 func (h chain) with(all ...entry) chain {
 	for _, e := range all {
-		if h == nil || e.open {
+		if h == nil {
 			return nil
 		}
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%t\x00%s", h, e.assistant, plain(e.text)))

@@ -15,7 +15,6 @@ type entry struct {
 	assistant bool // said by the agent; else by the user
 	text      string
 	ref       turnkeeper.MessageID // the response that it names in place of its text; 0: none
-	open      bool                 // it is the reply of the response ref, which has not ended
 }
 
 // takeInput reads a text, or a list of items.

@@ -169,9 +169,8 @@ func headOf(row dbsqlc.NewestMessageRow) Head {
 
 // A Said is what was said in a response.
 type Said struct {
-	Sent    string               // the sender's own text
-	Outcome turnkeeper.TurnState // empty: it is open
-	Reply   string
+	Sent  string // the sender's own text
+	Reply string // empty: there is none yet
 }
 
 // Saids reads what was said in those of the responses that are in conversations of the agent and user.
@@ -186,7 +185,7 @@ func (s *Responses) Saids(ctx context.Context, key turnkeeper.ConversationKey, i
 	}
 	all := map[turnkeeper.MessageID]Said{}
 	for _, row := range rows {
-		all[turnkeeper.MessageID(row.ID)] = Said{sent(row.Body, int(row.Preface)), turnkeeper.TurnState(row.Outcome), row.Reply}
+		all[turnkeeper.MessageID(row.ID)] = Said{sent(row.Body, int(row.Preface)), row.Reply}
 	}
 	return all, nil
 }

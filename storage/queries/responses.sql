@@ -43,7 +43,7 @@ where m.agent = @agent and m.user_name = @user_name and m.conversation = @conver
 order by m.id desc limit 1;
 
 -- name: ResponseTexts :many
-select m.id, m.body, r.preface, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id

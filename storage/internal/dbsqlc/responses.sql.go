@@ -231,7 +231,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 }
 
 const ResponseTexts = `-- name: ResponseTexts :many
-select m.id, m.body, r.preface, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
@@ -242,7 +242,6 @@ type ResponseTextsRow struct {
 	ID      int64
 	Body    string
 	Preface int32
-	Outcome string
 	Reply   string
 }
 
@@ -259,7 +258,6 @@ func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, 
 			&i.ID,
 			&i.Body,
 			&i.Preface,
-			&i.Outcome,
 			&i.Reply,
 		); err != nil {
 			return nil, err
