@@ -110,6 +110,16 @@ const DefaultOutputTokens = 4096
 // OutputTokens returns the number of tokens reserved for each answer.
 func (d *Definition) OutputTokens() int { return cmp.Or(d.MaxOutputTokens, DefaultOutputTokens) }
 
+// WithAnswerLimit returns the definition with at most that many tokens for each answer; 0: the definition as it is.
+func (d *Definition) WithAnswerLimit(tokens int) *Definition {
+	if d == nil || tokens == 0 || tokens >= d.OutputTokens() {
+		return d
+	}
+	limited := *d
+	limited.MaxOutputTokens = tokens
+	return &limited
+}
+
 // Chain returns the models of the agent's turns in the order they are asked, without
 // duplicates.
 func (d *Definition) Chain(defaultModel string) (names []string) {

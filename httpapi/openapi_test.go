@@ -276,12 +276,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	}}}, journal.Ending{})
 
 	checked := map[string]bool{}
-	response := ""
+	response, conversation := "", ""
 	ask := func(method, path, query, body string, status int, headers ...string) answer {
 		t.Helper()
 		checked[method+" "+path] = true
 		real := strings.NewReplacer("/v1/turns/{id}", fmt.Sprintf("/v1/turns/%d", turn.id), "/v1/messages/{id}", "/v1/messages/1",
-			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
+			"/v1/responses/{id}", "/v1/responses/"+response, "/v1/conversations/{id}", "/v1/conversations/"+conversation, "/v1/models/{id}", "/v1/models/clerk", "/v1/asks/{id}", "/v1/asks/1", "{agent}/{name}", "clerk/daily", "{name}", "shop", "{id}", "out-1").Replace(path)
 		a := h.ask(method, real+query, body, headers...)
 		a.want(t, status, "")
 		d.check(t, method, path, a)
@@ -378,6 +378,12 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/responses/{id}/cancel", "", "", 200)
 	ask("GET", "/v1/responses/{id}", "?stream=true", "", 200)
 	ask("GET", "/v1/responses/{id}", "?starting_after=1", "", 400)
+	if err := json.Unmarshal(ask("POST", "/v1/conversations", "", `{"metadata":{"a":"b"},"items":[{"role":"user","content":"x"}]}`, 200).body, &created); err != nil {
+		t.Fatal(err)
+	}
+	conversation = created.ID
+	ask("POST", "/v1/conversations", "", `{"items":1}`, 400)
+	ask("GET", "/v1/conversations/{id}", "", "", 200)
 	ask("GET", "/v1/models", "", "", 200)
 	ask("GET", "/v1/models/{id}", "", "", 200)
 	ask("GET", "/metrics", "", "", 200)

@@ -23,14 +23,31 @@ func (o *openai) post(c *request.Call) error {
 	if err := c.CheckKey(); err != nil {
 		return err
 	}
-	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
-	if err == nil {
-		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
-	}
+	body, err := o.body(c)
 	if err != nil {
 		return err
 	}
 	return o.answer(c, body, (*responses.API).Create)
+}
+
+// open creates a conversation. The body may be absent.
+func (o *openai) open(c *request.Call) (err error) {
+	var body []byte
+	if c.ContentLength != 0 {
+		if body, err = o.body(c); err != nil {
+			return err
+		}
+	}
+	return o.answer(c, body, (*responses.API).Open)
+}
+
+// body returns the body of a request that may have a message's text.
+func (o *openai) body(c *request.Call) ([]byte, error) {
+	body, err := c.JSON(int64(o.maxBytes)*request.BytesPerEscape + request.BodyOverhead)
+	if err == nil {
+		err = request.NoRepeats(body, func(name string) string { return name }) // names in metadata may differ in case only
+	}
+	return body, err
 }
 
 func (o *openai) get(c *request.Call) error {
@@ -78,36 +95,55 @@ type boundedResponses struct {
 	timeout time.Duration
 }
 
-func (b boundedResponses) AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (id turnkeeper.MessageID, err error) {
+// bounded calls a query within the timeout.
+func bounded[T any](ctx context.Context, b boundedResponses, query func(context.Context) (T, error)) (result T, err error) {
 	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
-		id, err = b.Store.AcceptResponse(ctx, m, r)
+		result, err = query(ctx)
 		return err
 	})
-	return id, err
+	return result, err
 }
 
-func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID) (r operate.Response, err error) {
-	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
-		r, err = b.Store.Response(ctx, id)
-		return err
-	})
-	return r, err
+func (b boundedResponses) AcceptResponse(ctx context.Context, n operate.NewResponse) (turnkeeper.MessageID, error) {
+	return bounded(ctx, b, func(ctx context.Context) (turnkeeper.MessageID, error) { return b.Store.AcceptResponse(ctx, n) })
 }
 
-func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (c operate.Ended, err error) {
-	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
-		c, err = b.Store.CancelMessage(ctx, id, reason)
-		return err
-	})
-	return c, err
+func (b boundedResponses) Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error) {
+	return bounded(ctx, b, func(ctx context.Context) (operate.Response, error) { return b.Store.Response(ctx, id) })
 }
 
-func (b boundedResponses) Agents(ctx context.Context) (agents []turnkeeper.AgentRegistration, err error) {
-	err = request.WithinTimeout(ctx, b.timeout, func(ctx context.Context) (err error) {
-		agents, err = b.Store.Agents(ctx)
-		return err
+func (b boundedResponses) HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey, history []byte) ([]operate.Head, error) {
+	return bounded(ctx, b, func(ctx context.Context) ([]operate.Head, error) { return b.Store.HeadsWithHistory(ctx, key, history) })
+}
+
+func (b boundedResponses) HeadOf(ctx context.Context, key turnkeeper.ConversationKey) (operate.Head, error) {
+	return bounded(ctx, b, func(ctx context.Context) (operate.Head, error) { return b.Store.HeadOf(ctx, key) })
+}
+
+func (b boundedResponses) Saids(
+	ctx context.Context, key turnkeeper.ConversationKey, ids []turnkeeper.MessageID,
+) (map[turnkeeper.MessageID]operate.Said, error) {
+	return bounded(ctx, b, func(ctx context.Context) (map[turnkeeper.MessageID]operate.Said, error) {
+		return b.Store.Saids(ctx, key, ids)
 	})
-	return agents, err
+}
+
+func (b boundedResponses) CreateConversation(ctx context.Context, c operate.Created, token int64, user string) (time.Time, error) {
+	return bounded(ctx, b, func(ctx context.Context) (time.Time, error) { return b.Store.CreateConversation(ctx, c, token, user) })
+}
+
+func (b boundedResponses) CreatedConversation(ctx context.Context, id string, token int64, user string) (operate.Created, error) {
+	return bounded(ctx, b, func(ctx context.Context) (operate.Created, error) {
+		return b.Store.CreatedConversation(ctx, id, token, user)
+	})
+}
+
+func (b boundedResponses) CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Ended, error) {
+	return bounded(ctx, b, func(ctx context.Context) (operate.Ended, error) { return b.Store.CancelMessage(ctx, id, reason) })
+}
+
+func (b boundedResponses) Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error) {
+	return bounded(ctx, b, b.Store.Agents)
 }
 
 // refuseResponse writes a problem in the error format of the Responses API.

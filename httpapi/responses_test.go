@@ -195,34 +195,38 @@ func TestRefusedResponses(t *testing.T) {
 		status      int
 		param, code string
 	}{
-		`{"input":"x"}`:                                                                     {400, "model", "missing_required_parameter"},
-		`{"model":"nobody","input":"x"}`:                                                    {404, "model", "model_not_found"},
-		`{"model":"No Body","input":"x"}`:                                                   {404, "model", "model_not_found"},
-		`{"model":"clerk","input":" "}`:                                                     {400, "input", "empty_input"},
-		`{"model":"clerk","input":"x","tempo":1}`:                                           {400, "tempo", "unknown_parameter"},
-		`{"model":"clerk","input":"x","store":false}`:                                       {400, "store", "unsupported_value"},
-		`{"model":"clerk","input":"x","stream":"yes"}`:                                      {400, "stream", "invalid_type"},
-		`{"model":"clerk","input":"x","instructions":"be"}`:                                 {400, "instructions", "unsupported_parameter"},
-		`{"model":"clerk","input":"x","tools":[{}]}`:                                        {400, "tools", "unsupported_parameter"},
-		`{"model":"clerk","input":"x","max_output_tokens":9}`:                               {400, "max_output_tokens", "unsupported_parameter"},
-		`{"model":"clerk","input":"x","text":{"format":{"type":"json_object"}}}`:            {400, "text.format", "unsupported_value"},
-		`{"model":"clerk","input":"x","previous_response_id":"resp_9"}`:                     {400, "previous_response_id", "previous_response_not_found"},
-		`{"model":"clerk","input":"x","previous_response_id":"resp_9","conversation":"c"}`:  {400, "previous_response_id", "mutually_exclusive_parameters"},
-		`{"model":"clerk","input":"x","metadata":{"a":1}}`:                                  {400, "metadata", "invalid_type"},
-		`{"model":"clerk","input":"x","metadata":{"a":null}}`:                               {400, "metadata", "invalid_type"},
-		`{"model":"clerk","input":"x","model":"desk"}`:                                      {400, "", ""},
-		`{"model":"clerk","input":[{"role":"user","content":"x","content":"y"}]}`:           {400, "", ""},
-		`{"model":"clerk","input":"x","metadata":{"a":"\u0000"}}`:                           {400, "metadata", "invalid_value"},
-		`{"model":"clerk","input":[{"role":"assistant","content":"x"}]}`:                    {400, "input[0].role", "unsupported_value"},
-		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`:    {400, "input[0].content[0].type", "unsupported_value"},
-		`{"model":"clerk","input":[{"type":"function_call_output","output":"x"}]}`:          {400, "input[0].type", "unsupported_value"},
-		`{"model":"clerk","input":"` + strings.Repeat("x", 1001) + `"}`:                     {400, "input", "string_above_max_length"},
-		`{"model":"clerk","input":"x\u0000"}`:                                               {400, "", ""},
-		`{"model":"clerk","input":"x"`:                                                      {400, "", "invalid_json"},
-		`{"model":"clerk","input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`: {400, "metadata", "string_above_max_length"},
-		`{"model":"clerk","input":"x","conversation":"` + strings.Repeat("x", 201) + `"}`:   {400, "", ""},
-		`{"model":"clerk","input":"x","conversation":{}}`:                                   {400, "conversation", "invalid_type"},
-		`{"model":"clerk","input":"x","tool_choice":"none"}`:                                {400, "tool_choice", "unsupported_parameter"},
+		`{"input":"x"}`:                                                                                    {400, "model", "missing_required_parameter"},
+		`{"model":"nobody","input":"x"}`:                                                                   {404, "model", "model_not_found"},
+		`{"model":"No Body","input":"x"}`:                                                                  {404, "model", "model_not_found"},
+		`{"model":"clerk","input":" "}`:                                                                    {400, "input", "empty_input"},
+		`{"model":"clerk","input":"x","tempo":1}`:                                                          {400, "tempo", "unknown_parameter"},
+		`{"model":"clerk","input":"x","store":false}`:                                                      {400, "store", "unsupported_value"},
+		`{"model":"clerk","input":"x","stream":"yes"}`:                                                     {400, "stream", "invalid_type"},
+		`{"model":"clerk","input":"x","instructions":["be"]}`:                                              {400, "instructions", "invalid_type"},
+		`{"model":"clerk","input":"x","tools":[{}]}`:                                                       {400, "tools", "unsupported_parameter"},
+		`{"model":"clerk","input":"x","max_output_tokens":0}`:                                              {400, "max_output_tokens", "invalid_value"},
+		`{"model":"clerk","input":"x","text":{"format":{"type":"json_object"}}}`:                           {400, "text.format", "unsupported_value"},
+		`{"model":"clerk","input":"x","previous_response_id":"resp_9"}`:                                    {400, "previous_response_id", "previous_response_not_found"},
+		`{"model":"clerk","input":"x","previous_response_id":"resp_9","conversation":"c"}`:                 {400, "previous_response_id", "mutually_exclusive_parameters"},
+		`{"model":"clerk","input":"x","metadata":{"a":1}}`:                                                 {400, "metadata", "invalid_type"},
+		`{"model":"clerk","input":"x","metadata":{"a":null}}`:                                              {400, "metadata", "invalid_type"},
+		`{"model":"clerk","input":"x","model":"desk"}`:                                                     {400, "", ""},
+		`{"model":"clerk","input":[{"role":"user","content":"x","content":"y"}]}`:                          {400, "", ""},
+		`{"model":"clerk","input":"x","metadata":{"a":"\u0000"}}`:                                          {400, "metadata", "invalid_value"},
+		`{"model":"clerk","input":[{"role":"assistant","content":"x"}]}`:                                   {400, "input", "invalid_value"},
+		`{"model":"clerk","input":[{"role":"critic","content":"x"}]}`:                                      {400, "input[0].role", "unsupported_value"},
+		`{"model":"clerk","input":[{"role":"system","content":"x"}]}`:                                      {400, "input", "empty_input"},
+		`{"model":"clerk","input":[{"type":"item_reference","id":"msg_7"},{"role":"user","content":"x"}]}`: {400, "input", "item_not_found"},
+		`{"model":"clerk","input":[{"type":"item_reference","id":"rs_7"},{"role":"user","content":"x"}]}`:  {400, "input[0]", "item_not_found"},
+		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                   {400, "input[0].content[0].type", "unsupported_value"},
+		`{"model":"clerk","input":[{"type":"function_call_output","output":"x"}]}`:                         {400, "input[0].type", "unsupported_value"},
+		`{"model":"clerk","input":"` + strings.Repeat("x", 1001) + `"}`:                                    {400, "input", "string_above_max_length"},
+		`{"model":"clerk","input":"x\u0000"}`:                                                              {400, "", ""},
+		`{"model":"clerk","input":"x"`:                                                                     {400, "", "invalid_json"},
+		`{"model":"clerk","input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                {400, "metadata", "string_above_max_length"},
+		`{"model":"clerk","input":"x","conversation":"` + strings.Repeat("x", 201) + `"}`:                  {400, "", ""},
+		`{"model":"clerk","input":"x","conversation":{}}`:                                                  {400, "conversation", "invalid_type"},
+		`{"model":"clerk","input":"x","tool_choice":"none"}`:                                               {400, "tool_choice", "unsupported_parameter"},
 	} {
 		a := h.ask("POST", "/v1/responses", body)
 		got := decode[struct {
@@ -445,7 +449,7 @@ func TestResponsesWhileDraining(t *testing.T) {
 	h.askAt(base, "POST", "/v1/responses", body, "Idempotency-Key", "k").want(t, http.StatusOK, `"status":"completed"`)
 }
 
-func (away) AcceptResponse(context.Context, turnkeeper.Submission, operate.Response) (turnkeeper.MessageID, error) {
+func (away) AcceptResponse(context.Context, operate.NewResponse) (turnkeeper.MessageID, error) {
 	return 0, errAway
 }
 

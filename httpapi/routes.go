@@ -402,12 +402,13 @@ func (a asking) routes() []Route {
 func (o *openai) routes() []Route {
 	const tag = "openai"
 	id := Parameter{Name: "id", In: "path", Type: "", Schema: "pattern=^resp_[1-9][0-9]*$"}
+	drafts := Parameter{Name: responses.DraftsHeader, In: "header", Type: false, Doc: "true: the response's stream has what the model writes while it writes"}
 	stream := []Media{{Type: "text/event-stream", Doc: "with stream: the events of the Responses API; sequence_number starts at 0"}}
 	return []Route{
 		{
 			Route: ofUser(post("/v1/responses", forSend, o.post)), ID: "createResponse", Tag: tag, Summary: "Send a message through OpenAI's Responses API",
 			Note:       "Parameters that only tune the model are ignored; unsupported parameters that would change the answer are refused.",
-			Parameters: []Parameter{idempotencyKey("a repeat with the same key returns the same response; a different request with it is refused (409)"), traceparent},
+			Parameters: []Parameter{idempotencyKey("a repeat with the same key returns the same response; a different request with it is refused (409)"), traceparent, drafts},
 			Body:       responses.Request{}, BodyRequired: true,
 			Answers: []Answer{{
 				Status: 200, Type: responses.Response{}, Other: stream,
@@ -431,6 +432,16 @@ func (o *openai) routes() []Route {
 			Route: ofUser(post("/v1/responses/{id}/cancel", forSend, o.with((*responses.API).Cancel))), ID: "cancelResponse", Tag: tag, Summary: "Cancel a response",
 			Note: "A response created with another token also requires operate.", Parameters: []Parameter{id},
 			Answers: []Answer{answer(200, "the response: cancelled, or already complete, or still in progress if its worker has not ended it within 10 s", responses.Response{})},
+		},
+		{
+			Route: ofUser(post("/v1/conversations", forSend, o.open)), ID: "createConversation", Tag: tag, Summary: "Create a conversation for responses",
+			Note: "Without a message it is deleted after 30 days.", Body: responses.ConversationRequest{},
+			Answers: []Answer{answer(200, "the conversation; send its id as conversation", responses.Conversation{})},
+		},
+		{
+			Route: ofUser(get("/v1/conversations/{id}", forSend, o.with((*responses.API).Opened))), ID: "getConversation", Tag: tag, Summary: "A created conversation",
+			Parameters: []Parameter{{Name: "id", In: "path", Type: ""}},
+			Answers:    []Answer{answer(200, "the conversation", responses.Conversation{})},
 		},
 		{
 			Route: ofUser(get("/v1/models", forSend, o.with((*responses.API).Models))), ID: "listModels", Tag: tag, Summary: "The agents, as models",

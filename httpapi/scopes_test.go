@@ -46,6 +46,8 @@ var allowed = map[string][]string{
 	"GET /v1/responses/{id}":                {"send", "read"},
 	"GET /v1/responses/{id}/input_items":    {"send", "read"},
 	"POST /v1/responses/{id}/cancel":        {"send"},
+	"POST /v1/conversations":                {"send"},
+	"GET /v1/conversations/{id}":            {"send", "read"},
 	"GET /v1/models":                        {"send", "read"},
 	"GET /v1/models/{id}":                   {"send", "read"},
 	"GET /metrics":                          {"read"},

@@ -58,6 +58,7 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 	both := h.token(operate.Token{Name: "both", Scopes: everything})
 	clerk := h.token(operate.Token{Name: "clerk", Scopes: everything, Agents: []string{"clerk"}})
 	answer := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"desk","input":"`+word+`","background":true}`, "Authorization", both))
+	created := decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations", "", "Authorization", both))
 	message := one[int64](h, "select message_id from turnkeeper.turns where id = $1", desk.id)
 	ids := func(path string) (real, unknown string) {
 		switch {
@@ -71,6 +72,8 @@ func TestATokenSeesItsAgentsAlone(t *testing.T) {
 			return fmt.Sprint(ask), "987654321"
 		case strings.Contains(path, "/responses/"):
 			return answer.ID, "resp_987654321"
+		case strings.Contains(path, "/conversations/"):
+			return created.ID, "conv_987654321"
 		case strings.Contains(path, "/models/"):
 			return "desk", "nobody"
 		}

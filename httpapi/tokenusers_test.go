@@ -26,6 +26,7 @@ type twoUsers struct {
 	output           turnkeeper.OutputID
 	askID            int64
 	response, bertsR string // ids
+	conversation     string // that the token for all created
 	tokens           []string
 }
 
@@ -48,6 +49,7 @@ func newTwoUsers(t *testing.T, perConversation bool) *twoUsers {
 		return decode[response](t, h.ask("POST", "/v1/responses", body, "Authorization", all)).ID
 	}
 	u.response, u.bertsR = create(annas), create("bert")
+	u.conversation = decode[struct{ ID string }](t, h.ask("POST", "/v1/conversations", "", "Authorization", all)).ID
 	u.tokens = []string{
 		all, h.token(operate.Token{Name: "bert", Scopes: everything, User: "bert"}),
 		h.token(operate.Token{Name: "answers", Scopes: []string{"answer"}, User: "bert"}),
@@ -68,6 +70,8 @@ func (u *twoUsers) ids(path string) (real, unknown string) {
 		return fmt.Sprint(u.askID), "987654321"
 	case strings.Contains(path, "/responses/"):
 		return u.response, "resp_987654321"
+	case strings.Contains(path, "/conversations/"):
+		return u.conversation, "conv_987654321"
 	case strings.Contains(path, "/models/"):
 		return "nobody", "nobody"
 	}

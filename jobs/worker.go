@@ -305,9 +305,10 @@ func (w *Worker) before(ctx context.Context, turn turnkeeper.Turn) turnkeeper.Di
 // keptDefinitions is the maximum number of parsed definitions that a worker caches.
 const keptDefinitions = 1000
 
-// definitionOf returns the agent's definition as of the turn's creation.
+// definitionOf returns the agent's definition as of the turn's creation, with the limit of the message.
 func (w *Worker) definitionOf(record *turnlog.Record) (*agentdef.Definition, error) {
-	return w.parsed(record.Turn.Agent, record.Turn.DefinitionHash, record.Definition)
+	definition, err := w.parsed(record.Turn.Agent, record.Turn.DefinitionHash, record.Definition)
+	return definition.WithAnswerLimit(record.AnswerLimit), err
 }
 
 // parsed returns the definition in a file.

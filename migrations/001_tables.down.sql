@@ -7,6 +7,7 @@ drop table turnkeeper.scheduler_lock, turnkeeper.mcp_logins, turnkeeper.mcp_tool
     turnkeeper.failed_attempts, turnkeeper.request_parts, turnkeeper.spend_reservations,
     turnkeeper.spend, turnkeeper.summaries, turnkeeper.journal, turnkeeper.requested_ends, turnkeeper.turns,
     turnkeeper.suspects, turnkeeper.model_health, turnkeeper.worker_heartbeat, turnkeeper.ended_grants, turnkeeper.leases, turnkeeper.responses,
+    turnkeeper.api_conversations,
     turnkeeper.retries, turnkeeper.messages, turnkeeper.schedules, turnkeeper.notes, turnkeeper.agents,
     turnkeeper.definitions, turnkeeper.set_aside, turnkeeper.settings;
 drop function turnkeeper.call_holds, turnkeeper.turn_holds, turnkeeper.lease_holds,

@@ -232,11 +232,33 @@ create table turnkeeper.retries (
 
 -- Data of the Responses API about a response, in addition to its message.
 create table turnkeeper.responses (
-    message_id  bigint primary key references turnkeeper.messages on delete cascade,
-    previous_id bigint,           -- the response that it continues; null: none
-    background  boolean not null,
-    metadata    jsonb not null check (jsonb_typeof(metadata) = 'object')
+    message_id        bigint primary key references turnkeeper.messages on delete cascade,
+    previous_id       bigint,           -- the response that it continues; null: none was named
+    background        boolean not null,
+    drafts            boolean not null, -- its stream has what the model writes before that is the reply
+    metadata          jsonb not null check (jsonb_typeof(metadata) = 'object'),
+    instructions      text,             -- the parameter of the request; null: none
+    max_output_tokens integer check (max_output_tokens > 0), -- null: the agent's own limit
+    preface           integer not null check (preface >= 0), -- bytes of the body before the sender's text: instructions, an imported history
+    request_sha256    bytea not null,   -- a repeat with the same idempotency key must have the same
+    -- Of the agent, the user, the sender, and all that the client has sent and received in the conversation, up to this message.
+    -- The next request of a client that sends the whole history is found by it. Null: the client does not know all of it.
+    history_sha256    bytea
 );
+create index responses_history on turnkeeper.responses (history_sha256, message_id) where history_sha256 is not null;
+
+-- Conversations that were created before their first message. Such a row is deleted with the last message of its conversation
+-- or, if it has none, 30 days later: see create_conversation.
+create table turnkeeper.api_conversations (
+    id         text primary key,
+    sent_by    text not null,             -- who created it, as in messages; nobody else finds it
+    user_name  text not null default '',  -- that the sender's token is bound to; empty: none
+    metadata   jsonb not null check (jsonb_typeof(metadata) = 'object'),
+    items      jsonb not null check (jsonb_typeof(items) = 'array'), -- what the client says was said before; empty once a message has it
+    created_at timestamptz not null default clock_timestamp(),
+    used_at    timestamptz                -- of its first message; null: it has none
+);
+create index api_conversations_unused on turnkeeper.api_conversations (created_at) where used_at is null;
 
 ----------------------------------------------------------------------------------------------------
 -- Leases and workers

@@ -271,6 +271,7 @@ begin
     end if;
     update turnkeeper.messages q set body = edit_message.body, first_sha256 = coalesce(m.first_sha256, sha256(convert_to(m.body, 'UTF8')))
     where q.id = message;
+    update turnkeeper.responses r set preface = 0, history_sha256 = null where r.message_id = message;
     perform pg_notify('turnkeeper_inbox', ''); -- a tick may have passed the message over because it was locked
 end $$;
 
@@ -295,25 +296,62 @@ from turnkeeper.messages m where m.sent_by = 'role:' || session_user;
 -- Responses
 ----------------------------------------------------------------------------------------------------
 
--- Put the message of a response into the inbox. A repeat with the same key returns the same response. It fails like enqueue
--- if the repeat differs from the first, or if the first message with the key is not a response.
+-- Return the response that was accepted with an idempotency key, or null. It fails if the key was used for another request, or
+-- for a message that is not a response.
+create function turnkeeper.repeated_response(p_agent text, p_user text, p_key text, p_request bytea) returns bigint language plpgsql as $$
+declare
+    first record;
+begin
+    select m.id, r.request_sha256 into first from turnkeeper.messages m left join turnkeeper.responses r on r.message_id = m.id
+        where m.agent = p_agent and m.user_name = p_user and m.idempotency_key = p_key;
+    if first.id is not null and first.request_sha256 is distinct from p_request then
+        raise exception using errcode = 'TK006', message = format('idempotency key was already used for a different message (%s)', first.id);
+    end if;
+    return first.id;
+end $$;
+
+-- Put the message of a response into the inbox. A repeat with the same key returns the same response; repeated_response says
+-- when it fails. p_follows is the newest message of the conversation as the caller has read it, 0 if there is none. If it is not
+-- any more, a strict call fails, and another one is stored without the hash of its history.
 create function turnkeeper.enqueue_response(
     p_sender text, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_trace_parent text,
-    p_previous bigint, p_background boolean, p_metadata jsonb
+    p_response jsonb, p_follows bigint, p_strict boolean
 ) returns bigint language plpgsql as $$
 declare
-    message bigint := turnkeeper.enqueue_by(p_sender, false, p_agent, p_user, p_body, p_conversation, p_key, 0, p_trace_parent, null);
-    first   turnkeeper.responses;
+    given turnkeeper.responses := jsonb_populate_record(null::turnkeeper.responses, p_response);
+    first bigint := turnkeeper.repeated_response(p_agent, p_user, p_key, given.request_sha256);
 begin
-    if exists (select from turnkeeper.messages m where m.id = message and m.xmin = pg_current_xact_id()::xid) then
-        insert into turnkeeper.responses values (message, p_previous, p_background, p_metadata);
-        return message;
+    if first is not null then
+        return first;
     end if;
-    select r.* into first from turnkeeper.responses r where r.message_id = message;
-    if not found or first.previous_id is distinct from p_previous or first.metadata <> p_metadata then
-        raise exception using errcode = 'TK006', message = format('idempotency key was already used for a different message (%s)', message);
+    perform from turnkeeper.responses r where r.message_id = p_follows for update; -- so that one message follows it
+    if p_follows is distinct from (select coalesce(max(m.id), 0) from turnkeeper.messages m
+            where m.agent = p_agent and m.user_name = p_user and m.conversation = p_conversation) then
+        if p_strict then
+            raise exception using errcode = 'TK008', message = format('the conversation has a newer message than %s', p_follows);
+        end if;
+        given.history_sha256 := null;
     end if;
-    return message;
+    given.message_id := turnkeeper.enqueue_by(p_sender, false, p_agent, p_user, p_body, p_conversation, p_key, 0, p_trace_parent, null);
+    if not exists (select from turnkeeper.messages m where m.id = given.message_id and m.xmin = pg_current_xact_id()::xid) then
+        return turnkeeper.repeated_response(p_agent, p_user, p_key, given.request_sha256);
+    end if;
+    insert into turnkeeper.responses select given.*;
+    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]'
+        where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
+    return given.message_id;
+end $$;
+
+-- Create a conversation, and delete up to 100 others that have had no message for 30 days.
+create function turnkeeper.create_conversation(p_id text, p_sender text, p_user text, p_metadata jsonb, p_items jsonb) returns timestamptz language plpgsql as $$
+declare
+    created timestamptz;
+begin
+    delete from turnkeeper.api_conversations c where c.id in (select o.id from turnkeeper.api_conversations o
+        where o.used_at is null and o.created_at < clock_timestamp() - interval '30 days' order by o.created_at limit 100 for update skip locked);
+    insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values (p_id, p_sender, p_user, p_metadata, p_items)
+        returning created_at into created;
+    return created;
 end $$;
 
 -- Take the scheduler's lock until the end of the transaction: wait for it, shared with others or not, or try to take it.

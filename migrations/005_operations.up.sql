@@ -375,6 +375,8 @@ begin
     end if;
     if last is null then
         perform turnkeeper.forget_lanes(p_agent, p_user, p_conversation);
+        delete from turnkeeper.api_conversations c where c.used_at is null -- those that no agent has had a message of
+            and (c.id = p_conversation or p_conversation = '' and p_user <> '' and c.user_name = p_user);
         return;
     end if;
     begin
@@ -442,6 +444,9 @@ begin
       and not exists (select from turnkeeper.turns t join turnkeeper.journal j on j.turn_id = t.id
             where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
               and (j.request ->> 'summary')::bigint = s.up_to);
+    delete from turnkeeper.api_conversations c using turnkeeper.messages m
+    where m.id = any(m_ids) and c.id = m.conversation and not exists (select from turnkeeper.messages o
+        where o.agent = m.agent and o.user_name = m.user_name and o.conversation = m.conversation and o.id <> all(m_ids));
     delete from turnkeeper.messages where id = any(m_ids);
     if exists (select from turnkeeper.set_aside) then -- whose errors may quote them
         delete from turnkeeper.set_aside where kind in ('message', 'purge') and id = any(m_ids::text[])

@@ -168,7 +168,7 @@ func TestNamesThatHoldASecret(t *testing.T) {
 		"idempotency key":     {Agent: "clerk", Body: "x", Key: secret},
 	} {
 		_, err := store.Enqueue(t.Context(), m)
-		_, err2 := store.AcceptResponse(t.Context(), m, operate.Response{})
+		_, err2 := store.AcceptResponse(t.Context(), operate.NewResponse{Submission: m})
 		for _, err := range []error{err, err2} {
 			if !errors.Is(err, turnkeeper.ErrInvalidMessage) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), secret) {
 				t.Errorf("%s: error %v", name, err)

@@ -3,9 +3,6 @@ package responses
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -20,7 +17,12 @@ import (
 
 // A Store reads and writes responses; *operate.Store implements it.
 type Store interface {
-	AcceptResponse(ctx context.Context, m turnkeeper.Submission, r operate.Response) (turnkeeper.MessageID, error)
+	AcceptResponse(ctx context.Context, n operate.NewResponse) (turnkeeper.MessageID, error)
+	HeadsWithHistory(ctx context.Context, key turnkeeper.ConversationKey, history []byte) ([]operate.Head, error)
+	HeadOf(ctx context.Context, key turnkeeper.ConversationKey) (operate.Head, error)
+	Saids(ctx context.Context, key turnkeeper.ConversationKey, ids []turnkeeper.MessageID) (map[turnkeeper.MessageID]operate.Said, error)
+	CreateConversation(ctx context.Context, c operate.Created, token int64, user string) (time.Time, error)
+	CreatedConversation(ctx context.Context, id string, token int64, user string) (operate.Created, error)
 	Response(ctx context.Context, id turnkeeper.MessageID) (operate.Response, error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID, reason string) (operate.Ended, error)
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
@@ -73,6 +75,11 @@ type Call struct {
 	TraceParent string // W3C trace context of the sender; empty: none
 }
 
+// DraftsHeader is the header of a request whose stream is to have what the model writes while it writes: its value is "true".
+const DraftsHeader = "Turnkeeper-Drafts"
+
+func wantsDrafts(r *http.Request) bool { return r.Header.Get(DraftsHeader) == "true" }
+
 // keyOf returns the idempotency key of a request.
 func keyOf(r *http.Request) string { return r.Header.Get("Idempotency-Key") }
 
@@ -83,9 +90,6 @@ func (a *API) Create(c Call) error {
 	if err != nil {
 		return err
 	}
-	if len(r.body) > a.cfg.MaxMessageBytes {
-		return invalid("input", "string_above_max_length", "input has %d bytes, the limit is %d", len(r.body), a.cfg.MaxMessageBytes)
-	}
 	if !c.Caller.Sees(r.agent) {
 		return noModel(r.agent)
 	}
@@ -93,19 +97,16 @@ func (a *API) Create(c Call) error {
 		return invalid("user", "invalid_value", "this token is bound to another user: leave out user, or name its own")
 	}
 	r.user = cmp.Or(r.user, c.Caller.User)
-	kept := operate.Response{Background: r.background, Metadata: r.metadata, TokenID: c.Caller.TokenID}
-	conversation, err := a.conversation(c, r, &kept)
+	id, err := a.accept(c, r)
 	if err != nil {
 		return err
 	}
-	id, err := a.cfg.Store.AcceptResponse(c.Context(), turnkeeper.Submission{
-		Agent: r.agent, User: r.user, Body: r.body, Conversation: conversation, Key: keyOf(c.Request), TraceParent: c.TraceParent,
-	}, kept)
-	if err != nil {
-		return accepted(r.agent, err)
-	}
 	if r.stream {
-		return a.stream(c, id, -1)
+		kept, err := a.cfg.Store.Response(c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return a.stream(c, kept, -1)
 	}
 	wait := a.cfg.Wait
 	if r.background {
@@ -114,31 +115,46 @@ func (a *API) Create(c Call) error {
 	return a.answer(c, id, wait)
 }
 
-// conversation returns the conversation that a request continues or starts. A new one is named by the
-// idempotency key if there is one, so that a repeat has the same conversation.
-func (a *API) conversation(c Call, r *request, kept *operate.Response) (string, error) {
-	switch key := keyOf(c.Request); {
-	case r.previous != "":
-		previous, err := a.find(c, r.previous)
-		if _, hidden := errors.AsType[*Error](err); hidden || err == nil && previous.Message.User != r.user { // that of another user's is unknown
-			return "", invalid("previous_response_id", "previous_response_not_found", "there is no response %.60q to continue", r.previous)
-		}
-		if err != nil {
-			return "", err
-		}
-		if previous.Message.Agent != r.agent {
-			return "", invalid("previous_response_id", "invalid_value", "%s is a response of the agent %q: set model to that agent", r.previous, previous.Message.Agent)
-		}
-		kept.Previous = previous.Message.ID
-		return previous.Message.Conversation, nil
-	case r.conversation != "":
-		return r.conversation, nil
-	case key != "":
-		sum := sha256.Sum256([]byte(r.agent + "\x00" + key))
-		return "conv_" + hex.EncodeToString(sum[:16]), nil
-	default:
-		return "conv_" + strings.ToLower(rand.Text()), nil
+// accept puts the message of a request into the inbox. If the conversation whose history the request has goes on meanwhile, it
+// starts another one.
+func (a *API) accept(c Call, r *request) (id turnkeeper.MessageID, err error) {
+	if err := a.resolve(c.Context(), turnkeeper.ConversationKey{Agent: r.agent, User: r.user}, r.entries); err != nil {
+		return 0, err
 	}
+	for _, apart := range []bool{false, true} {
+		n := operate.NewResponse{
+			Background: r.background, Drafts: wantsDrafts(c.Request), Metadata: r.metadata, Instructions: r.instructions, MaxOutputTokens: r.maxOutput,
+			TokenID: c.Caller.TokenID, Request: r.sum(),
+		}
+		if err := a.place(c, r, &n, apart); err != nil {
+			return 0, err
+		}
+		n.Preface = r.preface()
+		n.Submission.Agent, n.Submission.User, n.Submission.Body = r.agent, r.user, r.body()
+		n.Submission.Key, n.Submission.TraceParent = keyOf(c.Request), c.TraceParent
+		if err := a.checkSize(n); err != nil {
+			return 0, err
+		}
+		if id, err = a.cfg.Store.AcceptResponse(c.Context(), n); !errors.Is(err, turnkeeper.ErrWrongState) {
+			break
+		}
+	}
+	return id, accepted(r.agent, err)
+}
+
+func (a *API) checkSize(n operate.NewResponse) error {
+	if strings.TrimSpace(n.Submission.Body) == "" {
+		return invalid("input", "empty_input", "%s", turnkeeper.ErrEmptyMessage)
+	}
+	size := len(n.Preface) + len(n.Submission.Body)
+	if size <= a.cfg.MaxMessageBytes {
+		return nil
+	}
+	with := ""
+	if n.Preface != "" {
+		with = " with its instructions and earlier messages"
+	}
+	return invalid("input", "string_above_max_length", "input has %d bytes%s, the limit is %d", size, with, a.cfg.MaxMessageBytes)
 }
 
 // find reads a response by id, if it is visible to the caller.
@@ -164,11 +180,11 @@ func (a *API) Get(c Call) error {
 	if err != nil {
 		return err
 	}
-	if last := int64(len(eventsOf(r))) - 1; after > last { // no client can have an event that was not sent
+	if last := int64(len(eventsOf(r))) - 1; after > last && !r.Drafts { // no client can have an event that was not sent
 		return invalid("starting_after", "invalid_value", "starting_after is beyond the newest event of the response, which is %d", last)
 	}
 	if stream && c.Method != http.MethodHead {
-		return a.stream(c, r.Message.ID, after)
+		return a.stream(c, r, after)
 	}
 	return write(c.W, http.StatusOK, viewOf(r))
 }

@@ -5,7 +5,8 @@
 // The events of a response are computed from its stored state only, so an event has the same number
 // and content whenever and by whichever process it is sent. Text is streamed only once it is the
 // reply: the Responses API has no event that takes back text, as a lost worker, another attempt or
-// another round would require.
+// another round would require. A client that asks for drafts gets each text of the model as an item
+// whose end says what it was.
 //
 // The package has no state.
 package responses

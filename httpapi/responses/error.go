@@ -37,7 +37,7 @@ func NoPath(path string) string {
 
 // Speaks reports whether errors of a path have the format of OpenAI's API.
 func Speaks(path string) bool {
-	for _, root := range []string{"/v1/responses", "/v1/models", chatCompletions} {
+	for _, root := range []string{"/v1/responses", "/v1/conversations", "/v1/models", chatCompletions} {
 		if rest, under := strings.CutPrefix(path, root); under && (rest == "" || rest[0] == '/') {
 			return true
 		}

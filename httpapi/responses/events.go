@@ -26,34 +26,65 @@ type event struct {
 const pieceBytes = 1024
 
 // eventsOf returns all events of a response so far, numbered from 0. They depend only on the stored
-// state; progress appends events and changes none.
+// state; progress appends events and changes none. Those of a response with drafts also depend on the
+// events of its turns: see drafts.
 func eventsOf(r operate.Response) []event {
-	s := series{r: r}
-	s.lifecycle("response.created", openView(r, statusQueued))
-	s.lifecycle("response.queued", openView(r, statusQueued))
-	status := statusOf(r)
-	if status == statusQueued {
-		return s.events
+	s := begin(r)
+	if statusOf(r) != statusQueued {
+		s.progress()
 	}
-	s.lifecycle("response.in_progress", openView(r, statusInProgress))
-	switch status {
-	case statusCompleted:
-		s.reply(status)
-		s.lifecycle("response.completed", viewOf(r))
-	case statusIncomplete:
-		s.reply(status)
-		s.lifecycle("response.incomplete", viewOf(r))
-	case statusCancelled: // the API has no event for it; the status in the event says it
-		s.lifecycle("response.incomplete", viewOf(r))
-	case statusFailed:
-		s.lifecycle("response.failed", viewOf(r))
-	}
+	s.end(r)
 	return s.events
 }
 
+// A series is the events of a response so far.
 type series struct {
-	r      operate.Response
-	events []event
+	r           operate.Response
+	events      []event
+	progressing bool // response.in_progress is among them
+	items       int  // output items so far
+}
+
+// begin returns the first events of a response.
+func begin(r operate.Response) *series {
+	s := &series{r: r}
+	s.lifecycle("response.created", openView(r, statusQueued))
+	s.lifecycle("response.queued", openView(r, statusQueued))
+	return s
+}
+
+// progress adds the event that a turn has begun, once.
+func (s *series) progress() {
+	if !s.progressing {
+		s.progressing = true
+		s.lifecycle("response.in_progress", openView(s.r, statusInProgress))
+	}
+}
+
+// end adds the last events, if the response has ended.
+func (s *series) end(r operate.Response) {
+	if r.Outcome == "" {
+		return
+	}
+	s.r = r
+	s.progress()
+	status := statusOf(r)
+	if status == statusCompleted || status == statusIncomplete {
+		at := s.open(outputID(r.Message.ID), phaseFinal)
+		at.write(r.Reply)
+		at.close(status, phaseFinal, r.Reply)
+	}
+	s.terminal(viewOf(r))
+}
+
+// terminal adds the last event.
+func (s *series) terminal(view Response) {
+	switch view.Status {
+	case statusCompleted, statusFailed:
+		s.lifecycle("response."+view.Status, view)
+	default: // cancelled: the API has no event for it; the status in the event says it
+		s.lifecycle("response.incomplete", view)
+	}
 }
 
 func (s *series) add(e event) {
@@ -63,24 +94,44 @@ func (s *series) add(e event) {
 
 func (s *series) lifecycle(kind string, view Response) { s.add(event{Type: kind, Response: &view}) }
 
-// reply adds the events of a streamed reply.
-func (s *series) reply(status string) {
-	at := event{OutputIndex: new(0), ItemID: outputOf(s.r, "").ID, ContentIndex: new(0)}
-	begun, whole := outputOf(s.r, statusInProgress), outputOf(s.r, status, text(s.r.Reply))
-	s.add(event{Type: "response.output_item.added", OutputIndex: new(0), Item: &begun})
-	s.add(with(at, "response.content_part.added", func(e *event) { e.Part = new(text("")) }))
-	for _, piece := range pieces(s.r.Reply) {
-		s.add(with(at, "response.output_text.delta", func(e *event) { e.Delta, e.Logprobs = piece, &[]struct{}{} }))
-	}
-	s.add(with(at, "response.output_text.done", func(e *event) { e.Text, e.Logprobs = &s.r.Reply, &[]struct{}{} }))
-	s.add(with(at, "response.content_part.done", func(e *event) { e.Part = new(text(s.r.Reply)) }))
-	s.add(event{Type: "response.output_item.done", OutputIndex: new(0), Item: &whole})
+// An output is an item of the output whose events are added.
+type output struct {
+	s     *series
+	id    string
+	index int
 }
 
-func with(e event, kind string, set func(*event)) event {
-	e.Type = kind
+// open adds an item. An empty phase is not known yet.
+func (s *series) open(id, phase string) *output {
+	o := &output{s, id, s.items}
+	s.items++
+	s.add(event{Type: "response.output_item.added", OutputIndex: &o.index, Item: new(messageOfAgent(id, statusInProgress, phase))})
+	o.add("response.content_part.added", func(e *event) { e.Part = new(text("")) })
+	return o
+}
+
+func (o *output) add(kind string, set func(*event)) {
+	e := event{Type: kind, OutputIndex: &o.index, ItemID: o.id, ContentIndex: new(0)}
 	set(&e)
-	return e
+	o.s.add(e)
+}
+
+// write adds the deltas of a text.
+func (o *output) write(all string) {
+	for _, piece := range pieces(all) {
+		o.add("response.output_text.delta", func(e *event) { e.Delta, e.Logprobs = piece, &[]struct{}{} })
+	}
+}
+
+// close adds the events of the item's end. all is its whole text.
+func (o *output) close(status, phase, all string) {
+	o.add("response.output_text.done", func(e *event) { e.Text, e.Logprobs = &all, &[]struct{}{} })
+	o.add("response.content_part.done", func(e *event) { e.Part = new(text(all)) })
+	o.s.add(event{Type: "response.output_item.done", OutputIndex: &o.index, Item: new(messageOfAgent(o.id, status, phase, text(all)))})
+}
+
+func messageOfAgent(id, status, phase string, content ...part) item {
+	return item{id, "message", "assistant", status, phase, append([]part{}, content...)}
 }
 
 // pieces splits a text into pieces of at most pieceBytes, between characters.

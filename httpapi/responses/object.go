@@ -30,8 +30,8 @@ type Response struct {
 	Background        bool               `json:"background"`
 	Error             *failure           `json:"error"`
 	IncompleteDetails *incompleteDetails `json:"incomplete_details"`
-	Instructions      *string            `json:"instructions" schema:"type=null"`
-	MaxOutputTokens   *int64             `json:"max_output_tokens" schema:"type=null"`
+	Instructions      *string            `json:"instructions"`
+	MaxOutputTokens   *int               `json:"max_output_tokens"`
 	MaxToolCalls      *int64             `json:"max_tool_calls" schema:"type=null"`
 	Model             string             `json:"model"`
 	Output            []item             `json:"output"`
@@ -40,11 +40,18 @@ type Response struct {
 	Conversation      named              `json:"conversation"`
 	User              *string            `json:"user"`
 	Store             bool               `json:"store" schema:"const=true"`
-	Temperature       *float64           `json:"temperature" schema:"type=null"`
+	ServiceTier       string             `json:"service_tier" schema:"const=default"`
+	SafetyIdentifier  *string            `json:"safety_identifier" schema:"type=null"`
+	PromptCacheKey    *string            `json:"prompt_cache_key" schema:"type=null"`
+	Reasoning         reasoning          `json:"reasoning" schema:"type=object"`
+	Temperature       float64            `json:"temperature" schema:"const=1" doc:"this and the other sampling parameters are the API's defaults: the agent's definition decides"`
 	Text              textFormat         `json:"text" schema:"type=object"`
 	ToolChoice        string             `json:"tool_choice"`
 	Tools             []struct{}         `json:"tools" schema:"maxItems=0"`
-	TopP              *float64           `json:"top_p" schema:"type=null"`
+	TopP              float64            `json:"top_p" schema:"const=1"`
+	PresencePenalty   float64            `json:"presence_penalty" schema:"const=0"`
+	FrequencyPenalty  float64            `json:"frequency_penalty" schema:"const=0"`
+	TopLogprobs       int                `json:"top_logprobs" schema:"const=0"`
 	Truncation        string             `json:"truncation"`
 	Usage             *usage             `json:"usage"`
 	Metadata          map[string]string  `json:"metadata" schema:"maxProperties=16"`
@@ -62,6 +69,11 @@ type incompleteDetails struct {
 
 type named struct {
 	ID string `json:"id"`
+}
+
+type reasoning struct {
+	Effort  *string `json:"effort"`
+	Summary *string `json:"summary"`
 }
 
 type textFormat struct {
@@ -98,9 +110,16 @@ type item struct {
 	ID      string `json:"id"`
 	Type    string `json:"type" schema:"const=message"`
 	Role    string `json:"role" schema:"enum=assistant|user"`
-	Status  string `json:"status"`
+	Status  string `json:"status" schema:"enum=in_progress|completed|incomplete"`
+	Phase   string `json:"phase,omitempty" schema:"enum=commentary|final_answer"`
 	Content []part `json:"content"`
 }
+
+// Phases of the agent's messages.
+const (
+	phaseCommentary = "commentary"
+	phaseFinal      = "final_answer"
+)
 
 type part struct {
 	Type        string     `json:"type" schema:"enum=output_text|input_text"`
@@ -149,7 +168,7 @@ func viewOf(r operate.Response) Response {
 	view.Turnkeeper = &own{r.Message.ID, r.Message.TurnID, r.Outcome, orNull(r.StopReason), r.ErrorClass, views.OfReplyCalls(r.Calls), append([]string{}, r.Labels...)}
 	switch view.Status {
 	case statusCompleted, statusIncomplete:
-		view.Output = []item{outputOf(r, statusOf(r), text(r.Reply))}
+		view.Output = []item{messageOfAgent(outputID(r.Message.ID), statusOf(r), phaseFinal, text(r.Reply))}
 	case statusFailed:
 		view.Error = &failure{"server_error", cmp.Or(r.Reply, "This message could not be answered.")} // an error needs a text, also if the agent is silent
 	}
@@ -165,7 +184,8 @@ func openView(r operate.Response, status string) Response {
 	view := Response{
 		ID: idOf(m.ID), Object: "response", CreatedAt: m.AcceptedAt.Unix(), Status: status, Background: r.Background, Model: m.Agent,
 		Output: []item{}, ParallelToolCalls: true, Conversation: named{m.Conversation}, User: orNull(m.User), Store: true, ToolChoice: "auto",
-		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata,
+		Tools: []struct{}{}, Truncation: "disabled", Metadata: r.Metadata, Instructions: r.Instructions, MaxOutputTokens: orNull(r.MaxOutputTokens),
+		ServiceTier: "default", Temperature: 1, TopP: 1,
 	}
 	view.Text.Format.Type = "text"
 	if r.Previous != 0 {
@@ -174,15 +194,20 @@ func openView(r operate.Response, status string) Response {
 	return view
 }
 
-func outputOf(r operate.Response, status string, content ...part) item {
-	return item{"msg_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "assistant", status, append([]part{}, content...)}
-}
+// Prefixes of the ids of items.
+const (
+	outputPrefix = "msg_"
+	inputPrefix  = "msg_in_"
+)
+
+func outputID(id turnkeeper.MessageID) string { return outputPrefix + strconv.FormatInt(int64(id), 10) }
 
 func text(s string) part { return part{"output_text", s, []struct{}{}, []struct{}{}} }
 
-// inputOf returns the sent message.
+// inputOf returns the sent message, without its instructions and an imported history.
 func inputOf(r operate.Response) item {
-	return item{"msg_in_" + strconv.FormatInt(int64(r.Message.ID), 10), "message", "user", statusCompleted, []part{{Type: "input_text", Text: r.Message.Body}}}
+	id := inputPrefix + strconv.FormatInt(int64(r.Message.ID), 10)
+	return item{ID: id, Type: "message", Role: "user", Status: statusCompleted, Content: []part{{Type: "input_text", Text: r.Sent()}}}
 }
 
 func usageOf(u turnkeeper.Usage) *usage {

@@ -1,8 +1,8 @@
 package responses
 
 import (
+	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +15,9 @@ import (
 // accepted parameters.
 type Request struct {
 	Model        string            `json:"model" doc:"an agent's name, optionally with the prefix turnkeeper/"`
-	Input        any               `json:"input" doc:"a text, or a list of text messages with the role user"`
+	Input        any               `json:"input" doc:"a text, or a list of text messages; the last one is the user's, and those before the last answer are a history"`
+	Instructions string            `json:"instructions,omitempty" schema:"nullable" doc:"shown to the model with the message, as the sender's"`
+	MaxOutput    int               `json:"max_output_tokens,omitempty" schema:"nullable,minimum=1" doc:"limit of each answer of the model, if the agent's own is higher"`
 	Background   bool              `json:"background,omitempty" schema:"default=false"`
 	Stream       bool              `json:"stream,omitempty" schema:"default=false"`
 	Store        bool              `json:"store,omitempty" schema:"const=true"`
@@ -28,13 +30,43 @@ type Request struct {
 // A request is the parsed body of POST /v1/responses.
 type request struct {
 	agent        string
-	body         string
-	previous     string // id of a response; empty: none
-	user         string // whose conversation it is; empty: no user's
-	conversation string // empty: not given
+	entries      []entry
+	instructions *string  // the parameter; nil: none
+	guidance     []string // messages of the system and the developer
+	maxOutput    int      // tokens; 0: no limit
+	previous     string   // id of a response; empty: none
+	user         string   // whose conversation it is; empty: no user's
+	conversation string   // empty: not given
 	metadata     map[string]string
 	background   bool
 	stream       bool
+
+	imported []entry // the history that the model is shown with the message; set by place, as news is
+	news     []entry
+}
+
+// naming returns the parameter that names the conversation; empty: none.
+func (r *request) naming() string {
+	if r.previous != "" {
+		return "previous_response_id"
+	}
+	return "conversation"
+}
+
+// sum returns a hash of everything that a repeat with the same idempotency key must repeat.
+func (r *request) sum() [32]byte {
+	texts := make([][]any, len(r.entries))
+	for i, e := range r.entries {
+		texts[i] = []any{e.assistant, e.ref, e.text}
+		if e.ref != 0 {
+			texts[i][2] = "" // it may have come since
+		}
+	}
+	all, err := json.Marshal([]any{texts, r.instructions, r.guidance, r.maxOutput, r.previous, r.conversation, r.metadata})
+	if err != nil {
+		panic(err) // they are texts and numbers
+	}
+	return sha256.Sum256(all)
 }
 
 // OpenAI's limits of metadata.
@@ -43,6 +75,8 @@ const (
 	maxKey   = 64
 	maxValue = 512
 )
+
+const maxTokens = 1_000_000
 
 // A parameter stores its value, which is not null, in the request.
 type parameter func(*request, json.RawMessage) error
@@ -64,17 +98,19 @@ var parameters = map[string]parameter{
 	"conversation": takeConversation,
 	"metadata":     takeMetadata,
 
-	"store":             takeStore,
-	"instructions":      refuseUnless("instructions", "the agent's instructions are in its definition: send the text as input, or change the definition", `""`),
+	"store": takeStore,
+	"instructions": func(r *request, v json.RawMessage) error {
+		return scalar("instructions", "a string", v, &r.instructions)
+	},
 	"tools":             refuseUnless("tools", "the agent's tools are in its definition, and the server runs them", `[]`),
 	"tool_choice":       refuseUnless("tool_choice", "the agent chooses its tools", `"auto"`),
 	"text":              takeText,
-	"max_output_tokens": refuseUnless("max_output_tokens", "the agent's definition limits the length and cost of answers"),
+	"max_output_tokens": takeMaxOutput,
 	"max_tool_calls":    refuseUnless("max_tool_calls", "the agent's definition limits its tool calls"),
 	"prompt":            refuseUnless("prompt", "stored prompts are not supported: use an agent"),
 	"top_logprobs":      refuseUnless("top_logprobs", "probabilities are not stored", `0`),
 
-	"temperature": ignore, "top_p": ignore, "reasoning": ignore, "parallel_tool_calls": ignore, "truncation": ignore,
+	"temperature": ignore, "top_p": ignore, "presence_penalty": ignore, "frequency_penalty": ignore, "reasoning": ignore, "parallel_tool_calls": ignore, "truncation": ignore,
 	"service_tier": ignore, "include": ignore, "stream_options": ignore, "safety_identifier": ignore,
 	"prompt_cache_key": ignore, "prompt_cache_retention": ignore, "context_management": ignore,
 }
@@ -104,7 +140,7 @@ func (r *request) check() error {
 	switch {
 	case r.agent == "":
 		return invalid("model", "missing_required_parameter", "model is missing: set it to an agent's name")
-	case strings.TrimSpace(r.body) == "":
+	case len(r.entries) == 0:
 		return invalid("input", "empty_input", "%s", turnkeeper.ErrEmptyMessage)
 	case r.previous != "" && r.conversation != "":
 		return invalid("previous_response_id", "mutually_exclusive_parameters",
@@ -143,6 +179,16 @@ func takeModel(r *request, value json.RawMessage) error {
 		return noModel(r.agent)
 	}
 	return err
+}
+
+func takeMaxOutput(r *request, value json.RawMessage) error {
+	if err := scalar("max_output_tokens", "a whole number", value, &r.maxOutput); err != nil {
+		return err
+	}
+	if r.maxOutput < 1 || r.maxOutput > maxTokens {
+		return invalid("max_output_tokens", "invalid_value", "max_output_tokens must be from 1 to %d", maxTokens)
+	}
+	return nil
 }
 
 func takeStore(_ *request, value json.RawMessage) error {
@@ -212,59 +258,4 @@ func takeMetadata(r *request, value json.RawMessage) error {
 		}
 	}
 	return nil
-}
-
-// takeInput reads a text, or a list of the user's messages.
-func takeInput(r *request, value json.RawMessage) error {
-	if json.Unmarshal(value, &r.body) == nil {
-		return nil
-	}
-	var items []inputItem
-	if json.Unmarshal(value, &items) != nil {
-		return invalid("input", "invalid_type", "input must be a string, or a list of messages")
-	}
-	var texts []string
-	for i, item := range items {
-		said, err := item.texts(fmt.Sprintf("input[%d]", i))
-		if err != nil {
-			return err
-		}
-		texts = append(texts, said...)
-	}
-	r.body = strings.Join(texts, "\n\n")
-	return nil
-}
-
-type inputItem struct {
-	Type    string
-	Role    string
-	Content json.RawMessage
-}
-
-func (item inputItem) texts(at string) ([]string, error) {
-	switch {
-	case item.Type != "" && item.Type != "message":
-		return nil, invalid(at+".type", "unsupported_value", "%s cannot be of type %.40q: only messages can be sent", at, item.Type)
-	case item.Role == "assistant":
-		return nil, invalid(at+".role", "unsupported_value", "%s has the role assistant: continue a conversation with previous_response_id or conversation instead", at)
-	case item.Role != "user":
-		return nil, invalid(at+".role", "unsupported_value", "%s has the role %.40q, it must be user: instructions are in the agent's definition", at, item.Role)
-	}
-	var text string
-	if json.Unmarshal(item.Content, &text) == nil {
-		return []string{text}, nil
-	}
-	var parts []struct{ Type, Text string }
-	if json.Unmarshal(item.Content, &parts) != nil {
-		return nil, invalid(at+".content", "invalid_type", "%s.content must be a string, or a list of parts", at)
-	}
-	var texts []string
-	for j, part := range parts {
-		if part.Type != "input_text" {
-			return nil, invalid(fmt.Sprintf("%s.content[%d].type", at, j), "unsupported_value",
-				"%s.content[%d] cannot be of type %.40q: only text (input_text) is supported", at, j, part.Type)
-		}
-		texts = append(texts, part.Text)
-	}
-	return texts, nil
 }

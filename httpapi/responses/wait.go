@@ -10,6 +10,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/storage/operate"
+	"turnkeeper/stream"
 )
 
 const (
@@ -102,52 +103,131 @@ func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Dura
 
 // stream writes the present and future events of a response with numbers above after. A stream that
 // cannot reach the last event ends with a connection error, so that no client takes it for complete.
-func (a *API) stream(c Call, id turnkeeper.MessageID, after int64) error {
-	out := &writer{c.W, http.NewResponseController(c.W)}
+func (a *API) stream(c Call, r operate.Response, after int64) error {
+	out := &writer{w: c.W, control: http.NewResponseController(c.W), after: after}
 	c.W.Header().Set("Content-Type", "text/event-stream")
 	c.W.Header().Set("X-Accel-Buffering", "no")
 	if err := out.write(nil); err != nil {
 		return ErrGone
 	}
+	if r.Drafts {
+		return a.streamDrafts(c, r, out)
+	}
 	w := a.watch(0)
 	defer w.cancel()
 	for {
-		r, err := a.cfg.Store.Response(c.Context(), id) // another error is temporary
+		if err := out.events(eventsOf(r)); err != nil {
+			return ErrGone
+		}
+		if r.Outcome != "" {
+			return nil
+		}
+		if err := a.idle(w.next(c.Context()), out); err != nil {
+			return err
+		}
+		now, err := a.cfg.Store.Response(c.Context(), r.Message.ID) // another error is temporary
 		if errors.Is(err, turnkeeper.ErrNotFound) {
 			panic(http.ErrAbortHandler) // purged
 		}
 		if err == nil {
-			for _, e := range eventsOf(r) {
-				if e.Number <= after {
-					continue
-				}
-				if err := out.event(e); err != nil {
-					return ErrGone
-				}
-				after = e.Number
-			}
-			if r.Outcome != "" {
-				return nil
-			}
-		}
-		switch why := w.next(c.Context()); why {
-		case keepAlive:
-			// One line, without the empty line that ends an event: some clients would deliver an empty event.
-			if err := out.write([]byte(": still here\n")); err != nil {
-				return ErrGone
-			}
-		case stopped:
-			panic(http.ErrAbortHandler)
-		case gone:
-			return ErrGone
-		case look, timeUp:
+			r = now
 		}
 	}
+}
+
+// idle does what there is to do when a watch has returned without news.
+func (a *API) idle(why reason, out *writer) error {
+	switch why {
+	case keepAlive:
+		// One line, without the empty line that ends an event: some clients would deliver an empty event.
+		if err := out.write([]byte(": still here\n")); err != nil {
+			return ErrGone
+		}
+	case stopped:
+		panic(http.ErrAbortHandler)
+	case gone:
+		return ErrGone
+	case look, timeUp:
+	}
+	return nil
+}
+
+// streamDrafts writes the events of a response with drafts.
+func (a *API) streamDrafts(c Call, r operate.Response, out *writer) error {
+	ctx, leave := context.WithCancel(c.Context())
+	taken, followed := make(chan turnkeeper.Event), make(chan struct{})
+	defer func() { leave(); <-followed }()
+	go func() { defer close(followed); a.follow(ctx, r.Message.ID, taken) }()
+	alive := time.NewTicker(a.cfg.KeepAlive)
+	defer alive.Stop()
+	d := draftsOf(r)
+	for {
+		if err := out.events(d.events); err != nil {
+			return ErrGone
+		}
+		why := look
+		select {
+		case e, more := <-taken:
+			if !more {
+				return a.endDrafts(c, d, out)
+			}
+			d.take(e)
+		case <-alive.C:
+			why = keepAlive
+		case <-a.cfg.Draining:
+			why = stopped
+		case <-c.Context().Done():
+			why = gone
+		}
+		if err := a.idle(why, out); err != nil {
+			return err
+		}
+	}
+}
+
+// follow sends the events of the turns of a message, and closes the channel after the last one, or if there can be no more.
+func (a *API) follow(ctx context.Context, id turnkeeper.MessageID, to chan<- turnkeeper.Event) {
+	defer close(to)
+	for e, err := range a.cfg.Hub.Message(ctx, id, stream.Cursor{}) {
+		if err != nil || e.Type == stream.MessageClosed {
+			return
+		}
+		select {
+		case to <- e.Event:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// endDrafts writes the last events, after the last event of the turns.
+func (a *API) endDrafts(c Call, d *drafts, out *writer) error {
+	r, err := a.cfg.Store.Response(c.Context(), d.r.Message.ID)
+	if err != nil || r.Outcome == "" { // purged, or not reachable
+		panic(http.ErrAbortHandler)
+	}
+	d.end(r)
+	if err := out.events(d.events); err != nil {
+		return ErrGone
+	}
+	return nil
 }
 
 type writer struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
+	after   int64 // number of the last event that the client has; -1: it has none
+}
+
+// events writes those of the events that the client has not.
+func (w *writer) events(all []event) error {
+	for _, e := range all[min(w.after+1, int64(len(all))):] {
+		if err := w.event(e); err != nil {
+			return err
+		}
+		w.after = e.Number
+	}
+	return nil
 }
 
 func (w *writer) event(e event) error {

@@ -134,6 +134,18 @@ var targets = []Target{
 		Tests:     stores, Skip: plans,
 	},
 	{
+		Name: "histories",
+		Go: []Code{
+			{File: "httpapi/responses/history.go"}, {File: "httpapi/responses/input.go"}, {File: "httpapi/responses/drafts.go"},
+			{File: "httpapi/responses/conversations.go"}, {"httpapi/responses/api.go", []string{"API.accept", "API.checkSize"}},
+		},
+		Queries:   []string{"ResponsesWithHistory", "NewestMessage", "ResponseTexts", "ConversationByID"},
+		Functions: []string{"enqueue_response", "repeated_response", "create_conversation"},
+		First: "^(TestOpenResponses|TestAFullHistory|TestAHistoryThat|TestTokensDoNot|TestTwoClients|TestReferences|TestAMessageAfter|TestARepeat|" +
+			"TestConversations|TestDrafts|TestRefusedResponses)",
+		Tests: []string{"./httpapi"},
+	},
+	{
 		Name:      "spend",
 		Queries:   []string{"ReserveSpend", "ReserveTreeSpend"},
 		Functions: []string{"reserve_spend", "settle_spend", "reserve_tree_spend", "settle_tree_spend"},
@@ -221,7 +233,7 @@ var targets = []Target{
 		Go: []Code{
 			{File: "conversation.go"}, {"httpapi/internal/request/request.go", []string{"Caller.User", "Caller.SeesWords"}},
 			{"httpapi/internal/request/parameters.go", []string{"Call.user", "Call.Sender"}}, {"httpapi/internal/access/access.go", []string{"Access.CheckTurn", "Screen"}},
-			{"httpapi/responses/api.go", []string{"Caller.sees", "API.Create", "API.conversation", "API.find"}}, {"httpapi/admission.go", []string{"admission.admitToken"}},
+			{"httpapi/responses/api.go", []string{"Caller.sees", "API.Create", "API.find"}}, {"httpapi/admission.go", []string{"admission.admitToken"}},
 			{"tools/builtin/notes.go", []string{"ownerOf"}}, {"storage/operate/purge.go", []string{"PurgeScope.user", "Control.purgeNotes"}},
 			{"storage/operate/find.go", []string{"Views.prepare"}},
 		},

@@ -177,29 +177,30 @@ const (
 // A Record is a turn as loaded from the journal: everything that a worker needs
 // to continue it.
 type Record struct {
-	Turn       turnkeeper.Turn
-	Message    turnkeeper.Message
-	Definition []byte                // the agent file at the time the turn was created
-	Rounds     []turnkeeper.Round    // in order, with their calls
-	History    []Past                // earlier turns of the conversation, oldest first
-	LastRun    *Past                 // the previous run of the turn's schedule in its conversation; nil: none
-	Summary    Summary               // the newest summary of the conversation; zero: none
-	Older      int                   // turns of the conversation before History, counted up to 1000
-	Down       []modelhealth.Health  // models that are down
-	Suspects   []modelhealth.Suspect // models that have failed the message in a way that it may have caused
-	Waited     time.Duration         // for services that failed, by the database's clock; 0: none has failed
-	Entries    int64                 // writes to the journal so far
-	Failures   int                   // failed turns of the lane in a row
-	NextBlock  int                   // first unused block number
-	OpenRound  int                   // the round with streamed events but no answer; 0: none
-	Asks       []asks.Ask            // of the turn, by id
-	Gates      []turnkeeper.CallKey  // calls that may start only with an approval
-	Labels     Labels                // of the turn and of what it knows
-	Lineage    Lineage               // of a sub-agent's turn
-	End        WantedEnd             // that was requested
-	ReadySince time.Time             // when the turn became ready for a grant
-	Remaining  time.Duration         // of the lease, by the database's clock when the record was read
-	Elapsed    time.Duration         // since the grant, by the database's clock
+	Turn        turnkeeper.Turn
+	Message     turnkeeper.Message
+	Definition  []byte                // the agent file at the time the turn was created
+	AnswerLimit int                   // tokens that the message's sender allows for each answer; 0: as many as the agent
+	Rounds      []turnkeeper.Round    // in order, with their calls
+	History     []Past                // earlier turns of the conversation, oldest first
+	LastRun     *Past                 // the previous run of the turn's schedule in its conversation; nil: none
+	Summary     Summary               // the newest summary of the conversation; zero: none
+	Older       int                   // turns of the conversation before History, counted up to 1000
+	Down        []modelhealth.Health  // models that are down
+	Suspects    []modelhealth.Suspect // models that have failed the message in a way that it may have caused
+	Waited      time.Duration         // for services that failed, by the database's clock; 0: none has failed
+	Entries     int64                 // writes to the journal so far
+	Failures    int                   // failed turns of the lane in a row
+	NextBlock   int                   // first unused block number
+	OpenRound   int                   // the round with streamed events but no answer; 0: none
+	Asks        []asks.Ask            // of the turn, by id
+	Gates       []turnkeeper.CallKey  // calls that may start only with an approval
+	Labels      Labels                // of the turn and of what it knows
+	Lineage     Lineage               // of a sub-agent's turn
+	End         WantedEnd             // that was requested
+	ReadySince  time.Time             // when the turn became ready for a grant
+	Remaining   time.Duration         // of the lease, by the database's clock when the record was read
+	Elapsed     time.Duration         // since the grant, by the database's clock
 }
 
 // Allowed reports whether a person has allowed a call that has not ended.

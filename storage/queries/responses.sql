@@ -1,10 +1,10 @@
 -- name: EnqueueResponse :one
 select turnkeeper.enqueue_response(coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @agent::text, @user_name::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
-    sqlc.narg(previous)::bigint, @background::boolean, @metadata::jsonb)::bigint;
+    @response::jsonb, @follows::bigint, @strict::boolean)::bigint;
 
 -- name: ResponseByID :one
 -- Reads a response in one statement, so that a closed one has its reply.
-select sqlc.embed(m), r.previous_id, r.background, r.metadata::text as metadata,
+select sqlc.embed(m), r.previous_id, r.background, r.drafts, r.metadata::text as metadata, r.instructions, r.max_output_tokens, r.preface,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
@@ -20,3 +20,38 @@ cross join lateral (
         coalesce(sum(a.cached_tokens), 0) as cached_tokens, coalesce(sum(a.reasoning_tokens), 0) as reasoning_tokens
     from turnkeeper.turns_now a where a.message_id = m.id) u
 where r.message_id = @id;
+
+-- name: ResponsesWithHistory :many
+-- The newest responses whose clients knew this history, and that are the newest message of their conversation, among the newest
+-- 1,000: many conversations can begin with the same words.
+select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+from (select h.message_id, h.history_sha256 from turnkeeper.responses h where h.history_sha256 = @history order by h.message_id desc limit 1000) r
+join turnkeeper.messages m on m.id = r.message_id
+left join turnkeeper.replies p on p.message_id = m.id
+where m.agent = @agent and m.user_name = @user_name
+    and not exists (select from turnkeeper.messages n
+        where n.agent = m.agent and n.user_name = m.user_name and n.conversation = m.conversation and n.id > m.id)
+order by m.id desc limit 50;
+
+-- name: NewestMessage :many
+-- The newest message of a conversation, with the history of its response if it is one.
+select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+from turnkeeper.messages m
+left join turnkeeper.responses r on r.message_id = m.id
+left join turnkeeper.replies p on p.message_id = m.id
+where m.agent = @agent and m.user_name = @user_name and m.conversation = @conversation
+order by m.id desc limit 1;
+
+-- name: ResponseTexts :many
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
+from turnkeeper.responses r
+join turnkeeper.messages m on m.id = r.message_id
+left join turnkeeper.replies p on p.message_id = m.id
+where r.message_id = any(@ids::bigint[]) and m.agent = @agent and m.user_name = @user_name;
+
+-- name: CreateConversation :one
+select turnkeeper.create_conversation(@id::text, coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @user_name::text, @metadata::jsonb, @items::jsonb)::timestamptz;
+
+-- name: ConversationByID :one
+select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
+where c.id = @id and c.sent_by = coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user) and c.user_name = @user_name;

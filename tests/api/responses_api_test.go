@@ -31,6 +31,7 @@ type responsesEnv struct {
 	cutter        *cutter
 	key           string
 	long          string
+	seen          chan struct{} // closed when the client has seen the first half of "slow"
 }
 
 // leastDrops is the minimum number of cuts of a stream of "long".
@@ -39,7 +40,7 @@ const leastDrops = 20
 func newResponsesEnv(t *testing.T) *responsesEnv {
 	t.Helper()
 	t.Parallel()
-	s := &responsesEnv{Env: env.New(t), long: strings.Repeat("all of it is said, word by word; grüße. ", 500)}
+	s := &responsesEnv{Env: env.New(t), long: strings.Repeat("all of it is said, word by word; grüße. ", 500), seen: make(chan struct{})}
 	s.WriteAgent("clerk", "lane: conversation")
 	lost := make(chan struct{}, 1)
 	lost <- struct{}{}
@@ -47,6 +48,13 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 		switch said := env.NewestMessage(r); said {
 		case "wait":
 			return inferencetest.Hang()
+		case "slow":
+			return func(x *inferencetest.Exchange) {
+				inferencetest.OpenSSE(env.Chunk("The first half, ", ""))(x)
+				if x.Wait(s.seen) {
+					x.Send("data: " + env.Chunk("the second half.", "stop") + "\n\ndata: [DONE]\n\n")
+				}
+			}
 		case "long":
 			select {
 			case <-lost:
@@ -60,6 +68,9 @@ func newResponsesEnv(t *testing.T) *responsesEnv {
 				if m.Role == "user" && !env.IsNotice(m) {
 					users++
 				}
+			}
+			if _, own, quoted := strings.Cut(said, "\n\n# Message\n\n"); quoted {
+				said = own
 			}
 			return inferencetest.Text(fmt.Sprintf("%d: %s", users, said))
 		}
@@ -122,6 +133,25 @@ func TestTheOpenAIClientOfNPM(t *testing.T) {
 	s.hasAnsweredLong(got.ID)
 }
 
+// The Vercel AI SDK with the requests of a chat page.
+func TestTheAISDKOfNPM(t *testing.T) {
+	testrun.OnlyFull(t)
+	s := newResponsesEnv(t)
+	ctx, cancel := context.WithTimeout(t.Context(), env.Patience)
+	defer cancel()
+	cmd := env.NodeProgram(ctx, t, []string{"OPENAI_API_KEY=" + s.key}, "ai.mjs", s.front.APIURL())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("the client ended with %v\n%s", err, out)
+	}
+	first := s.Model.Requests()[0].Chat().Messages
+	if body := first[len(first)-1].Text(); !strings.HasPrefix(body, "# Instructions of the sender\n\n> Be kind.\n\n# Message\n\n") {
+		t.Errorf("the model got the message %q", body)
+	}
+	if !strings.Contains(string(s.Model.Requests()[0].Body), `"max_completion_tokens":500`) && !strings.Contains(string(s.Model.Requests()[0].Body), `"max_tokens":500`) {
+		t.Errorf("the limit of the answer is not in the request %s", s.Model.Requests()[0].Body)
+	}
+}
+
 func (s *responsesEnv) hasAnsweredLong(id string) {
 	s.T.Helper()
 	turn := s.TurnOf(env.Query[int64](s.Env, "select id from messages where body = 'long'"))
@@ -169,6 +199,27 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 			t.Errorf("it is %+v, %v", r, err)
 		}
 	})
+	t.Run("drafts", func(t *testing.T) {
+		const slow = "The first half, the second half."
+		stream, text, finals := client.Responses.NewStreaming(ctx, input("slow"), option.WithHeader("Turnkeeper-Drafts", "true")), "", 0
+		for stream.Next() {
+			switch e := stream.Current(); e.Type {
+			case "response.output_text.delta":
+				if text == "" {
+					close(s.seen) // the model goes on once the client has seen some of it
+				}
+				text += e.Delta
+			case "response.completed":
+				finals++
+				if e.Response.OutputText() != slow {
+					t.Errorf("the response is %q", e.Response.OutputText())
+				}
+			}
+		}
+		if err := stream.Err(); err != nil || text != slow || finals != 1 {
+			t.Errorf("%q was streamed, with %d ends, %v", text, finals, err)
+		}
+	})
 	t.Run("repeat", func(t *testing.T) {
 		key := option.WithHeader("Idempotency-Key", "k")
 		one, err := client.Responses.New(ctx, input("Once"), key)
@@ -181,9 +232,9 @@ func TestTheOpenAIClientOfGo(t *testing.T) {
 	})
 	t.Run("errors", func(t *testing.T) {
 		request := input("x")
-		request.Instructions = param.NewOpt("Be kind.")
+		request.MaxToolCalls = param.NewOpt[int64](1)
 		_, err := client.Responses.New(ctx, request)
-		wantError(t, err, http.StatusBadRequest, "unsupported_parameter", "instructions")
+		wantError(t, err, http.StatusBadRequest, "unsupported_parameter", "max_tool_calls")
 		_, err = client.Responses.Get(ctx, "resp_999", responses.ResponseGetParams{})
 		wantError(t, err, http.StatusNotFound, "response_not_found", "")
 		_, err = client.Responses.New(ctx, input("x"), option.WithAPIKey("tk_wrong"))

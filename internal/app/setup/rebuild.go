@@ -41,7 +41,7 @@ func RebuildRequest(ctx context.Context, store *operate.Store, turn turnkeeper.T
 			return SentRequest{}, err
 		}
 	}
-	rebuilt, err := prompt.Rebuild(record, definition, round, parts)
+	rebuilt, err := prompt.Rebuild(record, definition.WithAnswerLimit(record.AnswerLimit), round, parts)
 	if err != nil {
 		return SentRequest{}, err
 	}

@@ -508,6 +508,7 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.la
     (extract(epoch from greatest(clock_timestamp() - t.granted_at, interval '0')) * 1000000)::bigint as elapsed_us,
     m.body, m.idempotency_key, m.priority, m.schedule, m.slot, m.attempts as message_attempts, m.due_at as message_due_at,
     m.accepted_at, m.trace_parent, m.faults,
+    coalesce((select r.max_output_tokens from turnkeeper.responses r where r.message_id = t.message_id), 0)::integer as answer_limit,
     (extract(epoch from turnkeeper.service_wait(m.id)) * 1000000)::bigint as waited_us,
     exists (select from turnkeeper.model_health where down_since is not null)::boolean as any_down,
     exists (select from turnkeeper.suspects s where s.message_id = t.message_id)::boolean as suspected,
@@ -576,6 +577,7 @@ type TurnForWorkerRow struct {
 	AcceptedAt      time.Time
 	TraceParent     *string
 	Faults          int32
+	AnswerLimit     int32
 	WaitedUs        int64
 	AnyDown         bool
 	Suspected       bool
@@ -649,6 +651,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.AcceptedAt,
 			&i.TraceParent,
 			&i.Faults,
+			&i.AnswerLimit,
 			&i.WaitedUs,
 			&i.AnyDown,
 			&i.Suspected,

@@ -7,11 +7,55 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
+
+const ConversationByID = `-- name: ConversationByID :one
+select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
+where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user) and c.user_name = $3
+`
+
+type ConversationByIDRow struct {
+	Metadata  string
+	Items     string
+	CreatedAt time.Time
+}
+
+func (q *Queries) ConversationByID(ctx context.Context, iD string, token *int64, userName string) (ConversationByIDRow, error) {
+	row := q.db.QueryRow(ctx, ConversationByID, iD, token, userName)
+	var i ConversationByIDRow
+	err := row.Scan(&i.Metadata, &i.Items, &i.CreatedAt)
+	return i, err
+}
+
+const CreateConversation = `-- name: CreateConversation :one
+select turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint, 'role:' || session_user), $3::text, $4::jsonb, $5::jsonb)::timestamptz
+`
+
+type CreateConversationParams struct {
+	ID       string
+	Token    *int64
+	UserName string
+	Metadata []byte
+	Items    []byte
+}
+
+func (q *Queries) CreateConversation(ctx context.Context, arg CreateConversationParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, CreateConversation,
+		arg.ID,
+		arg.Token,
+		arg.UserName,
+		arg.Metadata,
+		arg.Items,
+	)
+	var column_1 time.Time
+	err := row.Scan(&column_1)
+	return column_1, err
+}
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
 select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text, $7::text,
-    $8::bigint, $9::boolean, $10::jsonb)::bigint
+    $8::jsonb, $9::bigint, $10::boolean)::bigint
 `
 
 type EnqueueResponseParams struct {
@@ -22,9 +66,9 @@ type EnqueueResponseParams struct {
 	Conversation string
 	Key          *string
 	TraceParent  *string
-	Previous     *int64
-	Background   bool
-	Metadata     []byte
+	Response     []byte
+	Follows      int64
+	Strict       bool
 }
 
 func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams) (int64, error) {
@@ -36,17 +80,61 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 		arg.Conversation,
 		arg.Key,
 		arg.TraceParent,
-		arg.Previous,
-		arg.Background,
-		arg.Metadata,
+		arg.Response,
+		arg.Follows,
+		arg.Strict,
 	)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
 }
 
+const NewestMessage = `-- name: NewestMessage :many
+select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+from turnkeeper.messages m
+left join turnkeeper.responses r on r.message_id = m.id
+left join turnkeeper.replies p on p.message_id = m.id
+where m.agent = $1 and m.user_name = $2 and m.conversation = $3
+order by m.id desc limit 1
+`
+
+type NewestMessageRow struct {
+	ID            int64
+	Conversation  string
+	HistorySha256 []byte
+	Outcome       string
+	Reply         string
+}
+
+// The newest message of a conversation, with the history of its response if it is one.
+func (q *Queries) NewestMessage(ctx context.Context, agent string, userName string, conversation string) ([]NewestMessageRow, error) {
+	rows, err := q.db.Query(ctx, NewestMessage, agent, userName, conversation)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestMessageRow
+	for rows.Next() {
+		var i NewestMessageRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Conversation,
+			&i.HistorySha256,
+			&i.Outcome,
+			&i.Reply,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ResponseByID = `-- name: ResponseByID :one
-select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.metadata::text as metadata,
+select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.idempotency_key, m.priority, m.trigger, m.schedule, m.slot, m.state, m.attempts, m.faults, m.failing_since, m.failed_for, m.failing_after, m.due_at, m.rank, m.queue_rank, m.accepted_at, m.closed_at, m.turn_id, m.last_error, m.trace_parent, m.sent_by, m.first_sha256, m.dropped_at, r.previous_id, r.background, r.drafts, r.metadata::text as metadata, r.instructions, r.max_output_tokens, r.preface,
     coalesce(substring(m.sent_by from '^token:([0-9]+)$')::bigint, 0)::bigint as token_id, -- 0: a client on loopback
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
@@ -68,7 +156,11 @@ type ResponseByIDRow struct {
 	TurnkeeperMessage TurnkeeperMessage
 	PreviousID        *int64
 	Background        bool
+	Drafts            bool
 	Metadata          string
+	Instructions      *string
+	MaxOutputTokens   *int32
+	Preface           int32
 	TokenID           int64
 	Outcome           string
 	Reply             string
@@ -118,7 +210,11 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.TurnkeeperMessage.DroppedAt,
 		&i.PreviousID,
 		&i.Background,
+		&i.Drafts,
 		&i.Metadata,
+		&i.Instructions,
+		&i.MaxOutputTokens,
+		&i.Preface,
 		&i.TokenID,
 		&i.Outcome,
 		&i.Reply,
@@ -132,4 +228,91 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.ReasoningTokens,
 	)
 	return i, err
+}
+
+const ResponseTexts = `-- name: ResponseTexts :many
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
+from turnkeeper.responses r
+join turnkeeper.messages m on m.id = r.message_id
+left join turnkeeper.replies p on p.message_id = m.id
+where r.message_id = any($1::bigint[]) and m.agent = $2 and m.user_name = $3
+`
+
+type ResponseTextsRow struct {
+	ID      int64
+	Body    string
+	Preface int32
+	Reply   string
+}
+
+func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, userName string) ([]ResponseTextsRow, error) {
+	rows, err := q.db.Query(ctx, ResponseTexts, ids, agent, userName)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ResponseTextsRow
+	for rows.Next() {
+		var i ResponseTextsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Body,
+			&i.Preface,
+			&i.Reply,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ResponsesWithHistory = `-- name: ResponsesWithHistory :many
+select m.id, m.conversation, r.history_sha256, coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply
+from (select h.message_id, h.history_sha256 from turnkeeper.responses h where h.history_sha256 = $1 order by h.message_id desc limit 1000) r
+join turnkeeper.messages m on m.id = r.message_id
+left join turnkeeper.replies p on p.message_id = m.id
+where m.agent = $2 and m.user_name = $3
+    and not exists (select from turnkeeper.messages n
+        where n.agent = m.agent and n.user_name = m.user_name and n.conversation = m.conversation and n.id > m.id)
+order by m.id desc limit 50
+`
+
+type ResponsesWithHistoryRow struct {
+	ID            int64
+	Conversation  string
+	HistorySha256 []byte
+	Outcome       string
+	Reply         string
+}
+
+// The newest responses whose clients knew this history, and that are the newest message of their conversation, among the newest
+// 1,000: many conversations can begin with the same words.
+func (q *Queries) ResponsesWithHistory(ctx context.Context, history []byte, agent string, userName string) ([]ResponsesWithHistoryRow, error) {
+	rows, err := q.db.Query(ctx, ResponsesWithHistory, history, agent, userName)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ResponsesWithHistoryRow
+	for rows.Next() {
+		var i ResponsesWithHistoryRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Conversation,
+			&i.HistorySha256,
+			&i.Outcome,
+			&i.Reply,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -38,6 +38,34 @@ async function create() {
   assert.deepEqual(sent, ['And now?']);
 }
 
+// history sends all that was said each time, and uses a conversation that was created first.
+async function history() {
+  const input = [{ role: 'developer', content: 'Be brief.' }];
+  let conversation;
+  for (const [n, text] of ['Hello', 'And now?', 'And then?'].entries()) {
+    input.push({ role: 'user', content: text });
+    const response = await client.responses.create({ model: 'clerk', input, instructions: 'Be kind.', max_output_tokens: 100 });
+    assert.equal(response.output_text, `${n + 1}: ${text}`);
+    assert.equal(response.output[0].phase, 'final_answer');
+    assert.equal(response.instructions, 'Be kind.');
+    assert.equal(response.max_output_tokens, 100);
+    conversation ??= response.conversation.id;
+    assert.equal(response.conversation.id, conversation);
+    input.push(...response.output);
+  }
+  const empty = await client.conversations.create();
+  const created = await client.conversations.create({ metadata: { order: '17' }, items: [{ type: 'message', role: 'user', content: 'I am Alice.' }] });
+  assert.deepEqual(created.metadata, { order: '17' });
+  assert.deepEqual(await client.conversations.retrieve(created.id), created);
+  for (const { id } of [empty, created]) {
+    for (const n of [1, 2]) {
+      const response = await client.responses.create({ model: 'clerk', input: 'Hello', conversation: id });
+      assert.equal(response.output_text, `${n}: Hello`);
+      assert.equal(response.conversation.id, id);
+    }
+  }
+}
+
 async function poll() {
   let response = await client.responses.create({ model: 'clerk', input: 'Later', background: true });
   assert.ok(['queued', 'in_progress', 'completed'].includes(response.status), response.status); // the turn may be as fast as the answer
@@ -115,7 +143,7 @@ async function repeat() {
 async function errors() {
   const create = (body) => client.responses.create({ model: 'clerk', input: 'x', ...body });
   await assert.rejects(create({ model: 'nobody' }), (e) => e instanceof OpenAI.NotFoundError && e.code === 'model_not_found' && e.param === 'model');
-  await assert.rejects(create({ instructions: 'Be kind' }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'instructions' && e.type === 'invalid_request_error');
+  await assert.rejects(create({ max_tool_calls: 1 }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'max_tool_calls' && e.type === 'invalid_request_error');
   await assert.rejects(create({ previous_response_id: 'resp_999' }), (e) => e instanceof OpenAI.BadRequestError && e.code === 'previous_response_not_found');
   await assert.rejects(client.responses.retrieve('resp_999'), OpenAI.NotFoundError);
   await assert.rejects(client.responses.cancel('resp_999'), OpenAI.NotFoundError);
@@ -124,5 +152,5 @@ async function errors() {
   await assert.rejects(stranger.models.list(), (e) => e instanceof OpenAI.AuthenticationError && e.code === 'invalid_api_key');
 }
 
-for (const step of [models, create, poll, stream, cancel, repeat, errors]) await step();
+for (const step of [models, create, history, poll, stream, cancel, repeat, errors]) await step();
 console.log(JSON.stringify(await resume()));

@@ -104,10 +104,20 @@ func CutHalfway(long string) inferencetest.Reply {
 	var chunks []string
 	for rest := long[:len(long)/2]; rest != ""; {
 		n := min(1500, len(rest))
-		chunks = append(chunks, fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted","choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":null}]}`, Quote(rest[:n])))
+		chunks = append(chunks, Chunk(rest[:n], ""))
 		rest = rest[n:]
 	}
 	return inferencetest.OpenSSE(chunks...)
+}
+
+// Chunk returns a piece of a streamed answer. finish is its finish_reason; empty: more pieces follow.
+func Chunk(text, finish string) string {
+	reason := "null"
+	if finish != "" {
+		reason = Quote(finish)
+	}
+	return fmt.Sprintf(`{"id":"c","object":"chat.completion.chunk","created":1,"model":"scripted",`+
+		`"choices":[{"index":0,"delta":{"role":"assistant","content":%s},"finish_reason":%s}]}`, Quote(text), reason)
 }
 
 // HangOnce hangs on the first request, and answers later ones with the reply.

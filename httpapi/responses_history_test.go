@@ -1,0 +1,333 @@
+package httpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/httpapi"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/storage/journal"
+	"turnkeeper/storage/operate"
+)
+
+// A chat is a client that keeps the history and sends all of it, as useChat does.
+type chat struct {
+	*env
+	auth    []string
+	options string // further parameters, each with a comma before it
+	items   []map[string]any
+}
+
+func (c *chat) say(role string, content any, fields ...string) {
+	item := map[string]any{"role": role, "content": content}
+	for i := 0; i+1 < len(fields); i += 2 {
+		item[fields[i]] = fields[i+1]
+	}
+	c.items = append(c.items, item)
+}
+
+// send sends the history in the background.
+func (c *chat) send() response {
+	c.t.Helper()
+	a := c.ask("POST", "/v1/responses", c.body(), c.auth...)
+	a.want(c.t, http.StatusOK, "")
+	return decode[response](c.t, a)
+}
+
+func (c *chat) body() string {
+	c.t.Helper()
+	items, err := json.Marshal(c.items)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return fmt.Sprintf(`{"model":"clerk","background":true,"input":%s%s}`, items, c.options)
+}
+
+// ask sends one more message of the user, answers it, and takes the reply into the history.
+func (c *chat) turn(text, reply string) response {
+	c.t.Helper()
+	c.say("user", text)
+	r := c.send()
+	c.answerNext(reply)
+	c.say("assistant", []map[string]any{{"type": "output_text", "text": reply}})
+	return r
+}
+
+func (h *env) bodyOf(r response) string {
+	h.t.Helper()
+	return one[string](h, "select body from turnkeeper.messages where id = "+strings.TrimPrefix(r.ID, "resp_"))
+}
+
+// TestAFullHistoryContinuesItsConversation checks that a client without ids stays in the conversation that its first message began,
+// and that only what is new becomes a message.
+func TestAFullHistoryContinuesItsConversation(t *testing.T) {
+	h := newEnv(t)
+	c := &chat{env: h}
+	first := c.turn("Hello", "Hi there.")
+	second := c.turn("Who  are\nyou?", "The clerk.")
+	c.items[1]["content"] = " Hi\n there. " // white space makes no difference
+	third := c.turn("Thanks", "Welcome.")
+	if second.Conversation.ID != first.Conversation.ID || third.Conversation.ID != first.Conversation.ID {
+		t.Errorf("the conversations are %q, %q, %q", first.Conversation.ID, second.Conversation.ID, third.Conversation.ID)
+	}
+	if body := h.bodyOf(third); body != "Thanks" {
+		t.Errorf("the third message is %q", body)
+	}
+	// With the id of the last response, or the name of the conversation, the same history is accepted.
+	c.options = fmt.Sprintf(`,"previous_response_id":%q`, third.ID)
+	if r := c.turn("By id", "Yes."); r.Conversation.ID != first.Conversation.ID || h.bodyOf(r) != "By id" {
+		t.Errorf("by id it is %+v", r)
+	}
+	c.options = fmt.Sprintf(`,"conversation":%q`, first.Conversation.ID)
+	if r := c.turn("By name", "Yes."); r.Conversation.ID != first.Conversation.ID || h.bodyOf(r) != "By name" {
+		t.Errorf("by name it is %+v", r)
+	}
+	// After a request without the history, the next one with it still finds the conversation.
+	r := h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"Short"}`, first.Conversation.ID))
+	h.answerNext("Short too.")
+	c.say("user", "Short")
+	c.say("assistant", "Short too.")
+	c.options = ""
+	if next := c.turn("And now?", "Yes."); next.Conversation.ID != r.Conversation.ID {
+		t.Errorf("after a short request it is in %q", next.Conversation.ID)
+	}
+}
+
+// TestAHistoryThatIsNotTheConversations checks that another history starts a conversation, and is shown to the model as the sender's.
+func TestAHistoryThatIsNotTheConversations(t *testing.T) {
+	h := newEnv(t)
+	c := &chat{env: h}
+	c.say("system", "Talk like\na pirate.")
+	first := c.turn("Hello", "Hi there.")
+	if body := h.bodyOf(first); body != "# Instructions of the sender\n\n> Talk like\n> a pirate.\n\n# Message\n\nHello" {
+		t.Errorf("with a system message the first is %q", body)
+	}
+	h.ask("GET", "/v1/responses/"+first.ID+"/input_items", "").want(t, http.StatusOK, `"text":"Hello"`)
+	c.turn("How are you?", "Well.")
+
+	another := func(what string, change func(*chat)) {
+		t.Helper()
+		other := &chat{env: h}
+		for _, item := range c.items {
+			copied := map[string]any{}
+			for k, v := range item {
+				copied[k] = v
+			}
+			other.items = append(other.items, copied)
+		}
+		change(other)
+		r := other.turn("And now?", "Fine.")
+		body := h.bodyOf(r)
+		if r.Conversation.ID == first.Conversation.ID || !strings.Contains(body, "# Earlier messages, as the sender has them\n\n> User:\n> ") || !strings.HasSuffix(body, "\n\n# Message\n\nAnd now?") {
+			t.Errorf("%s: in %q, %q", what, r.Conversation.ID, body)
+		}
+		if next := other.turn("Again?", "Fine."); next.Conversation.ID != r.Conversation.ID || strings.Contains(h.bodyOf(next), "Earlier") {
+			t.Errorf("%s: the next message is in %q, %q", what, next.Conversation.ID, h.bodyOf(next))
+		}
+	}
+	another("the reply is another one", func(c *chat) { c.items[2]["content"] = "I promised you a refund." })
+	another("a message is another one", func(c *chat) { c.items[1]["content"] = "Hey" })
+	another("the last exchange is left out", func(c *chat) { c.items = c.items[:3] }) // as after an edit
+	another("it is another user's", func(c *chat) { c.options = `,"user":"eve"` })
+
+	named := &chat{env: h, options: fmt.Sprintf(`,"conversation":%q`, first.Conversation.ID)}
+	named.say("user", "Hello")
+	named.say("assistant", "Never said.")
+	named.say("user", "Well?")
+	h.ask("POST", "/v1/responses", named.body()).want(t, http.StatusBadRequest, `"code":"invalid_history"`)
+	named.options = fmt.Sprintf(`,"previous_response_id":%q`, first.ID)
+	h.ask("POST", "/v1/responses", named.body()).want(t, http.StatusBadRequest, "leave out previous_response_id")
+}
+
+// TestTokensDoNotShareHistories checks that a history finds no conversation of another token.
+func TestTokensDoNotShareHistories(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
+	var seen []string
+	for _, name := range []string{"shop", "mall"} {
+		c := &chat{env: h, auth: []string{"Authorization", h.token(operate.Token{Name: name, Scopes: []string{"send"}, Agents: []string{"clerk"}})}}
+		c.turn("Hello", "Hi.")
+		if name == "mall" { // it says what shop said
+			c.items = c.items[:0]
+			c.say("user", "Hello")
+			c.say("assistant", "Hi.")
+		}
+		seen = append(seen, c.turn("More", "More.").Conversation.ID)
+	}
+	if seen[0] == seen[1] {
+		t.Errorf("two tokens continue the conversation %q", seen[0])
+	}
+}
+
+// TestTwoClientsWithOneHistory checks that of two clients whose histories are the same by chance, only one continues the conversation,
+// so that neither sees what the other says next.
+func TestTwoClientsWithOneHistory(t *testing.T) {
+	h := newEnv(t)
+	one, two := &chat{env: h}, &chat{env: h}
+	began := one.turn("Hello", "Hi.")
+	two.items = append(two.items, one.items...)
+	one.say("user", "My number is 17")
+	two.say("user", "My number is 18")
+	got := make(chan response, 2)
+	for _, c := range []*chat{one, two} {
+		go func() { got <- c.send() }()
+	}
+	a, b := <-got, <-got
+	if a.Conversation.ID == b.Conversation.ID || (a.Conversation.ID == began.Conversation.ID) == (b.Conversation.ID == began.Conversation.ID) {
+		t.Errorf("they are in %q and %q, and it began in %q", a.Conversation.ID, b.Conversation.ID, began.Conversation.ID)
+	}
+}
+
+// TestReferencesToItems checks the history of clients that send the ids of items in place of their texts.
+func TestReferencesToItems(t *testing.T) {
+	h := newEnv(t)
+	c := &chat{env: h}
+	first := c.turn("Hello", "Hi.")
+	number := strings.TrimPrefix(first.ID, "resp_")
+	c.items = []map[string]any{
+		{"type": "item_reference", "id": "msg_in_" + number}, {"id": "msg_" + number}, {"role": "user", "content": "More"},
+	}
+	more := c.send()
+	if more.Conversation.ID != first.Conversation.ID || h.bodyOf(more) != "More" {
+		t.Errorf("it is in %q, %q", more.Conversation.ID, h.bodyOf(more))
+	}
+	h.answerNext("More.")
+	// A client may send texts in place of the ids, or some of both.
+	texts := &chat{env: h}
+	for _, said := range [][2]string{{"user", "Hello"}, {"assistant", "Hi."}, {"user", "More"}, {"assistant", "More."}} {
+		texts.say(said[0], said[1])
+	}
+	if next := texts.turn("Most", "Most."); next.Conversation.ID != first.Conversation.ID || h.bodyOf(next) != "Most" {
+		t.Errorf("after references a history of texts is in %q, %q", next.Conversation.ID, h.bodyOf(next))
+	}
+	c.items = texts.items
+	c.say("user", "Still more")
+	more = c.send()
+	// The client may go on before the reply is there.
+	c.items = append(c.items, map[string]any{"type": "item_reference", "id": "msg_" + strings.TrimPrefix(more.ID, "resp_")}, map[string]any{"role": "user", "content": "Quick"})
+	if quick := c.send(); quick.Conversation.ID != first.Conversation.ID || h.bodyOf(quick) != "Quick" {
+		t.Errorf("before the reply it is in %q, %q", quick.Conversation.ID, h.bodyOf(quick))
+	}
+	c.options = `,"user":"eve"`
+	h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, `"code":"item_not_found"`)
+}
+
+// TestAMessageAfterAFailedOne checks that a history without an answer to a failed message is its conversation's.
+func TestAMessageAfterAFailedOne(t *testing.T) {
+	h := newEnv(t)
+	c := &chat{env: h}
+	first := c.turn("Hello", "Hi.")
+	c.say("user", "Break")
+	c.send()
+	h.dispatch("clerk").write(turnlog.Entry{
+		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
+		Outcome: &turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"},
+	}, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"})
+	if next := c.turn("Once more", "Fine."); next.Conversation.ID != first.Conversation.ID || h.bodyOf(next) != "Once more" {
+		t.Errorf("it is in %q, %q", next.Conversation.ID, h.bodyOf(next))
+	}
+}
+
+// TestARepeatWithAHistory checks that a repeat is one response also after its conversation has gone on.
+func TestARepeatWithAHistory(t *testing.T) {
+	h := newEnv(t)
+	c := &chat{env: h}
+	c.turn("Hello", "Hi.")
+	c.auth = []string{"Idempotency-Key", "k"}
+	c.say("user", "Once")
+	got := make(chan response, 3)
+	for range 3 {
+		go func() { got <- c.send() }()
+	}
+	first := <-got
+	for range 2 {
+		if again := <-got; again.ID != first.ID {
+			t.Errorf("a repeat is %s, the first was %s", again.ID, first.ID)
+		}
+	}
+	h.answerNext("Done.")
+	if again := c.send(); again.ID != first.ID {
+		t.Errorf("after its end a repeat is %s, the first was %s", again.ID, first.ID)
+	}
+	c.items[0]["content"] = "Another"
+	h.ask("POST", "/v1/responses", c.body(), c.auth...).want(t, http.StatusConflict, "idempotency key")
+}
+
+func TestConversations(t *testing.T) {
+	h := newEnv(t)
+	type conversation struct {
+		ID, Object string
+		CreatedAt  int64 `json:"created_at"`
+		Metadata   map[string]string
+	}
+	create := func(body string) conversation {
+		t.Helper()
+		a := h.ask("POST", "/v1/conversations", body)
+		a.want(t, http.StatusOK, `"object":"conversation"`)
+		c := decode[conversation](t, a)
+		if !strings.HasPrefix(c.ID, "conv_") || c.CreatedAt == 0 || c.Metadata == nil {
+			t.Errorf("%s: it is %s", body, a.body)
+		}
+		return c
+	}
+	for _, body := range []string{"", "{}", `{"metadata":null,"items":null}`, `{"metadata":{},"items":[]}`} {
+		create(body)
+	}
+	c := create(`{"metadata":{"order":"17"},"items":[{"type":"message","role":"developer","content":"Be brief."},
+		{"type":"message","role":"user","content":"I am Alice."},{"role":"assistant","content":"Hello Alice."}]}`)
+	if c.Metadata["order"] != "17" {
+		t.Errorf("it is %+v", c)
+	}
+	h.ask("GET", "/v1/conversations/"+c.ID, "").want(t, http.StatusOK, `"order":"17"`)
+	send := func(input string) response {
+		t.Helper()
+		return h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":{"id":%q},"input":%s}`, c.ID, input))
+	}
+	r := send(`"Who am I?"`)
+	if body := h.bodyOf(r); r.Conversation.ID != c.ID || !strings.Contains(body, "> Be brief.\n") || !strings.Contains(body, "> User:\n> I am Alice.\n") || !strings.HasSuffix(body, "\n\nWho am I?") {
+		t.Errorf("the first message is %q", body)
+	}
+	h.answerNext("Alice.")
+	if body := h.bodyOf(send(`[{"role":"user","content":"I am Alice."},{"role":"assistant","content":"Hello Alice."},{"role":"user","content":"Who am I?"},
+		{"role":"assistant","content":"Alice."},{"role":"user","content":"Sure?"}]`)); body != "Sure?" {
+		t.Errorf("the second message is %q", body)
+	}
+	h.answerNext("Sure.")
+	for body, code := range map[string]string{
+		`{"items":[{"type":"item_reference","id":"msg_1"}]}`: "unsupported_value", `{"items":{}}`: "invalid_type", `{"metadata":{"a":1}}`: "invalid_type",
+		`[]`: "invalid_json", `{"name":"x"}`: "unknown_parameter", `{"items":[` + strings.Repeat(`{"role":"user","content":"x"},`, 20) + `{"role":"user","content":"x"}]}`: "array_above_max_length",
+	} {
+		h.ask("POST", "/v1/conversations", body).want(t, http.StatusBadRequest, `"code":"`+code+`"`)
+	}
+	h.ask("GET", "/v1/conversations/conv_x", "").want(t, http.StatusNotFound, `{"error":{"message":"there is no conversation`)
+	h.ask("DELETE", "/v1/conversations/"+c.ID, "").want(t, http.StatusMethodNotAllowed, `{"error":{`)
+
+	if _, err := h.Purge(t.Context(), operate.PurgeScope{Agent: "clerk", Conversation: c.ID}); err != nil {
+		t.Fatal(err)
+	}
+	h.ask("GET", "/v1/conversations/"+c.ID, "").want(t, http.StatusNotFound, "there is no conversation")
+	old := create(`{"metadata":{"old":"yes"}}`)
+	if _, err := h.Pool().Exec(t.Context(), "update turnkeeper.api_conversations set created_at = clock_timestamp() - interval '31 days' where id = $1", old.ID); err != nil {
+		t.Fatal(err)
+	}
+	create("")
+	h.ask("GET", "/v1/conversations/"+old.ID, "").want(t, http.StatusNotFound, "there is no conversation")
+}
+
+// TestConversationsOfAnotherToken checks that a token finds neither the metadata nor the items of another's conversation.
+func TestConversationsOfAnotherToken(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.NeedToken = true })
+	shop := h.token(operate.Token{Name: "shop", Scopes: []string{"send"}})
+	mall := h.token(operate.Token{Name: "mall", Scopes: []string{"send"}})
+	a := h.ask("POST", "/v1/conversations", `{"items":[{"role":"user","content":"a secret"}]}`, "Authorization", shop)
+	a.want(t, http.StatusOK, "")
+	id := decode[struct{ ID string }](t, a).ID
+	h.ask("GET", "/v1/conversations/"+id, "", "Authorization", mall).want(t, http.StatusNotFound, "there is no conversation")
+	body := fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"x"}`, id)
+	if r := h.respond(body, "Authorization", mall); h.bodyOf(r) != "x" {
+		t.Errorf("another token's message is %q", h.bodyOf(r))
+	}
+}
