@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"turnkeeper/internal/presence"
 	"turnkeeper/migrations"
 	"turnkeeper/storage/internal/pg"
 )
@@ -50,6 +51,12 @@ func (s *DB) Core() *pg.DB { return s.core }
 
 // Ping fails if the database does not answer.
 func (s *DB) Ping(ctx context.Context) error { return s.core.Ping(ctx) }
+
+// Refused returns what the server refuses this process now, the longest first.
+func (s *DB) Refused() []presence.Refusal { return s.core.Refusals.Now() }
+
+// RefusedAttempts returns how many attempts the server has refused since the start of the process, by SQLSTATE.
+func (s *DB) RefusedAttempts() map[string]int64 { return s.core.Refusals.Counts() }
 
 // Pool returns the main connection pool.
 func (s *DB) Pool() *pgxpool.Pool { return s.core.Pool }

@@ -440,6 +440,7 @@ func (w *worker) beat(ctx context.Context) error {
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, presence.Heartbeat{
 		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
+		Refused: w.store.Refused(),
 	})
 }
 
