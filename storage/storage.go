@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"turnkeeper/internal/presence"
 	"turnkeeper/migrations"
@@ -36,6 +38,15 @@ type DB struct {
 
 // Options configure Open.
 type Options = pg.Options
+
+// An Outage logs that the database is away.
+type Outage = pg.Outage
+
+// NewOutage returns an Outage that logs to log.
+func NewOutage(log *zap.Logger) *Outage { return pg.NewOutage(log) }
+
+// QuietLog returns a core for the log of a process that has an Outage.
+func QuietLog(core zapcore.Core) zapcore.Core { return pg.QuietLog(core) }
 
 // Open connects to the database. Its errors do not contain the connection string.
 func Open(ctx context.Context, o Options) (*DB, error) {

@@ -17,7 +17,7 @@ insert into turnkeeper.call_starts (turn_id, round, ordinal, attempt, effect, n,
 values (-pg_backend_pid(), 1, 1, 1, 'none', 0, 0, gen_random_uuid()::text, '', '', '', '');
 insert into turnkeeper.ended_grants (lane, token, grant_id, turn_id, job_id, granted_at, lease_until, ended_at, outcome)
 values ('', -pg_backend_pid(), gen_random_uuid(), -pg_backend_pid(), 0, now(), now(), now(), 'finished');
-update turnkeeper.messages set id = id where false;
+update turnkeeper.messages set turn_id = turn_id where false;
 update turnkeeper.turns set last_seq = last_seq where false;
 update turnkeeper.leases set token = token where false;
 update turnkeeper.worker_heartbeat set slots = slots where false;

@@ -36,7 +36,7 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	mask := w.cfg.Masker().String
-	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Mask: mask})
+	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Outage: w.outage, Mask: mask})
 	if err != nil {
 		return nil, err
 	}

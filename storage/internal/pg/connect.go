@@ -28,6 +28,7 @@ type Options struct {
 	LockTimeout      time.Duration // of one wait for a row's lock; 0: 10 s
 	ConnectTimeout   time.Duration // 0: 10 s
 	Log              *zap.Logger   // nil: none
+	Outage           *Outage       // logs that the database is away; nil: nothing does
 	// Mask replaces known secrets in all stored text of a turn. nil: nothing is
 	// replaced.
 	Mask func(string) string
@@ -65,7 +66,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	cfg.ConnConfig.DialFunc = dialer.DialContext
 	boundCaches(cfg.ConnConfig)
 	cfg.ConnConfig.OnNotice = logAside(o.Log)
-	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
+	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets, o.Outage}
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = name
