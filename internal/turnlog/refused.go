@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"turnkeeper"
-	"turnkeeper/internal/words"
 )
 
 // A RefusedWrite is a write to the journal that had to wait because the database refused it, or could not be reached.
@@ -22,9 +21,9 @@ type refusedNotice struct {
 	SQLState string `json:"sqlstate,omitempty"`
 }
 
-// Event returns the notice that the write itself records.
-func (w RefusedWrite) Event(round int) turnkeeper.Event {
-	data, _ := json.Marshal(refusedNotice{words.Refused(w.For, w.SQLState), w.For.Milliseconds(), w.SQLState}) // it has only numbers and text
+// Event returns the notice that the write itself records, with its text.
+func (w RefusedWrite) Event(round int, text string) turnkeeper.Event {
+	data, _ := json.Marshal(refusedNotice{text, w.For.Milliseconds(), w.SQLState}) // it has only numbers and text
 	return turnkeeper.Event{Type: turnkeeper.EventNotice, Round: round, Data: data}
 }
 

@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/commit"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -41,7 +42,7 @@ func (w *Writer) noteWait(events []turnkeeper.Event) []turnkeeper.Event {
 	if len(events) > 0 {
 		round = events[0].Round
 	}
-	return append([]turnkeeper.Event{turnlog.RefusedWrite{For: waited, SQLState: sqlState}.Event(round)}, events...)
+	return append([]turnkeeper.Event{turnlog.RefusedWrite{For: waited, SQLState: sqlState}.Event(round, words.Refused(waited, sqlState))}, events...)
 }
 
 func commitRow(r dbsqlc.ReadBackRow) commit.Row {
