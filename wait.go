@@ -15,6 +15,12 @@ type UnderWay struct {
 	Since        time.Time // of the round's first text, or of the grant; zero: calls are running
 	OutputTokens int64     // received so far, estimated from the text
 	Calls        []OpenCall
+
+	// The write to the journal that the turn's worker repeats because the database refuses it.
+	RefusedFor   time.Duration // since the first attempt; 0: no write is refused
+	RefusedTimes int
+	RefusedCode  string // SQLSTATE of the newest refusal
+	RefusedWith  string // its message, with secrets masked
 }
 
 // An OpenCall is a tool call without a result.

@@ -11,6 +11,7 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/page"
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/internal/presence"
 	"turnkeeper/stream"
 )
 
@@ -51,6 +52,8 @@ type Config struct {
 	// neither streamed nor in the background; 0: 5 min.
 	ResponseWait time.Duration
 
+	// Refused returns what the database refuses this process now, the longest first. nil: nothing.
+	Refused func() []presence.Refusal
 	Metrics http.Handler // serves GET /metrics; nil: 404
 	// Observe is called after each request. route is the path of the matched pattern, empty if
 	// none matched; status is 499 if the client left before the answer. nil: not called.
@@ -91,6 +94,9 @@ func New(cfg Config) *API {
 	if cfg.Rings == nil {
 		cfg.Rings = func() (<-chan struct{}, func()) { return nil, func() {} }
 	}
+	if cfg.Refused == nil {
+		cfg.Refused = func() []presence.Refusal { return nil }
+	}
 	setDefault(&cfg.MaxMessageBytes, turnkeeper.DefaultMaxMessageBytes)
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
@@ -109,14 +115,14 @@ func New(cfg Config) *API {
 		schedules: &schedules{cfg.Store, access},
 		webhooks:  webhooks{cfg.Store},
 		asking:    asking{access},
-		service:   &service{store: cfg.Store, metrics: cfg.Metrics, draining: draining},
+		service:   &service{store: cfg.Store, refused: cfg.Refused, metrics: cfg.Metrics, draining: draining},
 	}
 	a.openai = &openai{responses.New(responses.Config{
 		Store: boundedResponses{cfg.Store, cfg.QueryTimeout}, Rings: cfg.Rings, Hub: hub, Draining: draining, MaxMessageBytes: cfg.MaxMessageBytes,
 		KeepAlive: cfg.KeepAlive, Wait: cfg.ResponseWait,
 	}), cfg.MaxMessageBytes}
 	a.page = page.New(page.Config{
-		Store: cfg.Store, Access: access, Limits: a.admission, MaxMessageBytes: cfg.MaxMessageBytes, Mask: cfg.Mask, Log: cfg.Log,
+		Store: cfg.Store, Access: access, Limits: a.admission, MaxMessageBytes: cfg.MaxMessageBytes, Mask: cfg.Mask, Log: cfg.Log, Refused: cfg.Refused,
 	})
 	for _, r := range a.Routes() {
 		a.mux.Handle(r.Pattern(), a.serve(r))

@@ -471,7 +471,7 @@ func (s *service) routes() []Route {
 		},
 		{
 			Route: get("/readyz", forAll, s.ready), probe: true, ID: "getReadiness", Tag: tag,
-			Summary: "Readiness for requests: 503 while the process stops or the database does not answer",
+			Summary: "Readiness for requests: 503 while the process stops, the database does not answer, or it has refused a write of the process for 5 s",
 			Answers: []Answer{answer(200, "ready", health{})},
 		},
 	}

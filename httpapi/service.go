@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/presence"
+	"turnkeeper/internal/words"
 )
 
 //go:embed openapi.json
@@ -21,7 +23,8 @@ type ServiceStore interface {
 // service serves probes, metrics and the description of the API.
 type service struct {
 	store    ServiceStore
-	metrics  http.Handler // nil: no metrics
+	refused  func() []presence.Refusal // what the database refuses this process
+	metrics  http.Handler              // nil: no metrics
 	draining <-chan struct{}
 	pings    pings
 }
@@ -39,6 +42,10 @@ func (s *service) alive(c *request.Call) error {
 	return c.Answer(http.StatusOK, health{Status: "ok"})
 }
 
+// unreadyAfter is how long the database refuses a write of this process before it is not ready: longer than a deadlock or a lock that
+// a second attempt finds released.
+const unreadyAfter = 5 * time.Second
+
 // pingTimeout is the time the database has to answer a probe.
 const pingTimeout = 2 * time.Second
 
@@ -48,6 +55,10 @@ func (s *service) ready(c *request.Call) error {
 	}
 	if err := s.pings.ask(c.Context(), s.store.Ping); err != nil {
 		return request.Refuse(http.StatusServiceUnavailable, "the database does not answer")
+	}
+	if refused := s.refused(); len(refused) > 0 && refused[0].For >= unreadyAfter {
+		return request.Refuse(http.StatusServiceUnavailable, "the database refuses writes of this process: %s",
+			words.Refusing(refused[0].For, refused[0].Attempts, refused[0].SQLState))
 	}
 	return c.Answer(http.StatusOK, health{Status: "ready"})
 }

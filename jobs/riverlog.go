@@ -3,53 +3,30 @@ package jobs
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
-	"sync"
-	"time"
 )
 
-// outageEvery is the minimum time between two log lines that say that River cannot reach the database.
-const outageEvery = time.Minute
+// An outageLog passes on River's log without its errors of an unavailable database: River's services together retry several times a
+// second, and a storage.Outage logs it once.
+type outageLog struct{ slog.Handler }
 
-// An outageLog passes on River's log, but reduces its errors of an unavailable database to one line a
-// minute: River's services together retry several times a second.
-type outageLog struct {
-	slog.Handler
-	told *outage
-}
-
-type outage struct {
-	mu     sync.Mutex
-	last   time.Time
-	hidden int
-}
-
-// Handle logs a record, or counts it if it is due to an outage.
+// Handle logs a record, or leaves it out.
 func (l outageLog) Handle(ctx context.Context, r slog.Record) error {
-	reason, away := awayReason(r)
-	if !away {
-		return l.Handler.Handle(ctx, r)
-	}
-	l.told.mu.Lock()
-	defer l.told.mu.Unlock()
-	if !l.told.last.IsZero() && r.Time.Sub(l.told.last) < outageEvery {
-		l.told.hidden++
+	if saysAway(r) {
 		return nil
 	}
-	line := slog.NewRecord(r.Time, slog.LevelWarn, "River cannot reach the database; it tries again", r.PC)
-	line.AddAttrs(slog.String("err", reason), slog.String("in", r.Message), slog.Int("lines_left_out", l.told.hidden))
-	l.told.last, l.told.hidden = r.Time, 0
-	return l.Handler.Handle(ctx, line)
+	return l.Handler.Handle(ctx, r)
 }
 
 // WithAttrs returns a log whose records have the attributes.
 func (l outageLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return outageLog{l.Handler.WithAttrs(attrs), l.told}
+	return outageLog{l.Handler.WithAttrs(attrs)}
 }
 
 // WithGroup returns a log whose attributes are in the group.
 func (l outageLog) WithGroup(name string) slog.Handler {
-	return outageLog{l.Handler.WithGroup(name), l.told}
+	return outageLog{l.Handler.WithGroup(name)}
 }
 
 // signsOfOutage are substrings of the errors of an unavailable database, which River logs as text.
@@ -59,20 +36,18 @@ var signsOfOutage = []string{
 	"SQLSTATE 53300", "use of closed network connection", "did not answer within",
 }
 
-// awayReason returns the error of a record, and whether it means that the database is unavailable.
-func awayReason(r slog.Record) (reason string, away bool) {
+// saysAway reports whether a record has an error that means that the database is unavailable.
+func saysAway(r slog.Record) (away bool) {
 	if r.Level < slog.LevelWarn {
-		return "", false
+		return false
 	}
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key != "err" && a.Key != "error" {
 			return true
 		}
-		reason = a.Value.String()
-		for _, sign := range signsOfOutage {
-			away = away || strings.Contains(reason, sign)
-		}
+		reason := a.Value.String()
+		away = slices.ContainsFunc(signsOfOutage, func(sign string) bool { return strings.Contains(reason, sign) })
 		return !away
 	})
-	return reason, away
+	return away
 }

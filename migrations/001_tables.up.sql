@@ -320,6 +320,7 @@ create table turnkeeper.worker_heartbeat (
     started_at     timestamptz not null default clock_timestamp(),
     beat_at        timestamptz not null default clock_timestamp(),
     stopped_at     timestamptz,
+    refused        jsonb not null default '[]', -- what the database refused it at the heartbeat: objects of presence.Refusal; times in ms
     constraint times_in_range check (isfinite(started_at) and isfinite(beat_at) and (stopped_at is null or isfinite(stopped_at))
         and takeover_after <= interval '10 years')
 );

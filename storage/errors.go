@@ -2,6 +2,20 @@ package storage
 
 import "turnkeeper/storage/internal/pg"
 
+// Causes of failed connections that have no SQLSTATE.
+const (
+	CauseRefused     = pg.CauseRefused     // nothing listens at the address
+	CauseName        = pg.CauseName        // the host's name could not be resolved
+	CauseUnreachable = pg.CauseUnreachable // no route to the address
+	CauseTimeout     = pg.CauseTimeout     // nothing answered
+	CauseTLS         = pg.CauseTLS         // no agreement about TLS
+	CauseClosed      = pg.CauseClosed      // the server closed the connection
+	CauseURL         = pg.CauseURL         // the connection string cannot be parsed
+)
+
+// Cause returns the SQLSTATE of an error of the database, or one of the causes above; empty: it is another error.
+func Cause(err error) string { return pg.Cause(err) }
+
 // Unanswered reports whether the write that failed with err may have been done, because the
 // database did not answer.
 func Unanswered(err error) bool { return pg.Unanswered(err) }

@@ -84,7 +84,7 @@ func (n *Notifier) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.log.Warn("the notification connection broke; polling continues", zap.Error(pg.PlainConnect(err)))
+		n.log.Warn("the notification connection broke; polling continues", zap.Error(pg.Translate(err)))
 		if time.Since(began) > steady {
 			wait = first
 		}

@@ -17,7 +17,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
+	"turnkeeper/internal/presence"
 	"turnkeeper/migrations"
 	"turnkeeper/storage/internal/pg"
 )
@@ -36,6 +39,15 @@ type DB struct {
 // Options configure Open.
 type Options = pg.Options
 
+// An Outage logs that the database is away.
+type Outage = pg.Outage
+
+// NewOutage returns an Outage that logs to log.
+func NewOutage(log *zap.Logger) *Outage { return pg.NewOutage(log) }
+
+// QuietLog returns a core for the log of a process that has an Outage.
+func QuietLog(core zapcore.Core) zapcore.Core { return pg.QuietLog(core) }
+
 // Open connects to the database. Its errors do not contain the connection string.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	core, err := pg.Open(ctx, o)
@@ -50,6 +62,12 @@ func (s *DB) Core() *pg.DB { return s.core }
 
 // Ping fails if the database does not answer.
 func (s *DB) Ping(ctx context.Context) error { return s.core.Ping(ctx) }
+
+// Refused returns what the server refuses this process now, the longest first.
+func (s *DB) Refused() []presence.Refusal { return s.core.Refusals.Now() }
+
+// RefusedAttempts returns how many attempts the server has refused since the start of the process, by SQLSTATE.
+func (s *DB) RefusedAttempts() map[string]int64 { return s.core.Refusals.Counts() }
 
 // Pool returns the main connection pool.
 func (s *DB) Pool() *pgxpool.Pool { return s.core.Pool }

@@ -69,6 +69,7 @@ const (
 	labelPool     = "pool"
 	labelWebhook  = "webhook"
 	labelKind     = "kind"
+	labelSQLState = "sqlstate"
 )
 
 // Boundaries of buckets, in seconds.
@@ -181,6 +182,17 @@ var (
 		Name: "turnkeeper.db.connections", Kind: Gauge, Unit: "{connection}", Labels: []string{labelPool, labelState},
 		Doc: "Database connections of this process: used, idle, and max, the limit.",
 	}
+	mRefused = Metric{
+		Name: "turnkeeper.db.refused", Kind: Gauge, Unit: "{operation}", Labels: []string{labelSQLState},
+		Doc: "Operations of this process, writes of turns among them, that the database refuses now and that are repeated, by SQLSTATE.",
+	}
+	mRefusedAge = Metric{
+		Name: "turnkeeper.db.refused.age", Kind: Gauge, Unit: "s", Doc: "How long the database has refused the oldest of them; 0 if there is none.",
+	}
+	mRefusedAttempts = Metric{
+		Name: "turnkeeper.db.refused.attempts", Kind: Counter, Unit: "{attempt}", Labels: []string{labelSQLState},
+		Doc: "Attempts at them that the database has refused.",
+	}
 	mPoolWaits = Metric{
 		Name: "turnkeeper.db.waits", Kind: Counter, Unit: "{wait}", Labels: []string{labelPool},
 		Doc: "Number of waits for a connection.",
@@ -216,7 +228,7 @@ func Metrics() []Metric {
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mResultMemory, mResultsWaiting, mTokens, mCost, mUsage, mOperation,
-		mQueue, mQueueAge, mOpen, mModelDown, mAside, mQueueFailures, mTickAge, mTicks,
+		mQueue, mQueueAge, mOpen, mModelDown, mAside, mQueueFailures, mTickAge, mTicks, mRefused, mRefusedAge, mRefusedAttempts,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

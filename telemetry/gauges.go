@@ -36,7 +36,10 @@ type Sources struct {
 	// Models reads which models are down, at most as often as Queue.
 	Models func(context.Context) (down map[string]bool, err error)
 	// Aside counts the rows that are set aside, by kind, at most as often as Queue.
-	Aside    func(context.Context) (map[string]int, error)
+	Aside func(context.Context) (map[string]int, error)
+	// Refused returns for how long the database has refused each operation that this process repeats, by SQLSTATE, and how
+	// many attempts it has refused.
+	Refused  func() (now map[string][]time.Duration, attempts map[string]int64)
 	Pools    func() []Pool
 	Leases   func() int // held by this process
 	Watchers func() int // of events
@@ -59,8 +62,10 @@ func (t *Telemetry) Watch(s Sources) error {
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
 	w.modelDown, w.aside = m.gauge(mModelDown), m.gauge(mAside)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
+	w.refused, w.refusedAge, w.refusedAttempts = m.gauge(mRefused), m.gauge(mRefusedAge), m.observedCounter(mRefusedAttempts)
 	w.resultMemory, w.resultsWaiting = m.gauge(mResultMemory), m.gauge(mResultsWaiting)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.aside, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting}
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.aside, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
+		w.refused, w.refusedAge, w.refusedAttempts}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)
 }
@@ -83,8 +88,8 @@ type watch struct {
 	tele *Telemetry
 
 	queue, queueAge, open, modelDown, aside, leases, watchers, tickAge, pool metric.Float64ObservableGauge
-	resultMemory, resultsWaiting                                             metric.Float64ObservableGauge
-	poolWaits, poolWaitTime                                                  metric.Float64ObservableCounter
+	resultMemory, resultsWaiting, refused, refusedAge                        metric.Float64ObservableGauge
+	poolWaits, poolWaitTime, refusedAttempts                                 metric.Float64ObservableCounter
 
 	mu    sync.Mutex
 	kept  Queue
@@ -107,6 +112,9 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 	if last := w.tele.ticked.Load(); last != nil {
 		o.ObserveFloat64(w.tickAge, time.Since(*last).Seconds())
 	}
+	if w.Refused != nil {
+		w.lookAtRefused(o)
+	}
 	if w.Pools != nil {
 		w.lookAtPools(o)
 	}
@@ -127,6 +135,19 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 		}
 	}
 	return nil
+}
+
+func (w *watch) lookAtRefused(o metric.Observer) {
+	now, attempts := w.Refused()
+	longest := time.Duration(0)
+	for code, n := range attempts {
+		o.ObserveFloat64(w.refused, float64(len(now[code])), with(labelSQLState, code))
+		o.ObserveFloat64(w.refusedAttempts, float64(n), with(labelSQLState, code))
+		for _, d := range now[code] {
+			longest = max(longest, d)
+		}
+	}
+	o.ObserveFloat64(w.refusedAge, longest.Seconds())
 }
 
 func (w *watch) lookAtPools(o metric.Observer) {

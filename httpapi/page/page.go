@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/presence"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 )
@@ -97,7 +98,7 @@ func parse() map[string]*template.Template {
 var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
-	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "clause": words.Clause,
+	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "refusing": func(r presence.Refusal) string { return words.Refusing(r.For, r.Attempts, r.SQLState) }, "clause": words.Clause,
 	"doing": func(t turnkeeper.Turn, now time.Time) string { return words.Doing(t, agoFrom(now)) },
 	"messageState": func(m waiting.Message, now time.Time) messageState {
 		state, note := waiting.Standing(m, agoFrom(now))

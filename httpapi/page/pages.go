@@ -50,7 +50,11 @@ type Overview struct {
 	Agents    []string             // names
 	Down      []modelhealth.Health // models that are down
 	NoWorker  bool                 // no live worker runs turns
+	Refused   *presence.Refusal    // the longest refusal of the database, of any worker or this process; nil: none
 }
+
+// Advice says what to do about what the database refuses.
+func (p Overview) Advice() string { return words.WriteAdvice(p.Refused.SQLState) }
 
 func (Overview) file() string    { return "overview" }
 func (Overview) title() string   { return "Overview" }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"turnkeeper"
@@ -29,7 +30,7 @@ func (s Span) Took() time.Duration { return max(s.End.Sub(s.Start), 0) }
 
 // Timeline returns all spans, ordered by start.
 func (p Turn) Timeline() []Span {
-	spans := append(p.held(), p.done()...)
+	spans := append(append(p.held(), p.done()...), p.refused()...)
 	slices.SortStableFunc(spans, func(a, b Span) int { return a.Start.Compare(b.Start) })
 	return p.draw(spans)
 }
@@ -110,10 +111,26 @@ func (p Turn) done() (spans []Span) {
 	return spans
 }
 
+// refused returns the writes that had to wait for the database, and the one that waits now.
+func (p Turn) refused() (spans []Span) {
+	for _, r := range p.Refused {
+		spans = append(spans, Span{Kind: "waited", What: words.Refused(r.For, r.SQLState), Start: r.EndedAt.Add(-r.For), End: r.EndedAt})
+	}
+	if u := p.Turn.UnderWay; u != nil && u.RefusedFor > 0 {
+		spans = append(spans, Span{
+			Kind: "waited", What: words.Refused(u.RefusedFor, u.RefusedCode), Note: "in progress", Start: p.Now.Add(-u.RefusedFor),
+		})
+	}
+	for i := range spans {
+		spans[i].What = strings.ToUpper(spans[i].What[:1]) + spans[i].What[1:]
+	}
+	return spans
+}
+
 // openRound returns the current model call of a running turn.
 func (p Turn) openRound() []Span {
 	u := p.Turn.UnderWay
-	if u == nil || len(u.Calls) > 0 {
+	if u == nil || len(u.Calls) > 0 || u.RefusedFor > 0 {
 		return nil
 	}
 	return []Span{{Kind: "model", What: fmt.Sprintf("Round %d", u.Round), Note: "in progress", Tokens: u.OutputTokens, Start: u.Since}}

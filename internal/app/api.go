@@ -36,14 +36,14 @@ func (w *worker) openAPI(ctx context.Context) (*api, error) {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	mask := w.cfg.Masker().String
-	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Mask: mask})
+	store, err := operate.Open(ctx, storage.Options{URL: w.db.URL, MaxConns: apiConns, Log: w.log, Outage: w.outage, Mask: mask})
 	if err != nil {
 		return nil, err
 	}
 	served := httpapi.New(httpapi.Config{
 		Store: store, Rings: func() (<-chan struct{}, func()) { return w.bell.Subscribe(storage.TopicTurns) }, Log: w.log, Mask: mask,
 		FourEyes: w.cfg.FourEyes, NeedToken: w.needToken(), Hosts: allowedHosts(w.cfg), MaxMessageBytes: w.cfg.MaxMessageBytes, Rate: w.cfg.HTTPRate,
-		Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(), Observe: w.telling.Request,
+		Requests: w.cfg.HTTPConnections, Metrics: w.telling.Handler(), Refused: w.store.Refused, Observe: w.telling.Request,
 	})
 	return &api{httpapi.Serve(served, w.bound.api, w.cfg.HTTPConnections), served, store, w.log}, nil
 }

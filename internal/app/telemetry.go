@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -61,7 +62,7 @@ func (t *telling) closer(hard context.Context) func() {
 
 // watch registers the sources of gauges, which are queried whenever the metrics are read.
 func (w *worker) watch() error {
-	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Pools: w.pools}
+	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Pools: w.pools, Refused: w.refused}
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
@@ -98,6 +99,14 @@ func (w *worker) setAside(ctx context.Context) (map[string]int, error) {
 		counts[string(kind)] = n
 	}
 	return counts, err
+}
+
+func (w *worker) refused() (now map[string][]time.Duration, attempts map[string]int64) {
+	now = map[string][]time.Duration{}
+	for _, r := range w.store.Refused() {
+		now[r.SQLState] = append(now[r.SQLState], r.For)
+	}
+	return now, w.store.RefusedAttempts()
 }
 
 func (w *worker) pools() (all []telemetry.Pool) {

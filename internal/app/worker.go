@@ -69,7 +69,9 @@ func WithReload(again <-chan os.Signal) WorkerOption {
 // when the worker takes work. If agent files have faults, the error matches ErrAgents; then, and if it
 // cannot listen on a configured address, the database is not opened.
 func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, ready func(Ready), options ...WorkerOption) error {
-	w := &worker{cfg: cfg, log: log, id: newWorkerID(), agents: &setup.Agents{Rules: cel.Compile}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
+	outage := storage.NewOutage(log)
+	log = log.WithOptions(zap.WrapCore(storage.QuietLog))
+	w := &worker{cfg: cfg, log: log, outage: outage, id: newWorkerID(), agents: &setup.Agents{Rules: cel.Compile}, pushed: make(chan struct{}), windowsWarned: map[string]bool{}}
 	for _, option := range options {
 		option(w)
 	}
@@ -92,7 +94,7 @@ func RunWorker(soft, hard context.Context, cfg *config.Config, log *zap.Logger, 
 	w.telling = telling
 	stopTelling := telling.closer(hard)
 	defer stopTelling()
-	db, err := database.Open(soft, cfg, log, w.fault)
+	db, err := database.Open(soft, cfg, log, w.outage, w.fault)
 	if err != nil {
 		return err
 	}
@@ -149,6 +151,7 @@ func soonAfter(hard context.Context, f func()) (undo func()) {
 type worker struct {
 	cfg       *config.Config
 	log       *zap.Logger
+	outage    *storage.Outage
 	db        *database.Database
 	store     *workerStore
 	id        turnkeeper.WorkerID
@@ -440,6 +443,7 @@ func (w *worker) beat(ctx context.Context) error {
 	defer w.at(ctx, pointBeaten)
 	return w.store.Beat(ctx, presence.Heartbeat{
 		WorkerID: w.id, Host: host, PID: os.Getpid(), Version: version.Version(), Roles: w.cfg.Roles, Slots: w.slots(), TakeoverAfter: w.cfg.TakeoverAfter,
+		Refused: w.store.Refused(),
 	})
 }
 

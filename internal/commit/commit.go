@@ -55,8 +55,8 @@ type Database struct {
 	Uncertain func(error) bool
 	// KeyTaken reports whether an error means that a unique key refused the write.
 	KeyTaken func(error) bool
-	// Retrying is called before an attempt is repeated, with the newest error and the number of failures. nil: it is not.
-	Retrying func(err error, failures int)
+	// Failed is called before an attempt is repeated, with its error. nil: it is not.
+	Failed func(error)
 }
 
 // Write retries until the write is on record or can no longer be. It fails with
@@ -93,8 +93,8 @@ func (w *Writer) Write(ctx context.Context, db Database, write Write) error {
 		case echo:
 			return err
 		}
-		if db.Retrying != nil {
-			db.Retrying(err, failures)
+		if db.Failed != nil {
+			db.Failed(err)
 		}
 		if err := pause.For(ctx, wait); err != nil {
 			return err
@@ -134,7 +134,7 @@ func (db Database) row(ctx context.Context) (row Row, err error) {
 	if ctx.Err() != nil {
 		return row, context.Cause(ctx)
 	}
-	err = Patiently(ctx, db.Uncertain, db.Retrying, func() (err error) {
+	err = Patiently(ctx, db.Uncertain, db.Failed, func() (err error) {
 		row, err = db.ReadBack(ctx)
 		return err
 	})

@@ -14,17 +14,17 @@ const (
 )
 
 // Patiently retries f until ctx ends, as long as temporary returns true for its error. It
-// waits 50 ms at first and at most a second between attempts. Before each of them it calls retrying, if that is not nil, with the
-// newest error and the number of failures.
-func Patiently(ctx context.Context, temporary func(error) bool, retrying func(err error, failures int), f func() error) error {
+// waits 50 ms at first and at most a second between attempts. Before each of them it calls failed, if that is not nil, with the
+// newest error.
+func Patiently(ctx context.Context, temporary func(error) bool, failed func(error), f func() error) error {
 	wait := firstRetry
-	for failures := 1; ; failures++ {
+	for {
 		err := f()
 		if err == nil || !temporary(err) {
 			return err
 		}
-		if retrying != nil {
-			retrying(err, failures)
+		if failed != nil {
+			failed(err)
 		}
 		if pause.For(ctx, wait) != nil {
 			return errors.Join(context.Cause(ctx), err)

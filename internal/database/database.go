@@ -26,8 +26,8 @@ type Database struct {
 }
 
 // Open opens the database of cfg, and starts a private one if database_url is not set. It does not
-// change the schema. fault is nil except in tests.
-func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault fault.Hook) (*Database, error) {
+// change the schema. outage logs that the database is away; nil: nothing does. fault is nil except in tests.
+func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, outage *storage.Outage, fault fault.Hook) (*Database, error) {
 	db := &Database{URL: cfg.DatabaseURL.Reveal(), Log: log}
 	if !cfg.DatabaseURL.IsSet() {
 		db.private = pgdev.Options{Dir: cfg.DataDir, Log: log}
@@ -38,7 +38,7 @@ func Open(ctx context.Context, cfg *config.Config, log *zap.Logger, fault fault.
 		db.server, db.URL, db.Private = server, server.URL(), true
 	}
 	store, err := operate.Open(ctx, storage.Options{
-		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Mask: cfg.Masker().String, Fault: fault,
+		URL: db.URL, MaxConns: cfg.DBPoolSize, Log: log, Outage: outage, Mask: cfg.Masker().String, Fault: fault,
 	})
 	if err != nil {
 		return nil, errors.Join(err, db.Close(ctx))

@@ -21,6 +21,19 @@ type Heartbeat struct {
 	BeatAt        time.Time
 	StoppedAt     time.Time // when it reported its stop; zero: it did not
 	Silent        time.Duration
+	Refused       []Refusal // what the database refused when the heartbeat was sent, the longest first; at most MaxRefused
+}
+
+// MaxRefused is the maximum number of refusals in a heartbeat, whose row must stay small: a full disk has no room for it to grow.
+const MaxRefused = 16
+
+// A Refusal is an operation that a worker repeats because the database refuses it.
+type Refusal struct {
+	Turn     turnkeeper.TurnID // whose journal it writes to; 0: of no turn
+	For      time.Duration     // since the first failed attempt
+	Attempts int               // refused ones
+	SQLState string
+	Message  string // of the newest refusal, with secrets masked
 }
 
 // RoleWorker is the role of processes that take turns.

@@ -66,6 +66,33 @@ type UnderWay struct {
 	Since        *time.Time `json:"since" doc:"time of the model's first text, or of the grant; null: tool calls run"`
 	OutputTokens int64      `json:"output_tokens" doc:"estimated tokens of the answer so far"`
 	Calls        []OpenCall `json:"tool_calls"`
+	Refused      *Refusal   `json:"refused_write" doc:"the write to the journal that the worker repeats because the database refuses it, as of its last heartbeat; null: none"`
+}
+
+// A Refusal is an operation that a worker repeats because the database refuses it.
+type Refusal struct {
+	ForMs    int64  `json:"refused_for_ms"`
+	Attempts int    `json:"attempts"`
+	SQLState string `json:"sqlstate"`
+	Message  string `json:"message" doc:"of the newest refusal"`
+}
+
+// A RefusedWrite is a write to the journal that had to wait for the database.
+type RefusedWrite struct {
+	WaitedMs int64     `json:"waited_ms"`
+	SQLState string    `json:"sqlstate" doc:"of the newest refusal; empty: the database could not be reached"`
+	EndedAt  time.Time `json:"ended_at"`
+}
+
+func ofRefusedWrite(w turnlog.RefusedWrite) RefusedWrite {
+	return RefusedWrite{Millis(w.For), w.SQLState, w.EndedAt}
+}
+
+func ofRefused(u *turnkeeper.UnderWay) *Refusal {
+	if u.RefusedFor == 0 {
+		return nil
+	}
+	return &Refusal{Millis(u.RefusedFor), u.RefusedTimes, u.RefusedCode, u.RefusedWith}
 }
 
 // An OpenCall is a tool call without a result.
@@ -90,7 +117,7 @@ func OfUnderWay(u *turnkeeper.UnderWay) *UnderWay {
 	}
 	return &UnderWay{u.Round, OrNull(u.Since), u.OutputTokens, All(u.Calls, func(c turnkeeper.OpenCall) OpenCall {
 		return OpenCall{c.Key.String(), c.Name, c.State, OrNull(c.StartedAt)}
-	})}
+	}), ofRefused(u)}
 }
 
 // OfSilence returns the view of a worker's silence; nil for nil.
@@ -168,6 +195,8 @@ type WholeTurn struct {
 
 	Failed []FailedAttempt `json:"failed_attempts" doc:"model calls without an answer, in order; tokens includes their usage"`
 
+	Refused []RefusedWrite `json:"refused_writes" doc:"writes to the journal that had to wait a second or longer for the database, in order"`
+
 	RequestedEnd *RequestedEnd `json:"requested_end" doc:"null: nobody has asked for an end"`
 	Tree         *AgentTree    `json:"tree" doc:"null: no sub-agent takes part"`
 }
@@ -187,6 +216,7 @@ func OfWholeTurn(v operate.TurnView) WholeTurn {
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),
+		Refused: All(v.Refused, ofRefusedWrite),
 	}
 	if v.Reply != nil {
 		reply := OfReply(*v.Reply)

@@ -19,6 +19,8 @@ func SilentFor(s turnkeeper.Silence) string {
 // UnderWay says what a running turn is doing.
 func UnderWay(u turnkeeper.UnderWay) string {
 	switch {
+	case u.RefusedFor > 0:
+		return "waits for the database: " + Refusing(u.RefusedFor, u.RefusedTimes, u.RefusedCode)
 	case len(u.Calls) > 0:
 		var names []string
 		for _, c := range u.Calls {

@@ -17,6 +17,7 @@ func (s *Store) Beat(ctx context.Context, h presence.Heartbeat) error {
 	return pg.Translate(dbsqlc.New(s.db.Queue).Beat(ctx, dbsqlc.BeatParams{
 		WorkerID: string(h.WorkerID), Host: s.db.Clean(h.Host), Pid: int32(h.PID), Version: h.Version, //nolint:gosec // a pid
 		Slots: int32(h.Slots), TakeoverAfter: h.TakeoverAfter, Roles: dbrow.OrEmpty(h.Roles), //nolint:gosec // checked settings
+		Refused: dbrow.StoreRefused(h.Refused),
 	}))
 }
 

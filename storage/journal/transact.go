@@ -33,7 +33,7 @@ func (w *Writer) Transact(ctx context.Context, start turnlog.CallStart, within t
 	err = w.write(ctx, commit.Write{Entries: steps, Attempt: func(ctx context.Context, id string) error {
 		return pg.Translate(w.inTx(ctx, func(tx pgx.Tx) error {
 			w.calls = before
-			if err := w.sendIn(ctx, tx, step{id: id}, turnlog.Entry{Starts: []turnlog.CallStart{start}}); err != nil {
+			if err := w.sendIn(ctx, tx, step{id: id}, turnlog.Entry{Starts: []turnlog.CallStart{start}, Events: w.noteWait(nil)}); err != nil {
 				return err
 			}
 			if err := w.letWait(ctx, tx, within); err != nil {

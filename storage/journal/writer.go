@@ -20,6 +20,7 @@ type Writer struct {
 	agent   string
 	journal commit.Writer
 	calls   callLog
+	op      *pg.Operation // the current write
 }
 
 // An Ending is the caller's part of the end of a dispatch, in addition to the turn's
@@ -54,9 +55,11 @@ func (w *Writer) Append(ctx context.Context, e turnlog.Entry, ending Ending) err
 	if e.Outcome != nil {
 		pool = w.store.db.Finish
 	}
-	var c *change
+	var c *change // of the newest attempt
+	events := e.Events
 	err := w.write(ctx, commit.Write{Entries: 1, Ends: e.Outcome != nil, Attempt: func(ctx context.Context, id string) (err error) {
-		if c == nil { // each attempt has the same id
+		e.Events = w.noteWait(events)
+		if c == nil || len(e.Events) > len(events) { // each attempt has the same id
 			if c, err = w.change(step{id: id}, e, ending); err != nil {
 				return err
 			}

@@ -51,6 +51,7 @@ func (s *Reports) Workers(ctx context.Context) ([]presence.Heartbeat, error) {
 			WorkerID: turnkeeper.WorkerID(r.WorkerID), Host: r.Host, PID: int(r.Pid), Version: r.Version, Slots: int(r.Slots),
 			TakeoverAfter: r.TakeoverAfter, StartedAt: r.StartedAt, BeatAt: r.BeatAt, StoppedAt: dbrow.OrZero(r.StoppedAt),
 			Silent: time.Duration(r.SilentMs) * time.Millisecond, Roles: r.Roles,
+			Refused: dbrow.Refused(r.Refused, r.SilentMs),
 		}
 	}), pg.Translate(err)
 }

@@ -21,7 +21,8 @@ type TurnView struct {
 	Rounds     []turnkeeper.Round
 	Failed     []turnlog.FailedAttempt // model calls without an answer, in order
 	Dispatches []turnkeeper.Dispatch
-	Outputs    []turnkeeper.Output // without their content
+	Outputs    []turnkeeper.Output    // without their content
+	Refused    []turnlog.RefusedWrite // writes that had to wait for the database, in order
 	Awaited    []turnkeeper.AwaitedCall
 	End        *RequestedEnd // nil: none is requested
 	Tree       *Tree         // of sub-agents; nil: the turn is not a sub-agent's and has none
@@ -101,6 +102,9 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		d.WorkerID = cmp.Or(d.WorkerID, turnkeeper.WorkerID(r.TakenBy))
 		return d
 	})
+	if v.Refused, err = s.refusedOf(ctx, id); err != nil {
+		return TurnView{}, err
+	}
 	if v.Awaited, err = s.awaitedOf(ctx, id); pg.BelongsToRow(err) {
 		noteUnreadable(&v.Turn, err)
 	} else if err != nil {
@@ -121,6 +125,18 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 		}
 	})
 	return v, pg.Translate(err)
+}
+
+// refusedOf returns the writes of a turn that had to wait for the database.
+func (s *Views) refusedOf(ctx context.Context, id turnkeeper.TurnID) ([]turnlog.RefusedWrite, error) {
+	rows, err := s.db.Q.RefusedWrites(ctx, int64(id))
+	var all []turnlog.RefusedWrite
+	for _, r := range rows {
+		if w, ok := turnlog.ReadRefusedWrite(r.Data, r.At); ok {
+			all = append(all, w)
+		}
+	}
+	return all, pg.Translate(err)
 }
 
 func (s *Views) roundsOf(ctx context.Context, id turnkeeper.TurnID) ([]turnkeeper.Round, error) {

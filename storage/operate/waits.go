@@ -149,7 +149,17 @@ func underWay(r dbsqlc.HoldersRow) *turnkeeper.UnderWay {
 		u.Round = int(r.Round)
 		u.OutputTokens = (max(r.Streamed, 0) + bytesPerToken - 1) / bytesPerToken
 	}
+	noteRefused(&u, turnkeeper.TurnID(r.ID), dbrow.Refused(r.Refused, r.SilentMs))
 	return &u
+}
+
+// noteRefused notes that a worker repeats a write of the turn.
+func noteRefused(u *turnkeeper.UnderWay, turn turnkeeper.TurnID, all []presence.Refusal) {
+	for _, r := range all {
+		if r.Turn == turn {
+			u.RefusedFor, u.RefusedTimes, u.RefusedCode, u.RefusedWith = r.For, r.Attempts, r.SQLState, r.Message
+		}
+	}
 }
 
 // silenceOf returns the silence of a worker by its heartbeat, or nil if it is not silent or has no heartbeat.

@@ -146,6 +146,7 @@ where m.id = any(@ids::bigint[]) and m.closed_at is null;
 select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
+    coalesce(h.refused, '[]')::text as refused,
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
     (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0) from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
@@ -164,3 +165,8 @@ where t.id = any(@ids::bigint[]) and t.state = 'running';
 -- The unanswered calls of turns.
 select turn_id, round, ordinal, name, state, started_at from turnkeeper.calls
 where turn_id = any(@ids::bigint[]) and state in ('planned', 'started', 'running') order by turn_id, round, ordinal;
+
+-- name: RefusedWrites :many
+-- The notices of a turn that may be a turnlog.RefusedWrite.
+select e.at::timestamptz as at, e.data::text as data from turnkeeper.turn_events e
+where e.turn_id = @turn_id and e.type = 'notice' and e.data::text like '%"waited_ms":%' order by e.seq limit 100;

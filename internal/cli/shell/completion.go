@@ -41,7 +41,7 @@ func (s *Session) FromDatabase(list completer) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
 		defer cancel()
-		db, err := database.Open(ctx, cfg, zap.NewNop(), nil)
+		db, err := database.Open(ctx, cfg, zap.NewNop(), nil, nil)
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

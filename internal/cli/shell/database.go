@@ -40,7 +40,7 @@ func (s *Session) Database(ctx context.Context, mayCreate bool, f func(*config.C
 			return err
 		}
 	}
-	db, err := database.Open(ctx, cfg, NewLogger(cfg, s.Stderr), s.Fault)
+	db, err := database.Open(ctx, cfg, NewLogger(cfg, s.Stderr), nil, s.Fault)
 	if err != nil {
 		return err
 	}

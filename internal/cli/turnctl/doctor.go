@@ -11,6 +11,8 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/words"
+	"turnkeeper/storage"
 )
 
 // The verdicts of a check.
@@ -66,8 +68,8 @@ func (d *diagnosis) count(verdict string) (n int) {
 func doctorCommand(s *shell.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Find problems, and say how to fix them", Args: cobra.NoArgs,
-		Long: `Check the settings, the database and its durability, the schema, workers, the
-scheduler, agents' files, models and their providers, webhooks and MCP servers.
+		Long: `Check the settings, the database and its durability, whether it accepts writes (in
+a transaction that is rolled back), the schema, workers, the scheduler, agents' files, models and their providers, webhooks and MCP servers.
 Also report rows that fail and are set aside, messages that have been due for five
 minutes, spent budgets, and turns that lost workers. Each line is FAIL, warn or ok, in this order, with what to do.
 
@@ -111,7 +113,7 @@ func examine(ctx context.Context, s *shell.Session) *diagnosis {
 		return nil
 	})
 	if err != nil {
-		advice := "start Postgres, or correct DATABASE_URL"
+		advice := words.DatabaseAdvice(storage.Cause(err), "correct DATABASE_URL, or what the error names at the server")
 		switch {
 		case reached:
 			advice = "see the log in " + cfg.DataDir

@@ -17,6 +17,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
 )
@@ -63,8 +64,42 @@ func examineDatabase(ctx context.Context, d *diagnosis, cfg *config.Config, db *
 	d.judge(pending == 0, checkFail, "schema", fmt.Sprintf("%d of %s applied", len(migrations)-pending, term.Plural(len(migrations), "migration")),
 		`run "`+shell.Command("turnctl")+` migrate", or start a worker`)
 	if pending == 0 {
+		examineWrites(ctx, d, db.Store, facts.InRecovery)
 		examineRights(ctx, d, db.Store)
 		examineProcesses(ctx, d, cfg, db.Store, c, facts)
+	}
+}
+
+// examineWrites reports whether the database accepts the writes of a turn.
+func examineWrites(ctx context.Context, d *diagnosis, store *operate.Store, standby bool) {
+	if standby {
+		d.add(checkFail, "writable", "no: the server is a standby", "set DATABASE_URL to the primary")
+		return
+	}
+	if err := store.TryWrite(ctx); err != nil {
+		d.add(checkFail, "writable", "no: "+err.Error(), words.WriteAdvice(storage.Cause(err)))
+		return
+	}
+	d.add(checkOK, "writable", "yes: a write as a turn makes it was accepted, and rolled back", "")
+}
+
+// examineRefused reports what the database refuses to workers, as of their last heartbeats.
+func examineRefused(d *diagnosis, workers []presence.Heartbeat) {
+	for _, w := range workers {
+		if len(w.Refused) == 0 || w.State() == presence.Stopped {
+			continue
+		}
+		longest, turns := w.Refused[0], []string{}
+		for _, r := range w.Refused {
+			if r.Turn != 0 {
+				turns = append(turns, fmt.Sprint(r.Turn))
+			}
+		}
+		found := fmt.Sprintf("of worker %s: %s: %s", w.WorkerID, words.Refusing(longest.For, longest.Attempts, longest.SQLState), longest.Message)
+		if len(turns) > 0 {
+			found += "; " + term.Plural(len(turns), "turn") + " " + verb(len(turns), "waits", "wait") + ": " + strings.Join(turns, ", ")
+		}
+		d.add(checkFail, "refused writes", term.OneLine(found, 500), words.WriteAdvice(longest.SQLState))
 	}
 }
 
@@ -98,7 +133,6 @@ func examineServer(d *diagnosis, cfg *config.Config, private bool, f storage.Ser
 	version, _, _ := strings.Cut(f.Version, ".")
 	major, _ := strconv.Atoi(version)
 	d.judge(major >= oldestServer, checkWarn, "database", "Postgres "+f.Version+", "+where, fmt.Sprintf("use Postgres %d or later", oldestServer))
-	d.judge(!f.InRecovery, checkFail, "writable", map[bool]string{false: "yes", true: "no: the server is a standby"}[f.InRecovery], "set DATABASE_URL to the primary")
 	d.judge(f.FSync == "on", checkFail, "fsync", f.FSync, "set fsync = on: without it a crash of the machine loses messages and replies")
 	d.judge(f.SynchronousCommit != "off", checkFail, "synchronous_commit", f.SynchronousCommit,
 		"set synchronous_commit = on for this database: with off, acknowledged messages can be lost and calls started twice")
@@ -132,6 +166,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 		return
 	}
 	alive := examineWorkers(d, workers, queue)
+	examineRefused(d, workers)
 	examineWebhooks(ctx, d, store, c)
 	examineModels(ctx, d, store, c)
 	examineConnections(d, cfg, f, alive)

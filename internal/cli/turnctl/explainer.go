@@ -192,6 +192,9 @@ func (x *explainer) ended() []string {
 	} else {
 		said = append(said, fmt.Sprintf("It %s %s after it began: %s.", stateWords[t.State], term.Exact(t.Duration()), x.reason()))
 	}
+	for _, r := range x.Refused {
+		said = append(said, fmt.Sprintf("Until %s %s.", x.Moment(r.EndedAt), words.Refused(r.For, r.SQLState)))
+	}
 	if t.Error != "" {
 		said = append(said, x.lastError())
 	}
@@ -308,10 +311,19 @@ func (x *explainer) doing() string {
 		said := words.Silence(x.Turn.WorkerID, *x.Turn.Silence, "the turn", x.Moment)
 		return " " + strings.ToUpper(said[:1]) + said[1:] + " and continues from its journal."
 	case x.Turn.UnderWay != nil:
-		return " Now: " + words.UnderWay(*x.Turn.UnderWay) + "."
+		return " Now: " + words.UnderWay(*x.Turn.UnderWay) + "." + x.refused()
 	default:
 		return ""
 	}
+}
+
+// refused says why the database refuses the turn's write, and what to do.
+func (x *explainer) refused() string {
+	u := x.Turn.UnderWay
+	if u.RefusedFor == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" The database says: %s. To do: %s.", term.OneLine(u.RefusedWith, 300), words.WriteAdvice(u.RefusedCode))
 }
 
 // workerAlive reports whether a worker could continue an open turn.

@@ -32,6 +32,7 @@ func (p *turnPage) print() {
 	p.awaited()
 	p.tree()
 	p.dispatches()
+	p.refused()
 }
 
 func (p *turnPage) title() {
@@ -315,6 +316,17 @@ func (p *turnPage) shorten(text string, indent, lines int) []string {
 		return wrapped
 	}
 	return append(wrapped[:lines-1:lines-1], term.Cut(wrapped[lines-1]+" …", p.Readable()-indent-1))
+}
+
+// refused prints the writes that had to wait for the database.
+func (p *turnPage) refused() {
+	if len(p.Refused) == 0 {
+		return
+	}
+	p.heading("Waits for the database", "")
+	for _, r := range p.Refused {
+		p.Line("  %s  %s", p.At(r.EndedAt.Add(-r.For)), words.Refused(r.For, r.SQLState))
+	}
 }
 
 // awaited prints the open detached calls.

@@ -246,6 +246,7 @@ const Holders = `-- name: Holders :many
 select t.id, coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as worker_id,
     t.inference_rounds, t.lease_until, h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms,
+    coalesce(h.refused, '[]')::text as refused,
     coalesce(b.round, 0)::integer as round, coalesce(b.at, t.granted_at, t.created_at)::timestamptz as since,
     (select coalesce(sum(octet_length(coalesce(e.data->>'text', e.data->>'thinking', e.data->>'arguments', ''))), 0) from turnkeeper.turn_events e
         where e.turn_id = t.id and e.seq > b.seq and e.type = 'block_delta')::bigint as streamed
@@ -270,6 +271,7 @@ type HoldersRow struct {
 	StoppedAt       *time.Time
 	TakeoverAfter   time.Duration
 	SilentMs        int64
+	Refused         string
 	Round           int32
 	Since           time.Time
 	Streamed        int64
@@ -295,6 +297,7 @@ func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error
 			&i.StoppedAt,
 			&i.TakeoverAfter,
 			&i.SilentMs,
+			&i.Refused,
 			&i.Round,
 			&i.Since,
 			&i.Streamed,
@@ -737,6 +740,37 @@ func (q *Queries) ReadOutput(ctx context.Context, firstChar int64, take int32, i
 	var column_1 string
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const RefusedWrites = `-- name: RefusedWrites :many
+select e.at::timestamptz as at, e.data::text as data from turnkeeper.turn_events e
+where e.turn_id = $1 and e.type = 'notice' and e.data::text like '%"waited_ms":%' order by e.seq limit 100
+`
+
+type RefusedWritesRow struct {
+	At   time.Time
+	Data string
+}
+
+// The notices of a turn that may be a turnlog.RefusedWrite.
+func (q *Queries) RefusedWrites(ctx context.Context, turnID int64) ([]RefusedWritesRow, error) {
+	rows, err := q.db.Query(ctx, RefusedWrites, turnID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RefusedWritesRow
+	for rows.Next() {
+		var i RefusedWritesRow
+		if err := rows.Scan(&i.At, &i.Data); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ServerFacts = `-- name: ServerFacts :one

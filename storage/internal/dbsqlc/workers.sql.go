@@ -11,9 +11,9 @@ import (
 )
 
 const Beat = `-- name: Beat :exec
-insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, roles)
-values ($1, $2, $3, $4, $5, $6, $7)
-on conflict (worker_id) do update set beat_at = clock_timestamp(), slots = excluded.slots
+insert into turnkeeper.worker_heartbeat (worker_id, host, pid, version, slots, takeover_after, roles, refused)
+values ($1, $2, $3, $4, $5, $6, $7, $8::jsonb)
+on conflict (worker_id) do update set beat_at = clock_timestamp(), slots = excluded.slots, refused = excluded.refused
 `
 
 type BeatParams struct {
@@ -24,6 +24,7 @@ type BeatParams struct {
 	Slots         int32
 	TakeoverAfter time.Duration
 	Roles         []string
+	Refused       []byte
 }
 
 func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
@@ -35,6 +36,7 @@ func (q *Queries) Beat(ctx context.Context, arg BeatParams) error {
 		arg.Slots,
 		arg.TakeoverAfter,
 		arg.Roles,
+		arg.Refused,
 	)
 	return err
 }
@@ -51,7 +53,7 @@ func (q *Queries) ForgetWorkers(ctx context.Context) error {
 }
 
 const ListWorkers = `-- name: ListWorkers :many
-select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at, roles,
+select worker_id, host, pid, version, slots, takeover_after, started_at, beat_at, stopped_at, roles, refused::text as refused,
     (extract(epoch from greatest(clock_timestamp() - beat_at, interval '0')) * 1000)::bigint as silent_ms
 from turnkeeper.worker_heartbeat
 where stopped_at is null or stopped_at > clock_timestamp() - interval '1 hour'
@@ -69,6 +71,7 @@ type ListWorkersRow struct {
 	BeatAt        time.Time
 	StoppedAt     *time.Time
 	Roles         []string
+	Refused       string
 	SilentMs      int64
 }
 
@@ -92,6 +95,7 @@ func (q *Queries) ListWorkers(ctx context.Context) ([]ListWorkersRow, error) {
 			&i.BeatAt,
 			&i.StoppedAt,
 			&i.Roles,
+			&i.Refused,
 			&i.SilentMs,
 		); err != nil {
 			return nil, err

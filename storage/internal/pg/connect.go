@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +28,7 @@ type Options struct {
 	LockTimeout      time.Duration // of one wait for a row's lock; 0: 10 s
 	ConnectTimeout   time.Duration // 0: 10 s
 	Log              *zap.Logger   // nil: none
+	Outage           *Outage       // logs that the database is away; nil: nothing does
 	// Mask replaces known secrets in all stored text of a turn. nil: nothing is
 	// replaced.
 	Mask func(string) string
@@ -67,7 +66,7 @@ func connect(ctx context.Context, o Options, resets *resetter, conns int, name s
 	cfg.ConnConfig.DialFunc = dialer.DialContext
 	boundCaches(cfg.ConnConfig)
 	cfg.ConnConfig.OnNotice = logAside(o.Log)
-	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets}
+	cfg.ConnConfig.Tracer = answerBound{answerWithin(o.StatementTimeout), resets, o.Outage}
 	cfg.PingTimeout = pingWithin
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = name
@@ -135,27 +134,48 @@ var errUnreadableURL = errors.New("DATABASE_URL cannot be parsed: check its port
 // Millis formats a duration as a setting of Postgres in milliseconds.
 func Millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// PlainConnect returns an error that explains a failed connection without the connection string.
+// A connectError explains a failed connection without the connection string.
+type connectError struct {
+	message string
+	err     error
+}
+
+func (e *connectError) Error() string { return e.message }
+
+func (e *connectError) Unwrap() error { return e.err }
+
+// PlainConnect returns an error that explains a failed connection without the connection string. It wraps err.
 func PlainConnect(err error) error {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		if strings.Contains(pg.Message, "unsupported startup parameter") {
-			return fmt.Errorf("%s (SQLSTATE %s): configure PgBouncer to allow it, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
-		}
-		return fmt.Errorf("%s (SQLSTATE %s)", pg.Message, pg.Code)
-	}
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Errorf("%w: is Postgres running there, and is DATABASE_URL right?", op)
-	}
-	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		return fmt.Errorf("%w: is the host in DATABASE_URL right?", dns)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("the server closed the connection: is it Postgres, is it running, and is DATABASE_URL right?")
-	}
-	if errors.Is(err, context.DeadlineExceeded) || os.IsTimeout(err) {
-		return errors.New("no answer in time: is Postgres running there, and is DATABASE_URL right?")
+	if message := explainConnect(err); message != "" {
+		return &connectError{message, err}
 	}
 	return err
+}
+
+// explainConnect returns why a connection failed; empty: the error says it itself.
+func explainConnect(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		if strings.Contains(pg.Message, "unsupported startup parameter") {
+			return fmt.Sprintf("%s (SQLSTATE %s): configure PgBouncer to allow it, see \"When a pooler is between\" in docs/operating.md", pg.Message, pg.Code)
+		}
+		return fmt.Sprintf("%s (SQLSTATE %s)", pg.Message, pg.Code)
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok {
+		return op.Error() + ": is Postgres running there, and is DATABASE_URL right?"
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return dns.Error() + ": is the host in DATABASE_URL right?"
+	}
+	switch Cause(err) {
+	case CauseTLS:
+		return "the server and DATABASE_URL do not agree about TLS: is its sslmode right?"
+	case CauseClosed:
+		return "the server closed the connection: is it Postgres, is it running, and is DATABASE_URL right?"
+	case CauseTimeout:
+		return "no answer in time: is Postgres running there, and is DATABASE_URL right?"
+	default:
+		return ""
+	}
 }
 
 // ConnectOne opens a connection outside of the pools. limit is the timeout of the connection attempt

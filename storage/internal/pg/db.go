@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -26,13 +25,13 @@ type DB struct {
 	Mask   func(string) string // nil: nothing is masked
 	Fault  fault.Hook
 
-	retryLogged atomic.Int64 // when Retrying last logged, in nanoseconds
+	Refusals *Refusals // what the server refuses now
 }
 
 // Open connects to the database. Its errors do not contain the connection string.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	o = o.withDefaults()
-	db := &DB{Log: o.Log, Mask: o.Mask, Fault: o.Fault}
+	db := &DB{Log: o.Log, Mask: o.Mask, Fault: o.Fault, Refusals: newRefusals(o)}
 	resets := &resetter{log: o.Log, held: map[*pgx.Conn]bool{}}
 	err := cmp.Or( // all fail for the same reason
 		db.connect(ctx, &db.Pool, o, resets, o.MaxConns, "turnkeeper", nil),

@@ -7,12 +7,9 @@ import (
 	"io"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"go.uber.org/zap"
-
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/commit"
@@ -197,17 +194,7 @@ func LockRefused(err error) bool {
 
 // Patiently retries f until ctx ends, as long as its error may pass: see Uncertain. Other errors are returned.
 func (s *DB) Patiently(ctx context.Context, f func() error) error {
-	return commit.Patiently(ctx, Uncertain, s.Retrying, f)
-}
-
-// retryLogPause is the least time between two log lines about retries.
-const retryLogPause = 10 * time.Second
-
-// Retrying logs that an attempt failed and is made again. The first failure of an operation is not logged: most are lost connections
-// whose second attempt succeeds.
-func (s *DB) Retrying(err error, failures int) {
-	last := s.retryLogged.Load()
-	if now := time.Now().UnixNano(); failures > 1 && now-last >= int64(retryLogPause) && s.retryLogged.CompareAndSwap(last, now) {
-		s.Log.Warn("the database does not do what it is asked; retrying", zap.String("sqlstate", SQLState(err)), zap.Int("failures", failures), zap.Error(err))
-	}
+	op := s.Operation(0)
+	defer op.Done()
+	return commit.Patiently(ctx, Uncertain, op.Failed, f)
 }

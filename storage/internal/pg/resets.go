@@ -55,7 +55,7 @@ func (r *resetter) reset(why *pgconn.PgError) {
 		return
 	}
 	r.last = time.Now()
-	r.log.Warn("reconnecting to the database", zap.String("reason", why.Message), zap.String("sqlstate", why.Code))
+	r.log.Warn("reconnecting to the database", zap.String("sqlstate", why.Code), zap.Error(why))
 	for _, pool := range r.pools {
 		pool.Reset()
 	}

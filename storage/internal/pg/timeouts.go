@@ -30,15 +30,17 @@ var dialer = &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
 
 // An answerBound gives every statement and pipeline a timeout. When it is reached, the
 // connection is closed, and whether the statement was done is not known. It passes
-// errors to the resetter, if there is one.
+// errors to the resetter, if there is one, and each outcome to the outage.
 type answerBound struct {
 	limit  time.Duration
 	resets *resetter
+	outage *Outage
 }
 
 var (
-	_ pgx.QueryTracer = answerBound{}
-	_ pgx.BatchTracer = answerBound{}
+	_ pgx.QueryTracer   = answerBound{}
+	_ pgx.BatchTracer   = answerBound{}
+	_ pgx.ConnectTracer = answerBound{}
 )
 
 type boundKey struct{}
@@ -58,11 +60,14 @@ func (b answerBound) begin(ctx context.Context) context.Context {
 	return context.WithValue(ctx, boundKey{}, bounded{asked, cancel})
 }
 
-func (answerBound) end(ctx context.Context, conn *pgx.Conn) {
+func (b answerBound) end(ctx context.Context, conn *pgx.Conn, err error) {
+	b.resets.heed(err)
 	wait, ok := ctx.Value(boundKey{}).(bounded)
 	if !ok {
+		b.outage.saw(ctx, err)
 		return
 	}
+	b.outage.saw(wait.asked, err)
 	wait.end()
 	if broke, ok := ctx.Value(breakKey{}).(*atomic.Bool); ok && conn.IsClosed() && wait.asked.Err() == nil {
 		broke.Store(true)
@@ -85,8 +90,7 @@ func (b answerBound) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.Tra
 
 // TraceQueryEnd ends it.
 func (b answerBound) TraceQueryEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceQueryEndData) {
-	b.end(ctx, conn)
-	b.resets.heed(data.Err)
+	b.end(ctx, conn, data.Err)
 }
 
 // TraceBatchStart starts the timeout of a pipeline.
@@ -101,8 +105,17 @@ func (b answerBound) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.Tr
 
 // TraceBatchEnd ends it.
 func (b answerBound) TraceBatchEnd(ctx context.Context, conn *pgx.Conn, data pgx.TraceBatchEndData) {
-	b.end(ctx, conn)
-	b.resets.heed(data.Err)
+	b.end(ctx, conn, data.Err)
+}
+
+// TraceConnectStart does nothing: a connection attempt has its own timeout.
+func (answerBound) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartData) context.Context {
+	return ctx
+}
+
+// TraceConnectEnd passes the outcome of a connection attempt to the outage.
+func (b answerBound) TraceConnectEnd(_ context.Context, data pgx.TraceConnectEndData) {
+	b.outage.saw(context.Background(), data.Err)
 }
 
 type unboundKey struct{}

@@ -1,0 +1,37 @@
+package turnlog
+
+import (
+	"encoding/json"
+	"time"
+
+	"turnkeeper"
+)
+
+// A RefusedWrite is a write to the journal that had to wait because the database refused it, or could not be reached.
+type RefusedWrite struct {
+	For      time.Duration // from the first attempt to the one that succeeded
+	SQLState string        // of the newest refusal; empty: the database could not be reached
+	EndedAt  time.Time     // set when it is read
+}
+
+// refusedNotice is the data of the notice about a RefusedWrite: see transcript.NoticeData.
+type refusedNotice struct {
+	Text     string `json:"text"`
+	WaitedMs int64  `json:"waited_ms"`
+	SQLState string `json:"sqlstate,omitempty"`
+}
+
+// Event returns the notice that the write itself records, with its text.
+func (w RefusedWrite) Event(round int, text string) turnkeeper.Event {
+	data, _ := json.Marshal(refusedNotice{text, w.For.Milliseconds(), w.SQLState}) // it has only numbers and text
+	return turnkeeper.Event{Type: turnkeeper.EventNotice, Round: round, Data: data}
+}
+
+// ReadRefusedWrite reads the data of a notice. ok is false if it is another notice.
+func ReadRefusedWrite(data string, at time.Time) (w RefusedWrite, ok bool) {
+	var n refusedNotice
+	if json.Unmarshal([]byte(data), &n) != nil || n.WaitedMs <= 0 {
+		return w, false
+	}
+	return RefusedWrite{time.Duration(n.WaitedMs) * time.Millisecond, n.SQLState, at}, true
+}
