@@ -39,7 +39,7 @@ var names = map[string]string{
 
 // docs maps components to descriptions.
 var docs = map[string]string{
-	"Event": "An event of a turn or a message; type says which. Ignore unknown types and fields.",
+	"Event":   "An event of a turn or a message; type says which. Ignore unknown types and fields.",
 	"Request": "the size of a round's request in relation to the context window; the parts are estimates in tokens, before correction",
 }
 
