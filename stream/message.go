@@ -123,8 +123,9 @@ func (w *messageWatcher) catchUp(ctx context.Context) bool {
 	if !known && !closed {
 		return false
 	}
+	waits := reasonsOf(now)
 	for _, turn := range turns {
-		switch w.events(ctx, turn, closed || turn != now.message.TurnID || now.message.State == turnkeeper.MessageWaiting) {
+		switch w.events(ctx, turn, closed || turn != now.message.TurnID, waits != "" && waits != w.shown) {
 		case stopped:
 			return true
 		case unfinished:
@@ -164,15 +165,16 @@ const (
 	stopped                    // the consumer wants no more
 )
 
-// events yields the events of a turn that there are. ended says that the turn has ended, so that no more are written.
-func (w *messageWatcher) events(ctx context.Context, turn turnkeeper.TurnID, ended bool) progress {
+// events yields the events of a turn that there are. ended says that the turn has ended, so that no more are written. With all, it also
+// yields those that the tail has not read yet.
+func (w *messageWatcher) events(ctx context.Context, turn turnkeeper.TurnID, ended, all bool) progress {
 	if !w.enter(ctx, turn) {
 		return unfinished
 	}
 	for {
 		events, err := w.tail.Events(ctx, turn, w.at.Seq, page)
-		if err == nil && len(events) == 0 && ended { // the tail may not have read all yet
-			if events, err = w.hub.source.Events(ctx, turn, w.at.Seq, page); err == nil && len(events) == 0 {
+		if err == nil && len(events) == 0 && (ended || all) {
+			if events, err = w.hub.source.Events(ctx, turn, w.at.Seq, page); err == nil && len(events) == 0 && ended {
 				return finished
 			}
 		}
@@ -240,16 +242,24 @@ func stored(ctx context.Context, source Source, turn turnkeeper.TurnID, seq int6
 // waits yields the reasons why the message waits, if they have changed and are newer than the events. It returns false if the
 // consumer wants no more.
 func (w *messageWatcher) waits(now state) bool {
-	if len(now.message.Waits) == 0 || !now.asked.After(w.last) {
+	text := reasonsOf(now)
+	if text == "" || text == w.shown || !now.asked.After(w.last) {
 		return true
+	}
+	w.shown = text
+	e := turnkeeper.Event{TurnID: now.message.TurnID, Type: MessageWaiting, At: now.asked}
+	return w.yield(MessageEvent{Event: e, Message: now.message, After: w.at}, nil)
+}
+
+// reasonsOf returns a text that differs if the reasons why a message waits do; empty: it does not wait. Times since when something is
+// so are no news.
+func reasonsOf(now state) string {
+	if len(now.message.Waits) == 0 {
+		return ""
 	}
 	reasons := slices.Clone(now.message.Waits)
 	for i := range reasons {
 		reasons[i].Silent, reasons[i].Since = 0, time.Time{}
 	}
-	if text := fmt.Sprint(reasons); text != w.shown {
-		w.shown = text
-		return w.yield(MessageEvent{Event: turnkeeper.Event{TurnID: now.message.TurnID, Type: MessageWaiting, At: now.asked}, Message: now.message, After: w.at}, nil)
-	}
-	return true
+	return fmt.Sprint(reasons)
 }

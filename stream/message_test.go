@@ -23,7 +23,8 @@ type inbox struct {
 	mu      sync.Mutex
 	message waiting.Message // with the ID 0 it does not exist
 	events  map[turnkeeper.TurnID][]turnkeeper.Event
-	fail    int // next reads that fail
+	fail    int    // next reads that fail
+	onRead  func() // called once, by the next read of events; nil: nothing
 	looks   int
 	reads   int
 	subs    int
@@ -35,6 +36,10 @@ func (s *inbox) Events(_ context.Context, id turnkeeper.TurnID, after int64, lim
 	s.reads++
 	if s.fails() {
 		return nil, errors.New("away")
+	}
+	if s.onRead != nil {
+		s.onRead()
+		s.onRead = nil
 	}
 	rest := slices.Clone(s.events[id][min(int(after), len(s.events[id])):])
 	return rest[:min(limit, len(rest))], nil
@@ -107,7 +112,9 @@ func (s *inbox) play() {
 	s.change(func(m *waiting.Message) { m.Waits[0].Reason = waiting.NextTick })
 	s.say(7, turnkeeper.EventTurnStart, turnkeeper.EventBlockDelta)
 	s.say(7, turnkeeper.EventTurnError)
-	s.change(func(m *waiting.Message) { m.State, m.Waits = turnkeeper.MessageWaiting, []waiting.Wait{{Reason: waiting.LaneBackoff}} })
+	s.change(func(m *waiting.Message) {
+		m.State, m.Waits = turnkeeper.MessageWaiting, []waiting.Wait{{Reason: waiting.LaneBackoff}}
+	})
 	s.say(9, turnkeeper.EventTurnStart)
 	s.say(9, turnkeeper.EventTurnWaiting)
 	s.change(func(m *waiting.Message) { m.Waits = []waiting.Wait{{Reason: waiting.Person}} })
@@ -184,6 +191,39 @@ func TestAMessageFromEachPosition(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReasonsThatAreOver checks that no reason to wait is sent after an event that is newer.
+func TestReasonsThatAreOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newInbox()
+		source.say(7, turnkeeper.EventTurnStart, turnkeeper.EventTurnWaiting)
+		source.message.Waits = []waiting.Wait{{Reason: waiting.Person}}
+		source.onRead = func() {
+			source.events[7] = append(source.events[7], turnkeeper.Event{TurnID: 7, Seq: 3, Type: turnkeeper.EventTurnResumed})
+			source.message.Waits = nil
+		}
+		go source.say(7, turnkeeper.EventTurnComplete)
+		all, err := watch(t.Context(), stream.NewHub(source), "", 4)
+		if want := []string{"7.1 turn_start", "7.2 turn_waiting", "7.3 turn_resumed", "7.4 turn_complete"}; !slices.Equal(all, want) || err != nil {
+			t.Errorf("saw %q, %v", all, err)
+		}
+	})
+}
+
+// TestATurnWithoutItsLastEvent checks that a turn whose events were deleted does not keep back the next one.
+func TestATurnWithoutItsLastEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newInbox()
+		source.say(7, turnkeeper.EventTurnStart)
+		source.say(9, turnkeeper.EventTurnStart)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		all, err := watch(ctx, stream.NewHub(source), "", 2)
+		if want := []string{"7.1 turn_start", "9.1 turn_start"}; !slices.Equal(all, want) || err != nil {
+			t.Errorf("saw %q, %v", all, err)
+		}
+	})
 }
 
 func TestWatchersOfAMessageShareTheReading(t *testing.T) {

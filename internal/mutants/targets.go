@@ -224,7 +224,7 @@ var targets = []Target{
 			{"agentturn/transcript/stream.go", []string{"Stream.data"}}, {File: "client/watch.go"},
 		},
 		Queries: []string{"WatchedMessages"},
-		First: "^(TestAMessage|TestWatchersOfAMessage|TestTheEndOfWatching|FuzzCursors|TestWhatSendersAreShown|TestPositionsOf|TestAPurgedMessage|TestReasonsToWait|" +
+		First: "^(TestAMessage|TestWatchersOfAMessage|TestTheEndOfWatching|TestReasonsThatAreOver|TestATurnWithoutItsLast|FuzzCursors|TestWhatSendersAreShown|TestPositionsOf|TestAPurgedMessage|TestReasonsToWait|" +
 			"TestOneReadForAll|TestEachKindOfText|TestWatch)",
 		Tests: []string{"./stream", "./httpapi", "./agentturn/transcript", "./client"},
 	},
