@@ -40,6 +40,7 @@ func TestACancelledReplyKeepsWhatWasShown(t *testing.T) {
 		"private, may be sent":  {[]inferencetest.Step{writes}, private(policy.ReplyAllow), marked + "The tap drips "},
 		"private, is withheld":  {[]inferencetest.Step{writes}, private(policy.ReplyWithhold), "This turn was cancelled."},
 		"private, to ask about": {[]inferencetest.Step{writes}, private(policy.ReplyAsk), "This turn was cancelled."},
+		"not private":           {[]inferencetest.Step{writes}, func(b *bench) { b.def.ReplySink = policy.ReplyWithhold }, marked + "The tap drips "},
 		"a schedule":            {[]inferencetest.Step{writes}, func(b *bench) { b.store.trigger = turnkeeper.TriggerSchedule }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

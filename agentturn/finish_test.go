@@ -349,3 +349,34 @@ func TestATurnThatWaitsForMoreFinishes(t *testing.T) {
 		})
 	}
 }
+
+// TestDetachedCallsOfATurnThatFinishes checks that a read elsewhere is given up, and an effect elsewhere waited for.
+func TestDetachedCallsOfATurnThatFinishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, asks("read", "act"), says("What I have.")).with(far("read", turnkeeper.EffectNone), far("act", turnkeeper.EffectOnce))
+		b.waits()
+		if _, err := b.store.conn.FinishTurn(t.Context(), b.store.turn().ID); err != nil {
+			t.Fatal(err)
+		}
+		b.waits()
+		if got := b.states(); !cmp.Equal(got, []turnkeeper.CallState{turnkeeper.CallCancelled, turnkeeper.CallRunning}) {
+			t.Fatalf("calls %v", got)
+		}
+		b.store.arrive(turnkeeper.CallKey{Round: 1, Ordinal: 2}, turnkeeper.CallSucceeded, "done")
+		b.wantFinished(b.run(t.Context()), turnkeeper.TurnSucceeded, "What I have.")
+		b.wantLastRound(2)
+	})
+}
+
+// TestATurnWithoutRoundsLeftFinishes checks that a turn that is to finish ends by its bound if that leaves it no round.
+func TestATurnWithoutRoundsLeftFinishes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := finishing(t, asks("send", "send"))
+		b.with(finishes(b, "send", turnkeeper.EffectOnce))
+		b.bounds.MaxRounds, b.bounds.ToolTimeout, b.bounds.MaxDuration, b.lease = 1, 2*time.Minute, 3*time.Minute, 10*time.Minute
+		o := b.run(t.Context())
+		if o.StopReason != turnkeeper.StopMaxRounds || !strings.HasPrefix(o.Reply, "Tool results: 1 succeeded, 1 failed.") {
+			t.Errorf("%+v", o)
+		}
+	})
+}

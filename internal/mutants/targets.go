@@ -123,7 +123,7 @@ var targets = []Target{
 		Go: []Code{
 			{File: "agentturn/finish.go"}, {File: "agentturn/cancelled.go"}, {File: "internal/memory/finish.go"}, {File: "storage/operate/finish.go"},
 		},
-		First: "^(TestATurnFinishes|TestATurnFinishesAtOnce|TestARunningModelCall|TestAParkedTurnFinishes|TestATurnThatFinishes|TestACancelledReply|TestSuite)",
+		First: "^(TestATurnFinishes|TestATurnFinishesAtOnce|TestARunningModelCall|TestAParkedTurnFinishes|TestATurnThat|TestDetachedCallsOf|TestATurnWithoutRounds|TestACancelledReply|TestSuite)",
 		Tests: []string{"./agentturn", "./internal/memory", "./jobs"},
 	},
 	{
