@@ -73,7 +73,7 @@ func asText(messages []inference.Message) []inference.Message {
 func (w *messageWriter) answerOf(round turnkeeper.Round) inference.Message {
 	m := inference.Message{Role: inference.RoleAssistant, Text: round.Text, Raw: round.Raw, RawProvider: round.Provider}
 	if w.record.of(w.turn, round.Number) != "" {
-		m.Raw, m.RawProvider = nil, ""
+		m.Raw = nil
 	}
 	m.Calls = slices.Grow(m.Calls, len(round.Calls))
 	for i := range round.Calls {
