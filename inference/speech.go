@@ -8,7 +8,7 @@ import (
 // A Speech separates the content of an answer, while it streams, into what the model says and what it thinks. Providers feed it the
 // text of an answer; nothing else decides what of a text is reasoning. Reasoning is:
 //
-//   - a block at the beginning, such as <think>…</think>, also one after another, also without its end;
+//   - a block at the beginning, such as <think>…</think>, also several, also without its end;
 //   - a <think> block anywhere, unless its tag is quoted or in a code block, or it has no end;
 //   - everything before a closing tag that was never opened. Chat templates of some models open the block in the prompt.
 //
@@ -82,6 +82,9 @@ var tagPairs = []tagPair{
 
 // maxTag is more than the length of a tag and its quotation marks, in bytes.
 const maxTag = 32
+
+// maxMiddle is the maximum length of a block after text, in bytes: its tag is text if no end comes until then.
+const maxMiddle = 64 << 10
 
 // tagStarts holds the characters with which tags in the middle of a text begin.
 const tagStarts = "<["
@@ -217,7 +220,7 @@ func (s *Speech) middle(final bool) {
 	case at >= 0:
 		s.think(s.rest[:at])
 		s.rest, s.mode, s.blocks = s.rest[end:], modeText, true
-	case final:
+	case final, len(s.rest) > maxMiddle:
 		s.mode = modeText
 		s.say(s.opener)
 	default:

@@ -104,7 +104,8 @@ const probeTool = "probe_add"
 
 func probeRequest(texts ...inference.Message) inference.Request {
 	return inference.Request{
-		Messages: append([]inference.Message{{Role: inference.RoleSystem, Text: "You test tool calls. Do exactly what you are asked."}}, texts...),
+		Messages: append([]inference.Message{{Role: inference.RoleSystem, Text: "You test tool calls. Do exactly what " +
+			"you are asked."}}, texts...),
 		Tools: []inference.ToolDefinition{{
 			Name: probeTool, Description: "Adds two numbers.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}},"required":["a","b"]}`),
@@ -140,7 +141,8 @@ func (p *modelProbe) ask(ctx context.Context, what string, request inference.Req
 	if err != nil {
 		if failure, ok := errors.AsType[*inference.Error](err); ok && failure.Record == inference.RecordLacksReasoning && !p.reasoned {
 			p.reasoned = true
-			p.add(ProbeWarn, "demands reasoning_content on each earlier answer: "+failure.Detail, "nothing must be done, but each conversation costs "+
+			p.add(ProbeWarn, "demands reasoning_content on each earlier answer: "+failure.Detail, "nothing must be done, "+
+				"but each conversation costs "+
 				"one refused request; with `reasoning: require` for the provider there is none, if the server takes an empty text")
 			return p.ask(ctx, what, request)
 		}
@@ -157,9 +159,11 @@ func (p *modelProbe) refused(what string, err error) {
 	failure, ok := errors.AsType[*inference.Error](err)
 	switch {
 	case !ok:
-		p.add(ProbeFail, "gave no answer when asked for "+what+": "+err.Error(), "see whether the server works, and how fast it is")
+		p.add(ProbeFail, "gave no answer when asked for "+what+": "+err.Error(), "see whether the server works, and "+
+			"how fast it is")
 	case failure.Code == inference.CodeMarkup:
-		p.add(ProbeFail, failure.Detail, "set the server's parser of tool calls as named; the text of such an answer is never sent to anybody")
+		p.add(ProbeFail, failure.Detail, "set the server's parser of tool calls as named; the text of such an answer "+
+			"is never sent to anybody")
 	case failure.Class == inference.ClassBadOutput:
 		p.add(ProbeFail, "gave no usable answer when asked for "+what+": "+failure.Detail, parserAdvice)
 	default:
@@ -178,7 +182,8 @@ func refusalAdvice(failure *inference.Error) string {
 	case failure.Class == inference.ClassNotFound:
 		return "correct the model's name, or base_url"
 	case failure.Class == inference.ClassInvalid:
-		return "set the keys of the provider's profile for what the server refuses (docs/providers.md); vLLM refuses tools without --enable-auto-tool-choice and --tool-call-parser"
+		return "set the keys of the provider's profile for what the server refuses (docs/providers.md); vLLM refuses " +
+			"tools without --enable-auto-tool-choice and --tool-call-parser"
 	case failure.Class.OfService():
 		return "see whether the server runs, and try again"
 	default:
@@ -189,24 +194,30 @@ func refusalAdvice(failure *inference.Error) string {
 // examine reports what is unusual about an answer, whatever was asked.
 func (p *modelProbe) examine(res inference.Response) {
 	if res.Doubt != "" {
-		p.add(ProbeFail, "sends tool calls that cannot be put together with certainty: "+res.Doubt, "update the server, or set `stream: false` for the provider: no call with an effect of such an answer runs")
+		p.add(ProbeFail, "sends tool calls that cannot be put together with certainty: "+res.Doubt, "update the "+
+			"server, or set `stream: false` for the provider: no call with an effect of such an answer runs")
 	}
 	switch finish := inference.FinishOf(res.FinishReason); {
 	case res.FinishReason == "":
-		p.add(ProbeWarn, "sends no finish_reason, so that nobody can see whether an answer was cut", "update the server, or the proxy before it")
+		p.add(ProbeWarn, "sends no finish_reason, so that nobody can see whether an answer was cut", "update the "+
+			"server, or the proxy before it")
 	case finish == inference.FinishUnknown:
-		p.add(ProbeFail, "sends the unknown finish_reason "+res.FinishReason, "update the server: no call with an effect of such an answer runs")
+		p.add(ProbeFail, "sends the unknown finish_reason "+res.FinishReason, "update the server: no call with an "+
+			"effect of such an answer runs")
 	case finish == inference.FinishCut:
 		p.add(ProbeWarn, fmt.Sprintf("did not end its answer within %d tokens (finish_reason %s)", probeTokens, res.FinishReason), "turn the model's reasoning down, or set a greater limit for its answers at the server")
 	case len(res.Calls) > 0 && !strings.Contains(res.FinishReason, "tool") && !strings.Contains(res.FinishReason, "function"):
-		p.add(ProbeWarn, "sends finish_reason "+res.FinishReason+" with tool calls, in place of tool_calls", "nothing must be done")
+		p.add(ProbeWarn, "sends finish_reason "+res.FinishReason+" with tool calls, in place of tool_calls", "nothing "+
+			"must be done")
 	}
 	if res.Usage.Total() == 0 {
 		p.add(ProbeWarn, "reports no usage, so that tokens are estimated", "set `stream_usage: true` for the provider if its server supports stream_options")
 	}
 	if res.Reasoning != "" && !bytes.Contains(res.Raw, []byte("reasoning")) && !bytes.Contains(res.Raw, []byte("thinking")) {
-		p.add(ProbeWarn, "leaves reasoning in the text of answers, in tags such as <think>: it is removed, but text is not streamed until it ends",
-			"set the server's parser of reasoning. vLLM and SGLang: --reasoning-parser NAME; llama.cpp: --reasoning-format auto; Ollama: a newer version")
+		p.add(ProbeWarn, "leaves reasoning in the text of answers, in tags such as <think>: it is removed, but text "+
+			"is not streamed until it ends",
+			"set the server's parser of reasoning. vLLM and SGLang: --reasoning-parser NAME; llama.cpp: "+
+				"--reasoning-format auto; Ollama: a newer version")
 	}
 	p.examineIDs(res.Calls)
 }
@@ -231,7 +242,8 @@ func (p *modelProbe) called(res inference.Response) bool {
 		return false
 	}
 	if n := len(res.Calls); n > 1 {
-		p.add(ProbeWarn, fmt.Sprintf("made %d tool calls when asked for one", n), "watch what the model does with tools that have an effect")
+		p.add(ProbeWarn, fmt.Sprintf("made %d tool calls when asked for one", n), "watch what the model does with "+
+			"tools that have an effect")
 	}
 	return p.right(res.Calls[0], 2, 3)
 }
@@ -243,9 +255,11 @@ func (p *modelProbe) right(call inference.Call, a, b int) bool {
 	case call.Name != probeTool:
 		p.add(ProbeFail, fmt.Sprintf("called the tool %.60q, which it does not have", call.Name), parserAdvice)
 	case !json.Valid([]byte(call.Arguments)):
-		p.add(ProbeFail, fmt.Sprintf("sends arguments that are not JSON: %.100q", call.Arguments), "update the server, or its parser of tool calls: such a call does not run")
+		p.add(ProbeFail, fmt.Sprintf("sends arguments that are not JSON: %.100q", call.Arguments), "update the "+
+			"server, or its parser of tool calls: such a call does not run")
 	case err != nil || got.A == nil || got.B == nil || *got.A != a || *got.B != b:
-		p.add(ProbeFail, fmt.Sprintf("sends other arguments than it was asked for: %.100s", call.Arguments), "choose a model that is trained for tools, or another parser of tool calls")
+		p.add(ProbeFail, fmt.Sprintf("sends other arguments than it was asked for: %.100s", call.Arguments), "choose "+
+			"a model that is trained for tools, or another parser of tool calls")
 	default:
 		return true
 	}
@@ -278,7 +292,8 @@ func (p *modelProbe) parallel(ctx context.Context) {
 	switch {
 	case !ok:
 	case len(res.Calls) < 2:
-		p.add(ProbeWarn, "made fewer than two tool calls in one answer when asked for two", "nothing must be done: tools then run one after the other")
+		p.add(ProbeWarn, "made fewer than two tool calls in one answer when asked for two", "nothing must be done: "+
+			"tools then run one after the other")
 	default:
 		for i, call := range res.Calls[:2] {
 			p.right(call, i+1, i+1)
