@@ -2,6 +2,7 @@ package turnkeeper
 
 import (
 	"math"
+	"strings"
 )
 
 // A Recipe describes how the request of an answered round was built from the
@@ -29,10 +30,31 @@ type Recipe struct {
 	// it reported too few input tokens.
 	Cut bool `json:"cut,omitempty"`
 
+	// How the record of the conversation was written after the provider had refused it. The zero values: as usual.
+	Reasoned  bool   `json:"reasoned,omitempty"`   // answers without reasoning have a text in its place
+	Bare      string `json:"bare,omitempty"`       // what is left out of answers up to BareRound of BareTurn: "reasoning" or "calls"
+	BareTurn  TurnID `json:"bare_turn,omitempty"`  // turns before it are bare
+	BareRound int    `json:"bare_round,omitempty"` // and its rounds up to this one
+
 	SHA256 string `json:"sha256"` // hex, of the request as sent
 	Bytes  int    `json:"bytes"`  // size of the request as sent
 
 	Window Window `json:"window"`
+}
+
+// RecordNote says how the record of the conversation was written after the provider had refused it. Empty: as usual.
+func (r Recipe) RecordNote() string {
+	var notes []string
+	if r.Reasoned {
+		notes = append(notes, "earlier answers without reasoning had a text in its place, because the provider demands some")
+	}
+	switch r.Bare {
+	case "reasoning":
+		notes = append(notes, "reasoning of earlier answers was left out, because the provider had refused it")
+	case "calls":
+		notes = append(notes, "earlier tool calls were written as text, because the provider had refused the record of the conversation")
+	}
+	return strings.Join(notes, "; ")
 }
 
 // A Window compares a request with the context window of its model, in tokens.

@@ -42,7 +42,18 @@ func (t *endings) endingOf(ctx context.Context, err error) *ending {
 		t.log.Warn("the model gave no answer in its last round", zap.Error(silent.err))
 		return t.capped(t.lastStop())
 	}
+	if failure, ok := errors.AsType[*inference.Error](err); ok && failure.Code == inference.CodeMarkup {
+		return t.unparsed(failure)
+	}
 	return t.failed(err)
+}
+
+// unparsed returns the ending of a turn whose model writes tool calls as text, also after a hint. Another turn would end likewise.
+func (t *endings) unparsed(failure *inference.Error) *ending {
+	t.log.Warn("the model writes tool calls as text, completing turn", zap.String("error", failure.Error()))
+	end := t.degraded(turnkeeper.StopInferenceError)
+	end.outcome.ErrorClass, end.outcome.Error = string(failure.Class), failure.Error()
+	return end
 }
 
 // stopped returns the ending of a turn whose context has ended.

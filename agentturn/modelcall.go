@@ -88,6 +88,7 @@ type modelCall struct {
 
 	answered string                      // name of the model that answered
 	given    map[string]*inference.Error // last failures of the models that were given up, by name
+	hinted   map[string]bool             // models that were told that they wrote a tool call as text
 }
 
 // ask asks the models one after the other, each with its retries.
@@ -156,7 +157,7 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 	if err := a.probe(ctx); err != nil {
 		return inference.Response{}, err
 	}
-	request, err := a.exec.prompt.Build(a.model.Model, a.at)
+	request, err := a.exec.prompt.Build(a.model.Model, a.moment())
 	if err != nil {
 		return inference.Response{}, err
 	}
@@ -164,12 +165,62 @@ func (a *attempt) Generate(ctx context.Context, _ inference.Request, onDelta fun
 		return inference.Response{}, err
 	}
 	res, err := a.send(ctx, request, onDelta)
-	if smaller, ok := a.compact(request, err); ok {
-		a.stream.Rollback(string(inference.ClassContextOverflow))
+	for range maxMended {
+		mended, why, ok := a.mend(request, err)
+		if !ok {
+			break
+		}
+		a.stream.Rollback(why)
 		a.again++
-		return a.send(ctx, smaller, onDelta)
+		request = mended
+		res, err = a.send(ctx, request, onDelta)
 	}
 	return res, err
+}
+
+// maxMended is the maximum number of requests of an attempt that differ from what was refused.
+const maxMended = 4
+
+// mend returns another request for the model after it has refused one, or has answered with tool markup. ok is false if there is none.
+func (a *attempt) mend(refused prompt.Request, err error) (mended prompt.Request, why string, ok bool) {
+	failure, isOne := errors.AsType[*inference.Error](err)
+	if !isOne {
+		return prompt.Request{}, "", false
+	}
+	if failure.Code == inference.CodeMarkup {
+		mended, ok = a.hint()
+		return mended, failure.Code, ok
+	}
+	if mended, ok = a.compact(refused, err); ok {
+		return mended, string(inference.ClassContextOverflow), true
+	}
+	mended, ok = a.exec.prompt.Rewrite(a.model.Model, a.moment(), refused, err)
+	if ok {
+		a.exec.log.Warn("the provider refused the request; sending the record of the conversation in another form, which later requests keep",
+			zap.Int("round", a.number), zap.String("model", a.model.ref), zap.String("record", string(failure.Record)),
+			zap.String("note", mended.Recipe.RecordNote()), zap.NamedError("refusal", err))
+	}
+	return mended, string(failure.Class), ok
+}
+
+// hint returns a request that says that the last answer was a tool call as text. It is made once for each model.
+func (a *attempt) hint() (prompt.Request, bool) {
+	if a.hinted[a.model.ref] {
+		return prompt.Request{}, false
+	}
+	if a.hinted == nil {
+		a.hinted = map[string]bool{}
+	}
+	a.hinted[a.model.ref] = true
+	request, err := a.exec.prompt.Build(a.model.Model, a.moment())
+	return request, err == nil
+}
+
+// moment returns the state of the turn that the next request to the model is built from.
+func (a *attempt) moment() prompt.Moment {
+	at := a.at
+	at.Unparsed = a.hinted[a.model.ref]
+	return at
 }
 
 // send makes one call with a request.

@@ -46,6 +46,16 @@ func (c Class) OfService() bool {
 	}
 }
 
+// A Record is a part of the record of a conversation, which requests repeat: answers of models with their calls, and the results.
+type Record string
+
+// The parts that providers refuse.
+const (
+	RecordLacksReasoning Record = "lacks_reasoning" // answers without reasoning
+	RecordReasoning      Record = "reasoning"       // reasoning, or its signatures
+	RecordCalls          Record = "calls"           // ids, names or the order of calls and results
+)
+
 // An Error is a failed model call.
 type Error struct {
 	Class      Class
@@ -59,9 +69,11 @@ type Error struct {
 	// a timeout, 401, 403 or 404. It is false for what concerns every request alike: 402, 408, 429, 503, 529, a refused
 	// connection.
 	ByRequest bool
-	Idle      bool   // the provider sent nothing for its idle timeout
-	Detail    string // the provider's message without secrets; for operators only
-	Err       error  // the cause; may be nil
+	// Record says what of the conversation's record the request was refused for; empty: not known, or for something else.
+	Record Record
+	Idle   bool   // the provider sent nothing for its idle timeout
+	Detail string // the provider's message without secrets; for operators only
+	Err    error  // the cause; may be nil
 
 	// Of ClassContextOverflow, in tokens, if the provider reports them; else 0.
 	Have  int // the provider's count of the request

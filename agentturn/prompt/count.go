@@ -23,11 +23,12 @@ type pastKey struct {
 	counts   *Counts
 	provider string
 	plain    bool
+	record   recordForm
 }
 
 // of counts an earlier turn once.
 func (p pastSizes) of(s *sizer, past turnlog.Past) pastLoad {
-	key := pastKey{past.TurnID, s.Counts, s.provider, s.plain}
+	key := pastKey{past.TurnID, s.Counts, s.provider, s.plain, s.record}
 	l, known := p[key]
 	if !known {
 		l = s.past(past)
@@ -68,7 +69,7 @@ func (s *sizer) answer(m inference.Message) int {
 }
 
 func (s *sizer) round(round turnkeeper.Round) roundLoad {
-	l := roundLoad{answer: s.answer(answerOf(round))}
+	l := roundLoad{answer: s.answer(s.answerOf(round))}
 	if len(round.Calls) == 0 {
 		l.answer += s.message(answerUnsent)
 	}

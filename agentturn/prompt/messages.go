@@ -22,12 +22,15 @@ type messageWriter struct {
 	reread bool
 	// past is set for the rounds of an earlier turn.
 	past bool
+
+	record recordForm
+	turn   turnkeeper.TurnID // of the rounds
 }
 
 // roundMessages returns the answer of a round and the results of its calls, in call order.
 // A line replaces each dropped result.
 func (w *messageWriter) roundMessages(round turnkeeper.Round, dropped func(turnkeeper.ToolCall) bool) []inference.Message {
-	messages := append(make([]inference.Message, 0, 2+len(round.Calls)), answerOf(round))
+	messages := append(make([]inference.Message, 0, 2+len(round.Calls)), w.answerOf(round))
 	if len(round.Calls) == 0 { // some servers refuse two adjacent answers
 		return append(messages, inference.Message{Role: inference.RoleUser, Text: answerUnsent})
 	}
@@ -43,7 +46,7 @@ func (w *messageWriter) roundMessages(round turnkeeper.Round, dropped func(turnk
 			Role: inference.RoleTool, CallID: call.WireID, Tool: call.Name, Text: text,
 		})
 	}
-	if w.plain && len(round.Calls) > 0 {
+	if (w.plain || w.record.of(w.turn, round.Number) == bareCalls) && len(round.Calls) > 0 {
 		return asText(messages)
 	}
 	return messages
@@ -67,8 +70,11 @@ func asText(messages []inference.Message) []inference.Message {
 	return []inference.Message{asked, {Role: inference.RoleUser, Text: results.String()}}
 }
 
-func answerOf(round turnkeeper.Round) inference.Message {
+func (w *messageWriter) answerOf(round turnkeeper.Round) inference.Message {
 	m := inference.Message{Role: inference.RoleAssistant, Text: round.Text, Raw: round.Raw, RawProvider: round.Provider}
+	if w.record.of(w.turn, round.Number) != "" {
+		m.Raw = nil
+	}
 	m.Calls = slices.Grow(m.Calls, len(round.Calls))
 	for i := range round.Calls {
 		call := &round.Calls[i]
@@ -121,14 +127,14 @@ func (w *messageWriter) appendAnswers(messages []inference.Message, past turnlog
 	if statementOn(past) != "" || past.Silent && len(rounds) > 0 {
 		reply = "" // the rounds contain the model's texts, and endOf adds the rest
 	}
+	earlier := messageWriter{ids: w.ids, plain: w.plain, past: true, record: w.record, turn: past.TurnID}
 	final := inference.Message{Role: inference.RoleAssistant, Text: reply}
 	if n := len(rounds); n > 0 && len(rounds[n-1].Calls) == 0 {
 		if said := rounds[n-1]; reply == "" || reply == said.Text {
-			final = answerOf(said)
+			final = earlier.answerOf(said)
 		}
 		rounds = rounds[:n-1]
 	}
-	earlier := messageWriter{ids: w.ids, plain: w.plain, past: true}
 	for _, round := range rounds {
 		messages = append(messages, earlier.roundMessages(round, func(call turnkeeper.ToolCall) bool {
 			return lean && len(leanLine(call)) < len(shownOf(call))

@@ -27,7 +27,20 @@ const handlesNote = " Any text argument of a tool may be output:ID, with the id 
 // It is built anew for each request and is not part of the conversation. full is the share
 // of the window that the request takes, in percent.
 func (s *State) notice(at Moment, full int) string {
-	return withCutWarning(s.statusNotice(at, full), at.Rounds)
+	notice := withCutWarning(s.statusNotice(at, full), at.Rounds)
+	if at.Unparsed {
+		notice = withParagraph(notice, unparsedHint)
+	}
+	return notice
+}
+
+// unparsedHint is said to a model that wrote a tool call as text.
+const unparsedHint = "Your last answer was not used, and nothing was run: it contained a tool call written as text. " +
+	"Call tools only through the interface for tool calls, or answer in plain words. To quote such a call, put it in a code block."
+
+// withParagraph adds a paragraph to a notice, which may be empty.
+func withParagraph(notice, text string) string {
+	return cmp.Or(notice, "# System Notice") + "\n\n" + text
 }
 
 // statusNotice returns the notice without the warning that a request was cut.

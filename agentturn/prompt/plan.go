@@ -33,6 +33,7 @@ type Input struct {
 	factor  float64           // corrects estimates
 	note    string            // follows the system prompt
 	tools   *toolset
+	record  recordForm
 	readers *toolset // tools, and the tools to read dropped results; nil: there are none, or tools has them
 	final   bool
 	notice  string
@@ -80,6 +81,7 @@ func (in Input) fitted() (Plan, bool) {
 		Version: recipeVersion, Provider: in.model.Provider, Model: in.model.Name, Tools: in.tools.part.SHA256, Final: in.final, Notice: in.notice,
 		Compacted: in.limit,
 	}
+	in.record.store(&p.Recipe)
 	load, window := in.load(p)
 	fitted, ok := fit(int(float64(in.room())/in.factor), load)
 	window.History, window.Turn = fitted.history, window.Turn+fitted.turn
@@ -110,7 +112,8 @@ func (p *Plan) setFitting(in Input, f fitting) {
 
 // load counts the tokens of everything that the request could contain.
 func (in Input) load(p Plan) (load, turnkeeper.Window) {
-	s := &sizer{in.model.Tokens, messageWriter{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools)}, in.model.Provider}
+	w := messageWriter{ids: map[string]bool{}, plain: p.tools == nil, reread: reads(in.final, p.tools), record: in.record, turn: in.turn}
+	s := &sizer{in.model.Tokens, w, in.model.Provider}
 	window := in.window
 	window.Factor, window.System, window.Turn = in.factor, s.message(in.system(p)), s.message(in.body)
 	window.Tools = in.tools.tokens(in.model.Tokens)

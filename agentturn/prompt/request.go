@@ -14,7 +14,7 @@ import (
 func (in Input) request(p Plan) (inference.Request, error) {
 	request := inference.Request{
 		Model: p.Model, Tools: p.tools, MaxOutputTokens: in.def.MaxOutputTokens, Temperature: in.def.Temperature,
-		User: fmt.Sprintf("turn-%d", in.turn),
+		User: fmt.Sprintf("turn-%d", in.turn), Reasoned: p.Reasoned,
 	}
 	if p.Final && request.Tools != nil { // providers refuse tool_choice without tools
 		request.ToolChoice = inference.ToolChoiceNone
@@ -23,7 +23,9 @@ func (in Input) request(p Plan) (inference.Request, error) {
 	if err != nil {
 		return inference.Request{}, err
 	}
-	w := messageWriter{ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools)}
+	w := messageWriter{
+		ids: map[string]bool{}, plain: request.Tools == nil, reread: reads(p.Final, p.tools), record: formOf(p.Recipe), turn: in.turn,
+	}
 	w.reserveIDs(in.rounds)
 	size := 3 // system prompt, message, notice
 	for _, past := range in.history {

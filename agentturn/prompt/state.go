@@ -34,7 +34,8 @@ type State struct {
 	sizes    pastSizes                   // of the history
 	toolsets map[string]*toolset
 	parts    map[string]bool // hashes of the stored request parts
-	refused  *refusal        // of a request that was too long for its model; nil: none, or not read from the journal yet
+	records  map[modelKey]recordForm
+	refused  *refusal // of a request that was too long for its model; nil: none, or not read from the journal yet
 
 	pastSearched bool     // for imitations
 	pastLines    []string // found then
@@ -49,7 +50,7 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older, summary: record.Summary,
-		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, toolsets: map[string]*toolset{}, parts: map[string]bool{},
+		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, toolsets: map[string]*toolset{}, parts: map[string]bool{}, records: map[modelKey]recordForm{},
 	}
 	for _, round := range record.Rounds {
 		if round.Recipe != nil {
@@ -74,6 +75,8 @@ type Moment struct {
 	Rounds []turnkeeper.Round
 	Final  bool // announce the round as the last one
 	Finish bool // because somebody wants the turn to finish
+	// Unparsed says that the model wrote a tool call as text in its last answer, which is on no record.
+	Unparsed bool
 	// Age returns how long a call has been in the background.
 	Age func(turnkeeper.ToolCall) time.Duration
 }
@@ -109,7 +112,7 @@ func (s *State) input(m Model, at Moment, notice string) Input {
 	in := Input{
 		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, sizes: s.sizes, older: s.older, summary: s.summary,
 		model: m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds), factor: s.factor(m, at.Rounds),
-		note: s.standingNote(), tools: s.tools(at.Rounds, false), final: at.Final, notice: notice,
+		record: s.record(m, at.Rounds), note: s.standingNote(), tools: s.tools(at.Rounds, false), final: at.Final, notice: notice,
 	}
 	if n := len(in.history) - maxShownPast; n > 0 && s.Bounds.Summarise {
 		in.history, in.older = in.history[n:], in.older+n

@@ -78,8 +78,5 @@ func withCutWarning(notice string, rounds []turnkeeper.Round) string {
 	text := fmt.Sprintf("The provider seems to have cut the last request: it counted %d tokens of about %d. "+
 		"What you were told first may be missing from what you see; do not rely on having seen all of it, and say so in your answer.",
 		w.Reported, w.Corrected())
-	if notice == "" {
-		return "# System Notice\n\n" + text
-	}
-	return notice + "\n\n" + text
+	return withParagraph(notice, text)
 }

@@ -30,7 +30,7 @@ func doubtful(calls ...inference.Call) outcome {
 func failed(class inference.Class) outcome { return outcome{Class: class} }
 
 func (s suite) answers(t *testing.T) {
-	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), pieceEdges(), renamedCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases()} {
+	for _, group := range [][]answerCase{wordCases(), callCases(), pieceCases(), pieceEdges(), renamedCases(), elsewhereCases(), encodingCases(), finishCases(), usageCases(), thinkCases(), markupCases(), quotedCases(), endCases()} {
 		for _, tc := range group {
 			t.Run(tc.name, func(t *testing.T) {
 				server := NewServer(tc.reply)
@@ -148,7 +148,6 @@ func callCases() []answerCase {
 		{name: "2 arguments are not JSON and stay as they are", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{\"a\": oops"}}`), finish("tool_calls")), expect: asks(called("a", "clock", `{"a": oops`))},
 		{name: "2 arguments are a JSON string of JSON and stay as they are", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"\"{\\\"a\\\":1}\""}}`), finish("tool_calls")), expect: asks(called("a", "clock", `"{\"a\":1}"`))},
 		{name: "2 an unknown tool and unknown parameters are passed on", reply: SSE(toolDelta(`{"index":0,"id":"a","function":{"name":"launch","arguments":"{\"x\":1}"}}`), finish("tool_calls")), expect: asks(called("a", "launch", `{"x":1}`))},
-		{name: "2 a call written as text stays text", reply: SSE(delta(`{"content":"<tool_call>{\"name\":\"clock\"}</tool_call>"}`), finish("stop")), expect: said(`<tool_call>{"name":"clock"}</tool_call>`)},
 		{name: "2 text before a call", reply: SSE(delta(`{"content":"Let me see."}`), toolDelta(`{"index":0,"id":"a","function":{"name":"clock","arguments":"{}"}}`), finish("tool_calls")), expect: outcome{Text: "Let me see.", Calls: clock.Calls, Finish: "tool_calls"}},
 	}
 }

@@ -85,7 +85,7 @@ func (s suite) commentsAreBytes(t *testing.T) {
 func (s suite) callersEnd(t *testing.T) {
 	cause := errors.New("the lease was lost")
 	ctx, cancel := context.WithCancelCause(within(t))
-	server := NewServer(HangAfter(OpenSSE(delta(`{"content":"hel"}`))))
+	server := NewServer(HangAfter(OpenSSE(delta(`{"reasoning":"hm"}`), delta(`{"content":"hel"}`))))
 	_, err := s.provider(t, server).Generate(ctx, plainRequest(), func(inference.Delta) { cancel(cause) })
 	if err != cause { //nolint:errorlint // not a wrapped one
 		t.Errorf("got %v", err)
@@ -94,14 +94,18 @@ func (s suite) callersEnd(t *testing.T) {
 
 func (s suite) deltasComeEarly(t *testing.T) {
 	seen := make(chan struct{})
-	server := NewServer(func(x *Exchange) {
+	server := NewServer(Text("hello"), func(x *Exchange) {
 		x.Start(http.StatusOK, http.Header{"Content-Type": {"text/event-stream"}})
 		x.Send("data: " + delta(`{"content":"hel"}`) + "\n\n")
 		if x.Wait(seen) {
 			x.Send("data: " + delta(`{"content":"lo"}`) + "\n\ndata: " + finish("stop") + "\n\n")
 		}
 	})
-	res, err := s.provider(t, server).Generate(within(t), plainRequest(), func(d inference.Delta) {
+	provider := s.provider(t, server)
+	if _, err := provider.Generate(within(t), plainRequest(), nil); err != nil { // shows that the model's text begins with no reasoning
+		t.Fatal(err)
+	}
+	res, err := provider.Generate(within(t), plainRequest(), func(d inference.Delta) {
 		if d.Text == "hel" {
 			close(seen)
 		}

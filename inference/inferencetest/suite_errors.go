@@ -147,7 +147,6 @@ func (s suite) broken(t *testing.T) {
 		{"1.3 zero choices", Status(200, `{"id":"x","choices":[]}`), true},
 		{"1.4 clean end before the finish reason", OpenSSE(delta(`{"content":"hel"}`)), false},
 		{"1.4 clean end within a call", OpenSSE(toolDelta(half)), false},
-		{"1.4 [DONE] before the finish reason", SSE(delta(`{"content":"hel"}`)), false},
 		{"1.4 reset within the stream", ResetAfter(OpenSSE(delta(`{"content":"hel"}`))), false},
 		{"1.4 reset within a chunk", ResetAfter(Raw(200, "text/event-stream", `data: {"choices":[{"del`)), false},
 		{"1.4 end within a chunk", Raw(200, "text/event-stream", `data: {"choices":[{"del`), false},

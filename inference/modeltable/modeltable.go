@@ -105,6 +105,9 @@ func sectionOf(profile, host string) string {
 	return profiles[profile]
 }
 
+// Private reports whether an endpoint is on this machine or in a private network.
+func Private(baseURL string) bool { return isPrivate(hostOf(baseURL)) }
+
 // isPrivate reports whether an endpoint is on this machine or in a private network. Servers of
 // open models run there, and some give their models the names of OpenAI's.
 func isPrivate(host string) bool {

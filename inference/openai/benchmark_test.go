@@ -29,7 +29,7 @@ func BenchmarkStream(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		res := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"text/event-stream"}}}
-		got, failure := completions.Read(b.Context(), res, strings.NewReader(answer), inference.Request{}, nil)
+		got, failure := completions.Read(b.Context(), res, strings.NewReader(answer), inference.Request{}, nil, nil)
 		if failure != nil || len(got.Calls) != 2 {
 			b.Fatal(got, failure)
 		}

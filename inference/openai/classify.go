@@ -33,6 +33,7 @@ func Classify(status int, h http.Header, body []byte) *inference.Error {
 	if e.Class == inference.ClassContextOverflow {
 		e.Have, e.Limit = overflowNumbers(body, c.message)
 	}
+	e.Record = recordIn(status, e.Class, c.message)
 	switch h.Get("X-Should-Retry") {
 	case "false":
 		e.NoRetry = true
@@ -202,6 +203,36 @@ var (
 	noModel    = regexp.MustCompile(`(?i)\bmodel\b.{0,80}(not found|does not exist|is not a valid model|not exist)|(not a valid|unknown|no such) model\b`)
 	outOfFunds = regexp.MustCompile(`(?i)insufficient (balance|credits|funds)|credit balance is too low`)
 )
+
+// Texts of servers that refuse what a request repeats of earlier answers.
+var (
+	reasoningMissing = regexp.MustCompile(`(?i)(reasoning|thinking|thought).{0,80}\b(passed back|provided|included|present|required|missing|empty|sent back)\b|` +
+		`\b(missing|requires?|expected|lacks?|without|no)\b.{0,60}reasoning`)
+	signatureMissing = regexp.MustCompile(`(?i)\b(missing|without|lacks?)\b.{0,20}thought_?signature`)
+	reasoningRefused = regexp.MustCompile(`(?i)signature|reasoning|thinking|thought`)
+	callsRefused     = regexp.MustCompile(`(?i)tool[_ ]?(call|use|result|response|message)|function[_ ]?(call|response|name)|role.{0,12}tool\b|messages?[\[.]\d+|` +
+		`message at (index|position)|call_id|duplicate .{0,20}id`)
+	templateFailed = regexp.MustCompile(`(?i)jinja|minja|chat.?template|raise_exception|roles must alternate`)
+)
+
+// recordIn returns what of the conversation's record a request was refused for, by the server's words.
+func recordIn(status int, class inference.Class, message string) inference.Record {
+	switch {
+	case class == inference.ClassOverloaded && status == http.StatusInternalServerError && templateFailed.MatchString(message):
+		return inference.RecordCalls
+	case class != inference.ClassInvalid:
+		return ""
+	case signatureMissing.MatchString(message):
+		return inference.RecordCalls // only calls can lack one
+	case reasoningMissing.MatchString(message):
+		return inference.RecordLacksReasoning
+	case reasoningRefused.MatchString(message):
+		return inference.RecordReasoning
+	case callsRefused.MatchString(message), templateFailed.MatchString(message):
+		return inference.RecordCalls
+	}
+	return ""
+}
 
 // byText classifies an error by its message, if the status is ambiguous.
 func byText(status int, message string) (inference.Class, bool) {

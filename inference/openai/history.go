@@ -16,12 +16,16 @@ import (
 // noResult is the result of a call that has none in the request.
 const noResult = "error: there is no record of this call's result"
 
+// noReasoning is the reasoning_content of an answer that has none, for a provider that demands some.
+const noReasoning = "(none recorded)"
+
 // A history writes messages in a form that any server accepts.
 type history struct {
 	provider string
 	profile  Profile
 	ids      wireIDs
 	in       []inference.Message
+	reasoned bool         // every answer has reasoning_content that is not empty
 	used     map[int]bool // indices in in of the results that are written
 	out      encoded      // the list of messages without its end; empty: none yet
 	results  encoded      // of the newest answer
@@ -29,8 +33,9 @@ type history struct {
 }
 
 // renderMessages appends the list of messages to b, which must be empty. It appends nothing if there are none.
-func renderMessages(b []byte, provider string, p Profile, in []inference.Message) ([]byte, error) {
-	h := &history{provider: provider, profile: p, in: in, used: map[int]bool{}, out: b, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
+func renderMessages(b []byte, provider string, p Profile, req inference.Request) ([]byte, error) {
+	in := req.Messages
+	h := &history{provider: provider, profile: p, in: in, reasoned: req.Reasoned, used: map[int]bool{}, out: b, ids: wireIDs{format: p.IDs, taken: map[string]bool{}}}
 	for i, m := range in {
 		switch m.Role {
 		case inference.RoleAssistant:
@@ -72,6 +77,9 @@ func (h *history) assistant(at int, m inference.Message) {
 	raw := h.raw(m)
 	message := h.replayed(raw, m.Text)
 	message["role"] = "assistant"
+	if value, ok := message["reasoning_content"]; h.reasoned && (!ok || value == "") {
+		message["reasoning_content"] = noReasoning
+	}
 	if _, ok := message["content"]; !ok {
 		h.content(message, m.Text)
 	}

@@ -25,6 +25,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,8 +72,8 @@ type Config struct {
 
 // A ReadAnswer parses the answer to a request for a completion. body is the body of res with
 // the client's limits of time and size. The Response has no Provider, no Sent, and a Model only
-// if the answer names one. An error has the usage that was received.
-type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error)
+// if the answer names one. An error has the usage that was received. habit is that of the model, which ReadAnswer updates.
+type ReadAnswer func(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit, onDelta func(inference.Delta)) (inference.Response, *inference.Error)
 
 // A Client is a Provider. It is safe for concurrent use.
 type Client struct {
@@ -89,6 +90,9 @@ type Client struct {
 	form    string // of inference.Sent
 	key     Secret
 	paths   bool // the path contains the model
+
+	habits  sync.Map // *inference.Habit by model
+	endless sync.Map // models whose answers lack a finish reason
 }
 
 var _ inference.Provider = (*Client)(nil)
@@ -225,14 +229,36 @@ func (c *Client) generate(ctx context.Context, req inference.Request, onDelta fu
 	}
 	defer func() { _ = res.Body.Close() }()
 	watchdog.reset()
-	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, jsonlimit.ModelAnswer.Bytes}, req, onDelta)
+	response, failure := c.read(ctx, res, &watched{res.Body, watchdog, jsonlimit.ModelAnswer.Bytes}, req, c.habit(req.Model), onDelta)
 	if failure != nil {
 		return inference.Response{}, failure
 	}
+	c.warnEndless(req.Model, response)
 	response.Sent = inference.SentAs(c.form, body)
 	watchdog.timer.Reset(drainTime)
 	_, _ = io.CopyN(io.Discard, res.Body, maxDrain) // the answer is complete
 	return response, nil
+}
+
+// habit returns the habit of a model.
+func (c *Client) habit(model string) *inference.Habit {
+	fresh := &inference.Habit{}
+	if c.profile.Separates {
+		fresh = inference.PlainHabit()
+	}
+	known, _ := c.habits.LoadOrStore(model, fresh)
+	return known.(*inference.Habit) //nolint:forcetypeassert // it holds nothing else
+}
+
+// warnEndless logs once for each model that its answers lack a finish reason.
+func (c *Client) warnEndless(model string, res inference.Response) {
+	if res.FinishReason != "" {
+		return
+	}
+	if _, known := c.endless.LoadOrStore(model, true); !known {
+		c.log.Warn("an answer has no finish_reason; it is taken as whole, because the server ended it. Nobody can see whether such answers "+
+			"were cut: update the server, or the proxy before it", zap.String("provider", c.name), zap.String("model", model))
+	}
 }
 
 // send makes a request, which change may modify. If it returns no error, the status is below

@@ -19,6 +19,8 @@ type Profile struct {
 	Deployments bool `json:"-"`
 	// KeyHeader is the header of the key; empty: Authorization, as a bearer token.
 	KeyHeader string `json:"-"`
+	// Separates says that the service separates the reasoning of its models from their text.
+	Separates bool `json:"-"`
 	// Listing selects how to list the server's models and their windows.
 	Listing Listing `json:"-"`
 
@@ -75,16 +77,16 @@ const (
 )
 
 var profiles = map[string]Profile{
-	"openai":     {TokenField: "max_completion_tokens"},
-	"azure":      {TokenField: "max_completion_tokens", Deployments: true, KeyHeader: "Api-Key", Listing: listingNone},
-	"anthropic":  {IDs: IDWord, Reasoning: ReasoningNever, NoUser: true, Listing: listingAnthropic},
-	"gemini":     {NoUser: true, Reasoning: ReasoningNever},
-	"openrouter": {},
+	"openai":     {TokenField: "max_completion_tokens", Separates: true},
+	"azure":      {TokenField: "max_completion_tokens", Separates: true, Deployments: true, KeyHeader: "Api-Key", Listing: listingNone},
+	"anthropic":  {Separates: true, IDs: IDWord, Reasoning: ReasoningNever, NoUser: true, Listing: listingAnthropic},
+	"gemini":     {Separates: true, NoUser: true, Reasoning: ReasoningNever},
+	"openrouter": {Separates: true},
 	"ollama":     {EmptyContent: ContentString, NoToolChoice: true, Listing: listingOllama},
 	"vllm":       {EmptyContent: ContentString},
 	"llamacpp":   {EmptyContent: ContentString, Listing: listingLlamaCPP},
-	"mistral":    {EmptyContent: ContentString, IDs: IDNine, NoStreamUsage: true, NoUser: true},
-	"deepseek":   {EmptyContent: ContentString, Reasoning: ReasoningRequire},
+	"mistral":    {Separates: true, EmptyContent: ContentString, IDs: IDNine, NoStreamUsage: true, NoUser: true},
+	"deepseek":   {Separates: true, EmptyContent: ContentString, Reasoning: ReasoningRequire},
 	"generic":    {},
 }
 

@@ -45,7 +45,7 @@ func inBuffer(use func(b []byte) []byte) {
 // without a call, no empty list of tools, and no null message.
 func render(provider string, p Profile, req inference.Request) (whole []byte, err error) {
 	inBuffer(func(b []byte) []byte {
-		messages, failed := renderMessages(b, provider, p, req.Messages)
+		messages, failed := renderMessages(b, provider, p, req)
 		if err = failed; err == nil && len(messages) == 0 {
 			err = errNoMessage
 		}

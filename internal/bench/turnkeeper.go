@@ -75,7 +75,8 @@ func startWorker(ctx context.Context, s setup) (part, error) {
 	if s.Roles != nil {
 		cfg.Roles = s.Roles
 	}
-	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: s.Model, Profile: config.Profile{Name: "generic"}}
+	separates := true
+	cfg.Providers["bench"] = config.Provider{Name: "bench", BaseURL: s.Model, Profile: config.Profile{Name: "generic", Separates: &separates}}
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
 		return nil, err

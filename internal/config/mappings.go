@@ -20,6 +20,7 @@ var ProviderKeys = strictyaml.Reference(Provider{}, [][4]string{
 	{"stream_usage", "", "by profile", "Whether the server supports `stream_options`."},
 	{"tool_choice", "", "by profile", "Whether the server supports `tool_choice`."},
 	{"user", "", "by profile", "Whether the server supports `user`."},
+	{"separates_reasoning", "", "true for the profiles of hosted services at a public address, else false", "Whether the server separates reasoning from the text of answers, or its models do not reason. Else the text of a model's first answer is not streamed, and that of later ones only if the first had no reasoning before a lone `</think>`."},
 	{"empty_content", `"null", string or omit`, "by profile", "How the content of an answer that has only tool calls is sent back."},
 	{"tool_call_ids", "", "by profile", "The ids of tool calls that the server accepts: any, exactly nine letters and digits (nine), or letters, digits, _ and - (word)."},
 	{"reasoning", "", "by profile", "Whether the server's reasoning is sent back: to the same model (same), never, or always with a field for it (require)."},

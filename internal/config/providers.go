@@ -35,6 +35,7 @@ type Profile struct {
 	StreamUsage    *bool                      `yaml:"stream_usage"`
 	ToolChoice     *bool                      `yaml:"tool_choice"`
 	User           *bool                      `yaml:"user"`
+	Separates      *bool                      `yaml:"separates_reasoning"`
 	EmptyContent   string                     `yaml:"empty_content" of:"null, string, omit"`
 	ToolCallIDs    string                     `yaml:"tool_call_ids" of:"any, nine, word"`
 	Reasoning      string                     `yaml:"reasoning" of:"same, never, require"`

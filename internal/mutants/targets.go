@@ -286,6 +286,11 @@ var targets = []Target{
 		Tests: []string{"./inference/openai", "./agentturn"},
 	},
 	{
+		Name:  "speech",
+		Go:    []Code{{File: "inference/speech.go"}, {File: "inference/markup.go"}, {File: "inference/openai/completions/normalize.go"}},
+		Tests: []string{"./inference", "./inference/openai"},
+	},
+	{
 		Name:  "rules",
 		Go:    []Code{{File: "policy/cel/cel.go"}, {File: "policy/cel/numbers.go"}},
 		Tests: []string{"./policy/cel"},

@@ -26,6 +26,7 @@ type Request struct {
 	Summary        *turnkeeper.TurnID `json:"summary_to_turn"`
 	SilentlyCut    bool               `json:"silently_cut"`
 	CompactedTo    *int               `json:"compacted_to_tokens" schema:"format=int64" doc:"null: the provider did not refuse the request as too long"`
+	Record         string             `json:"record" doc:"how the record of the conversation was written after the provider had refused it; empty: as usual"`
 	SHA256         string             `json:"sha256"`
 	Bytes          int                `json:"bytes" schema:"format=int64"`
 	ToolsHash      string             `json:"tools_sha256"`
@@ -43,7 +44,7 @@ func OfRequest(r *turnkeeper.Recipe) *Request {
 		Provider: r.Provider, Model: r.Model, Window: w.Size, Answer: w.Answer, Safety: w.Safety, System: w.System, Tools: w.Tools,
 		History: w.History, Turn: w.Turn, Notice: w.Notice, Factor: w.Factor, Estimate: w.Corrected(), Room: w.Room(),
 		Reported: OrNull(w.Reported), Dropped: r.Dropped, FirstPast: OrNull(r.FirstPast), LeanPast: OrNull(r.LeanPast), Omitted: r.Omitted,
-		Summary: OrNull(r.Summary), SilentlyCut: r.Cut, CompactedTo: OrNull(r.Compacted), SHA256: r.SHA256, Bytes: r.Bytes,
+		Summary: OrNull(r.Summary), SilentlyCut: r.Cut, CompactedTo: OrNull(r.Compacted), Record: r.RecordNote(), SHA256: r.SHA256, Bytes: r.Bytes,
 		ToolsHash: r.Tools, NoticeText: r.Notice, ToolsForbidden: r.Final,
 	}
 }

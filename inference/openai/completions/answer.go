@@ -20,7 +20,8 @@ import (
 // An answer collects the chunks of a stream, or one completion.
 type answer struct {
 	id, model string
-	text      loose.Growing
+	text      loose.Growing // the content as it came
+	speech    *inference.Speech
 	refusal   loose.Growing
 	reasoning loose.Growing
 	calls     []*callParts // in execution order
@@ -29,7 +30,9 @@ type answer struct {
 	usage     turnkeeper.Usage
 	reported  bool // usage was reported
 	cost      string
-	choices   int // number of chunks with a choice
+	choices   int  // number of chunks with a choice
+	done      bool // the server said that the answer has ended, or it came whole
+	framed    bool // the connection has ended as the server meant it to
 
 	content []json.RawMessage         // parts, if the content came as parts
 	replay  map[string]*loose.Growing // reasoning text by the name of its field
@@ -40,7 +43,8 @@ type answer struct {
 	doubt string // why the calls may not be those of the model; empty: they are
 	limit error  // the limit that the answer exceeds; nil: none
 
-	declared map[string]bool // names of tools
+	tools    []inference.ToolDefinition
+	declared map[string]bool // their names
 	onDelta  func(inference.Delta)
 
 	chunk sdk.ChatCompletionChunk // the newest: one for all, because it is large
@@ -68,11 +72,12 @@ type callParts struct {
 	given     bool                       // it has arguments, which may be an empty text
 }
 
-func newAnswer(tools []inference.ToolDefinition, onDelta func(inference.Delta)) *answer {
+func newAnswer(tools []inference.ToolDefinition, habit *inference.Habit, onDelta func(inference.Delta)) *answer {
 	if onDelta == nil {
 		onDelta = func(inference.Delta) {}
 	}
-	a := &answer{onDelta: onDelta, declared: map[string]bool{}, replay: map[string]*loose.Growing{}}
+	a := &answer{onDelta: onDelta, tools: tools, declared: map[string]bool{}, replay: map[string]*loose.Growing{}}
+	a.speech = inference.NewSpeech(habit, len(tools) > 0, a.spoke)
 	for _, tool := range tools {
 		a.declared[tool.Name] = true
 	}
@@ -215,6 +220,9 @@ func (a *answer) addReasoning(fields map[string]respjson.Field) {
 		}
 		a.addDetail(piece)
 	}
+	if content != "" || reasoning != "" || len(a.details) > 0 {
+		a.speech.Reasoned()
+	}
 	a.think(cmp.Or(content, reasoning))
 }
 
@@ -230,7 +238,15 @@ func (a *answer) remember(field string, f loose.Fragment) {
 
 func (a *answer) think(f loose.Fragment) { a.pass(inference.DeltaThinking, a.reasoning.Add(f)) }
 
-func (a *answer) say(f loose.Fragment) { a.pass(inference.DeltaText, a.text.Add(f)) }
+func (a *answer) say(f loose.Fragment) { a.speech.Add(a.text.Add(f)) }
+
+// spoke takes a part of the content: what the model says, or thinks.
+func (a *answer) spoke(kind inference.DeltaKind, text string) {
+	if kind == inference.DeltaThinking {
+		text = a.reasoning.Add(loose.Fragment(text))
+	}
+	a.pass(kind, text)
+}
 
 func (a *answer) pass(kind inference.DeltaKind, text string) {
 	if text != "" {
@@ -239,9 +255,10 @@ func (a *answer) pass(kind inference.DeltaKind, text string) {
 }
 
 // end completes the answer: it adds the halves of surrogate pairs that were held back and whose other half did not come.
-func (a *answer) end() {
+// maxTokens is the limit of the request; 0: none.
+func (a *answer) end(maxTokens int) {
 	a.pass(inference.DeltaThinking, a.reasoning.End())
-	a.pass(inference.DeltaText, a.text.End())
+	a.speech.Add(a.text.End())
 	a.refusal.End()
 	for _, text := range a.replay {
 		text.End()
@@ -256,6 +273,7 @@ func (a *answer) end() {
 	}
 	a.settleDoubts()
 	a.settleOthers()
+	a.speech.Close(a.cut(maxTokens))
 }
 
 // addContent adds content: a text, or parts with text and reasoning. The parts are stored for
@@ -287,6 +305,9 @@ func (a *answer) addContent(content json.RawMessage) {
 		}
 		said, thought := loose.Flatten(part)
 		a.say(said)
+		if thought != "" {
+			a.speech.Reasoned()
+		}
 		a.think(thought)
 	}
 }

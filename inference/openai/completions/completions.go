@@ -27,14 +27,16 @@ var _ openai.ReadAnswer = Read
 
 // Read implements openai.ReadAnswer. It calls onDelta, unless nil, with each delta as soon as
 // it arrives.
-func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
-	a := newAnswer(req.Tools, onDelta)
+func Read(ctx context.Context, res *http.Response, body io.Reader, req inference.Request, habit *inference.Habit, onDelta func(inference.Delta)) (inference.Response, *inference.Error) {
+	a := newAnswer(req.Tools, habit, onDelta)
 	if failure := take(ctx, res, body, a); failure != nil {
+		a.speech.End(false)
 		failure.Usage = a.usage
 		return inference.Response{}, failure
 	}
-	a.end()
+	a.end(req.MaxOutputTokens)
 	response, failure := normalize(a, req.MaxOutputTokens)
+	a.speech.End(failure == nil)
 	if failure != nil {
 		failure.Status, failure.Usage = res.StatusCode, a.usage
 		return inference.Response{}, failure
@@ -68,6 +70,7 @@ func take(ctx context.Context, res *http.Response, body io.Reader, a *answer) *i
 	case embedded != nil:
 		return openai.Classify(res.StatusCode, res.Header, embedded)
 	}
+	a.done = true
 	return nil
 }
 
@@ -84,6 +87,7 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 		e := events.Event()
 		data := bytes.TrimSpace(e.Data)
 		if string(data) == "[DONE]" {
+			a.done = true
 			return nil
 		}
 		if len(data) == 0 {
@@ -101,8 +105,10 @@ func readStream(ctx context.Context, res *http.Response, body io.Reader, a *answ
 			return &inference.Error{Class: inference.ClassTransport, Status: res.StatusCode, ByRequest: true, Detail: "a chunk of the stream is not JSON: it was cut"}
 		}
 	}
-	if err := events.Err(); err != nil && a.finish == "" {
+	err := events.Err()
+	if err != nil && a.finish == "" {
 		return openai.TransportError(ctx, err)
 	}
+	a.framed = err == nil && (res.ContentLength >= 0 || len(res.TransferEncoding) > 0 || res.ProtoMajor >= 2)
 	return nil
 }

@@ -1,6 +1,10 @@
 package completions
 
-import "turnkeeper/inference"
+import (
+	"cmp"
+
+	"turnkeeper/inference"
+)
 
 // normalize returns an answer as a Response, or an error if it is unusable. The content
 // decides, not the finish reason: calls count even after "stop", and "tool_calls" without
@@ -8,10 +12,15 @@ import "turnkeeper/inference"
 func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) {
 	res := inference.Response{
 		ID: a.id, Model: a.model,
-		Text: a.text.String(), Reasoning: a.reasoning.String(), Refusal: a.refusal.String(),
+		Text: a.speech.Text(), Reasoning: a.reasoning.String(), Refusal: a.refusal.String(),
 		FinishReason: a.finish, Usage: a.usage, Cost: a.cost, Raw: a.raw(), Doubt: a.doubt,
 	}
 	cut := a.cut(maxTokens)
+	before, markup, unparsed := a.unparsed(res.Text, cut)
+	if unparsed && len(a.calls) > 0 {
+		a.speech.Shorten(before)
+		res.Text, res.Doubt = before, cmp.Or(res.Doubt, doubtMarkup)
+	}
 	for _, c := range a.calls {
 		res.Calls = append(res.Calls, inference.Call{
 			ID: c.id, Name: c.name, Arguments: c.arguments.String(), Truncated: cut,
@@ -20,13 +29,30 @@ func normalize(a *answer, maxTokens int) (inference.Response, *inference.Error) 
 	switch {
 	case a.choices == 0:
 		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true, Detail: "the answer has no choice"}
-	case a.finish == "":
+	case a.finish == "" && !a.ended():
 		return res, &inference.Error{Class: inference.ClassTransport, ByRequest: true, Detail: "the answer ended without a finish reason: it was cut"}
+	case unparsed && len(res.Calls) == 0:
+		return res, markup.Unparsed()
 	case len(res.Calls) > 0 || !inference.Blank(res.Text):
 		return res, nil
 	}
 	return res, a.empty(res)
 }
+
+// doubtMarkup is a reason for Response.Doubt.
+const doubtMarkup = "the server parsed a part of the calls, and another stands in the text"
+
+// unparsed looks for tool calls in the text of an answer to a request with tools.
+func (a *answer) unparsed(text string, cut bool) (before string, m inference.Markup, ok bool) {
+	if len(a.tools) == 0 {
+		return "", m, false
+	}
+	return inference.FindMarkup(text, a.tools, cut)
+}
+
+// ended reports whether an answer without a finish reason is whole: it came in one piece, the server said [DONE], or it reported the
+// usage, which servers know at the end alone, and closed the connection as HTTP wants it.
+func (a *answer) ended() bool { return a.done || a.framed && a.reported }
 
 // cut reports whether the answer may be incomplete. None of its calls may run then: the last
 // one may be truncated, and the model might have added more.

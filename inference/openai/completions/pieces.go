@@ -17,6 +17,7 @@ const (
 	doubtRepeated = "a piece may repeat a call, or be another call"
 	doubtEncoding = "the answer has bytes that are not UTF-8"
 	doubtFinish   = "the finish reason is unknown: the answer may have been cut"
+	doubtEnd      = "there is no finish reason: the answer may have been cut"
 	doubtName     = "a piece may be the rest of a name, or another call"
 )
 
@@ -186,8 +187,12 @@ const unnamed = "unnamed_call"
 
 // settleDoubts sets a.doubt if the calls may not be those of the model, once all pieces have arrived.
 func (a *answer) settleDoubts() {
-	if len(a.calls) > 0 && inference.FinishOf(a.finish) == inference.FinishUnknown {
+	switch {
+	case len(a.calls) == 0 || inference.FinishOf(a.finish) != inference.FinishUnknown:
+	case a.finish != "":
 		a.doubted(doubtFinish)
+	case !a.done || slices.ContainsFunc(a.calls, func(c *callParts) bool { return !c.scan.closed }):
+		a.doubted(doubtEnd)
 	}
 	for i, call := range a.arrived {
 		empty := blank(call.arguments.String())

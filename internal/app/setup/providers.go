@@ -13,6 +13,7 @@ import (
 	"turnkeeper/agentturn"
 	"turnkeeper/inference"
 	"turnkeeper/inference/demo"
+	"turnkeeper/inference/modeltable"
 	"turnkeeper/inference/openai"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/redact"
@@ -107,7 +108,7 @@ func newClient(p config.Provider, idle time.Duration, read openai.ReadAnswer, lo
 	profile, _ := openai.ProfileNamed(p.Profile.Name)
 	return openai.New(openai.Config{
 		Name: p.Name, BaseURL: p.BaseURL, APIKey: openai.Secret(p.APIKey.Reveal()), Headers: revealed(p.Headers), Query: revealed(p.Query),
-		Profile: adjusted(profile, p.Profile), IdleTimeout: idle, Read: read, Logger: log,
+		Profile: adjusted(profile, p), IdleTimeout: idle, Read: read, Logger: log,
 	})
 }
 
@@ -120,7 +121,12 @@ func revealed(values map[string]config.Secret) map[string]openai.Secret {
 }
 
 // adjusted returns a named profile with the overrides of the settings.
-func adjusted(profile openai.Profile, c config.Profile) openai.Profile {
+func adjusted(profile openai.Profile, p config.Provider) openai.Profile {
+	c := p.Profile
+	profile.Separates = profile.Separates && !modeltable.Private(p.BaseURL)
+	if c.Separates != nil {
+		profile.Separates = *c.Separates
+	}
 	for _, flag := range []struct {
 		not *bool
 		set *bool

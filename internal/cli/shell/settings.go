@@ -115,6 +115,16 @@ func (s *Session) LoadConfig() (*config.Config, error) {
 	return cfg, nil
 }
 
+// GivenSettings returns the flags of settings that were given, for another program.
+func (s *Session) GivenSettings() (flags []string) {
+	for _, f := range s.flags {
+		if f.given {
+			flags = append(flags, "--"+f.setting.Flag+"="+f.text)
+		}
+	}
+	return flags
+}
+
 // settingsError puts each of several errors on a line.
 func settingsError(err error) error {
 	lines := strings.Split(err.Error(), "\n")

@@ -2,6 +2,7 @@ package turnctl
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -66,19 +67,37 @@ func (d *diagnosis) count(verdict string) (n int) {
 }
 
 func doctorCommand(s *shell.Session) *cobra.Command {
-	return &cobra.Command{
-		Use: "doctor", Short: "Find problems, and say how to fix them", Args: cobra.NoArgs,
+	var probe bool
+	cmd := &cobra.Command{
+		Use: "doctor [MODEL]", Short: "Find problems, and say how to fix them",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && !probe {
+				return errors.New("a model needs --probe: turnctl doctor --probe MODEL")
+			}
+			return cobra.MaximumNArgs(1)(cmd, args)
+		},
 		Long: `Check the settings, the database and its durability, whether it accepts writes (in
-a transaction that is rolled back), the schema, workers, the scheduler, agents' files, models and their providers, webhooks and MCP servers.
+a transaction that is rolled back), the schema, workers, the scheduler, agents'
+files, models and their providers, webhooks and MCP servers.
 Also report rows that fail and are set aside, messages that have been due for five
 minutes, spent budgets, and turns that lost workers. Each line is FAIL, warn or ok, in this order, with what to do.
+
+With --probe, also ask MODEL (provider/model), or each model of the agents, for calls
+of a test tool, as a worker asks, and say what its server does wrong. This runs the
+program "worker probe", makes up to three requests to a model, and costs their tokens.
 
 Exit codes:
   0  no failure; there may be warnings
   1  at least one FAIL
   2  the command line is wrong`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: `  turnctl doctor
+  turnctl doctor --probe
+  turnctl doctor --probe vllm/Qwen/Qwen3-8B`,
+		RunE: func(cmd *cobra.Command, models []string) error {
 			d := examine(cmd.Context(), s)
+			if probe {
+				probeModels(cmd.Context(), s, d, models)
+			}
 			d.sort()
 			if err := s.Print(d, func() { showDiagnosis(s.Out, d) }); err != nil {
 				return err
@@ -89,6 +108,8 @@ Exit codes:
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&probe, "probe", false, "ask models for a tool call, and say what their servers do wrong")
+	return cmd
 }
 
 func examine(ctx context.Context, s *shell.Session) *diagnosis {

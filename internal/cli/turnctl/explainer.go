@@ -462,6 +462,9 @@ func (x *explainer) requests() (said []string) {
 		if c.Compacted > 0 {
 			parts = append(parts, "it was shortened after the provider had refused it as too long")
 		}
+		if note := c.RecordNote(); note != "" {
+			parts = append(parts, note)
+		}
 		if c.Cut {
 			parts = append(parts, "the provider seems to have truncated it silently")
 		}

@@ -59,6 +59,9 @@ func (p *turnPage) fitted(r *turnkeeper.Recipe) {
 	if r.Compacted > 0 {
 		p.Line("     %s", p.Paint(term.Warned, fmt.Sprintf("shortened to %s tokens: the provider had refused a longer request", count(r.Compacted))))
 	}
+	if note := r.RecordNote(); note != "" {
+		p.Line("     %s", p.Paint(term.Warned, note))
+	}
 	if r.Cut {
 		p.Line("     %s", p.Paint(term.Warned, "the provider seems to have truncated this request: it counted far fewer tokens than were sent"))
 	}

@@ -43,7 +43,7 @@ the agents' files.
 			RunE: func(cmd *cobra.Command, _ []string) error { return work(s, cmd, more) },
 		}
 		s.AddSettings(cmd)
-		cmd.AddCommand(benchCommand(s), policyCommand(s), shell.VersionCommand())
+		cmd.AddCommand(benchCommand(s), policyCommand(s), probeCommand(s), shell.VersionCommand())
 		return cmd
 	}}
 }

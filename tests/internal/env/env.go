@@ -63,7 +63,7 @@ func NewOn(t testing.TB, url string) *Env {
 	if err := os.Mkdir(filepath.Join(e.Dir, "agents"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	e.WriteFile("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nproviders:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n", e.ModelURL))
+	e.WriteFile("turnkeeper.yaml", fmt.Sprintf("default_model: test/scripted\nproviders:\n  test:\n    base_url: %s\n    api_key_env: TEST_API_KEY\n    separates_reasoning: true\n", e.ModelURL))
 	t.Cleanup(func() { e.CheckInvariants() })
 	return e
 }

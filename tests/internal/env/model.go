@@ -42,7 +42,7 @@ func RoundOf(r inferencetest.Recorded) int {
 	for _, m := range r.Chat().Messages {
 		switch m.Role {
 		case "user":
-			if !IsNotice(m) {
+			if isMessage(m) {
 				round = 1
 			}
 		case "assistant":
@@ -57,11 +57,16 @@ func IsNotice(m inferencetest.ChatMessage) bool {
 	return strings.HasPrefix(m.Text(), "# System Notice")
 }
 
+// isMessage reports whether a user's message is one, and not a notice or results that are written as text.
+func isMessage(m inferencetest.ChatMessage) bool {
+	return !IsNotice(m) && !strings.HasPrefix(m.Text(), "# Tool results")
+}
+
 // NewestMessage returns the body of the message that a request handles.
 func NewestMessage(r inferencetest.Recorded) string {
 	text := ""
 	for _, m := range r.Chat().Messages {
-		if m.Role == "user" && !IsNotice(m) {
+		if m.Role == "user" && isMessage(m) {
 			text = m.Text()
 		}
 	}
