@@ -116,8 +116,9 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 		"no id":            {"get_continuation", `{}`, `{"error":"tool_call_id is missing: give the id from the marker at the end of the result"}`},
 		"itself":           {"get_continuation", `{"tool_call_id":"c2"}`, `{"error":"Unknown tool ID: c2"}`},
 		"raw":              {"get_tool_output", `{"id":"c1","mode":"raw"}`, "head é"},
-		"slice":            {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":5,"length":3}}`, "ééé"},
-		"anchor":           {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"needle","window":4}}`, "é needle z"},
+		"slice":            {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":5,"length":3}}`, "[chars 5-8 of 208]\nééé"},
+		"a whole slice":    {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":150,"length":50}}`, "[chars 150-200 of 208]\n" + strings.Repeat("z", 50)},
+		"anchor":           {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"needle","window":4}}`, "[chars 99-109 of 208]\né needle z"},
 		"no such anchor":   {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"pin"}}`, `{"error":"Anchor not found in content"}`},
 		"unknown output":   {"get_tool_output", `{"id":"x","mode":"raw"}`, `{"error":"Unknown tool ID: x"}`},
 		"output by number": {"get_tool_output", `{"id":1,"mode":"raw"}`, "head é"},
@@ -126,7 +127,7 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 		"spaces":           {"get_tool_output", `{"id":" c1","mode":"raw"}`, `{"error":"Unknown tool ID:  c1"}`},
 		"spaces, paged":    {"get_continuation", `{"tool_call_id":"c1 "}`, `{"error":"Unknown tool ID: c1 "}`},
 		"no plain ordinal": {"get_continuation", `{"tool_call_id":"+1"}`, `{"error":"Unknown tool ID: +1"}`},
-		"null for nothing": {"get_tool_output", `{"id":"c1","mode":"slice","query":null,"slice":{"start":5,"length":3,"anchor":null,"window":null}}`, "ééé"},
+		"null for nothing": {"get_tool_output", `{"id":"c1","mode":"slice","query":null,"slice":{"start":5,"length":3,"anchor":null,"window":null}}`, "[chars 5-8 of 208]\nééé"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -77,10 +77,14 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
 		limits.PlaceholderAbove = int64(o.Bounds.AsyncTokenThreshold)
 	}
+	mode := modeOf(call)
+	if mode == "slice" {
+		limits.MaxChars += outputs.SpanHeaderChars
+	}
 	switch {
 	case call.Name == turnkeeper.ToolGetContinuation:
 		limits.MaxChars = o.largestPage() + outputs.PageMarkerChars
-	case readsRaw(call): // the tool applies the threshold itself
+	case mode == "raw": // the tool applies the threshold itself
 		limits.MaxChars = turnkeeper.MaxOutputBytes
 	case o.Pages():
 		limits.CallID = call.WireID
