@@ -142,6 +142,11 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 		}
 	}
 	checkNames(file, cfg)
+	for _, schedule := range d.Schedules {
+		if warning := agentdef.CronWarning(schedule.Cron); warning != "" {
+			r.warn(d.Path, file.Line("schedule", "cron"), "schedule.cron %s", warning)
+		}
+	}
 	r.checkRules(file, toolbox.Rules)
 	for _, model := range modelsOf(d, cfg) {
 		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
