@@ -32,9 +32,9 @@ type State struct {
 	learned  *Calibrations
 	imitates map[turnkeeper.CallKey]bool // whether a call's result imitates the program, if it was searched
 	sizes    pastSizes                   // of the history
-	toolsets map[string]*toolset
-	parts    map[string]bool // hashes of the stored request parts
-	refused  *refusal        // of a request that was too long for its model; nil: none, or not read from the journal yet
+	toolset  *toolset                    // of every request; nil: not made yet
+	parts    map[string]bool             // hashes of the stored request parts
+	refused  *refusal                    // of a request that was too long for its model; nil: none, or not read from the journal yet
 
 	pastSearched bool     // for imitations
 	pastLines    []string // found then
@@ -49,7 +49,7 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older, summary: record.Summary,
-		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, toolsets: map[string]*toolset{}, parts: map[string]bool{},
+		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, parts: map[string]bool{},
 	}
 	for _, round := range record.Rounds {
 		if round.Recipe != nil {
@@ -108,13 +108,10 @@ func (s *State) input(m Model, at Moment, notice string) Input {
 	in := Input{
 		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, sizes: s.sizes, older: s.older, summary: s.summary,
 		model: m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds), factor: s.factor(m, at.Rounds),
-		note: s.standingNote(), tools: s.tools(at.Rounds, false), final: at.Final, notice: notice,
+		note: s.standingNote(), tools: s.tools(), final: at.Final, notice: notice,
 	}
 	if n := len(in.history) - maxShownPast; n > 0 && s.Bounds.Summarise {
 		in.history, in.older = in.history[n:], in.older+n
-	}
-	if s.Pages() && !s.useful(turnkeeper.ToolGetContinuation, at.Rounds) {
-		in.readers = s.tools(at.Rounds, true)
 	}
 	return in
 }

@@ -162,6 +162,9 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 			r.checkProgram(file, line, t)
 		}
 		if _, err := toolbox.Subset([]string{name}); err == nil {
+			if spec, _ := toolbox.Spec(name); spec.Detached && !cfg.BoundsFor(d).Paging {
+				file.Add(line, fmt.Sprintf("tools has %q, which runs detached: its result could not be read with paging: false", name))
+			}
 			continue
 		} else if toolbox.Whole {
 			file.Add(line, err.Error()+toolbox.hint())
