@@ -126,7 +126,7 @@ func TestRulesAreChecked(t *testing.T) {
 func TestDetachedToolsNeedPaging(t *testing.T) {
 	registry := &tools.Registry{}
 	spec := tools.Spec{Name: "far", Effect: turnkeeper.EffectNone, Detached: true, Timeout: time.Hour}
-	if err := registry.Register(tools.New(spec, func(context.Context, tools.Call, any) (tools.Result, error) { return tools.Result{}, nil })); err != nil {
+	if err := registry.Register(tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) { return tools.Result{}, nil })); err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
