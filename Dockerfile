@@ -20,7 +20,8 @@ RUN addgroup -S -g 10001 turnkeeper && adduser -S -D -H -u 10001 -G turnkeeper t
 COPY --from=build /out/ /usr/local/bin/
 WORKDIR /srv/turnkeeper
 USER 10001:10001
-# Reachable from other hosts: every request needs a token (turnctl tokens create), except /healthz and /readyz.
+# Reachable from other hosts: every request needs a token, except /healthz and /readyz. Until the first is created
+# (docker exec CONTAINER turnctl tokens create me --scopes send,read) all others are answered 401.
 ENV TURNKEEPER_LISTEN=0.0.0.0:8722
 EXPOSE 8722
 # /healthz checks only the process; /readyz also checks the database, and would restart workers during its outages.

@@ -16,7 +16,7 @@ var keys = [][4]string{
 	{"extraction_model", "PROVIDER/MODEL", "the setting `extraction_model`, else `model` and its fallbacks", "The model that searches stored tool results, in mode extract of `get_tool_output`."},
 	{"schedule", "keys `schedule.*`", "none", "When the agent runs by itself. One run makes up for all times that were missed while nothing ran, or that came while a run of the schedule waited in the inbox."},
 	{"schedule.name", "unique in the agent; 1 to 64 of a-z A-Z 0-9 . _ -", "default", "The name of the schedule."},
-	{"schedule.cron", "five fields (minute hour day month weekday), or @hourly, @daily, @weekly, @monthly, @yearly, @every DURATION (1s or more)", "must be given", "When it is due."},
+	{"schedule.cron", "five fields (minute hour day month weekday), or @hourly, @daily, @weekly, @monthly, @yearly, @every DURATION (1s or more)", "must be given", "When it is due. Sunday is 0 or 7. If it names days of the month and days of the week, it is due on each day that is either; `agents check` warns of it, and shows the next three times."},
 	{"schedule.time_zone", "an IANA name such as Europe/Berlin", "UTC", "The time zone of `cron`. A schedule that names its hours runs once on each day, also when clocks change: at the first of two equal times, and at the change if its time is skipped."},
 	{"schedule.conversation", "1 to 200 bytes on one line", "main", "The conversation that its turns continue."},
 	{"schedule.message", "not empty", "Scheduled run of NAME.", "The message that the agent gets."},

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
-
 	"turnkeeper/internal/config/strictyaml"
+	"turnkeeper/internal/cronspec"
 )
 
 func (r *reader) schedules(at strictyaml.Place, v *strictyaml.Node, _ any) {
@@ -54,6 +53,15 @@ func ParseCron(text string) (spec string, err error) {
 	return spec, nil
 }
 
+// CronWarning says what a valid spec does that its author may not expect; empty: nothing.
+func CronWarning(spec string) string {
+	schedule, err := cronspec.Parse(spec)
+	if err != nil || !cronspec.EitherDay(schedule) {
+		return ""
+	}
+	return fmt.Sprintf("%q names days of the month and days of the week: it is due on each day that is either, not only on days that are both", spec)
+}
+
 func checkCron(spec string) error {
 	if strings.Contains(spec, "TZ=") {
 		return errors.New("set the time zone with the key time_zone")
@@ -63,7 +71,7 @@ func checkCron(spec string) error {
 			return errors.New("it must be @every with a duration of 1s or more, such as @every 90s")
 		}
 	}
-	schedule, err := cron.ParseStandard(spec)
+	schedule, err := cronspec.Parse(spec)
 	if err != nil {
 		return fmt.Errorf("it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (%w)", err)
 	}

@@ -247,7 +247,7 @@ func TestANoticeListsWhatApplies(t *testing.T) {
 		"one runs, one is ready": {[]string{"slow", "big"}, nil, []string{callTools, retrieve + ", or w" + fmt.Sprintf(wait, "one") + ".", answer}},
 		"one has failed":         {[]string{"broken"}, nil, []string{callTools, answer}},
 		"no reader for handles":  {[]string{"far", "quick"}, func(b *bench) { b.tools = slices.DeleteFunc(b.tools, isReader) }, []string{callTools, answer}},
-		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *bench) { b.bounds.Async, b.bounds.Paging = false, false }, []string{callTools, runs, answer}},
+		"detached, nothing else in the background": {[]string{"far", "quick"}, func(b *bench) { b.bounds.Async = false }, []string{callTools, runs, answer}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -289,7 +289,7 @@ func isReader(t tools.Tool) bool { return t.Spec().Paging }
 func TestADetachedResultIsReadable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := asyncBench(t, asks("remote"), asksFor("get_tool_output", "r", `{"id":"1","mode":"raw"}`), says("Done.")).with(far("remote", turnkeeper.EffectNone))
-		b.bounds.Async, b.bounds.Paging = false, false
+		b.bounds.Async = false
 		b.waits()
 		b.store.arrive(farKey, turnkeeper.CallSucceeded, "forty-two")
 		b.run(t.Context())
@@ -297,8 +297,20 @@ func TestADetachedResultIsReadable(t *testing.T) {
 		for _, d := range b.requests()[1].Tools {
 			names = append(names, d.Name)
 		}
-		if got := lastResult(b.requests()[2]); got != "forty-two" || fmt.Sprint(names) != "[remote get_tool_output wait_for_tool_output]" {
+		if got := lastResult(b.requests()[2]); got != "forty-two" || fmt.Sprint(names) != "[remote get_continuation get_tool_output wait_for_tool_output]" {
 			t.Errorf("with %v it read %q", names, got)
+		}
+	})
+}
+
+// TestADetachedCallWithoutPaging checks that a call whose result nothing could read does not run.
+func TestADetachedCallWithoutPaging(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := asyncBench(t, asks("remote"), says("Done.")).with(far("remote", turnkeeper.EffectNone))
+		b.bounds.Paging = false
+		b.run(t.Context())
+		if got := lastResult(b.requests()[1]); !strings.Contains(got, "paging is off, so its result could not be read. Nothing was run.") {
+			t.Errorf("answered %q", got)
 		}
 	})
 }

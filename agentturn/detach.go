@@ -122,6 +122,9 @@ func (e *execution) mustWait(ctx context.Context, call *turnkeeper.ToolCall) (bo
 // cannot read the turn's results.
 const shownNoHandles = turnlog.RefusedArguments + ": a tool that runs detached takes no output: handles. Nothing was run."
 
+// shownUnreadable is the result of a detached call without paging: nothing could read its result.
+const shownUnreadable = turnlog.RefusedArguments + ": this tool runs detached, and paging is off, so its result could not be read. Nothing was run."
+
 const shownEnded = "cancelled: the turn ended before this call had"
 
 // PreviewEnded returns the preview of a detached call that was open when its turn ended.

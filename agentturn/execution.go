@@ -239,7 +239,10 @@ func (e *execution) executeFirst(ctx context.Context, open []*turnkeeper.ToolCal
 		e.answerMissing(call)
 		return nil
 	}
-	if spec.Detached && e.offered.HasHandles(call) {
+	switch {
+	case spec.Detached && !e.bounds.Paging:
+		return e.refuse(call, shownUnreadable, nil)
+	case spec.Detached && e.offered.HasHandles(call):
 		return e.refuse(call, shownNoHandles, nil)
 	}
 	if refused, err := e.resolve(ctx, call); err != nil || refused != "" {

@@ -425,7 +425,7 @@ func TestExtractionsBesideEachOther(t *testing.T) {
 				t.Errorf("%+v", got)
 			}
 		}
-		if x.most != 4 || b.shownBy("c") != "Line" {
+		if x.most != 4 || b.shownBy("c") != "[chars 0-4 of 43760]\nLine" {
 			t.Errorf("%d at once; the slice is %q", x.most, b.shownBy("c"))
 		}
 	})

@@ -116,8 +116,9 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 		"no id":            {"get_continuation", `{}`, `{"error":"tool_call_id is missing: give the id from the marker at the end of the result"}`},
 		"itself":           {"get_continuation", `{"tool_call_id":"c2"}`, `{"error":"Unknown tool ID: c2"}`},
 		"raw":              {"get_tool_output", `{"id":"c1","mode":"raw"}`, "head é"},
-		"slice":            {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":5,"length":3}}`, "ééé"},
-		"anchor":           {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"needle","window":4}}`, "é needle z"},
+		"slice":            {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":5,"length":3}}`, "[chars 5-8 of 208]\nééé"},
+		"a whole slice":    {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"start":150,"length":50}}`, "[chars 150-200 of 208]\n" + strings.Repeat("z", 50)},
+		"anchor":           {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"needle","window":4}}`, "[chars 99-109 of 208]\né needle z"},
 		"no such anchor":   {"get_tool_output", `{"id":"c1","mode":"slice","slice":{"anchor":"pin"}}`, `{"error":"Anchor not found in content"}`},
 		"unknown output":   {"get_tool_output", `{"id":"x","mode":"raw"}`, `{"error":"Unknown tool ID: x"}`},
 		"output by number": {"get_tool_output", `{"id":1,"mode":"raw"}`, "head é"},
@@ -126,7 +127,7 @@ func TestWhatCanBeAskedOfAnOutput(t *testing.T) {
 		"spaces":           {"get_tool_output", `{"id":" c1","mode":"raw"}`, `{"error":"Unknown tool ID:  c1"}`},
 		"spaces, paged":    {"get_continuation", `{"tool_call_id":"c1 "}`, `{"error":"Unknown tool ID: c1 "}`},
 		"no plain ordinal": {"get_continuation", `{"tool_call_id":"+1"}`, `{"error":"Unknown tool ID: +1"}`},
-		"null for nothing": {"get_tool_output", `{"id":"c1","mode":"slice","query":null,"slice":{"start":5,"length":3,"anchor":null,"window":null}}`, "ééé"},
+		"null for nothing": {"get_tool_output", `{"id":"c1","mode":"slice","query":null,"slice":{"start":5,"length":3,"anchor":null,"window":null}}`, "[chars 5-8 of 208]\nééé"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -202,19 +203,20 @@ func TestIDsThatDifferByASpace(t *testing.T) {
 }
 
 // TestReadersThatAreSwitchedOff checks that the tools that read outputs are unknown, and
-// not named in an error, if paging or handles are off.
+// not named in an error, if paging is off, and wait_for_tool_output if handles are.
 func TestReadersThatAreSwitchedOff(t *testing.T) {
-	const known = "\nNothing was run. Available tools: look"
+	const known, page, get, wait = "\nNothing was run. Available tools: look", ", get_continuation", ", get_tool_output", ", wait_for_tool_output"
+	const unknownID, noneRuns = `{"error":"Unknown tool ID: x"}`, "No async tools running."
+	missing := func(tool, offered string) string { return "tool not found: " + tool + known + offered + "." }
+	off := []string{missing("get_continuation", ""), missing("get_tool_output", ""), missing("wait_for_tool_output", ""), missing("get_contents", "")}
 	for name, test := range map[string]struct {
 		set  func(*bench)
 		want []string // answers to the three readers and an unknown tool
 	}{
-		"all on":     {func(*bench) {}, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
-		"no paging":  {func(b *bench) { b.bounds.Paging = false }, []string{"tool not found: get_continuation" + known + ".", `{"error":"Unknown tool ID: x"}`, "No async tools running.", "tool not found: get_contents" + known + "."}},
-		"no handles": {func(b *bench) { b.bounds.Async = false }, []string{`{"error":"Unknown tool ID: x"}`, `{"error":"Unknown tool ID: x"}`, "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + "."}},
-		"neither": {func(b *bench) { b.bounds.Paging, b.bounds.Async = false, false }, []string{
-			"tool not found: get_continuation" + known + ".", "tool not found: get_tool_output" + known + ".", "tool not found: wait_for_tool_output" + known + ".", "tool not found: get_contents" + known + ".",
-		}},
+		"all on":     {func(*bench) {}, []string{unknownID, unknownID, noneRuns, missing("get_contents", page+get+wait)}},
+		"no paging":  {func(b *bench) { b.bounds.Paging = false }, off},
+		"no handles": {func(b *bench) { b.bounds.Async = false }, []string{unknownID, unknownID, missing("wait_for_tool_output", page+get), missing("get_contents", page+get)}},
+		"neither":    {func(b *bench) { b.bounds.Paging, b.bounds.Async = false, false }, off},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -238,38 +240,51 @@ func TestOfferedReadersAreNamed(t *testing.T) {
 		runs := 0
 		b := pagedBench(t, strings.Repeat("x", 7000), &runs, asks("big {}"), asks("get_contents {}"), says("Done."))
 		b.run(t.Context())
-		if got, want := lastResult(b.requests()[2]), "tool not found: get_contents\nNothing was run. Available tools: big, get_continuation, get_tool_output."; !strings.HasPrefix(got, want) {
+		if got, want := lastResult(b.requests()[2]), "tool not found: get_contents\nNothing was run. Available tools: big, get_continuation, get_tool_output, wait_for_tool_output."; !strings.HasPrefix(got, want) {
 			t.Errorf("answered %q", got)
 		}
 	})
 }
 
-// TestReadersAreOfferedWhenSomethingIsStored checks that the tools that read outputs are
-// offered once a result is stored, and that none is offered with paging off.
-func TestReadersAreOfferedWhenSomethingIsStored(t *testing.T) {
+// TestReadersAreOfferedInEveryRequest checks that all requests of an agent with tools offer the
+// tools that read outputs, that none is offered with paging off, and none to an agent without tools.
+func TestReadersAreOfferedInEveryRequest(t *testing.T) {
 	names := func(r inference.Request) (all []string) {
 		for _, d := range r.Tools {
 			all = append(all, d.Name)
 		}
 		return all
 	}
-	for _, paging := range []bool{true, false} {
+	const marker = `[truncated — showing 6000/7000 chars. Call get_continuation with tool_call_id="c1" to read more]`
+	for name, c := range map[string]struct {
+		set           func(*bench)
+		tools, marker string
+	}{
+		"all on":     {func(*bench) {}, "[big get_continuation get_tool_output wait_for_tool_output]", marker},
+		"no handles": {func(b *bench) { b.bounds.Async = false }, "[big get_continuation get_tool_output]", marker},
+		"no paging":  {func(b *bench) { b.bounds.Paging = false }, "[big]", "[... truncated: showing first 6000 of 7000 chars]"},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			runs := 0
 			b := pagedBench(t, strings.Repeat("x", 7000), &runs, asksFor("big", "c1", `{}`), inferencetest.Answer(inference.Response{Text: "Done.", FinishReason: "stop"}))
-			b.bounds.Paging = paging
+			c.set(b)
 			b.run(t.Context())
-			requests := b.requests()
-			if got := fmt.Sprint(names(requests[0])); got != "[big]" {
-				t.Errorf("paging %v: the first request offers %s", paging, got)
+			for i, request := range b.requests() {
+				if got := fmt.Sprint(names(request)); got != c.tools {
+					t.Errorf("%s: request %d offers %s", name, i+1, got)
+				}
 			}
-			want, marker := "[big get_continuation get_tool_output]", `[truncated — showing 6000/7000 chars. Call get_continuation with tool_call_id="c1" to read more]`
-			if !paging {
-				want, marker = "[big]", "[... truncated: showing first 6000 of 7000 chars]"
-			}
-			if got := fmt.Sprint(names(requests[1])); got != want || lastResult(requests[1]) != strings.Repeat("x", 6000)+"\n\n"+marker {
-				t.Errorf("paging %v: the second request offers %s, and shows %q", paging, got, lastResult(requests[1])[6000:])
+			if got := lastResult(b.requests()[1]); got != strings.Repeat("x", 6000)+"\n\n"+c.marker {
+				t.Errorf("%s: it shows %q", name, got[6000:])
 			}
 		})
 	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, says("Done."))
+		b.tools = append(b.tools, builtin.NewReaders()...)
+		b.run(t.Context())
+		if got := b.requests()[0]; got.Tools != nil {
+			t.Errorf("an agent without tools is offered %v", names(got))
+		}
+	})
 }

@@ -49,22 +49,20 @@ func TurnFields(turn turnkeeper.Turn, traceParent string) []zap.Field {
 }
 
 // offered returns the tools that the agent lists and the process has, and the tools that
-// read stored results, except those that are switched off. Missing tools are skipped: the
-// check of agent files reports them.
+// read stored results: none without paging, and nothing to wait for without handles. Missing
+// tools are skipped: the check of agent files reports them.
 func offered(cfg Config, d *agentdef.Definition, bounds turnkeeper.Bounds) *tools.Registry {
 	all := cfg.Tools
 	handles := bounds.Async || slices.ContainsFunc(d.Tools, func(name string) bool {
 		spec, _ := all.Spec(name)
 		return spec.Detached // its calls are answered with handles even if async is off
 	})
-	off := map[string]bool{
-		turnkeeper.ToolGetContinuation:   !bounds.Paging,
-		turnkeeper.ToolGetToolOutput:     !bounds.Paging && !handles,
-		turnkeeper.ToolWaitForToolOutput: !handles,
+	off := func(name string) bool {
+		return slices.Contains(prompt.Readers, name) && (!bounds.Paging || name == turnkeeper.ToolWaitForToolOutput && !handles)
 	}
 	var known []string
 	for _, name := range slices.Concat(d.Tools, prompt.Readers) {
-		if _, ok := all.Get(name); ok && !off[name] && !slices.Contains(known, name) {
+		if _, ok := all.Get(name); ok && !off(name) && !slices.Contains(known, name) {
 			known = append(known, name)
 		}
 	}

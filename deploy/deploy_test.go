@@ -7,9 +7,7 @@ import (
 	"bytes"
 	"context"
 	"debug/elf"
-	"errors"
-	"net"
-	"net/http"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -17,21 +15,20 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/goccy/go-yaml"
 
+	"turnkeeper/internal/app"
+	"turnkeeper/internal/config"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/storage/storagetest"
 )
 
 func TestMain(m *testing.M) { storagetest.Main(m) }
-
-// grace is the default of shutdown_grace: what stops a worker waits for longer.
-const grace = 25 * time.Second
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -96,43 +93,49 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-func TestCompose(t *testing.T) {
-	t.Parallel()
-	type service struct {
-		Image       string            `yaml:"image"`
-		Build       string            `yaml:"build"`
-		Environment map[string]string `yaml:"environment"`
-		Volumes     []string          `yaml:"volumes"`
-		Ports       []string          `yaml:"ports"`
-		Healthcheck struct {
-			Test     []string      `yaml:"test"`
-			Interval time.Duration `yaml:"interval"`
-			Timeout  time.Duration `yaml:"timeout"`
-			Retries  int           `yaml:"retries"`
-		} `yaml:"healthcheck"`
-		DependsOn map[string]struct {
-			Condition string `yaml:"condition"`
-		} `yaml:"depends_on"`
-		ReadOnly        bool          `yaml:"read_only"`
-		Tmpfs           []string      `yaml:"tmpfs"`
-		CapDrop         []string      `yaml:"cap_drop"`
-		SecurityOpt     []string      `yaml:"security_opt"`
-		StopGracePeriod time.Duration `yaml:"stop_grace_period"`
-		Restart         string        `yaml:"restart"`
-	}
-	var file struct {
-		Services map[string]service `yaml:"services"`
-		Volumes  map[string]any     `yaml:"volumes"`
-	}
+// A service is a service of compose.yaml, with all keys that it uses.
+type service struct {
+	Image       string            `yaml:"image"`
+	Build       string            `yaml:"build"`
+	Environment map[string]string `yaml:"environment"`
+	Volumes     []string          `yaml:"volumes"`
+	Ports       []string          `yaml:"ports"`
+	Healthcheck struct {
+		Test     []string      `yaml:"test"`
+		Interval time.Duration `yaml:"interval"`
+		Timeout  time.Duration `yaml:"timeout"`
+		Retries  int           `yaml:"retries"`
+	} `yaml:"healthcheck"`
+	DependsOn map[string]struct {
+		Condition string `yaml:"condition"`
+	} `yaml:"depends_on"`
+	ReadOnly        bool          `yaml:"read_only"`
+	Tmpfs           []string      `yaml:"tmpfs"`
+	CapDrop         []string      `yaml:"cap_drop"`
+	SecurityOpt     []string      `yaml:"security_opt"`
+	StopGracePeriod time.Duration `yaml:"stop_grace_period"`
+	Restart         string        `yaml:"restart"`
+}
+
+type composeFile struct {
+	Services map[string]service `yaml:"services"`
+	Volumes  map[string]any     `yaml:"volumes"`
+}
+
+func compose(t *testing.T) (file composeFile) {
+	t.Helper()
 	if err := yaml.UnmarshalWithOptions([]byte(read(t, "compose.yaml")), &file, yaml.Strict()); err != nil {
 		t.Fatal(err)
 	}
+	return file
+}
+
+func TestCompose(t *testing.T) {
+	t.Parallel()
+	file := compose(t)
 	worker, postgres := file.Services["worker"], file.Services["postgres"]
 	if len(file.Services) != 2 || worker.DependsOn["postgres"].Condition != "service_healthy" || len(postgres.Healthcheck.Test) == 0 {
 		t.Errorf("the worker does not wait for its Postgres: %+v", file.Services)
-	}
-	if worker.StopGracePeriod <= grace {
-		t.Errorf("the worker is killed after %s, before its turns have had %s", worker.StopGracePeriod, grace)
 	}
 	if !worker.ReadOnly || !slices.Equal(worker.CapDrop, []string{"ALL"}) || !slices.Contains(worker.SecurityOpt, "no-new-privileges:true") {
 		t.Errorf("the worker has more rights than it needs: %+v", worker)
@@ -188,9 +191,6 @@ func TestUnit(t *testing.T) {
 			t.Errorf("%s is set", key)
 		}
 	}
-	if stop, err := time.ParseDuration(got["TimeoutStopSec"][0] + "s"); err != nil || stop <= grace {
-		t.Errorf("TimeoutStopSec is %q (%v), want more than %s", got["TimeoutStopSec"], err, grace)
-	}
 
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -206,6 +206,38 @@ func TestUnit(t *testing.T) {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 }
+
+// What stops a worker waits as long as it may take, and all files name the same time.
+func TestTimeToStop(t *testing.T) {
+	t.Parallel()
+	want := config.Default().ShutdownGrace + app.StopMargin
+	found := map[string][]string{}
+	for _, path := range []string{"compose.yaml", "deploy/turnkeeper-worker.service", "docs/upgrading.md"} {
+		for _, m := range timeToStop.FindAllStringSubmatch(read(t, path), -1) {
+			found[path] = append(found[path], m[1])
+			if m[2] != strconv.Itoa(int(want/time.Second)) {
+				t.Errorf("%s says %q, want %s", path, m[0], want)
+			}
+		}
+	}
+	for path, settings := range map[string][]string{
+		"compose.yaml": {"stop_grace_period"}, "deploy/turnkeeper-worker.service": {"TimeoutStopSec"},
+		"docs/upgrading.md": {"TimeoutStopSec", "terminationGracePeriodSeconds", "stop_grace_period", "--time"},
+	} {
+		if !slices.Equal(found[path], settings) {
+			t.Errorf("%s sets %q, want %q", path, found[path], settings)
+		}
+	}
+	for _, path := range []string{"compose.yaml", "deploy/turnkeeper-worker.service", "docs/upgrading.md"} {
+		for _, wait := range []time.Duration{config.Default().ShutdownGrace, app.StopMargin} {
+			if !strings.Contains(read(t, path), fmt.Sprintf("%.0f s", wait.Seconds())) {
+				t.Errorf("%s does not name the %s that the time consists of", path, wait)
+			}
+		}
+	}
+}
+
+var timeToStop = regexp.MustCompile(`(stop_grace_period|TimeoutStopSec|terminationGracePeriodSeconds|--time)[:= ]+(\d+)s?`)
 
 // Every variable that these files set is one that docs/configuration.md knows.
 func TestVariables(t *testing.T) {
@@ -224,16 +256,7 @@ func TestVariables(t *testing.T) {
 func TestRelease(t *testing.T) {
 	testrun.OnlyFull(t)
 	t.Parallel()
-	ctx := t.Context()
-	// The folder is /tmp's child: the user of the image must be able to come in.
-	dir, err := os.MkdirTemp("/tmp", "turnkeeper-release-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	ctx, dir := t.Context(), publicDir(t)
 	sums := release(ctx, t, "..", filepath.Join(dir, "out"))
 	other := t.TempDir()
 	cp := exec.CommandContext(ctx, "sh", "-c", `tar -c --exclude=./bin --exclude=./.git --exclude=./.turnkeeper --exclude=node_modules . | tar -x -C "$0"`, other)
@@ -262,7 +285,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s --version: %q (%v), want %q…", name, out, err, want)
 		}
 	}
-	runAsInImage(ctx, t, dir)
+	newContainer(t, dir).start()
 }
 
 // release builds a release for this platform from the sources in a folder, and returns its checksums.
@@ -278,51 +301,4 @@ func release(ctx context.Context, t *testing.T, sources, out string) string {
 		t.Fatal(err)
 	}
 	return string(sums)
-}
-
-func runAsInImage(ctx context.Context, t *testing.T, dir string) {
-	t.Helper()
-	agents := filepath.Join(dir, "srv", "agents")
-	if err := os.CopyFS(agents, os.DirFS("../agents")); err != nil {
-		t.Fatal(err)
-	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	// The socket of the tests' Postgres is in a folder that only this user can enter.
-	_, database := storagetest.NewProxy(t, storagetest.URL(t))
-	worker := exec.CommandContext(ctx, filepath.Join(dir, "worker"))
-	worker.Dir = filepath.Dir(agents)
-	// An empty key is what compose.yaml passes where none is set.
-	worker.Env = []string{"DATABASE_URL=" + database, "OPENAI_API_KEY=", "TURNKEEPER_LISTEN=" + address}
-	var log bytes.Buffer
-	worker.Stdout, worker.Stderr = &log, &log
-	if os.Getuid() == 0 {
-		worker.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 10001, Gid: 10001}}
-	}
-	if err := worker.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- worker.Wait() }()
-	for healthy := false; !healthy; {
-		select {
-		case err := <-ended:
-			t.Fatalf("the worker ended: %v\n%s", err, &log)
-		case <-time.After(100 * time.Millisecond):
-		}
-		request, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
-		if response, err := http.DefaultClient.Do(request); err == nil {
-			healthy = response.StatusCode == http.StatusOK
-			_ = response.Body.Close()
-		}
-	}
-	http.DefaultClient.CloseIdleConnections()
-	_ = worker.Process.Signal(os.Interrupt)
-	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("the worker ended with %v\n%s", err, &log)
-	}
 }

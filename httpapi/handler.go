@@ -158,9 +158,9 @@ func (a *API) handle(route Route, c *request.Call) error {
 	})
 }
 
-// checkQuery refuses an unknown or repeated parameter: ignoring a filter would answer another question.
-// The page, probes and routes whose clients are defined by others (Prometheus, OpenAI's clients,
-// EventSource polyfills) accept unknown parameters.
+// checkQuery refuses an unknown, empty or repeated parameter: ignoring a filter would answer another question.
+// The page, probes and routes whose clients are defined by others (Prometheus, OpenAI's clients) accept
+// unknown parameters, and event sources those that polyfills of EventSource add.
 func (r Route) checkQuery(query url.Values) error {
 	if !r.strictQuery {
 		return nil
@@ -173,16 +173,22 @@ func (r Route) checkQuery(query url.Values) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		switch {
+		case r.eventSource && slices.Contains(polyfilled, name):
 		case !slices.Contains(known, name) && len(known) == 0:
 			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has no parameters", name)
 		case !slices.Contains(known, name):
 			return request.Refuse(http.StatusBadRequest, "unknown parameter %.80q: this path has %s", name, strings.Join(known, ", "))
 		case len(query[name]) > 1:
 			return request.Refuse(http.StatusBadRequest, "the parameter %s is repeated", name)
+		case query.Get(name) == "" && name != "user": // an empty user with a conversation is no user
+			return request.Refuse(http.StatusBadRequest, "the parameter %s is empty: leave it out", name)
 		}
 	}
 	return nil
 }
+
+// polyfilled lists the parameters that polyfills of EventSource add to a URL.
+var polyfilled = []string{"lastEventId", "evs_last_event_id", "evs_preamble", "r", "_"}
 
 // abortIfGone closes the connection of a client that has disconnected. The client may have closed only
 // its sending side: if the handler returned normally, it would read status 200.

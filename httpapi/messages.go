@@ -39,12 +39,12 @@ type messages struct {
 
 // A submission is the body of POST /v1/messages.
 type submission struct {
-	Agent        string `json:"agent"`
-	Body         string `json:"body" schema:"minLength=1"`
-	User         string `json:"user,omitempty" schema:"maxLength=200" doc:"whose conversation it is; empty: that of the token, or no user's"`
-	Conversation string `json:"conversation,omitempty" doc:"empty: main"`
-	Priority     int    `json:"priority,omitempty" schema:"minimum=-1000,maximum=1000,default=0"`
-	DueAt        string `json:"due_at,omitempty" schema:"format=date-time" doc:"earliest time to run; empty or past: at once; at most ten years ahead"`
+	Agent        string  `json:"agent"`
+	Body         string  `json:"body" schema:"minLength=1"`
+	User         string  `json:"user,omitempty" schema:"maxLength=200" doc:"whose conversation it is; empty: that of the token, or no user's"`
+	Conversation string  `json:"conversation,omitempty" doc:"empty: main"`
+	Priority     int     `json:"priority,omitempty" schema:"minimum=-1000,maximum=1000,default=0"`
+	DueAt        *string `json:"due_at,omitempty" schema:"format=date-time" doc:"earliest time to run; left out or past: at once; at most ten years ahead"`
 }
 
 // post accepts a message.
@@ -107,12 +107,15 @@ func (m *messages) post(c *request.Call) error {
 
 func messagePath(id turnkeeper.MessageID) string { return fmt.Sprintf("/v1/messages/%d", id) }
 
-// parseDue parses due_at. Empty is the zero time: at once.
-func parseDue(text string) (time.Time, error) {
-	if text == "" {
+// parseDue parses due_at. nil is the zero time: at once.
+func parseDue(text *string) (time.Time, error) {
+	if text == nil {
 		return time.Time{}, nil
 	}
-	due, err := time.Parse(time.RFC3339, text)
+	due, err := time.Parse(time.RFC3339, *text)
+	if err != nil && *text == "" {
+		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at is empty: leave it out, or send null, for a message that is due at once")
+	}
 	if err != nil {
 		return time.Time{}, request.Refuse(http.StatusBadRequest, "due_at must be a time with its offset (RFC 3339), such as 2006-01-02T15:04:05Z")
 	}

@@ -396,3 +396,71 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesForGenerators checks what generators need of every schema: a field with a default is not required, and its
+// default stands in its description alone, because some make it a field that must be given; and each enumeration has
+// a name that says of what, of two words or more: that of its component, or a title.
+func TestNamesForGenerators(t *testing.T) {
+	text, err := os.ReadFile("openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d struct {
+		Components struct{ Schemas map[string]any }
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatal(err)
+	}
+	titles := map[string]string{}
+	for name, schema := range d.Components.Schemas {
+		named, _ := schema.(map[string]any)
+		if named["enum"] != nil {
+			named["title"] = name
+		}
+		checkForGenerators(t, name, schema, titles)
+	}
+	if len(titles) < 10 {
+		t.Errorf("there are only the enumerations %v", titles)
+	}
+	planted := map[string]any{"properties": map[string]any{"n": map[string]any{"default": 1.0}, "kind": map[string]any{"enum": []any{"a"}}}}
+	if faults := faultsForGenerators("planted", planted, map[string]string{}); len(faults) != 2 {
+		t.Errorf("planted faults are found as %q", faults)
+	}
+}
+
+func checkForGenerators(t *testing.T, at string, schema any, titles map[string]string) {
+	t.Helper()
+	for _, fault := range faultsForGenerators(at, schema, titles) {
+		t.Error(fault)
+	}
+}
+
+var twoWords = regexp.MustCompile(`^[A-Z][a-z]+([A-Z][a-z]+)+$`)
+
+// faultsForGenerators searches a schema and those in it. titles collects the names of enumerations and where they are.
+func faultsForGenerators(at string, schema any, titles map[string]string) (faults []string) {
+	switch schema := schema.(type) {
+	case []any:
+		for i, item := range schema {
+			faults = append(faults, faultsForGenerators(fmt.Sprint(at, "/", i), item, titles)...)
+		}
+	case map[string]any:
+		if _, is := schema["enum"].([]any); is {
+			title, _ := schema["title"].(string)
+			if other, used := titles[title]; used || !twoWords.MatchString(title) {
+				faults = append(faults, fmt.Sprintf("the enumeration at %s is named %q, as is that at %q", at, title, other))
+			}
+			titles[title] = at
+		}
+		properties, _ := schema["properties"].(map[string]any)
+		for name, property := range properties {
+			if keywords, _ := property.(map[string]any); keywords["default"] != nil {
+				faults = append(faults, fmt.Sprintf("%s/%s has a default: say it in its description", at, name))
+			}
+		}
+		for name, value := range schema {
+			faults = append(faults, faultsForGenerators(at+"/"+name, value, titles)...)
+		}
+	}
+	return faults
+}

@@ -140,11 +140,11 @@ func searched(state any, message, turn, when string) []Parameter {
 
 // Routes lists the routes of the API, without those of the page.
 func (a *API) Routes() []Route {
-	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.lanes.routes(), a.schedules.routes(), a.webhooks.routes(), a.asking.routes())
+	strict := slices.Concat(a.messages.routes(), a.turns.routes(), a.lanes.routes(), a.schedules.routes(), a.webhooks.routes(), a.asking.routes(), a.events.routes())
 	for i := range strict {
 		strict[i].strictQuery = true
 	}
-	return slices.Concat(strict, a.events.routes(), a.openai.routes(), a.service.routes())
+	return slices.Concat(strict, a.openai.routes(), a.service.routes())
 }
 
 func (m *messages) routes() []Route {

@@ -218,10 +218,33 @@ create index messages_late_lane on turnkeeper.messages (lane, rank, id) where st
 create index messages_agent on turnkeeper.messages (agent, id);
 create index messages_conversation on turnkeeper.messages (agent, user_name, conversation, id);
 create index messages_user on turnkeeper.messages (user_name, id) where user_name <> '';
--- The words of the first 20,000 characters, because a tsvector has at most one megabyte. Only of closed messages, because
--- each update of an open message would index its words again.
-create index messages_words on turnkeeper.messages using gin (to_tsvector('pg_catalog.simple', left(body, 20000)))
-    where closed_at is not null;
+-- The words of the first 20,000 characters, because a tsvector has at most one megabyte; and a search for words. Both ignore
+-- case: letters are made small by a collation that knows all of them, because in a database of locale C that of the database
+-- knows only A to Z.
+create function turnkeeper.words_in(body text) returns tsvector immutable parallel safe language sql
+return to_tsvector('pg_catalog.simple', lower(left(body, 20000)));
+create function turnkeeper.words_asked(words text) returns tsquery immutable parallel safe language sql
+return websearch_to_tsquery('pg_catalog.simple', lower(words));
+do $$
+declare
+    v_collation text; -- null: this server has none, and the database's must do
+begin
+    select format('pg_catalog.%I', c.collname) into v_collation
+    from unnest('{und-x-icu,pg_c_utf8,C.utf8,C.UTF-8}'::text[]) with ordinality as known (name, place)
+    join pg_catalog.pg_collation c on c.collname = known.name and c.collnamespace = 'pg_catalog'::regnamespace
+        and c.collencoding in (-1, pg_char_to_encoding('UTF8'))
+    where current_setting('server_encoding') = 'UTF8'
+    order by known.place limit 1;
+    if v_collation is not null then
+        execute format('create or replace function turnkeeper.words_in(body text) returns tsvector immutable parallel safe language sql
+            return to_tsvector(''pg_catalog.simple'', lower(left(body, 20000) collate %s))', v_collation);
+        execute format('create or replace function turnkeeper.words_asked(words text) returns tsquery immutable parallel safe language sql
+            return websearch_to_tsquery(''pg_catalog.simple'', lower(words collate %s))', v_collation);
+    end if;
+end
+$$;
+-- Only of closed messages, because each update of an open message would index its words again.
+create index messages_words on turnkeeper.messages using gin (turnkeeper.words_in(body)) where closed_at is not null;
 
 -- Closed messages that were retried as new messages, each at most once.
 create table turnkeeper.retries (

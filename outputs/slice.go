@@ -2,6 +2,7 @@ package outputs
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 )
@@ -26,6 +27,15 @@ var ErrNoAnchor error = &Refusal{"Anchor not found in content"}
 type Span struct {
 	Text       string
 	Start, End int64 // characters
+	Total      int64 // characters of the whole text
+}
+
+// SpanHeaderChars is an upper bound for the length of a span's first line.
+const SpanHeaderChars = 100
+
+// Render returns the span for the model: a line that says where it stands, then its text.
+func (s Span) Render() string {
+	return fmt.Sprintf("[chars %d-%d of %d]\n%s", s.Start, s.End, s.Total, s.Text)
 }
 
 // Slice reads a part of a text. Errors of the request are Refusals.
@@ -60,9 +70,10 @@ func aroundAnchor(ctx context.Context, src Source, r SliceRequest) (Span, error)
 }
 
 func read(ctx context.Context, src Source, from, to int64) (Span, error) {
-	from, to = max(from, 0), min(to, src.Chars())
+	total := src.Chars()
+	from, to = min(max(from, 0), total), min(to, total)
 	text, err := src.Read(ctx, from, to)
-	return Span{Text: text, Start: from, End: to}, err
+	return Span{Text: text, Start: from, End: to, Total: total}, err
 }
 
 // stride is the number of characters that are searched at a time.

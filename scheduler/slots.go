@@ -7,6 +7,7 @@ import (
 	"github.com/robfig/cron/v3"
 
 	"turnkeeper"
+	"turnkeeper/internal/cronspec"
 	"turnkeeper/internal/granting"
 )
 
@@ -38,6 +39,19 @@ func Decide(d granting.DueSchedule, now time.Time) granting.SlotDecision {
 	return decision
 }
 
+// NextSlots returns the next n slots of a schedule after a time, fewer if there are no more. They are what
+// the scheduler computes, but for intervals (@every), which it counts from their last slot.
+func NextSlots(expression, zone string, after time.Time, n int) (slots []time.Time, err error) {
+	spec, err := parse(expression, zone)
+	for last := after; err == nil && len(slots) < n; {
+		if last = spec.after(last, last); last.IsZero() {
+			break
+		}
+		slots = append(slots, last)
+	}
+	return slots, err
+}
+
 // A slotSpec computes the slots of one schedule.
 type slotSpec struct {
 	cron.Schedule
@@ -49,7 +63,7 @@ func parse(expression, zone string) (slotSpec, error) {
 	if err != nil {
 		return slotSpec{}, fmt.Errorf("unknown time zone %q", zone)
 	}
-	schedule, err := cron.ParseStandard(expression)
+	schedule, err := cronspec.Parse(expression)
 	if err != nil {
 		return slotSpec{}, fmt.Errorf("invalid schedule %q: %w", expression, err)
 	}

@@ -114,6 +114,13 @@ func TestDecide(t *testing.T) {
 			cron: "*/10 * * * *", conversation: strings.Repeat("ж", 100), due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z",
 			slot: "2026-03-01T12:00:00Z", next: "2026-03-01T12:10:00Z",
 		},
+		"nothing after the zone": { // the library panics
+			cron: "TZ=0", due: "2026-03-01T12:00:00Z", now: "2026-03-01T12:00:00Z", errorMention: `invalid schedule "TZ=0"`,
+		},
+		"Sunday as 7": {
+			cron: "0 9 * * 7", zone: "Europe/Berlin", due: "2026-03-01T08:00:00Z", now: "2026-03-01T08:00:01Z",
+			slot: "2026-03-01T08:00:00Z", next: "2026-03-08T08:00:00Z",
+		},
 		"a zone in the expression": { // invalid in agent files, but possible by SQL
 			cron: "TZ=Asia/Tokyo 0 9 * * *", zone: "Europe/Berlin", due: "2026-03-01T00:00:00Z", now: "2026-03-01T00:00:01Z",
 			slot: "2026-03-01T00:00:00Z", next: "2026-03-02T00:00:00Z",

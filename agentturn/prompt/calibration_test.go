@@ -62,6 +62,10 @@ func TestSilentlyCut(t *testing.T) {
 		"cached without a word: more was taken":     {report{estimate: 63019, reported: 4096, largest: 50000}, false},
 		"the same window cut one before":            {report{estimate: 63019, reported: 4000, largest: 4090}, true},
 		"cached without a word: what is new counts": {report{estimate: 30000, reported: 3000, grown: 2900}, false},
+		"only the messages are counted":             {report{estimate: 4000, tools: 3000, reported: 1000}, false},
+		"messages of few tokens":                    {report{estimate: 4000, tools: 3900, reported: 31}, false},
+		"less than half of the messages":            {report{estimate: 14000, tools: 3000, reported: 4096}, true},
+		"more than the messages: some tools, cut":   {report{estimate: 6000, tools: 5000, reported: 2048}, true},
 		"it grew by much more than was counted":     {report{estimate: 63019, reported: 4096, grown: 40000}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

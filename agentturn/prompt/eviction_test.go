@@ -109,10 +109,10 @@ func readJournal(t *testing.T, journal string) Input {
 			t.Fatalf("%q says nothing", line)
 		}
 	}
-	p.tools = newToolset(definitions)
 	if readers {
-		p.readers = newToolset(append(definitions, definition(turnkeeper.ToolGetContinuation, 60), definition(turnkeeper.ToolGetToolOutput, 60)))
+		definitions = append(definitions, definition(turnkeeper.ToolGetContinuation, 60), definition(turnkeeper.ToolGetToolOutput, 60))
 	}
+	p.tools = newToolset(definitions)
 	return p
 }
 

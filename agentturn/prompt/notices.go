@@ -162,7 +162,7 @@ func (s *State) options(rounds []turnkeeper.Round) string {
 		}
 	}
 	offers := func(name string) bool {
-		return slices.ContainsFunc(s.tools(rounds, false).definitions, func(d inference.ToolDefinition) bool { return d.Name == name })
+		return slices.ContainsFunc(s.tools().definitions, func(d inference.ToolDefinition) bool { return d.Name == name })
 	}
 	retrieve := ready && offers(turnkeeper.ToolGetToolOutput)
 	wait := running && offers(turnkeeper.ToolWaitForToolOutput)

@@ -18,8 +18,8 @@ type Offer struct {
 	Toolsets *Toolsets
 }
 
-// Readers are the tools that read stored results. They are offered once a turn has
-// something to read, if the agent's settings allow it.
+// Readers are the tools that read stored results. Every request of an agent that has other tools
+// offers them, if the agent's settings allow it, so that its list of tools does not change.
 var Readers = []string{turnkeeper.ToolGetContinuation, turnkeeper.ToolGetToolOutput, turnkeeper.ToolWaitForToolOutput}
 
 // Pages reports whether the model can read the rest of a shortened result.
@@ -77,29 +77,17 @@ func (o Offer) Limits(call *turnkeeper.ToolCall, id turnkeeper.OutputID) outputs
 		limits.Placeholder = outputs.Placeholder{ID: id, Tool: call.Name}
 		limits.PlaceholderAbove = int64(o.Bounds.AsyncTokenThreshold)
 	}
+	mode := modeOf(call)
+	if mode == "slice" {
+		limits.MaxChars += outputs.SpanHeaderChars
+	}
 	switch {
 	case call.Name == turnkeeper.ToolGetContinuation:
 		limits.MaxChars = o.largestPage() + outputs.PageMarkerChars
-	case readsRaw(call): // the tool applies the threshold itself
+	case mode == "raw": // the tool applies the threshold itself
 		limits.MaxChars = turnkeeper.MaxOutputBytes
 	case o.Pages():
 		limits.CallID = call.WireID
 	}
 	return limits
-}
-
-// useful reports whether a reader has something to read: an output that a marker or a
-// handle in a result names.
-func (o Offer) useful(reader string, rounds []turnkeeper.Round) bool {
-	stored := func(c turnkeeper.ToolCall) bool { return c.OutputID != "" }
-	switch {
-	case !o.Stored:
-		return false
-	case reader == turnkeeper.ToolGetContinuation:
-		return o.Pages() && anyCall(rounds, stored)
-	case reader == turnkeeper.ToolGetToolOutput:
-		return o.Pages() && anyCall(rounds, stored) || anyCall(rounds, Handled)
-	default:
-		return anyCall(rounds, WentOn)
-	}
 }

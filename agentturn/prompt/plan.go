@@ -34,7 +34,6 @@ type Input struct {
 	note    string            // follows the system prompt
 	tools   *toolset
 	record  recordForm
-	readers *toolset // tools, and the tools to read dropped results; nil: there are none, or tools has them
 	final   bool
 	notice  string
 }
@@ -61,21 +60,8 @@ type Plan struct {
 // full returns the share of the window that the request takes, in percent.
 func (p Plan) full() int { return min(100*p.tokens/max(p.Window.Size, 1), 100) }
 
-// plan fits the request into the window, and reports whether it fits. If results are
-// dropped, it offers the tools to read them again, provided that these fit too.
+// plan fits the request into the window, and reports whether it fits.
 func (in Input) plan() (Plan, bool) {
-	p, ok := in.fitted()
-	if !ok || p.Dropped == "" || in.final || in.readers == nil {
-		return p, ok
-	}
-	in.tools, in.readers = in.readers, nil
-	if with, fits := in.fitted(); fits {
-		return with, true
-	}
-	return p, true
-}
-
-func (in Input) fitted() (Plan, bool) {
 	p := Plan{note: in.note, tools: in.tools.definitions}
 	p.Recipe = turnkeeper.Recipe{
 		Version: recipeVersion, Provider: in.model.Provider, Model: in.model.Name, Tools: in.tools.part.SHA256, Final: in.final, Notice: in.notice,

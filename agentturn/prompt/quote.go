@@ -85,7 +85,7 @@ func fromOutside(call *turnkeeper.ToolCall) string {
 		if end := laterEnd.FindStringSubmatchIndex(text); end != nil && utf8.RuneCountInString(text[:end[0]]) == groupOf(text, end, 2)-groupOf(text, end, 1) {
 			text = text[:end[0]]
 		}
-	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") && !readsRaw(call):
+	case call.Name == turnkeeper.ToolGetToolOutput && strings.HasPrefix(text, "[extraction failed: ") && modeOf(call) != "raw":
 		text = strings.TrimPrefix(text, "[extraction failed: ")
 	case call.OutputID != "":
 		if call.Name == turnkeeper.ToolSpawnAgent {

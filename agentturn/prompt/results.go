@@ -35,12 +35,15 @@ func Handled(call turnkeeper.ToolCall) bool {
 	return call.OutputID != "" && strings.HasPrefix(call.Shown, outputs.Placeholder{ID: call.OutputID, Tool: call.Name}.Head())
 }
 
-// readsRaw reports whether a call asks for the whole of a stored text.
-func readsRaw(call *turnkeeper.ToolCall) bool {
+// modeOf returns the mode of a call of get_tool_output, or "" of another call.
+func modeOf(call *turnkeeper.ToolCall) string {
 	var args struct {
 		Mode string `json:"mode"`
 	}
-	return call.Name == turnkeeper.ToolGetToolOutput && json.Unmarshal([]byte(call.Arguments), &args) == nil && args.Mode == "raw"
+	if call.Name != turnkeeper.ToolGetToolOutput || json.Unmarshal([]byte(call.Arguments), &args) != nil {
+		return ""
+	}
+	return args.Mode
 }
 
 // CallsOf returns the calls of rounds in the order the model asked for them.

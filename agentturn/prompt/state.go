@@ -32,10 +32,10 @@ type State struct {
 	learned  *Calibrations
 	imitates map[turnkeeper.CallKey]bool // whether a call's result imitates the program, if it was searched
 	sizes    pastSizes                   // of the history
-	toolsets map[string]*toolset
-	parts    map[string]bool // hashes of the stored request parts
+	toolset  *toolset                    // of every request; nil: not made yet
+	parts    map[string]bool             // hashes of the stored request parts
+	refused  *refusal                    // of a request that was too long for its model; nil: none, or not read from the journal yet
 	records  map[modelKey]recordForm
-	refused  *refusal // of a request that was too long for its model; nil: none, or not read from the journal yet
 
 	pastSearched bool     // for imitations
 	pastLines    []string // found then
@@ -50,7 +50,7 @@ func NewState(record *turnlog.Record, d *agentdef.Definition, offer Offer, learn
 	s := &State{
 		Offer: offer, Sizes: map[turnkeeper.OutputID]int64{},
 		turn: record.Turn.ID, def: d, body: record.Message.Body, history: record.History, older: record.Older, summary: record.Summary,
-		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, toolsets: map[string]*toolset{}, parts: map[string]bool{}, records: map[modelKey]recordForm{},
+		learned: learned, imitates: map[turnkeeper.CallKey]bool{}, sizes: pastSizes{}, parts: map[string]bool{}, records: map[modelKey]recordForm{},
 	}
 	for _, round := range record.Rounds {
 		if round.Recipe != nil {
@@ -112,13 +112,10 @@ func (s *State) input(m Model, at Moment, notice string) Input {
 	in := Input{
 		turn: s.turn, def: s.def, body: s.body, history: s.history, rounds: at.Rounds, sizes: s.sizes, older: s.older, summary: s.summary,
 		model: m, window: splitWindow(m.Window, s.def.MaxOutputTokens), limit: s.limit(m, at.Rounds), factor: s.factor(m, at.Rounds),
-		record: s.record(m, at.Rounds), note: s.standingNote(), tools: s.tools(at.Rounds, false), final: at.Final, notice: notice,
+		record: s.record(m, at.Rounds), note: s.standingNote(), tools: s.tools(), final: at.Final, notice: notice,
 	}
 	if n := len(in.history) - maxShownPast; n > 0 && s.Bounds.Summarise {
 		in.history, in.older = in.history[n:], in.older+n
-	}
-	if s.Pages() && !s.useful(turnkeeper.ToolGetContinuation, at.Rounds) {
-		in.readers = s.tools(at.Rounds, true)
 	}
 	return in
 }
@@ -202,7 +199,7 @@ func (s *State) Answered(m Model, rounds []turnkeeper.Round, request Request, re
 
 func (s *State) report(m Model, rounds []turnkeeper.Round, r turnkeeper.Recipe, used turnkeeper.Usage) report {
 	rep := report{
-		estimate: corrected(r.Window.Estimate(), r.Window.Factor), reported: used.InputTokens, cached: used.CachedTokens,
+		estimate: corrected(r.Window.Estimate(), r.Window.Factor), tools: corrected(r.Window.Tools, r.Window.Factor), reported: used.InputTokens, cached: used.CachedTokens,
 		exact: Exact(m.Tokens.Counter), largest: s.learned.of(m.key()).largest,
 	}
 	for _, past := range s.history {

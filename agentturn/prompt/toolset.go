@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"hash/maphash"
 	"slices"
-	"strings"
 	"sync"
 
-	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/internal/turnlog"
 )
@@ -21,21 +19,12 @@ type toolset struct {
 	count       map[*Counts]int            // tokens
 }
 
-// tools returns the agent's tools, and the readers that have something to read. With
-// rereading, it includes the readers of results that are not shown. Sets are reused.
-func (s *State) tools(rounds []turnkeeper.Round, rereading bool) *toolset {
-	var useful []string
-	for _, reader := range Readers {
-		_, known := s.Get(reader)
-		if known && (s.useful(reader, rounds) || rereading && reader != turnkeeper.ToolWaitForToolOutput) {
-			useful = append(useful, reader)
-		}
+// tools returns the tools of every request of the turn.
+func (s *State) tools() *toolset {
+	if s.toolset == nil {
+		s.toolset = s.Toolsets.of(s.definitions())
 	}
-	key := strings.Join(useful, " ")
-	if s.toolsets[key] == nil {
-		s.toolsets[key] = s.Toolsets.of(s.definitions(useful))
-	}
-	return s.toolsets[key]
+	return s.toolset
 }
 
 func newToolset(definitions []inference.ToolDefinition) *toolset {
@@ -113,17 +102,24 @@ func toolsOf(content string) (definitions []inference.ToolDefinition, err error)
 	return definitions, err
 }
 
-// definitions returns the definitions of the agent's tools and of the useful readers, or
-// nil if there are none.
-func (o Offer) definitions(useful []string) []inference.ToolDefinition {
+// definitions returns the definitions of the agent's tools and of the readers, or nil if there
+// are none. An agent without tools of its own has nothing to read.
+func (o Offer) definitions() []inference.ToolDefinition {
 	var definitions []inference.ToolDefinition
+	readers := 0
 	for _, spec := range o.Specs() {
-		if slices.Contains(Readers, spec.Name) && !slices.Contains(useful, spec.Name) {
-			continue
+		if slices.Contains(Readers, spec.Name) {
+			if !o.Stored {
+				continue
+			}
+			readers++
 		}
 		definitions = append(definitions, inference.ToolDefinition{
 			Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters,
 		})
+	}
+	if len(definitions) == readers {
+		return nil
 	}
 	return definitions
 }

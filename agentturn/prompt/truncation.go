@@ -18,6 +18,7 @@ const (
 // numbers are input tokens.
 type report struct {
 	estimate int   // corrected by other requests
+	tools    int   // of the estimate: the definitions of tools, which some providers do not count
 	reported int64 // 0: nothing was reported
 	cached   int64 // read from a cache; included in reported by some providers only
 	exact    bool  // the model's own tokenizer made the estimate
@@ -26,8 +27,9 @@ type report struct {
 }
 
 // cut reports whether the provider must have left out a part of the request silently, as a
-// server with a smaller window does. It returns false if the count may just omit cached
-// tokens: if an earlier count was larger, or if the count is about the growth since then.
+// server with a smaller window does. It returns false if the count may just omit the tools, being
+// about the size of the messages, or cached tokens: if an earlier count was larger, or if the count
+// is about the growth since then.
 func (r report) cut() bool {
 	share := cutShare
 	if r.exact {
@@ -39,10 +41,14 @@ func (r report) cut() bool {
 		return false
 	case r.largest > counted+counted/4:
 		return false
-	case r.grown > 0 && counted >= int64(r.grown)/2 && counted <= int64(r.grown)+int64(r.grown)/2:
-		return false
 	}
-	return true
+	return !isAbout(counted, r.grown, 0.5) && !isAbout(counted, r.estimate-r.tools, share)
+}
+
+// isAbout reports whether a count is between a share and one and a half of an estimate. A small
+// estimate has no lower bound.
+func isAbout(counted int64, estimate int, share float64) bool {
+	return estimate > 0 && counted <= int64(estimate+estimate/2) && (estimate < minMeasured || float64(counted) >= share*float64(estimate))
 }
 
 // reportedTokens returns the provider's count of a request, or 0 if it gave none. If more

@@ -1,7 +1,6 @@
 // Command webhook-receiver is an example of a server that receives webhooks: it verifies
-// each request, answers at once, and does the work for each reply once.
-//
-//	WEBHOOK_SECRET=whsec_... go run ./examples/webhook-receiver -listen 127.0.0.1:9000
+// each request, answers at once, and does the work for each reply and each ask once. README.md says how
+// to try it.
 package main
 
 import (
@@ -59,8 +58,12 @@ type message struct {
 	Data struct {
 		ID      int64  `json:"id"`
 		Agent   string `json:"agent"`
-		Outcome string `json:"outcome"`
-		Body    string `json:"body"`
+		Outcome string `json:"outcome"` // of a reply
+		Body    string `json:"body"`    // of a reply
+		Kind    string `json:"kind"`    // of an ask
+		Tool    string `json:"tool"`    // of an ask: the tool that waits for an answer; empty: none
+		Reason  string `json:"reason"`  // of an ask: why a person is asked, or the question
+		Path    string `json:"path"`    // of an ask: its path on the page
 	} `json:"data"`
 }
 
@@ -79,10 +82,22 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "the body is not JSON", http.StatusBadRequest)
 		return
 	}
-	if m.Type == "reply.created" && r.first(id) {
-		fmt.Fprintf(os.Stdout, "%s: %s of %s: %q\n", id, m.Data.Outcome, m.Data.Agent, m.Data.Body)
+	if work := workFor(m); work != "" && r.first(id) {
+		fmt.Fprintf(os.Stdout, "%s: %s\n", id, work)
 	}
 	w.WriteHeader(http.StatusNoContent) // also for a repeat, so the sender stops retrying
+}
+
+// workFor returns what to do for a message: here, what is printed. It is empty for a type that this program
+// does not know: later releases may send some.
+func workFor(m message) string {
+	switch m.Type {
+	case "reply.created":
+		return fmt.Sprintf("%s of %s: %q", m.Data.Outcome, m.Data.Agent, m.Data.Body)
+	case "ask.opened": // tell a person, who may answer on the page; the ask may be closed already
+		return fmt.Sprintf("%s asks (%s %s): %q; answer at %s", m.Data.Agent, m.Data.Kind, m.Data.Tool, m.Data.Reason, m.Data.Path)
+	}
+	return ""
 }
 
 // first reports whether the id is new.

@@ -252,8 +252,14 @@ func (s *schemas) structure(t reflect.Type) object {
 			if optional && kind.Kind() == reflect.Pointer { // left out instead of null
 				kind = kind.Elem()
 			}
-			schema := s.field(kind, parseTag(f.Tag.Get("schema")))
-			if doc := f.Tag.Get("doc"); doc != "" {
+			schema, doc := s.field(kind, parseTag(f.Tag.Get("schema"))), f.Tag.Get("doc")
+			if value, rest, has := withoutDefault(schema); has {
+				schema, optional, doc = rest, true, strings.TrimPrefix(fmt.Sprintf("%s; default: %v", doc, value), "; ")
+			}
+			if slices.ContainsFunc(schema, func(m member) bool { return m.name == "enum" }) {
+				schema = schema.add("title", titleOf(nameOf(t), name))
+			}
+			if doc != "" {
 				schema = schema.add("description", doc)
 			}
 			properties = properties.add(name, schema)
@@ -268,6 +274,27 @@ func (s *schemas) structure(t reflect.Type) object {
 		o = o.add("required", required)
 	}
 	return o.add("properties", properties)
+}
+
+// withoutDefault removes the default from the schema of a field, for its description: generators make a
+// field with a default one that must be given.
+func withoutDefault(o object) (value any, rest object, has bool) {
+	for _, m := range o {
+		if m.name == "default" {
+			value, has = m.value, true
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	return value, rest, has
+}
+
+// titleOf returns the title of an enumeration that is no component, which generators name it by.
+func titleOf(component, field string) string {
+	for word := range strings.SplitSeq(field, "_") {
+		component += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return component
 }
 
 // nameOf returns the name of the component of a struct or an enumeration.

@@ -98,7 +98,7 @@ type usage struct {
 type own struct {
 	MessageID  turnkeeper.MessageID   `json:"message_id"`
 	TurnID     turnkeeper.TurnID      `json:"turn_id"`
-	Outcome    turnkeeper.TurnState   `json:"outcome" schema:"ref=Outcome"`
+	Outcome    turnkeeper.TurnState   `json:"outcome" schema:"ref=TurnOutcome"`
 	StopReason *turnkeeper.StopReason `json:"continuation_stop_reason"`
 	ErrorClass string                 `json:"error_class"`
 	Calls      []views.ReplyCall      `json:"calls"`

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -57,15 +56,16 @@ func onLoopback(l net.Listener) bool {
 	return ok && address.IP.IsLoopback()
 }
 
-// checkTokens refuses to serve other machines if there is no token yet: no client could authenticate.
-func (w *worker) checkTokens(ctx context.Context) error {
+// warnOfNoToken says how to create the first token, if every request needs one and there is none. The
+// API answers 401 until then: a token works as soon as it exists, and none is written to a log.
+func (w *worker) warnOfNoToken(ctx context.Context) error {
 	if w.bound.api == nil || !w.needToken() {
 		return nil
 	}
 	there, err := w.store.AnyToken(ctx)
 	if err == nil && !there {
-		err = fmt.Errorf("listen is %s: because of that address or allowed_hosts every request needs a token, and there is no token yet: "+
-			"create one with \"turnctl tokens create\", or listen on 127.0.0.1 without allowed_hosts", w.bound.api.Addr())
+		w.log.Warn("every request to the HTTP API needs a token, because of listen or allowed_hosts, and there is none yet: until then each is answered 401; "+
+			"create one with: turnctl tokens create NAME --scopes send,read", zap.Stringer("listen", w.bound.api.Addr()))
 	}
 	return err
 }

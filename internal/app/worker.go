@@ -36,6 +36,7 @@ import (
 	"turnkeeper/scheduler"
 	"turnkeeper/storage"
 	"turnkeeper/storage/operate"
+	"turnkeeper/telemetry"
 	"turnkeeper/tools"
 	"turnkeeper/tools/mcp"
 )
@@ -113,6 +114,13 @@ const (
 	closeTime = 10 * time.Second
 	atOnce    = time.Second
 )
+
+// StopMargin is the longest time that a worker takes to stop after shutdown_grace: to hand back turns, and
+// to close MCP servers, the API, telemetry and the database. Service managers must kill it no sooner.
+const StopMargin = 35 * time.Second
+
+// The waits of a stop, one after the other, fit into StopMargin: a negative constant does not compile.
+const _ = uint(StopMargin - (handBack + 2*mcp.EndTime + apiCloseTime + telemetry.FlushTime + closeTime))
 
 // closeSoon closes the database, and waits at most closeTime for turns that do not stop.
 func closeSoon(hard context.Context, db *database.Database, log *zap.Logger) {
@@ -229,7 +237,7 @@ func (w *worker) prepare(ctx context.Context) error {
 	if err := w.store.CheckTables(ctx); err != nil {
 		return err
 	}
-	if err := w.checkTokens(ctx); err != nil {
+	if err := w.warnOfNoToken(ctx); err != nil {
 		return err
 	}
 	if err := w.applySenderLimits(ctx); err != nil {

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"turnkeeper/internal/cli/worker"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/storage/operate"
 )
 
 // A finding is the result of one check of doctor.
@@ -126,6 +128,17 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.exec("grant insert on turnkeeper.messages to public")
 		diagnose(t, env).wants(t, "fail", "rights", "a role may do more", "run: revoke insert on table turnkeeper.messages from public;")
 		s.exec("revoke insert on table turnkeeper.messages from public")
+	})
+
+	t.Run("an API that nobody can use", func(t *testing.T) {
+		diagnose(t, env).lacks(t, "tokens")
+		public := maps.Clone(env)
+		public["TURNKEEPER_LISTEN"] = "0.0.0.0:8722"
+		diagnose(t, public).wants(t, "warn", "tokens", "answers every request with 401", "tokens create NAME")
+		if _, _, err := s.CreateToken(t.Context(), operate.Token{Name: "shop", Scopes: []string{"send"}}); err != nil {
+			t.Fatal(err)
+		}
+		diagnose(t, public).wants(t, "ok", "tokens")
 	})
 
 	t.Run("a spent budget", func(t *testing.T) {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"net"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,16 @@ func checkListen(text string) error {
 	default:
 		return nil
 	}
+}
+
+// NeedsToken reports whether the HTTP API is on, and all requests to it need a token.
+func (c *Config) NeedsToken() bool {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil || !c.HasRole(RoleAPI) {
+		return false
+	}
+	ip, _ := netip.ParseAddr(host) // the zero address is not a loopback address
+	return len(c.AllowedHosts) > 0 || !ip.IsLoopback() && host != "localhost"
 }
 
 var hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$`)

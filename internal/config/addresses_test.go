@@ -42,3 +42,29 @@ func TestAddressesOfTheAPI(t *testing.T) {
 		})
 	}
 }
+
+func TestNeedsToken(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		listen, role, host string
+		want               bool
+	}{
+		{"127.0.0.1:8722", config.RoleAPI, "", false},
+		{"[::1]:8722", config.RoleAPI, "", false},
+		{"localhost:8722", config.RoleAPI, "", false},
+		{"127.0.0.1:8722", config.RoleAPI, "turns.example", true},
+		{"0.0.0.0:8722", config.RoleAPI, "", true},
+		{"host.example:8722", config.RoleAPI, "", true},
+		{"0.0.0.0:8722", config.RoleWorker, "", false},
+		{"", config.RoleAPI, "turns.example", false},
+	} {
+		cfg := config.Default()
+		cfg.Listen, cfg.Roles = c.listen, []string{c.role}
+		if c.host != "" {
+			cfg.AllowedHosts = []string{c.host}
+		}
+		if got := cfg.NeedsToken(); got != c.want {
+			t.Errorf("%+v: NeedsToken is %t", c, got)
+		}
+	}
+}

@@ -40,7 +40,7 @@ type MessageWaitingData struct {
 // A MessageClosedData is the data of message_closed.
 type MessageClosedData struct {
 	State   turnkeeper.MessageState `json:"state" send:"yes"`
-	Outcome turnkeeper.TurnState    `json:"outcome" schema:"ref=Outcome" send:"yes" doc:"of its last turn"`
+	Outcome turnkeeper.TurnState    `json:"outcome" schema:"ref=TurnOutcome" send:"yes" doc:"of its last turn"`
 	Reply   *Reply                  `json:"reply" send:"yes" doc:"null: there is none, or it was purged"`
 }
 

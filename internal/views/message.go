@@ -26,7 +26,7 @@ type Message struct {
 	Slot         *time.Time              `json:"slot"`
 	Attempts     int                     `json:"attempts"`
 	TurnID       *turnkeeper.TurnID      `json:"turn_id"`
-	Outcome      *turnkeeper.TurnState   `json:"outcome" schema:"ref=Outcome" doc:"outcome of the turn that closed the message; null: the message is open"`
+	Outcome      *turnkeeper.TurnState   `json:"outcome" schema:"ref=TurnOutcome" doc:"outcome of the turn that closed the message; null: the message is open"`
 	LastError    string                  `json:"last_error"`
 	Faults       int                     `json:"counted_attempts" doc:"failed attempts that count against the limit of attempts"`
 	WaitsFor     []string                `json:"waits_for_models" doc:"models that are down and that the message waits for"`
@@ -55,7 +55,7 @@ type Reply struct {
 	Agent        string               `json:"agent"`
 	User         string               `json:"user" doc:"whose conversation it is; empty: no user's"`
 	Conversation string               `json:"conversation"`
-	Outcome      turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome"`
+	Outcome      turnkeeper.TurnState `json:"outcome" schema:"ref=TurnOutcome"`
 	Body         string               `json:"body" doc:"empty: the agent is silent on this outcome (on_degraded, on_failed: silent)"`
 	CreatedAt    time.Time            `json:"created_at"`
 	ParentTurn   *turnkeeper.TurnID   `json:"parent_turn_id" doc:"the turn that called the sub-agent which wrote the reply; null: not by a sub-agent"`

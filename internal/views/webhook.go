@@ -52,7 +52,7 @@ type Delivery struct {
 	Agent        string                `json:"agent"`
 	User         string                `json:"user" doc:"whose conversation it is; empty: no user's"`
 	Conversation string                `json:"conversation"`
-	Outcome      *turnkeeper.TurnState `json:"outcome" schema:"ref=Outcome" doc:"null: it is of an ask"`
+	Outcome      *turnkeeper.TurnState `json:"outcome" schema:"ref=TurnOutcome" doc:"null: it is of an ask"`
 	WrittenAt    time.Time             `json:"written_at" doc:"when the reply was written, or the ask opened"`
 	State        outbox.DeliveryState  `json:"state"`
 	Sending      bool                  `json:"sending"`

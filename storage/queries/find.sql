@@ -20,7 +20,7 @@ select m.* from (
 where (@agent = '' or m.agent = @agent) and (@user_name = '' or m.user_name = @user_name)
   and (@conversation = '' or m.user_name = @user_name and m.conversation = @conversation) and (@state::text = '' or m.state = @state)
   and m.accepted_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and m.accepted_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')
-  and (@words::text = '' or @source = 'ids' or to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words))
+  and (@words::text = '' or @source = 'ids' or turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words))
   and (@error_class::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = @error_class))
 order by m.id desc limit @max_rows;
 
@@ -48,15 +48,15 @@ select coalesce((select p.id from (
 -- The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones 10,000.
 -- One more row than the caller sorts means that the words are common.
 (select m.id from turnkeeper.messages m
- where m.closed_at is not null and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words::text)
+ where m.closed_at is not null and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words::text)
  limit @most::integer)
 union all
 (select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
- where to_tsvector('pg_catalog.simple', left(w.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most)
+ where turnkeeper.words_in(w.body) @@ turnkeeper.words_asked(@words) limit @most)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
  where t.ended_at is null
-   and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words) limit @most);
+   and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words) limit @most);
 
 -- name: MessageNear :one
 -- Roughly the id of the first message that was accepted at or after a time, by binary search: ids are in the order of
@@ -94,7 +94,7 @@ where (@agent = '' or t.agent = @agent) and (@user_name = '' or t.user_name = @u
   and t.created_at >= coalesce(sqlc.narg(since)::timestamptz, '-infinity') and t.created_at < coalesce(sqlc.narg(until)::timestamptz, 'infinity')
   and (@error_class::text = '' or t.error_class = @error_class)
   and (@words::text = '' or @source = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
-      and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', @words)))
+      and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked(@words)))
 order by t.id desc limit @max_rows;
 
 -- name: LastOfTurns :one

@@ -223,12 +223,23 @@ func (s *server) urlOf(database string) string {
 }
 
 // URL makes a new, migrated database for the test and returns its address.
-func URL(t testing.TB) string { return fresh(t, true) }
+func URL(t testing.TB) string { return fresh(t, true, "") }
 
 // EmptyURL makes a new database without a schema and returns its address.
-func EmptyURL(t testing.TB) string { return fresh(t, false) }
+func EmptyURL(t testing.TB) string { return fresh(t, false, "") }
 
-func fresh(t testing.TB, migrated bool) string {
+// LocaleURL is like URL, for a database of a locale of the system, such as C, in UTF-8.
+func LocaleURL(t testing.TB, locale string) string {
+	t.Helper()
+	url := fresh(t, false, " template template0 encoding 'UTF8' locale '"+locale+"'")
+	if err := migrate(t.Context(), url); err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// fresh makes a database. with is added to the statement that creates it.
+func fresh(t testing.TB, migrated bool, with string) string {
 	t.Helper()
 	if !inMain {
 		t.Fatal("the package's TestMain must call storagetest.Main")
@@ -238,7 +249,7 @@ func fresh(t testing.TB, migrated bool) string {
 		t.Fatal(err)
 	}
 	name := fmt.Sprintf("test_%d_%d", os.Getpid(), s.made.Add(1)) // other packages use the server too
-	create := "create database " + name
+	create := "create database " + name + with
 	if migrated {
 		create += " template " + s.template + " strategy file_copy" // a third of the time of the default
 	}

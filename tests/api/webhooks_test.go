@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -417,6 +418,47 @@ func TestTheReceiverOfTheDocumentation(t *testing.T) {
 	if forged.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a request that nobody signed is answered %s", forged.Status)
 	}
+	shop.Kill()
+}
+
+// The README of the example, as it is printed: only the port, and the folder of the programs, are others.
+func TestTheReceiversREADME(t *testing.T) {
+	t.Parallel()
+	e := env.New(t)
+	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: "ask_person", Arguments: `{"question":"Which?"}`}), inferencetest.Text("Done.")))
+	e.WriteAgent("demo", "tools: [ask_person]")
+	text, err := os.ReadFile(env.Path("examples/webhook-receiver/README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := map[string][]string{}
+	for _, m := range regexp.MustCompile("(?s) {3}```(sh|yaml)\n(.*?) {3}```").FindAllStringSubmatch(string(text), -1) {
+		blocks[m[1]] = append(blocks[m[1]], strings.ReplaceAll("\n"+m[2], "\n   ", "\n"))
+	}
+	if len(blocks["sh"]) != 4 || len(blocks["yaml"]) != 1 {
+		t.Fatalf("the README has the blocks %q", blocks)
+	}
+	programs := strings.NewReplacer("make build\n", "", "bin/", env.BinaryDir(t)+"/", "go run ./examples/webhook-receiver", "exec "+env.Binary(t, "webhook-receiver")+" -listen 127.0.0.1:0")
+	shell := func(name, block string) *env.Process {
+		return env.StartProcess(t, name, e.Dir, e.Environ(), "/bin/sh", "-ec", programs.Replace(block))
+	}
+	if secret := shell("turnctl", blocks["sh"][0]); secret.Wait() != 0 {
+		t.Fatal(secret.Output.Tail())
+	}
+	shop := shell("receiver", blocks["sh"][1])
+	shop.Await("listening at ")
+	url := receiverLine.FindStringSubmatch(shop.Output.String())[1]
+	e.WriteFile("turnkeeper.yaml", e.ReadFile("turnkeeper.yaml")+strings.Replace(blocks["yaml"][0], "http://127.0.0.1:9000", url, 1))
+	worker := shell("worker", "exec "+strings.TrimSpace(blocks["sh"][2]))
+	worker.Await("worker ready")
+	if sent := shell("enqueue", blocks["sh"][3]); sent.Wait() != 0 {
+		t.Fatal(sent.Output.Tail())
+	}
+	shop.Await(`ask_1: demo asks (question ask_person): "Which?"; answer at /asks/1` + "\n")
+	if answered := e.Turnctl("asks", "answer", "1", "this one"); answered.Code != 0 {
+		t.Fatal(answered.Stderr)
+	}
+	shop.Await(`reply_1: succeeded of demo: "Done."` + "\n")
 	shop.Kill()
 }
 

@@ -96,8 +96,8 @@ func TestAPageOfTwelveMegabytes(t *testing.T) {
 		"call_get": string(chars[:4000]) + fmt.Sprintf("\n\n[truncated — showing 4000/%d chars. Call get_continuation with tool_call_id=\"call_get\" to read more]", total) + note,
 		"far": string(chars[7_000_000:7_004_000]) + fmt.Sprintf("\n\n[truncated — showing 7000000-7004000/%d chars. %d chars remaining. Call get_continuation with tool_call_id=\"call_get\" offset=7004000 to read more]",
 			total, total-7_004_000),
-		"anchor": string(chars[anchor-20 : anchor+12+20]),
-		"part":   string(chars[6_999_990:7_000_010]),
+		"anchor": fmt.Sprintf("[chars %d-%d of %d]\n", anchor-20, anchor+12+20, total) + string(chars[anchor-20:anchor+12+20]),
+		"part":   fmt.Sprintf("[chars 6999990-7000010 of %d]\n", total) + string(chars[6_999_990:7_000_010]),
 		"lost":   `{"error":"Anchor not found in content"}`,
 	} {
 		if got[id].Result != want {

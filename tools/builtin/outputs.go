@@ -144,7 +144,10 @@ func (o output) part(ctx context.Context, args outputArgs) (string, error) {
 	span, err := outputs.Slice(ctx, source{o}, outputs.SliceRequest{
 		Start: s.Start, Length: s.Length, Anchor: s.Anchor, Window: s.Window, Match: s.Match,
 	})
-	return span.Text, err
+	if err != nil {
+		return "", err
+	}
+	return span.Render(), nil
 }
 
 // An output is a stored result that find returned.

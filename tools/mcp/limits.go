@@ -38,9 +38,12 @@ type limits struct {
 	FirstPause, LastPause time.Duration
 }
 
+// EndTime is the time that a session, and then its program, has to end before it is killed.
+const EndTime = 2 * time.Second
+
 func defaultLimits() limits {
 	return limits{
-		Frame: maxFrame, Drop: 16 * maxFrame, Ping: 5 * time.Second, End: 2 * time.Second, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
+		Frame: maxFrame, Drop: 16 * maxFrame, Ping: 5 * time.Second, End: EndTime, Reason: 5 * time.Second, Resume: 3, Progress: time.Second,
 		Relist: time.Second, LastRelist: 5 * time.Minute, Reread: time.Second, FirstPause: time.Second, LastPause: time.Minute,
 	}
 }

@@ -142,6 +142,11 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 		}
 	}
 	checkNames(file, cfg)
+	for _, schedule := range d.Schedules {
+		if warning := agentdef.CronWarning(schedule.Cron); warning != "" {
+			r.warn(d.Path, file.Line("schedule", "cron"), "schedule.cron %s", warning)
+		}
+	}
 	r.checkRules(file, toolbox.Rules)
 	for _, model := range modelsOf(d, cfg) {
 		if err := checkModel(model.name, cfg, r.scripts, filepath.Dir(d.Path)); err != nil {
@@ -157,6 +162,9 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 			r.checkProgram(file, line, t)
 		}
 		if _, err := toolbox.Subset([]string{name}); err == nil {
+			if spec, _ := toolbox.Spec(name); spec.Detached && !cfg.BoundsFor(d).Paging {
+				file.Add(line, fmt.Sprintf("tools has %q, which runs detached: its result could not be read with paging: false", name))
+			}
 			continue
 		} else if toolbox.Whole {
 			file.Add(line, err.Error()+toolbox.hint())

@@ -1,13 +1,16 @@
 package setup_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"turnkeeper"
 	"turnkeeper/internal/app/setup"
 	"turnkeeper/internal/config"
 	"turnkeeper/policy"
@@ -116,5 +119,26 @@ func TestRulesAreChecked(t *testing.T) {
 	want := "approve: it is bad\ntools.pay.approve: it is bad\nmcp_servers.bank.approve: it is bad\nmcp_servers.bank.tools.send.approve: it is bad"
 	if err := setup.CheckRules(cfg, compiler); err == nil || err.Error() != want {
 		t.Errorf("faults of the settings: %v", err)
+	}
+}
+
+// TestDetachedToolsNeedPaging checks that an agent whose detached tool's results nothing could read is refused.
+func TestDetachedToolsNeedPaging(t *testing.T) {
+	registry := &tools.Registry{}
+	spec := tools.Spec{Name: "far", Effect: turnkeeper.EffectNone, Detached: true, Timeout: time.Hour}
+	if err := registry.Register(tools.New(spec, func(context.Context, tools.Call, struct{}) (tools.Result, error) { return tools.Result{}, nil })); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for paging, want := range map[string]string{
+		"true": "[]", "false": "[" + filepath.Join(dir, "a.md") + `:3: tools has "far", which runs detached: its result could not be read with paging: false]`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, "a.md"), []byte("---\nmodel: demo/script\ntools: [far]\npaging: "+paging+"\n---\nHi.\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		report := setup.CheckAgents(dir, config.Default(), setup.Toolbox{Registry: registry, Whole: true})
+		if got := fmt.Sprint(report.Faults); got != want {
+			t.Errorf("paging %s: %s", paging, got)
+		}
 	}
 }

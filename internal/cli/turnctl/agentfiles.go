@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
@@ -23,8 +24,19 @@ type agentReport struct {
 	Tools    []string `json:"tools"`          // programs of the config file, sorted
 	Problems []string `json:"problems"`
 	Warnings []string `json:"warnings"`
+	// Schedules are those of the agents, with their next times.
+	Schedules []checkedSchedule `json:"schedules"`
 
 	windows []setup.ModelWindow // of the agents' models
+}
+
+// A checkedSchedule is a schedule of an agent's file.
+type checkedSchedule struct {
+	Agent    string      `json:"agent"`
+	Name     string      `json:"name"`
+	Cron     string      `json:"cron"`
+	TimeZone string      `json:"time_zone"`
+	Next     []time.Time `json:"next"` // the next three times
 }
 
 // checkFiles checks the agents of a folder, or of one file, against the settings. It does not know the tools of custom
@@ -32,7 +44,7 @@ type agentReport struct {
 //
 // It asks the agents' MCP servers for their tools, and model servers for context windows that are not configured.
 func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.Config) (agentReport, []setup.MCPReport) {
-	check, report := setup.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}}
+	check, report := setup.CheckAgents, agentReport{Folder: path, Agents: []string{}, Tools: []string{}, Problems: []string{}, Warnings: []string{}, Schedules: []checkedSchedule{}}
 	known, err := setup.KnownTools(cfg)
 	if err != nil {
 		report.Problems = append(report.Problems, err.Error())
@@ -47,6 +59,10 @@ func checkFiles(ctx context.Context, s *shell.Session, path string, cfg *config.
 	found := check(path, cfg, setup.Toolbox{Registry: known})
 	for _, agent := range found.Agents {
 		report.Agents = append(report.Agents, agent.Name)
+		for _, sched := range agent.Schedules {
+			next := nextTimes(s, sched.Cron, sched.TimeZone)
+			report.Schedules = append(report.Schedules, checkedSchedule{agent.Name, sched.Name, sched.Cron, sched.TimeZone, next})
+		}
 	}
 	for _, fault := range found.Faults {
 		report.Problems = append(report.Problems, strings.Split(fault.Error(), "\n")...)

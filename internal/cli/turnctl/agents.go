@@ -34,7 +34,7 @@ func agentsCommand(s *shell.Session) *cobra.Command {
 		Long: `Check one agent file, or all files of a folder (default: the setting agents_dir),
 against this program and the settings: keys, values, bounds, models' providers,
 demo scripts and tools, including those of the config file. It lists all errors;
-with any, the exit code is 1. Warnings are possible mistakes, such as an unknown
+with any, the exit code is 1. It shows the next three times of each schedule. Warnings are possible mistakes, such as an unknown
 tool, which your own worker program may have. The check asks the agents' MCP
 servers for their tools, and model servers for context windows that are neither
 in the settings nor in the table of known models.`,
@@ -103,7 +103,7 @@ func checkAgents(ctx context.Context, s *shell.Session, args []string) error {
 			report.Warnings = append(report.Warnings, s.Masker.String(what)+"; "+advice)
 		}
 	}
-	if err := s.Print(report, func() { showReport(s.Out, report) }); err != nil {
+	if err := s.Print(report, func() { showReport(s.Out, s.Clock(), report) }); err != nil {
 		return err
 	}
 	if len(report.Problems) > 0 {
@@ -112,9 +112,14 @@ func checkAgents(ctx context.Context, s *shell.Session, args []string) error {
 	return nil
 }
 
-func showReport(s *term.Screen, r agentReport) {
+func showReport(s *term.Screen, c term.Clock, r agentReport) {
 	for _, name := range r.Agents {
 		s.Line("%s %s", s.Paint(term.Good, "✓"), name)
+		for _, sched := range r.Schedules {
+			if sched.Agent == name {
+				s.Line("    %s: %s; %s", sched.Name, sched.Cron, nextLine(c, sched.TimeZone, sched.Next))
+			}
+		}
 	}
 	for _, name := range r.Tools {
 		s.Line("%s %s %s", s.Paint(term.Good, "✓"), name, s.Paint(term.Dim, "(a tool of the config file)"))

@@ -167,6 +167,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	}
 	alive := examineWorkers(d, workers, queue)
 	examineRefused(d, workers)
+	examineTokens(ctx, d, cfg, store)
 	examineWebhooks(ctx, d, store, c)
 	examineModels(ctx, d, store, c)
 	examineConnections(d, cfg, f, alive)
@@ -185,6 +186,20 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	examineRegistered(ctx, d, cfg, store, reported)
 	examinePins(ctx, d, cfg, store)
 	examineLogins(ctx, d, cfg, store, c.Now)
+}
+
+// examineTokens reports an HTTP API that answers nobody, because there is no token.
+func examineTokens(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store) {
+	if !cfg.NeedsToken() {
+		return
+	}
+	there, err := store.AnyToken(ctx)
+	if err != nil {
+		d.add(checkFail, "tokens", err.Error(), "")
+		return
+	}
+	d.judge(there, checkWarn, "tokens", map[bool]string{true: "there are tokens for the HTTP API", false: "there is none, so the HTTP API answers every request with 401"}[there],
+		"create one: "+shell.Command("turnctl")+" tokens create NAME --scopes send,read")
 }
 
 // examineSchedules reports paused schedules, and agents that have an active

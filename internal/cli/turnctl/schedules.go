@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
 	"turnkeeper/internal/views"
+	"turnkeeper/scheduler"
 	"turnkeeper/storage/operate"
 )
 
@@ -132,7 +134,48 @@ func showSchedule(ctx context.Context, s *shell.Session, store *operate.Store, w
 	if err != nil {
 		return err
 	}
-	return s.Print(views.OfSchedule(sched), func() { showSchedules(s.Out, s.Clock(), []turnkeeper.Schedule{sched}) })
+	view := scheduleView{views.OfSchedule(sched), agentdef.CronWarning(sched.InForce()), []time.Time{}}
+	if sched.Active && sched.PausedAt.IsZero() {
+		view.Next = nextTimes(s, sched.InForce(), sched.TimeZone)
+	}
+	return s.Print(view, func() {
+		showSchedules(s.Out, s.Clock(), []turnkeeper.Schedule{sched})
+		if len(view.Next) > 0 {
+			s.Out.Line("%s", nextLine(s.Clock(), sched.TimeZone, view.Next))
+		}
+		if view.Warning != "" {
+			s.Err.Line("%s", s.Err.Paint(term.Warned, view.Warning))
+		}
+	})
+}
+
+// A scheduleView is the JSON output for a schedule that was changed.
+type scheduleView struct {
+	views.Schedule
+	Warning string      `json:"warning"` // of its times; empty: none
+	Next    []time.Time `json:"next"`    // the next three times; none: paused or ended
+}
+
+// nextTimes returns the next three times of a valid schedule.
+func nextTimes(s *shell.Session, cron, zone string) []time.Time {
+	slots, err := scheduler.NextSlots(cron, zone, s.Clock().Now, 3)
+	if err != nil { // written by SQL; the list shows the error
+		return []time.Time{}
+	}
+	return slots
+}
+
+// nextLine shows times with their weekdays, in the time zone of their schedule.
+func nextLine(c term.Clock, zone string, times []time.Time) string {
+	place, err := time.LoadLocation(zone)
+	if err != nil {
+		place = c.Zone
+	}
+	var shown []string
+	for _, at := range times {
+		shown = append(shown, at.In(place).Format("Mon 2006-01-02 15:04:05"))
+	}
+	return "next times (" + zone + "): " + strings.Join(shown, ", ")
 }
 
 func findSchedule(ctx context.Context, store *operate.Store, which target) (turnkeeper.Schedule, error) {

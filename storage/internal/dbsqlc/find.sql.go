@@ -60,7 +60,7 @@ select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.ide
 where ($5 = '' or m.agent = $5) and ($6 = '' or m.user_name = $6)
   and ($7 = '' or m.user_name = $6 and m.conversation = $7) and ($9::text = '' or m.state = $9)
   and m.accepted_at >= coalesce($10::timestamptz, '-infinity') and m.accepted_at < coalesce($11::timestamptz, 'infinity')
-  and ($12::text = '' or $1 = 'ids' or to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $12))
+  and ($12::text = '' or $1 = 'ids' or turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($12))
   and ($13::text = '' or exists (select from turnkeeper.turns t where t.id = m.turn_id and t.error_class = $13))
 order by m.id desc limit $14
 `
@@ -172,7 +172,7 @@ where ($5 = '' or t.agent = $5) and ($6 = '' or t.user_name = $6)
   and t.created_at >= coalesce($10::timestamptz, '-infinity') and t.created_at < coalesce($11::timestamptz, 'infinity')
   and ($12::text = '' or t.error_class = $12)
   and ($13::text = '' or $1 = 'ids' or exists (select from turnkeeper.messages m where m.id = t.message_id
-      and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $13)))
+      and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($13)))
 order by t.id desc limit $14
 `
 
@@ -376,15 +376,15 @@ func (q *Queries) MessageNear(ctx context.Context, at time.Time) (int64, error) 
 
 const MessagesWithWords = `-- name: MessagesWithWords :many
 (select m.id from turnkeeper.messages m
- where m.closed_at is not null and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1::text)
+ where m.closed_at is not null and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($1::text)
  limit $2::integer)
 union all
 (select w.id from (select o.id, o.body from turnkeeper.messages o where o.state = 'waiting' limit 10000) w
- where to_tsvector('pg_catalog.simple', left(w.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
+ where turnkeeper.words_in(w.body) @@ turnkeeper.words_asked($1) limit $2)
 union all
 (select m.id from turnkeeper.turns t join turnkeeper.messages m on m.id = t.message_id
  where t.ended_at is null
-   and to_tsvector('pg_catalog.simple', left(m.body, 20000)) @@ websearch_to_tsquery('pg_catalog.simple', $1) limit $2)
+   and turnkeeper.words_in(m.body) @@ turnkeeper.words_asked($1) limit $2)
 `
 
 // The ids of messages with the words, in no order: closed ones by an index, running ones, and of the waiting ones 10,000.
