@@ -31,6 +31,8 @@ type AgentRegistration struct {
 	Models              []string      // the models its turns ask, in order; nil: unknown
 	GiveUpAfter         time.Duration // how long its messages may wait for a failing service; 0: no time
 	MaxRunning          int           // of its turns at once; 0: three quarters of all slots while other agents wait
+	DayTokens, DayCalls int64         // its budget of a day; 0: no limit
+	Levels              []byte        // JSON of what happens at its survival levels; nil: nothing
 	Schedules           []Schedule
 
 	RetiredAt       time.Time // zero: it is not retired; a registration does not change it

@@ -768,6 +768,58 @@ begin
 end $$;
 
 ----------------------------------------------------------------------------------------------------
+-- Survival levels: what is left of an agent's budget of the day
+----------------------------------------------------------------------------------------------------
+
+-- The level after p_before, when p_left of p_limit is left: the same rule as survival.Next in Go.
+create function turnkeeper.next_level(p_before text, p_left bigint, p_limit bigint) returns text immutable language sql return case
+    when p_limit <= 0 then 'normal'
+    when p_left < 0 or p_left * 100 < p_limit * case when p_before = 'critical' then 10 else 5 end then 'critical'
+    when p_left * 100 < p_limit * case when p_before in ('low', 'critical') then 25 else 20 end then 'low'
+    else 'normal' end;
+
+create function turnkeeper.worse_level(a text, b text) returns text immutable language sql
+return case when 'critical' in (a, b) then 'critical' when 'low' in (a, b) then 'low' else 'normal' end;
+
+-- Decide the level of an agent on a day from what is left of its budget. The caller has locked the row of spend. What a reservation takes
+-- counts for the calls after it, not for its own.
+create function turnkeeper.note_level(p_agent text, p_day text) returns void language plpgsql as $$
+begin
+    update turnkeeper.spend s set level = n.level
+    from turnkeeper.agents a, turnkeeper.spend b,
+        lateral (select turnkeeper.worse_level(turnkeeper.next_level(b.level, a.day_tokens - b.tokens, a.day_tokens),
+            turnkeeper.next_level(b.level, a.day_calls - b.calls, a.day_calls)) as level) n
+    where a.name = p_agent and (b.scope, b.period) = ('agent:' || p_agent, p_day) and (s.scope, s.period) = (b.scope, b.period) and s.level <> n.level;
+    if found then
+        perform pg_notify('turnkeeper_inbox', '');
+    end if;
+end $$;
+
+-- The pin that holds for an agent now; null: none.
+create function turnkeeper.pin_of(p_agent text) returns turnkeeper.pinned_levels stable language sql as $$
+    select p from turnkeeper.pinned_levels p
+    where p.agent in (p_agent, '') and (p.until is null or p.until > clock_timestamp()) order by p.agent = '' limit 1
+$$;
+
+-- The level of an agent now. A new day begins at normal.
+create function turnkeeper.level_of(p_agent text) returns text stable language sql return coalesce(
+    (turnkeeper.pin_of(p_agent)).level,
+    (select s.level from turnkeeper.spend s where s.scope = 'agent:' || p_agent and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD')),
+    'normal');
+
+-- What an agent's file says happens at its level now; null: nothing.
+create function turnkeeper.level_effect(a turnkeeper.agents) returns jsonb stable language sql
+return case when a.levels <> '{}' then a.levels -> turnkeeper.level_of(a.name) end;
+
+-- The models that an agent's turns ask now, in order.
+create function turnkeeper.models_now(a turnkeeper.agents) returns text[] stable language sql
+return coalesce((select array_agg(m.model order by m.i) from jsonb_array_elements_text(turnkeeper.level_effect(a) -> 'models') with ordinality m (model, i)), a.models);
+
+-- The least priority of messages to an agent that do not wait now; null: none waits.
+create function turnkeeper.least_priority(a turnkeeper.agents) returns integer stable language sql
+return (turnkeeper.level_effect(a) ->> 'min_priority')::integer;
+
+----------------------------------------------------------------------------------------------------
 -- Why a message waits
 ----------------------------------------------------------------------------------------------------
 

@@ -286,6 +286,9 @@ type TurnkeeperSchedule struct {
 	NextDue      *time.Time
 	LastSlot     *time.Time
 	LastError    *string
+	SkippedSlot  *time.Time
+	SkippedWhy   *string
+	Skipped      int32
 }
 
 type TurnkeeperSetAside struct {
@@ -314,13 +317,6 @@ type TurnkeeperSetting struct {
 	HoldReason           *string
 	SilenceFrom          *time.Time
 	LaneToken            int64
-}
-
-type TurnkeeperSpend struct {
-	Scope  string
-	Period string
-	Tokens int64
-	Calls  int64
 }
 
 type TurnkeeperTurnsNow struct {

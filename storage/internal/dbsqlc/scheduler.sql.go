@@ -791,7 +791,7 @@ select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigg
         then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.lane, heads.id, heads.rank, heads.place from heads order by heads.place, heads.id) head,
     lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
-    lateral (select name, definition_hash, description, models, give_up_after, max_running, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
+    lateral (select name, definition_hash, description, models, give_up_after, max_running, day_tokens, day_calls, levels, holds_below, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text and s.next_try > statement_timestamp()) is null
   and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (m.agent <> all($1::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
