@@ -54,7 +54,10 @@ type Schedule struct {
 	PausedAt     time.Time // zero: it is not paused
 	PausedReason string    // empty: none was given
 	NextDue      time.Time
-	LastSlot     time.Time
+	LastSlot     time.Time // the newest slot that became a message
+	SkippedSlot  time.Time // the newest slot that did not run; zero: none since LastSlot
+	SkippedWhy   string    // why it did not
+	Skipped      int       // slots that did not run since LastSlot
 	LastError    string
 }
 

@@ -220,6 +220,15 @@ type TurnkeeperOutput struct {
 	CreatedAt   time.Time
 }
 
+type TurnkeeperPinnedLevel struct {
+	Agent    string
+	Level    string
+	PinnedBy string
+	PinnedAt time.Time
+	Until    *time.Time
+	Reason   string
+}
+
 type TurnkeeperReply struct {
 	ID           int64
 	MessageID    int64
