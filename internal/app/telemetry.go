@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/version"
 	"turnkeeper/storage"
 	"turnkeeper/telemetry"
@@ -61,7 +63,7 @@ func (t *telling) closer(hard context.Context) func() {
 
 // watch registers the sources of gauges, which are queried whenever the metrics are read.
 func (w *worker) watch() error {
-	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Pools: w.pools}
+	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Levels: w.levels, Pools: w.pools}
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
@@ -98,6 +100,15 @@ func (w *worker) setAside(ctx context.Context) (map[string]int, error) {
 		counts[string(kind)] = n
 	}
 	return counts, err
+}
+
+func (w *worker) levels(ctx context.Context) (map[string]int, error) {
+	all, err := w.store.Levels(ctx)
+	levels := map[string]int{}
+	for _, a := range all.Agents {
+		levels[a.Agent] = slices.Index(survival.Levels, a.Level)
+	}
+	return levels, err
 }
 
 func (w *worker) pools() (all []telemetry.Pool) {

@@ -42,80 +42,83 @@ func from(priority int) survival.Rules {
 	return survival.Rules{survival.Low: {MinPriority: &priority}}
 }
 
+// A rations has the methods on budgets.
+type rations struct{ *env }
+
 // reserve reserves a call of clerk, whose model was chosen for a level.
-func (e *env) reserve(chosen survival.Level) agentturn.Reservation {
+func (e rations) reserve(chosen survival.Level) agentturn.Reservation {
 	e.Helper()
 	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{
 		Turn: 1, Agent: "clerk", Limits: agentturn.SpendLimits{DayCalls: 100}, Level: chosen,
 	}, turnkeeper.Usage{InputTokens: 1})
-	wantErr(e, "reserve", err, nil)
+	wantErr(e.env, "reserve", err, nil)
 	return r
 }
 
 // use makes n calls of clerk.
-func (e *env) use(n int) {
+func (e rations) use(n int) {
 	e.Helper()
 	for range n {
-		wantErr(e, "settle", e.Budget().Settle(e.Context(), e.reserve(""), turnkeeper.Usage{InputTokens: 1}), nil)
+		wantErr(e.env, "settle", e.Budget().Settle(e.Context(), e.reserve(""), turnkeeper.Usage{InputTokens: 1}), nil)
 	}
 }
 
-func (e *env) wantLevel(what string, want survival.Level) {
+func (e rations) wantLevel(what string, want survival.Level) {
 	e.Helper()
-	equal(e, what, e.reserve("").Level, want)
+	equal(e.env, what, e.reserve("").Level, want)
 }
 
 func levelsFollow(e *env) {
 	e.Register(rationed(nil))
-	e.use(79)
-	e.wantLevel("with 21 left", survival.Normal) // it is the 80th
-	e.wantLevel("with 20 left", survival.Normal)
-	e.wantLevel("with 19 left", survival.Low)
-	e.use(13)
-	e.wantLevel("with 5 left", survival.Low)
-	e.wantLevel("with 4 left", survival.Critical)
-	equal(e, "level of another agent", e.levelOf("desk"), survival.Normal)
+	rations{e}.use(79)
+	rations{e}.wantLevel("with 21 left", survival.Normal) // it is the 80th
+	rations{e}.wantLevel("with 20 left", survival.Normal)
+	rations{e}.wantLevel("with 19 left", survival.Low)
+	rations{e}.use(13)
+	rations{e}.wantLevel("with 5 left", survival.Low)
+	rations{e}.wantLevel("with 4 left", survival.Critical)
+	equal(e, "level of another agent", rations{e}.levelOf("desk"), survival.Normal)
 }
 
-func (e *env) levelOf(agent string) survival.Level {
+func (e rations) levelOf(agent string) survival.Level {
 	e.Helper()
 	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{Turn: 2, Agent: agent, Limits: agentturn.SpendLimits{DayCalls: 1000}}, turnkeeper.Usage{})
-	wantErr(e, "reserve", err, nil)
+	wantErr(e.env, "reserve", err, nil)
 	return r.Level
 }
 
 func levelRefuses(e *env) {
 	e.Register(rationed(nil))
-	e.use(81)
+	rations{e}.use(81)
 	for range 2 {
-		r := e.reserve(survival.Normal)
+		r := rations{e}.reserve(survival.Normal)
 		if r.ID != 0 || r.Blocked || r.Level != survival.Low {
 			e.Errorf("a call for another level: %+v", r)
 		}
 	}
-	if r := e.reserve(survival.Low); r.ID == 0 || r.Blocked {
+	if r := (rations{e}).reserve(survival.Low); r.ID == 0 || r.Blocked {
 		e.Errorf("a call for the agent's level: %+v", r)
 	}
-	e.use(18) // refused ones took nothing
-	if r := e.reserve(survival.Critical); !r.Blocked || r.Scope != "day" {
+	rations{e}.use(18) // refused ones took nothing
+	if r := (rations{e}).reserve(survival.Critical); !r.Blocked || r.Scope != "day" {
 		e.Errorf("the 101st call: %+v", r)
 	}
 }
 
 func levelEndsWithTheDay(e *env) {
 	e.Register(rationed(from(1)))
-	e.use(81)
+	rations{e}.use(81)
 	id := e.enqueue("clerk", "", "later")
 	equal(e, "granted at level low", e.tick().Granted, 0)
 	e.Pass(25 * time.Hour)
-	e.wantLevel("the next day", survival.Normal)
+	rations{e}.wantLevel("the next day", survival.Normal)
 	equal(e, "granted the next day", e.next(first).record.Message.ID, id)
 }
 
 func levelOfANewBudget(e *env) {
 	a := rationed(from(1))
 	e.Register(a)
-	e.use(81)
+	rations{e}.use(81)
 	id := e.enqueue("clerk", "", "later")
 	equal(e, "granted at level low", e.tick().Granted, 0)
 	a.DayCalls = 1000
@@ -123,21 +126,21 @@ func levelOfANewBudget(e *env) {
 	equal(e, "granted with a larger budget", e.next(first).record.Message.ID, id)
 	a.DayCalls = 50
 	e.Register(a)
-	e.wantLevel("with a smaller budget", survival.Critical)
+	rations{e}.wantLevel("with a smaller budget", survival.Critical)
 }
 
 func levelPinned(e *env) {
 	e.Register(rationed(nil))
-	e.use(81)
+	rations{e}.use(81)
 	e.PinLevel("", survival.Critical)
-	e.wantLevel("of all", survival.Critical)
-	equal(e, "of an agent without a budget", e.levelOf("desk"), survival.Critical)
+	rations{e}.wantLevel("of all", survival.Critical)
+	equal(e, "of an agent without a budget", rations{e}.levelOf("desk"), survival.Critical)
 	e.PinLevel("clerk", survival.Normal)
-	e.wantLevel("its own", survival.Normal)
-	equal(e, "of another agent", e.levelOf("desk"), survival.Critical)
+	rations{e}.wantLevel("its own", survival.Normal)
+	equal(e, "of another agent", rations{e}.levelOf("desk"), survival.Critical)
 	e.PinLevel("clerk", "")
 	e.PinLevel("", "")
-	e.wantLevel("no more", survival.Low)
+	rations{e}.wantLevel("no more", survival.Low)
 }
 
 func levelHolds(e *env) {

@@ -3,6 +3,7 @@ package turnctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
