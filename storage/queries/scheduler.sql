@@ -26,7 +26,7 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
      or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
     exists (select from turnkeeper.agents a where a.holds_below is not null
-            or @everything and a.levels <> '{}' and turnkeeper.least_priority(a) is not null)::boolean as levels,
+            or a.levels <> '{}' and a.levels @? '$.*.min_priority' and turnkeeper.least_priority(a) is not null)::boolean as levels,
     exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or @everything and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
