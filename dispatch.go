@@ -31,6 +31,8 @@ type AgentRegistration struct {
 	Models              []string      // the models its turns ask, in order; nil: unknown
 	GiveUpAfter         time.Duration // how long its messages may wait for a failing service; 0: no time
 	MaxRunning          int           // of its turns at once; 0: three quarters of all slots while other agents wait
+	DayTokens, DayCalls int64         // its budget of a day; 0: no limit
+	Levels              []byte        // JSON of what happens at its survival levels; nil: nothing
 	Schedules           []Schedule
 
 	RetiredAt       time.Time // zero: it is not retired; a registration does not change it
@@ -52,7 +54,10 @@ type Schedule struct {
 	PausedAt     time.Time // zero: it is not paused
 	PausedReason string    // empty: none was given
 	NextDue      time.Time
-	LastSlot     time.Time
+	LastSlot     time.Time // the newest slot that became a message
+	SkippedSlot  time.Time // the newest slot that did not run; zero: none since LastSlot
+	SkippedWhy   string    // why it did not
+	Skipped      int       // slots that did not run since LastSlot
 	LastError    string
 }
 

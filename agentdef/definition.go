@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/survival"
 )
 
 // A Definition is one agent. It is immutable once parsed.
@@ -73,6 +74,46 @@ type Definition struct {
 	ContextWindow   int      `yaml:"context_window" in:"0, or 1024 to 100000000"` // tokens the model takes; 0: by the model's name, else 32768
 	Temperature     *float64 `yaml:"temperature" in:"0 to 2"`                     // nil: the provider's default
 	Budget          Budget   `yaml:"budget"`
+	Levels          Levels   `yaml:"levels"` // what happens when little is left of the budget of the day
+}
+
+// Levels hold what happens at an agent's survival levels.
+type Levels struct {
+	Low      LevelEffect `yaml:"low"`
+	Critical LevelEffect `yaml:"critical"`
+}
+
+// A LevelEffect is what happens at a survival level. The zero value changes nothing.
+type LevelEffect struct {
+	Model       string `yaml:"model" check:"model"` // "provider/model", asked in place of Definition.Model; empty: no other
+	Schedules   *bool  `yaml:"schedules"`           // whether due slots run; nil: they do
+	MinPriority *int   `yaml:"min_priority" in:"-1000 to 1000"`
+}
+
+// Rules returns what happens at the agent's survival levels. At a level whose model the file does not name, the chain of models is that of
+// Chain.
+func (d *Definition) Rules(defaultModel string) survival.Rules {
+	rules := survival.Rules{}
+	for level, e := range map[survival.Level]LevelEffect{survival.Low: d.Levels.Low, survival.Critical: d.Levels.Critical} {
+		if e == (LevelEffect{}) {
+			continue
+		}
+		effect := survival.Effect{NoSchedules: e.Schedules != nil && !*e.Schedules, MinPriority: e.MinPriority}
+		if e.Model != "" {
+			cheaper := Definition{Model: e.Model, FallbackModels: d.FallbackModels}
+			effect.Models = cheaper.Chain(defaultModel)
+		}
+		rules[level] = effect
+	}
+	return rules
+}
+
+// ChainAt returns the models of the agent's turns at a survival level, in the order they are asked.
+func (d *Definition) ChainAt(level survival.Level, defaultModel string) []string {
+	if names := d.Rules(defaultModel)[level].Models; names != nil {
+		return names
+	}
+	return d.Chain(defaultModel)
 }
 
 // An MCPServer names the tools that an agent has of an MCP server.

@@ -69,4 +69,13 @@ var keys = [][4]string{
 	{"budget.tree_tokens", "0, or more than `max_output_tokens`, to 1000000000000 tokens", "0", "Tokens of the tree that begins with a turn of this agent, sub-agents included. 0: no bound."},
 	{"budget.on_limit", "", "end", "What happens to a turn whose budget is used up. end: it ends, or waits for the next day. ask: a person may extend the budget first; each approval grants the budget once more."},
 	{"budget.tree_calls", " calls", "0", "Model calls of the tree that begins with a turn of this agent, sub-agents included. 0: no bound."},
+	{"levels", "keys `levels.*`", "nothing changes", "What happens when little is left of `budget.day_tokens` or `budget.day_calls`. Level low begins when less than 20 % is left, and critical when less than 5 % is left; a level ends when 5 points more are left, and at the latest with the day. An operator can pin a level. See docs/levels.md."},
+	{"levels.low", "keys `levels.low.*`", "nothing changes", "What happens at level low."},
+	{"levels.low.model", "PROVIDER/MODEL", "`model`", "The model that turns ask in place of `model`; `fallback_models` stay."},
+	{"levels.low.schedules", "", "true", "false: due times of the agent's schedules do not run, and `turnctl schedules` says so."},
+	{"levels.low.min_priority", "", "none: all messages are served", "Messages with a lower priority wait until the level ends. Those of sub-agents, and turns that have begun, do not."},
+	{"levels.critical", "keys `levels.critical.*`", "nothing changes", "What happens at level critical. It does not take over anything from `levels.low`."},
+	{"levels.critical.model", "PROVIDER/MODEL", "`model`", "As `levels.low.model`."},
+	{"levels.critical.schedules", "", "true", "As `levels.low.schedules`."},
+	{"levels.critical.min_priority", "", "none: all messages are served", "As `levels.low.min_priority`."},
 }

@@ -63,6 +63,7 @@ max_output_tokens: 1000
 context_window: 128000
 temperature: 0.5
 budget: {turn_tokens: 1, turn_calls: 2, day_tokens: 3, day_calls: 4, tree_tokens: 5, tree_calls: 6, on_limit: ask}
+levels: {low: {model: a/cheap, schedules: true}, critical: {model: a/free, schedules: false, min_priority: -5}}
 approve: {"*": always, read_file: never, pay: "args.amount > 5 ? ask : allow"}
 while_asking: go_on
 reply_sink: ask
@@ -126,6 +127,10 @@ func TestParseReadsEveryKey(t *testing.T) {
 		ContextWindow:   128000,
 		Temperature:     new(0.5),
 		Budget:          agentdef.Budget{TurnTokens: 1, TurnCalls: 2, DayTokens: 3, DayCalls: 4, TreeTokens: 5, TreeCalls: 6, OnLimit: "ask"},
+		Levels: agentdef.Levels{
+			Low:      agentdef.LevelEffect{Model: "a/cheap", Schedules: new(true)},
+			Critical: agentdef.LevelEffect{Model: "a/free", Schedules: new(false), MinPriority: new(-5)},
+		},
 		Approve:         map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
 		WhileAsking:     "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask", ReplySink: "ask", InboxLabels: []string{"untrusted", "private"},
 	}
@@ -195,6 +200,11 @@ func TestParseRefuses(t *testing.T) {
 		{"bad host", "allow_private_hosts: [\"http://x\"]", `:2: allow_private_hosts holds "http://x": it must be a host name or an IP address, without scheme, port or path`},
 		{"empty root", "root: ''", ":2: root must be the path of a folder"},
 		{"hot", "temperature: 2.5", ":2: temperature is 2.5: it must be 0 to 2"},
+		{"unknown level", "levels:\n  lower: {}", `:3: unknown key "levels.lower"`},
+		{"unknown effect", "levels:\n  low:\n    modle: a/b", `:4: unknown key "levels.low.modle" (did you mean "model"?)`},
+		{"bad model of a level", "levels:\n  low: {model: cheap}", `:3: levels.low.model is "cheap": it must be PROVIDER/MODEL, such as openai/gpt-5-mini`},
+		{"bad priority of a level", "levels:\n  critical:\n    min_priority: 1001", ":4: levels.critical.min_priority is 1001: it must be -1000 to 1000"},
+		{"bad schedules of a level", "levels: {low: {schedules: off}}", ":2: levels.low.schedules must be true or false, not text"},
 		{"negative budget", "budget:\n  day_tokens: -1", ":3: budget.day_tokens is -1: it must be 0 to 1000000000000"},
 		{"answer fills the window", "context_window: 2000\nmax_output_tokens: 2000", ":3: max_output_tokens is 2000: it must be less than the context_window of 2000"},
 		{"bad cron", "schedule:\n  cron: every day", `:3: schedule.cron is "every day": it must be five fields such as 0 9 * * 1-5, or @hourly, @daily, @every 10m (expected exactly 5 fields, found 2: [every day])`},

@@ -43,7 +43,7 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	e.stream = call.stream
 
 	started := time.Now()
-	res, err := call.ask(ctx, models)
+	res, all, err := call.askAtLevel(ctx, all, models)
 	for times := 1; err != nil; times++ {
 		if cause := call.unwritable; cause != nil {
 			return answer{}, cause
@@ -59,7 +59,7 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 		if err := pause.For(ctx, wait); err != nil {
 			return answer{}, err
 		}
-		res, err = call.ask(ctx, all)
+		res, all, err = call.askAtLevel(ctx, all, all)
 	}
 	if cause := call.unwritable; cause != nil {
 		return answer{}, cause
@@ -82,6 +82,7 @@ type modelCall struct {
 	// unwritable is the error of writing events of the stream. It ends the call.
 	unwritable error
 	stop       context.CancelCauseFunc // cancels the call and all its retries
+	leave      context.CancelCauseFunc // cancels the retries of the models that were chosen
 	again      int                     // attempts that the chain's result does not count
 	sends      int                     // requests sent, for the Observer
 	sent       prompt.Request          // of the newest answer
@@ -91,11 +92,30 @@ type modelCall struct {
 	hinted   map[string]bool             // models that were told that they wrote a tool call as text
 }
 
+// askAtLevel is ask. If the agent's survival level has changed since the models were chosen, it chooses again. It returns the whole
+// chain of those that it asked.
+func (c *modelCall) askAtLevel(ctx context.Context, all, models []*candidate) (inference.Response, []*candidate, error) {
+	for {
+		res, err := c.ask(ctx, models)
+		if _, ok := errors.AsType[*levelError](err); !ok {
+			return res, all, err
+		}
+		if all, err = c.exec.models.candidates(); err != nil {
+			return res, nil, err
+		}
+		if models = c.exec.models.usable(all, c.exec.rounds.effected()); len(models) == 0 {
+			return res, all, c.exec.models.allDown(all)
+		}
+	}
+}
+
 // ask asks the models one after the other, each with its retries.
 func (c *modelCall) ask(ctx context.Context, models []*candidate) (inference.Response, error) {
 	retry := c.exec.cfg.Retry
 	retry.Provider, retry.OnRetry = nil, c.retried
 	c.given = map[string]*inference.Error{}
+	ctx, c.leave = context.WithCancelCause(ctx)
+	defer c.leave(nil)
 	clear(c.exec.models.health.asked)
 	chain := inference.Chain{Retry: retry, OnGiveUp: func(i int, err *inference.Error) {
 		c.given[models[i].ref] = err
@@ -225,7 +245,11 @@ func (a *attempt) moment() prompt.Moment {
 
 // send makes one call with a request.
 func (a *attempt) send(ctx context.Context, request prompt.Request, onDelta func(inference.Delta)) (inference.Response, error) {
-	spend, err := a.exec.reserve(ctx, request)
+	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
+	if _, ok := errors.AsType[*levelError](err); ok {
+		a.leave(err)
+		return inference.Response{}, err
+	}
 	if err != nil {
 		a.stop(err)
 		return inference.Response{}, err

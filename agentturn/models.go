@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
+	"turnkeeper/internal/survival"
 )
 
 // A candidate is a model of a chain.
@@ -63,7 +64,8 @@ func (c Config) counter(model string) prompt.TokenCounter {
 type models struct {
 	*task
 	cache     *prompt.Cache    // of the process
-	chain     []*candidate     // set by the first model call
+	chain     []*candidate     // set by the first model call at a survival level
+	level     survival.Level   // for which chain was chosen
 	health    modelHealth      // of models that are down
 	sideUsage turnkeeper.Usage // of summaries, to be added to the next round
 }
@@ -72,15 +74,16 @@ type models struct {
 // default, then its fallbacks. It skips models that are not configured, and fails if none
 // is.
 func (m *models) candidates() ([]*candidate, error) {
-	if m.chain != nil {
+	level := m.levelNow()
+	if m.chain != nil && m.level == level {
 		return m.chain, nil
 	}
-	names := m.modelNames()
+	names := m.def.ChainAt(level, m.cfg.DefaultModel)
 	if len(names) == 0 {
 		return nil, &inference.Error{Class: inference.ClassInvalid,
 			Detail: "the agent has no model and there is no default; set `model` in the agent's file, or a default model in the configuration"}
 	}
-	found, problems := m.find(names, names[0], m.cache)
+	found, problems := m.find(names, m.ownModel(), m.cache)
 	for _, err := range problems {
 		missing, _ := errors.AsType[*missingModel](err)
 		m.log.Warn("skipping a model of the agent", zap.String("model", missing.name), zap.Error(missing.err))
@@ -88,22 +91,25 @@ func (m *models) candidates() ([]*candidate, error) {
 	if len(found) == 0 {
 		return nil, m.unconfigured(names, &inference.Error{Class: inference.ClassNotFound, Detail: errors.Join(problems...).Error()})
 	}
-	m.chain = found
+	m.chain, m.level = found, level
 	return found, nil
 }
 
 // sideModels returns the models for a side call. It skips models that are not configured,
 // and fails if none is.
 func (t *task) sideModels(names []string) ([]*candidate, error) {
-	found, problems := t.find(names, cmp.Or(t.def.Model, t.cfg.DefaultModel), nil)
+	found, problems := t.find(names, t.ownModel(), nil)
 	if len(found) == 0 {
 		return nil, &inference.Error{Class: inference.ClassInvalid, Detail: errors.Join(problems...).Error()}
 	}
 	return found, nil
 }
 
-// modelNames returns the names of the agent's chain, without duplicates.
-func (t *task) modelNames() []string { return t.def.Chain(t.cfg.DefaultModel) }
+// modelNames returns the names of the agent's chain at its survival level, without duplicates.
+func (t *task) modelNames() []string { return t.def.ChainAt(t.levelNow(), t.cfg.DefaultModel) }
+
+// ownModel returns the name of the agent's first model at its normal level, which is the one that its context_window is of.
+func (t *task) ownModel() string { return cmp.Or(t.def.Model, t.cfg.DefaultModel) }
 
 // sideAnswer returns the number of tokens reserved for the answer of a side call.
 func (t *task) sideAnswer(m *candidate) int { return min(t.def.OutputTokens(), m.Window/4) }

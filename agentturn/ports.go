@@ -13,6 +13,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -77,6 +78,7 @@ type Spender struct {
 	Agent  string
 	Root   turnkeeper.TurnID // root of the tree of agents, if the tree has limits; else 0
 	Limits SpendLimits
+	Level  survival.Level // for which the model was chosen; empty: any, if the agent's file names no levels
 }
 
 // SpendLimits are the limits of a Spender. 0: unlimited.
@@ -95,6 +97,9 @@ func (l SpendLimits) times(n int64) SpendLimits {
 
 // A Reservation is the result of Reserve.
 type Reservation struct {
+	// Level is the agent's survival level; empty: unknown. If it is not that of the Spender, nothing was reserved, and the call
+	// must not be made.
+	Level   survival.Level
 	ID      int64         // 0: nothing was reserved, Settle does nothing
 	Blocked bool          // the call must not be made
 	Scope   string        // if Blocked: "turn", "tree" or "day"

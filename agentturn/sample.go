@@ -60,7 +60,8 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 	if ctx.Err() != nil {
 		return tools.Sampled{}, context.Cause(ctx)
 	}
-	models, err := s.task.sideModels(s.task.modelNames())
+	level, choose := s.task.levelNow(), func() ([]*candidate, error) { return s.task.sideModels(s.task.modelNames()) }
+	models, err := choose()
 	if err != nil {
 		return tools.Sampled{}, err
 	}
@@ -70,7 +71,7 @@ func (s *sampling) ask(ctx context.Context) (tools.Sampled, error) {
 		return tools.Sampled{}, err
 	}
 	s.call = &sideCall{
-		task: s.task, purpose: PurposeSample, log: s.log, models: models, retry: s.task.cfg.Retry, logged: true,
+		task: s.task, purpose: PurposeSample, log: s.log, models: models, level: level, again: choose, retry: s.task.cfg.Retry, logged: true,
 		retried: "model call for a tool failed, trying again", account: s.account, request: s.request, accept: acceptSample,
 	}
 	res, err := s.call.ask(ctx)

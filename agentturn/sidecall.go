@@ -9,6 +9,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/inference"
+	"turnkeeper/internal/survival"
 )
 
 // A sideCall is a model call outside the turn's rounds, with all its attempts. It does not
@@ -19,8 +20,10 @@ type sideCall struct {
 	log     *zap.Logger
 	models  []*candidate // asked one after the other
 	retry   inference.Retry
-	logged  bool   // log the content at debug level
-	retried string // log message before a retry
+	level   survival.Level               // for which the models were chosen; empty: they do not depend on it
+	again   func() ([]*candidate, error) // chooses the models again; nil: never
+	logged  bool                         // log the content at debug level
+	retried string                       // log message before a retry
 	// request builds the request for a model and estimates its usage. It returns an error
 	// if the request does not fit.
 	request func(m *candidate) (inference.Request, turnkeeper.Usage, error)
@@ -32,8 +35,23 @@ type sideCall struct {
 	blocked error // set if the budget blocked an attempt
 }
 
-// ask asks the models one after the other, each with its retries.
+// ask asks the models one after the other, each with its retries. If the agent's survival level has changed since they were
+// chosen, it chooses again.
 func (c *sideCall) ask(ctx context.Context) (inference.Response, error) {
+	for {
+		res, err := c.askOnce(ctx)
+		changed, ok := errors.AsType[*levelError](c.blocked)
+		if !ok || c.again == nil {
+			return res, err
+		}
+		c.level, c.blocked = changed.level, nil
+		if c.models, err = c.again(); err != nil {
+			return inference.Response{}, err
+		}
+	}
+}
+
+func (c *sideCall) askOnce(ctx context.Context) (inference.Response, error) {
 	ctx, c.stop = context.WithCancelCause(ctx)
 	defer c.stop(nil)
 	retry := c.retry
@@ -61,7 +79,7 @@ func (a *sideAttempt) Generate(ctx context.Context, _ inference.Request, _ func(
 	if err != nil {
 		return inference.Response{}, err
 	}
-	spend, err := a.task.reserveCall(ctx, estimate)
+	spend, err := a.task.reserveCall(ctx, estimate, a.level)
 	if err != nil {
 		a.blocked = err
 		a.stop(err)

@@ -28,6 +28,11 @@ func (a *attempt) withSummary(ctx context.Context, request prompt.Request) (prom
 		return request, nil
 	}
 	made, err := a.summarise(ctx, turns)
+	if _, ok := errors.AsType[*levelError](err); ok {
+		a.exec.prompt.SummaryUnsent()
+		a.leave(err)
+		return request, err
+	}
 	if err != nil {
 		a.exec.log.Warn("cannot summarise older turns of the conversation; leaving them out",
 			zap.Int("turns", len(turns)), zap.Error(err))
@@ -44,7 +49,7 @@ func (a *attempt) summarise(ctx context.Context, turns []turnlog.Past) (turnlog.
 	ctx, cancel := context.WithTimeout(ctx, summaryTime)
 	defer cancel()
 	request := a.exec.prompt.SummaryRequest(a.model.Model, a.at, turns)
-	spend, err := a.exec.reserve(ctx, request)
+	spend, err := a.exec.reserve(ctx, request, a.exec.models.level)
 	if err != nil {
 		return turnlog.Summary{}, err
 	}

@@ -367,6 +367,16 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/model-health", "", "", 200).want(t, 200, `"state":"down"`)
 	ask("GET", "/v1/model-health", "", "", 200).want(t, 200, `"state":"unknown"`)
 	one[string](h, `update turnkeeper.agents set models = '{}' where name = 'clerk' returning name`)
+	ask("GET", "/v1/levels", "", "", 200).want(t, 200, `"agents":[]`)
+	ask("POST", "/v1/levels/pin", "", `{"level":"low","for_seconds":60,"reason":"costs","by":"ada"}`, 200).want(t, 200, `"by":"ada"`)
+	ask("POST", "/v1/levels/pin", "", `{"agent":"clerk","level":"critical"}`, 200).want(t, 200, `"by":"operator"`)
+	ask("POST", "/v1/levels/pin", "", `{"level":"high"}`, 422)
+	ask("POST", "/v1/levels/pin", "", `{"level":"low","for_seconds":-1}`, 422)
+	ask("POST", "/v1/levels/pin", "", `{"agent":"nobody","level":"low"}`, 404)
+	ask("GET", "/v1/levels", "", "", 200).want(t, 200, `"level":"critical"`)
+	ask("POST", "/v1/levels/unpin", "", `{"agent":"clerk"}`, 200)
+	ask("POST", "/v1/levels/unpin", "", `{"agent":"nobody"}`, 404)
+	ask("POST", "/v1/levels/unpin", "", `{}`, 200).want(t, 200, `"all":null`)
 	var created struct{ ID string }
 	if err := json.Unmarshal(ask("POST", "/v1/responses", "", `{"model":"clerk","input":"hello","background":true,"metadata":{"a":"b"}}`, 200).body, &created); err != nil {
 		t.Fatal(err)

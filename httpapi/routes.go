@@ -317,6 +317,18 @@ func (o *lanes) routes() []Route {
 			Route: get("/v1/model-health", forRead, o.models), ID: "listModelHealth", Tag: tag, Summary: "The models that agents use, and whether they are down",
 			Answers: []Answer{answer(200, "models", list[views.Model]{})},
 		},
+		{
+			Route: get("/v1/levels", forRead, o.levels), ID: "listLevels", Tag: tag, Summary: "The survival levels of agents: what is left of their budgets of the day",
+			Answers: []Answer{answer(200, "the levels", views.Levels{})},
+		},
+		{
+			Route: post("/v1/levels/pin", forOperate, o.pinLevel), ID: "pinLevel", Tag: tag, Summary: "Set the survival level of an agent, or of all, in place of the budget",
+			Body: pinning{}, BodyRequired: true, Answers: []Answer{answer(200, "the levels", views.Levels{})},
+		},
+		{
+			Route: post("/v1/levels/unpin", forOperate, o.unpinLevel), ID: "unpinLevel", Tag: tag, Summary: "Let the budget decide the survival level again",
+			Body: unpinning{}, BodyRequired: true, Answers: []Answer{answer(200, "the levels", views.Levels{})},
+		},
 	}
 }
 

@@ -19,23 +19,23 @@ var _ agentturn.Budget = (*Spend)(nil)
 
 // Reserve reserves the estimate in the budgets, if none is exhausted.
 func (s *Spend) Reserve(ctx context.Context, who agentturn.Spender, estimate turnkeeper.Usage) (agentturn.Reservation, error) {
-	if who.Limits == (agentturn.SpendLimits{}) {
+	if who.Limits == (agentturn.SpendLimits{}) && who.Level == "" {
 		return agentturn.Reservation{}, nil
 	}
 	answer, err := s.Grants.ReserveSpend(ctx, grants.SpendRequest{
 		Turn: who.Turn, Agent: who.Agent, Tokens: estimate.Total(),
 		TurnTokens: who.Limits.TurnTokens, TurnCalls: who.Limits.TurnCalls,
 		DayTokens: who.Limits.DayTokens, DayCalls: who.Limits.DayCalls,
-		Root: who.Root, TreeTokens: who.Limits.TreeTokens, TreeCalls: who.Limits.TreeCalls,
+		Root: who.Root, TreeTokens: who.Limits.TreeTokens, TreeCalls: who.Limits.TreeCalls, Level: who.Level,
 	})
 	if err != nil {
 		return agentturn.Reservation{}, err
 	}
-	if answer.Blocked == "" {
-		return agentturn.Reservation{ID: answer.Reservation}, nil
+	if answer.Blocked == "" || answer.Blocked == scopeLevel {
+		return agentturn.Reservation{ID: answer.Reservation, Level: answer.Level}, nil
 	}
 	return agentturn.Reservation{
-		Blocked: true, Scope: answer.Blocked, Retry: answer.DayLeft,
+		Level: answer.Level, Blocked: true, Scope: answer.Blocked, Retry: answer.DayLeft,
 		Never:  answer.Blocked == scopeDay && who.Limits.DayTokens > 0 && estimate.Total() > who.Limits.DayTokens,
 		Reason: blockedBy(who.Limits, answer, estimate.Total()),
 	}, nil
@@ -64,6 +64,8 @@ func blockedBy(limits agentturn.SpendLimits, answer grants.SpendAnswer, estimate
 const (
 	scopeDay  = "day"
 	scopeTree = "tree"
+
+	scopeLevel = "level" // no budget: the agent has another level
 )
 
 func count(n int64, noun string) string {

@@ -17,6 +17,7 @@ import (
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -222,7 +223,7 @@ func (d *door) Pass(p time.Duration) {
 			queue_rank = queue_rank - $1::interval, failing_since = failing_since - $1::interval, failing_after = failing_after - $1::interval`,
 		"update turnkeeper.suspects set failed_at = failed_at - $1::interval, until = until - $1::interval, first_pair = first_pair - $1::interval, last_pair = last_pair - $1::interval",
 		"update turnkeeper.turns set due_at = due_at - $1::interval, granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval",
-		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval",
+		"update turnkeeper.schedules set next_due = next_due - $1::interval, last_slot = last_slot - $1::interval, skipped_slot = skipped_slot - $1::interval",
 		"update turnkeeper.settings set last_tick_at = last_tick_at - $1::interval, hold_until = hold_until - $1::interval, silence_from = silence_from - $1::interval",
 		"update turnkeeper.ended_grants set granted_at = granted_at - $1::interval, lease_until = lease_until - $1::interval, ended_at = ended_at - $1::interval",
 		"update turnkeeper.detached_calls set deadline = deadline - $1::interval, look_at = look_at - $1::interval, claimed_at = claimed_at - $1::interval",
@@ -235,6 +236,36 @@ func (d *door) Pass(p time.Duration) {
 	} {
 		d.exec(sql, p)
 	}
+	if days := int(p / (24 * time.Hour)); days != 0 {
+		d.exec("update turnkeeper.spend set period = to_char(period::date - $1::integer, 'YYYY-MM-DD') where period <> ''", days)
+	}
+}
+
+func (d *door) Budget() agentturn.Budget { return &jobs.Spend{Grants: d.DB.Grants} }
+
+func (d *door) PinLevel(agent string, level survival.Level) {
+	var err error
+	if level == "" {
+		err = d.UnpinLevel(d.t.Context(), agent)
+	} else {
+		err = d.Store.PinLevel(d.t.Context(), operate.Pin{Agent: agent, Level: level, By: "ada"})
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *door) Schedule(agent, name string) turnkeeper.Schedule {
+	all, err := d.Schedules(d.t.Context())
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, s := range all {
+		if s.Agent == agent && s.Name == name {
+			return s
+		}
+	}
+	return turnkeeper.Schedule{}
 }
 
 func (d *door) Message(id turnkeeper.MessageID) turnkeeper.Message {

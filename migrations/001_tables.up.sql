@@ -73,6 +73,10 @@ create table turnkeeper.agents (
     models                text[] not null, -- in the order in which its turns try them
     give_up_after         interval,    -- how long a message waits for a failing service; null: for ever
     max_running           integer check (max_running > 0), -- of its turns at once; null: the worker_slots of all workers
+    day_tokens            bigint not null default 0 check (day_tokens >= 0), -- its budget of a day; 0: no limit
+    day_calls             bigint not null default 0 check (day_calls >= 0),
+    levels                jsonb not null default '{}', -- what happens at its survival levels: survival.Rules in Go
+    holds_below           integer, -- messages with a lower priority wait outside their lanes: see move_levels; null: none do
     lane_per_conversation boolean not null default false,
     -- When the lanes of the agent were changed, until the old ones are empty, and when a tick last moved its waiting
     -- messages: an open transaction may still accept a message under the old setting.
@@ -110,10 +114,14 @@ create table turnkeeper.schedules (
     next_due      timestamptz,            -- null: not computed yet
     last_slot     timestamptz,
     last_error    text,
+    skipped_slot  timestamptz,            -- the newest slot that did not run; null: none since last_slot
+    skipped_why   text,
+    skipped       integer not null default 0 check (skipped >= 0), -- slots that did not run since last_slot
     primary key (agent, name),
+    check ((skipped_slot is null) = (skipped_why is null) and (skipped_slot is null) = (skipped = 0)),
     constraint times_in_range check (
-        least(paused_at, next_due, last_slot) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(paused_at, next_due, last_slot) < timestamptz '2200-01-01 00:00:00+00')
+        least(paused_at, next_due, last_slot, skipped_slot) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(paused_at, next_due, last_slot, skipped_slot) < timestamptz '2200-01-01 00:00:00+00')
 );
 create index schedules_due on turnkeeper.schedules (next_due) where active and paused_at is null;
 
@@ -557,7 +565,20 @@ create table turnkeeper.spend (
     period text not null, -- a day (UTC) for an agent, else ''
     tokens bigint not null default 0,
     calls  bigint not null default 0,
+    level  text not null default 'normal' check (level in ('normal', 'low', 'critical')), -- of an agent, at the newest change: see note_level
     primary key (scope, period)
+);
+
+-- Survival levels that operators have pinned. A pin goes before what the budget says, and an agent's own before that of all.
+create table turnkeeper.pinned_levels (
+    agent     text primary key, -- empty: all agents
+    level     text not null check (level in ('normal', 'low', 'critical')),
+    pinned_by text not null,
+    pinned_at timestamptz not null default clock_timestamp(),
+    until     timestamptz, -- null: until it is unpinned
+    reason    text not null default '',
+    constraint times_in_range check (
+        least(pinned_at, until) >= timestamptz '1970-01-01 00:00:00+00' and greatest(pinned_at, until) < timestamptz '2200-01-01 00:00:00+00')
 );
 
 -- Estimates that were reserved in budgets before a model call, until the call reports its actual use.

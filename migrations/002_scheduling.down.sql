@@ -4,6 +4,8 @@ drop trigger lease_stays on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
 drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.turn_waits, turnkeeper.turn_holder,
     turnkeeper.given_up, turnkeeper.other_worker, turnkeeper.live_workers;
+drop function turnkeeper.move_levels, turnkeeper.level_lane, turnkeeper.waits_below, turnkeeper.least_priority, turnkeeper.all_models, turnkeeper.next_day, turnkeeper.models_now, turnkeeper.level_effect, turnkeeper.level_of, turnkeeper.pin_of, turnkeeper.note_level,
+    turnkeeper.worse_level, turnkeeper.next_level;
 drop type turnkeeper.blocker;
 drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.note_models,
     turnkeeper.answer_matters, turnkeeper.chain_down, turnkeeper.failure_pause, turnkeeper.calls_lost,

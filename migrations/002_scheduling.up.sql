@@ -540,6 +540,7 @@ begin
     for m in select q.id, turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation) as lane
         from turnkeeper.messages q
         where q.agent = p_agent and q.state = 'waiting' and q.lane <> turnkeeper.lane_of(q.agent, q.user_name, q.conversation, p_by_conversation)
+          and q.lane <> turnkeeper.level_lane(q.agent)
           and not exists (select from turnkeeper.spawned_calls c where c.message_id = q.id)
           and not exists (select from turnkeeper.turns p where p.agent = q.agent and p.user_name = q.user_name and p.conversation = q.conversation and p.home_lane is not null
               and p.ended_at is null and p.held)
@@ -806,6 +807,124 @@ begin
 end $$;
 
 ----------------------------------------------------------------------------------------------------
+-- Survival levels: what is left of an agent's budget of the day
+----------------------------------------------------------------------------------------------------
+
+-- The level after p_before, when p_left of p_limit is left: the same rule as survival.Next in Go.
+create function turnkeeper.next_level(p_before text, p_left bigint, p_limit bigint) returns text immutable language sql return case
+    when p_limit <= 0 then 'normal'
+    when p_left < 0 or p_left * 100 < p_limit * case when p_before = 'critical' then 10 else 5 end then 'critical'
+    when p_left * 100 < p_limit * case when p_before in ('low', 'critical') then 25 else 20 end then 'low'
+    else 'normal' end;
+
+create function turnkeeper.worse_level(a text, b text) returns text immutable language sql
+return case when 'critical' in (a, b) then 'critical' when 'low' in (a, b) then 'low' else 'normal' end;
+
+-- Decide the level of an agent on a day from what is left of its budget. The caller has locked the row of spend. What a reservation takes
+-- counts for the calls after it, not for its own.
+create function turnkeeper.note_level(p_agent text, p_day text) returns void language plpgsql as $$
+begin
+    update turnkeeper.spend s set level = n.level
+    from turnkeeper.agents a, turnkeeper.spend b,
+        lateral (select turnkeeper.worse_level(turnkeeper.next_level(b.level, a.day_tokens - b.tokens, a.day_tokens),
+            turnkeeper.next_level(b.level, a.day_calls - b.calls, a.day_calls)) as level) n
+    where a.name = p_agent and (b.scope, b.period) = ('agent:' || p_agent, p_day) and (s.scope, s.period) = (b.scope, b.period) and s.level <> n.level;
+    if found then
+        perform pg_notify('turnkeeper_inbox', '');
+    end if;
+end $$;
+
+-- The pin that holds for an agent now; null: none.
+create function turnkeeper.pin_of(p_agent text) returns turnkeeper.pinned_levels stable language sql as $$
+    select p from turnkeeper.pinned_levels p
+    where p.agent in (p_agent, '') and (p.until is null or p.until > clock_timestamp()) order by p.agent = '' limit 1
+$$;
+
+-- When the next day begins, by which budgets count.
+create function turnkeeper.next_day() returns timestamptz stable language sql
+return (date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day') at time zone 'UTC';
+
+-- The level of an agent now. A new day begins at normal.
+create function turnkeeper.level_of(p_agent text) returns text stable language sql return coalesce(
+    (turnkeeper.pin_of(p_agent)).level,
+    (select s.level from turnkeeper.spend s where s.scope = 'agent:' || p_agent and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD')),
+    'normal');
+
+-- What an agent's file says happens at its level now; null: nothing.
+create function turnkeeper.level_effect(a turnkeeper.agents) returns jsonb stable language sql
+return case when a.levels <> '{}' then a.levels -> turnkeeper.level_of(a.name) end;
+
+-- The models that an agent's turns ask now, in order.
+create function turnkeeper.models_now(a turnkeeper.agents) returns text[] stable language sql
+return coalesce((select array_agg(m.model order by m.i) from jsonb_array_elements_text(turnkeeper.level_effect(a) -> 'models') with ordinality m (model, i)), a.models);
+
+-- The models that an agent's turns ask at any level.
+create function turnkeeper.all_models(a turnkeeper.agents) returns text[] stable language sql
+return (select coalesce(array_agg(distinct m), '{}') from (select unnest(a.models) union all
+    select jsonb_array_elements_text(e.value -> 'models') from jsonb_each(a.levels) e where e.value ? 'models') u (m));
+
+-- The least priority of messages to an agent that do not wait now; null: none waits.
+create function turnkeeper.least_priority(a turnkeeper.agents) returns integer stable language sql
+return (turnkeeper.level_effect(a) ->> 'min_priority')::integer;
+
+-- Whether a message waits below a least priority: not a sub-agent's, which belongs to its parent's turn.
+create function turnkeeper.waits_below(p_message bigint, p_priority integer, p_least integer) returns boolean stable language sql
+return p_priority < p_least and not exists (select from turnkeeper.spawned_calls c where c.message_id = p_message);
+
+-- The lane in which messages wait while the survival level of their agent holds them, so that they block nothing and no tick reads
+-- through them. No other lane has this name: see park_turn.
+create function turnkeeper.level_lane(p_agent text) returns text immutable language sql return p_agent || '#level';
+
+-- Move the messages that the survival levels of their agents hold out of the lanes that they would block, and those that they hold no
+-- longer back, and return how many agents and messages changed. The caller has the scheduler's lock. After a change of the level it
+-- looks at all messages of the agent, else at the oldest p_limit waiting messages, as move_held does. It leaves out messages that a
+-- sender has locked.
+create function turnkeeper.move_levels(p_limit integer) returns integer language plpgsql as $$
+declare
+    a     record;
+    moved integer;
+    n     integer := 0;
+begin
+    for a in select g.name, g.holds_below as before, g.lane_per_conversation as by_conv, turnkeeper.least_priority(g) as least,
+        turnkeeper.level_lane(g.name) as lane from turnkeeper.agents g where g.holds_below is not null or g.levels <> '{}' order by g.name
+    loop
+        continue when a.before is null and a.least is null;
+        update turnkeeper.messages m set lane = turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.by_conv), held = false,
+            queue_rank = coalesce(m.queue_rank, m.rank)
+        where m.id in (select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane order by h.rank, h.id
+                limit case when a.before is not distinct from a.least then p_limit end) q
+            where not coalesce(turnkeeper.waits_below(q.id, q.priority, a.least), false))
+          and m.id in (select q.id from turnkeeper.messages q where q.state = 'waiting' and q.lane = a.lane for no key update skip locked);
+        get diagnostics moved = row_count;
+        n := n + moved;
+        if a.least is null then
+            if not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = a.lane) then
+                update turnkeeper.agents set holds_below = null where name = a.name;
+                n := n + 1;
+            elsif a.before > -1001 then -- a sender has locked one: the next tick tries again
+                update turnkeeper.agents set holds_below = -1001 where name = a.name;
+                n := n + 1;
+            end if;
+            continue;
+        end if;
+        if a.before is distinct from a.least then
+            update turnkeeper.messages set lane = a.lane, held = true where id in (
+                select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name and not m.held
+                    and turnkeeper.waits_below(m.id, m.priority, a.least) for no key update skip locked);
+            update turnkeeper.agents set holds_below = a.least where name = a.name;
+            n := n + 1;
+        else
+            update turnkeeper.messages set lane = a.lane, held = true where id in (
+                select m.id from turnkeeper.messages m where m.id in (select w.id from turnkeeper.oldest_waiting(p_limit) w) and m.state = 'waiting' and m.agent = a.name
+                    and turnkeeper.waits_below(m.id, m.priority, a.least) for no key update skip locked);
+        end if;
+        get diagnostics moved = row_count;
+        n := n + moved;
+    end loop;
+    return n;
+end $$;
+
+----------------------------------------------------------------------------------------------------
 -- Why a message waits
 ----------------------------------------------------------------------------------------------------
 
@@ -992,6 +1111,7 @@ declare
     v_lane  text;
     v_now   text; -- the lane in which its turn would be if it began now
     v_kin   boolean; -- it is a sub-agent's
+    v_least integer; -- of the priorities that its agent serves; null: all
     blocked boolean := false;
 begin
     select * into m from turnkeeper.messages where id = p_message and state in ('waiting', 'running');
@@ -1028,7 +1148,8 @@ begin
         return;
     end if;
 
-    v_lane := m.lane;
+    v_lane := case when m.lane = turnkeeper.level_lane(m.agent) then turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation) else m.lane end;
+    v_least := turnkeeper.least_priority(a);
     if t.id is not null then
         v_lane := coalesce(t.home_lane, t.lane);
         for r in select * from turnkeeper.turn_waits(t) loop
@@ -1046,6 +1167,12 @@ begin
             return next r;
         elsif a.retired_at is not null and not v_kin then
             r.reason := 'agent_retired'; r.since := a.retired_at; blocked := true;
+            return next r;
+        end if;
+        if turnkeeper.waits_below(m.id, m.priority, v_least) then
+            r := null;
+            r.reason := 'survival_level'; r.agent := m.agent; r.count := v_least; r.why := turnkeeper.level_of(m.agent); blocked := true;
+            r.until := case when (turnkeeper.pin_of(m.agent)).level is null then turnkeeper.next_day() else (turnkeeper.pin_of(m.agent)).until end;
             return next r;
         end if;
         if not turnkeeper.is_due(m.due_at, m.accepted_at) then
@@ -1072,7 +1199,7 @@ begin
             r.worker_id := h.worker_id; blocked := true;
             return next r;
         end loop;
-        if not blocked and t.id is null and m.lane <> turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation) then
+        if not blocked and t.id is null and v_lane <> turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation) then
             r := null;
             r.reason := 'lanes_changed'; r.since := a.lanes_changed_at; r.agent := m.agent; blocked := true;
             r.lane := turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.lane_per_conversation);
@@ -1089,6 +1216,7 @@ begin
             select w.* from (select distinct unnest(array[v_lane, v_now]) as lane) n, lateral (select w.id, w.rank from turnkeeper.messages w
             where w.lane = n.lane and w.state = 'waiting' and (w.rank, w.id) < (m.rank, m.id)
               and turnkeeper.is_due(w.due_at, w.accepted_at)
+              and not coalesce(turnkeeper.waits_below(w.id, w.priority, v_least), false)
               and (w.held or not exists (select from turnkeeper.turns p where p.agent = w.agent and p.user_name = w.user_name and p.conversation = w.conversation
                   and p.home_lane is not null and p.ended_at is null and p.held)) -- the next tick moves it out of the lane
             order by w.rank, w.id limit 100) w order by w.rank, w.id limit 100) b;
@@ -1148,7 +1276,7 @@ begin
         return next r;
     end if;
     if not turnkeeper.given_up(m, t.id, a.give_up_after) then
-        return query select * from turnkeeper.models_awaited(coalesce(a.models, '{}'));
+        return query select * from turnkeeper.models_awaited(coalesce(turnkeeper.models_now(a), '{}'));
     end if;
 end $$;
 

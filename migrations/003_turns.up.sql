@@ -629,11 +629,12 @@ create trigger spawned_forgotten after delete on turnkeeper.turns for each row e
 ----------------------------------------------------------------------------------------------------
 
 -- Reserve an estimate in the budgets of a turn and of its agent's day. Returns the id of the reservation, or 0 and the
--- exhausted budget.
+-- exhausted budget. The caller has chosen its model for the survival level p_level, which is empty if that does not matter: if the agent
+-- has another one, nothing is reserved, and blocked is 'level'.
 create function turnkeeper.reserve_spend(
     p_turn bigint, p_agent text, p_tokens bigint,
-    p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint,
-    out reservation bigint, out blocked text, out used_tokens bigint, out used_calls bigint
+    p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint, p_level text,
+    out reservation bigint, out blocked text, out used_tokens bigint, out used_calls bigint, out level text
 ) language plpgsql as $$
 declare
     day text := to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD');
@@ -643,6 +644,12 @@ begin
         on conflict do nothing;
     select tokens, calls into used_tokens, used_calls from turnkeeper.spend
         where scope = 'agent:' || p_agent and period = day for update;
+    perform turnkeeper.note_level(p_agent, day);
+    level := turnkeeper.level_of(p_agent);
+    if p_level <> '' and p_level <> level then
+        blocked := 'level';
+        return;
+    end if;
     if (p_day_tokens > 0 and used_tokens + p_tokens > p_day_tokens)
         or (p_day_calls > 0 and used_calls + 1 > p_day_calls) then
         blocked := 'day';
@@ -672,18 +679,19 @@ begin
     if found then
         update turnkeeper.spend set tokens = tokens + p_used - r.tokens
             where (scope, period) in (('turn:' || r.turn_id, ''), ('agent:' || r.agent, r.period));
+        perform turnkeeper.note_level(r.agent, r.period);
     end if;
 end $$;
 
 -- Like reserve_spend, but also for the budget of a tree of agents.
 create function turnkeeper.reserve_tree_spend(
     p_root bigint, p_tree_tokens bigint, p_tree_calls bigint, p_turn bigint, p_agent text, p_tokens bigint,
-    p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint,
-    out reservation bigint, out blocked text, out used_tokens bigint, out used_calls bigint
+    p_turn_tokens bigint, p_turn_calls bigint, p_day_tokens bigint, p_day_calls bigint, p_level text,
+    out reservation bigint, out blocked text, out used_tokens bigint, out used_calls bigint, out level text
 ) language plpgsql as $$
 begin
-    select r.reservation, r.blocked, r.used_tokens, r.used_calls into reservation, blocked, used_tokens, used_calls
-    from turnkeeper.reserve_spend(p_turn, p_agent, p_tokens, p_turn_tokens, p_turn_calls, p_day_tokens, p_day_calls) r;
+    select r.reservation, r.blocked, r.used_tokens, r.used_calls, r.level into reservation, blocked, used_tokens, used_calls, level
+    from turnkeeper.reserve_spend(p_turn, p_agent, p_tokens, p_turn_tokens, p_turn_calls, p_day_tokens, p_day_calls, p_level) r;
     if blocked <> '' then
         return;
     end if;

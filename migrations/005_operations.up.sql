@@ -314,7 +314,7 @@ begin
             message = format('schedule %s/%s has ended: the file of agent %1$s no longer has it', p_agent, p_name);
     end if;
     select w.id into message from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation)) and w.agent = p_agent and w.schedule = p_name
+    where w.state = 'waiting' and w.lane in (s.lane, turnkeeper.held_lane(p_agent, '', s.conversation), turnkeeper.level_lane(p_agent)) and w.agent = p_agent and w.schedule = p_name
     order by w.id limit 1;
     if found then
         waiting := true;

@@ -190,7 +190,8 @@ func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 
 func (t *tick) ExpireAsks(context.Context, int) (int, error) { return 0, nil }
 
-func (t *tick) MoveHeld(context.Context) (int, error) { return 0, nil }
+func (t *tick) MoveLevels(context.Context) (int, error) { return 0, nil }
+func (t *tick) MoveHeld(context.Context) (int, error)   { return 0, nil }
 
 func (t *tick) MoveLanes(context.Context) error { return nil }
 

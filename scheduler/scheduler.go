@@ -78,6 +78,9 @@ type Tick interface {
 	// ExpireAsks closes asks that nobody has answered in time, at most limit, and queues
 	// their turns. It returns how many it closed.
 	ExpireAsks(ctx context.Context, limit int) (int, error)
+	// MoveLevels moves messages that the survival levels of their agents hold out of the lanes that they would block, and back
+	// when they hold them no longer. It returns how many changed.
+	MoveLevels(ctx context.Context) (int, error)
 	// MoveHeld moves messages that a parked turn holds out of the lanes that they would
 	// block. It looks at the oldest waiting messages, and returns how many it moved.
 	MoveHeld(ctx context.Context) (int, error)

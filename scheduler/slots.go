@@ -33,6 +33,9 @@ func Decide(d granting.DueSchedule, now time.Time) granting.SlotDecision {
 		decision.Slot = spec.newest(d.NextDue, now)
 		decision.NextDue = spec.after(decision.Slot, now)
 	}
+	if d.Level != "" && !decision.Slot.IsZero() {
+		decision.Skipped = "the agent's survival level is " + d.Level
+	}
 	if decision.NextDue.IsZero() {
 		decision.Error = fmt.Sprintf("the schedule %q is never due", d.Cron)
 	}

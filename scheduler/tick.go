@@ -205,6 +205,7 @@ func (s *Scheduler) steps(ctx context.Context, t Tick, sit granting.Snapshot, tr
 		{"asks", trust.time && sit.Asks, s.expired},
 		{"sub-agents", trust.state && sit.Spawns, spawned},
 		{"lanes", sit.Lanes, moveLanes},
+		{"levels", sit.Levels, moveLevels},
 		{"held messages", sit.Held && sit.Waiting > 0, moveHeld},
 		{stepGrants, trust.state && !sit.Paused, s.grant},
 		{"rows set aside", s.apart && sit.Aside, forgetAside},
@@ -222,6 +223,11 @@ func (s *Scheduler) steps(ctx context.Context, t Tick, sit granting.Snapshot, tr
 // moveLanes and moveHeld move messages to the lanes in which they now belong.
 func moveLanes(ctx context.Context, t Tick, _ granting.Snapshot, _ *Report) error {
 	return t.MoveLanes(ctx)
+}
+
+func moveLevels(ctx context.Context, t Tick, _ granting.Snapshot, _ *Report) error {
+	_, err := t.MoveLevels(ctx)
+	return err
 }
 
 func moveHeld(ctx context.Context, t Tick, _ granting.Snapshot, _ *Report) error {
@@ -320,7 +326,10 @@ func (s *Scheduler) slots(ctx context.Context, t Tick, sit granting.Snapshot, re
 		if err != nil {
 			return err
 		}
-		if done && !d.Slot.IsZero() {
+		if done && d.Skipped != "" {
+			s.Log.Info("a schedule's slot does not run", zap.String("agent", schedule.Agent), zap.String("schedule", schedule.Name),
+				zap.Time("slot", d.Slot), zap.String("reason", d.Skipped))
+		} else if done && !d.Slot.IsZero() {
 			s.at(ctx, PointFired)
 			report.Slots++
 		}

@@ -109,12 +109,20 @@ func register(ctx context.Context, q *dbsqlc.Queries, a turnkeeper.AgentRegistra
 	if err := q.SaveDefinition(ctx, a.DefinitionHash, string(a.Definition)); err != nil {
 		return err
 	}
+	levels := a.Levels
+	if levels == nil {
+		levels = []byte("{}")
+	}
 	err := q.SaveAgent(ctx, dbsqlc.SaveAgentParams{
 		Name: a.Name, DefinitionHash: a.DefinitionHash, Description: a.Description, LanePerConversation: a.LanePerConversation,
 		Models: append([]string{}, a.Models...), GiveUpAfter: a.GiveUpAfter,
 		MaxRunning: int32(a.MaxRunning), //nolint:gosec // at most 1000
+		DayTokens:  a.DayTokens, DayCalls: a.DayCalls, Levels: levels,
 	})
 	if err != nil {
+		return err
+	}
+	if err := q.NoteLevel(ctx, a.Name); err != nil {
 		return err
 	}
 	if err := q.EndBackoff(ctx, a.Name); err != nil {

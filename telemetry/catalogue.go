@@ -163,9 +163,13 @@ var (
 		Name: "turnkeeper.set_aside", Kind: Gauge, Unit: "{row}", Labels: []string{labelKind},
 		Doc: "Rows that failed and are left out until their next try, for the whole database, by kind; with kind tick or step: the scheduler's ticks, or a step of them, fail.",
 	}
+	mLevel = Metric{
+		Name: "turnkeeper.survival.level", Kind: Gauge, Unit: "{level}", Labels: []string{labelAgent},
+		Doc: "The survival level of each agent that has a budget of a day, rules for levels or a pin, for the whole database: 0 normal, 1 low, 2 critical.",
+	}
 	mQueueFailures = Metric{
 		Name: "turnkeeper.queue.read.failures", Kind: Counter, Unit: "{read}",
-		Doc: "Failed queries for the five metrics above, which are then omitted.",
+		Doc: "Failed queries for the six metrics above, which are then omitted.",
 	}
 	mTickAge = Metric{
 		Name: "turnkeeper.scheduler.tick.age", Kind: Gauge, Unit: "s",
@@ -228,7 +232,7 @@ func Metrics() []Metric {
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mResultMemory, mResultsWaiting, mTokens, mCost, mUsage, mOperation,
-		mQueue, mQueueAge, mOpen, mModelDown, mAside, mQueueFailures, mTickAge, mTicks, mRefused, mRefusedAge, mRefusedAttempts,
+		mQueue, mQueueAge, mOpen, mModelDown, mAside, mLevel, mQueueFailures, mTickAge, mTicks, mRefused, mRefusedAge, mRefusedAttempts,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

@@ -18,6 +18,7 @@ type Queue struct {
 
 	down  map[string]bool // models
 	aside map[string]int  // rows, by kind
+	level map[string]int  // by agent
 }
 
 // A Pool is a pool of connections.
@@ -37,6 +38,8 @@ type Sources struct {
 	Models func(context.Context) (down map[string]bool, err error)
 	// Aside counts the rows that are set aside, by kind, at most as often as Queue.
 	Aside func(context.Context) (map[string]int, error)
+	// Levels returns the survival levels of agents, 0 for normal, at most as often as Queue.
+	Levels func(context.Context) (map[string]int, error)
 	// Refused returns for how long the database has refused each operation that this process repeats, by SQLSTATE, and how
 	// many attempts it has refused.
 	Refused  func() (now map[string][]time.Duration, attempts map[string]int64)
@@ -60,11 +63,11 @@ func (t *Telemetry) Watch(s Sources) error {
 	w := &watch{Sources: s, tele: t}
 	w.queue, w.queueAge, w.open = m.gauge(mQueue), m.gauge(mQueueAge), m.gauge(mOpen)
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
-	w.modelDown, w.aside = m.gauge(mModelDown), m.gauge(mAside)
+	w.modelDown, w.aside, w.level = m.gauge(mModelDown), m.gauge(mAside), m.gauge(mLevel)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
 	w.refused, w.refusedAge, w.refusedAttempts = m.gauge(mRefused), m.gauge(mRefusedAge), m.observedCounter(mRefusedAttempts)
 	w.resultMemory, w.resultsWaiting = m.gauge(mResultMemory), m.gauge(mResultsWaiting)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.aside, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.aside, w.level, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
 		w.refused, w.refusedAge, w.refusedAttempts}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)
@@ -87,9 +90,9 @@ type watch struct {
 	Sources
 	tele *Telemetry
 
-	queue, queueAge, open, modelDown, aside, leases, watchers, tickAge, pool metric.Float64ObservableGauge
-	resultMemory, resultsWaiting, refused, refusedAge                        metric.Float64ObservableGauge
-	poolWaits, poolWaitTime, refusedAttempts                                 metric.Float64ObservableCounter
+	queue, queueAge, open, modelDown, aside, level, leases, watchers, tickAge, pool metric.Float64ObservableGauge
+	resultMemory, resultsWaiting, refused, refusedAge                               metric.Float64ObservableGauge
+	poolWaits, poolWaitTime, refusedAttempts                                        metric.Float64ObservableCounter
 
 	mu    sync.Mutex
 	kept  Queue
@@ -132,6 +135,9 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 		}
 		for kind, n := range q.aside {
 			o.ObserveFloat64(w.aside, float64(n), with(labelKind, kind))
+		}
+		for agent, level := range q.level {
+			o.ObserveFloat64(w.level, float64(level), with(labelAgent, agent))
 		}
 	}
 	return nil
@@ -176,6 +182,9 @@ func (w *watch) current(ctx context.Context) (Queue, bool) {
 	}
 	if err == nil && w.Aside != nil {
 		q.aside, err = w.Aside(ctx)
+	}
+	if err == nil && w.Levels != nil {
+		q.level, err = w.Levels(ctx)
 	}
 	w.kept, w.known, w.asked = q, err == nil, time.Now()
 	if err != nil {

@@ -258,6 +258,9 @@ func (s *State) ToSummarise(m Model, at Moment, request Request) []turnlog.Past 
 	return history[first:last]
 }
 
+// SummaryUnsent allows another request for a summary: the one that was made was not sent.
+func (s *State) SummaryUnsent() { s.summaryTried = false }
+
 // SummaryRequest returns a request for a summary of the turns and of the present summary.
 // It shortens long texts until the request fits.
 func (s *State) SummaryRequest(m Model, at Moment, turns []turnlog.Past) Request {

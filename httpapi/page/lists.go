@@ -13,6 +13,8 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/survival"
+	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
@@ -37,6 +39,15 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 	for _, m := range models {
 		if m.Down() && m.Used() {
 			v.Down = append(v.Down, m)
+		}
+	}
+	levels, err := h.access.Levels(c)
+	if err != nil {
+		return err
+	}
+	for _, a := range levels.Agents {
+		if a.Level != survival.Normal || a.Pin != nil {
+			v.Levels = append(v.Levels, views.OfAgentLevel(a))
 		}
 	}
 	workers, err := store.Workers(ctx)

@@ -133,9 +133,9 @@ func tone(state any) string {
 	switch fmt.Sprint(state) {
 	case "succeeded", "answered", "approved", "alive", "serving", "finished", "on":
 		return "good"
-	case "failed", "silent", "lost":
+	case "failed", "silent", "lost", "critical":
 		return "bad"
-	case "degraded", "denied", "unknown", "cancelled", "draining", "paused", "handed_back", "deferred", "unclaimed", "open", "expired":
+	case "degraded", "denied", "unknown", "cancelled", "draining", "paused", "handed_back", "deferred", "unclaimed", "open", "expired", "low":
 		return "warn"
 	case "running", "started", "held":
 		return "active"

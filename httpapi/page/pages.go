@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/views"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
@@ -49,6 +50,7 @@ type Overview struct {
 	Ended     []turnkeeper.Turn    // newest first
 	Agents    []string             // names
 	Down      []modelhealth.Health // models that are down
+	Levels    []views.AgentLevel   // that are not normal, or are pinned
 	NoWorker  bool                 // no live worker runs turns
 	Refused   *presence.Refusal    // the longest refusal of the database, of any worker or this process; nil: none
 }

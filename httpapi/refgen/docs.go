@@ -5,6 +5,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 )
@@ -104,6 +105,8 @@ var enums = map[string]enum{
 	"WaitReason": waitReasons(),
 	"ModelState": values("probing: down, and one turn tries it; unknown: no call is recorded; unused: no agent uses it any more",
 		"up", "down", "probing", "unknown", "unused"),
+	"SurvivalLevel": values("what is left of an agent's budget of the day: low is under 20 %, critical under 5 %",
+		survival.Levels...),
 	"DispatchOutcome": values("how a grant ended", "finished", "lost", "handed_back", "deferred", "unclaimed", "waiting"),
 	"LaneKind":        values("one lane for the agent, or one for each of its conversations", "agent", "conversation"),
 }

@@ -3,12 +3,14 @@ package app
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/version"
 	"turnkeeper/storage"
 	"turnkeeper/telemetry"
@@ -62,7 +64,7 @@ func (t *telling) closer(hard context.Context) func() {
 
 // watch registers the sources of gauges, which are queried whenever the metrics are read.
 func (w *worker) watch() error {
-	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Pools: w.pools, Refused: w.refused}
+	sources := telemetry.Sources{Queue: w.queue, Models: w.modelsDown, Aside: w.setAside, Levels: w.levels, Pools: w.pools, Refused: w.refused}
 	if w.cfg.HasRole(config.RoleWorker) {
 		sources.Leases = w.turns.Running
 	}
@@ -107,6 +109,15 @@ func (w *worker) refused() (now map[string][]time.Duration, attempts map[string]
 		now[r.SQLState] = append(now[r.SQLState], r.For)
 	}
 	return now, w.store.RefusedAttempts()
+}
+
+func (w *worker) levels(ctx context.Context) (map[string]int, error) {
+	all, err := w.store.Levels(ctx)
+	levels := map[string]int{}
+	for _, a := range all.Agents {
+		levels[a.Agent] = slices.Index(survival.Levels, a.Level)
+	}
+	return levels, err
 }
 
 func (w *worker) pools() (all []telemetry.Pool) {

@@ -37,6 +37,7 @@ type Snapshot struct {
 	Queued bool // some open turns wait for a lease
 	Asks   bool // some asks have expired
 	Held   bool // parked turns hold the messages of their conversations
+	Levels bool // survival levels hold messages, or may hold some
 	Lanes  bool // the lane setting of an agent changed, so messages may wait in old lanes
 	Room   int  // free slots of live workers
 
@@ -147,12 +148,14 @@ type DueSchedule struct {
 	Message      string
 	NextDue      time.Time // zero: not known yet
 	LastSlot     time.Time // zero: none yet
+	Level        string    // the agent's survival level, at which its schedules do not run; empty: they do
 }
 
 // A SlotDecision is what the scheduler does with a due schedule.
 type SlotDecision struct {
 	Schedule DueSchedule
 	Slot     time.Time // the slot that becomes a message; zero: none
+	Skipped  string    // why the slot does not run; empty: it does
 	NextDue  time.Time // zero: never again
 	Error    string    // why the schedule is invalid; empty: it is valid
 }

@@ -105,6 +105,7 @@ func (t gate) ofMessage(m *turnkeeper.Message, now time.Time) (found []waiting.R
 	for reason, blocks := range map[waiting.Reason]bool{
 		waiting.AgentRetired:     s.retired(m.Agent) && s.lineageOf(m.ID).Parent == 0, // it still works as a sub-agent
 		waiting.NotDue:           !isDue(m, now),
+		waiting.SurvivalLevel:    levels{s}.holds(m, now),
 		waiting.ConversationHeld: parking{s}.holds(m),
 		waiting.LanesChanged:     t.laneWaits(m, m.Lane),
 	} {
@@ -159,7 +160,7 @@ func (t gate) waitsBehind(lane turnkeeper.Lane, m *turnkeeper.Message, now time.
 		if _, again := s.queueRanks[w.ID]; again && t.s.bugs.has(BugOvertaken) {
 			return false
 		}
-		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w)
+		return w.Lane == lane && before(w, m) && isDue(w, now) && !t.gone[w.ID] && !(parking{s}).holds(w) && !(levels{s}).holds(w, now)
 	}
 	return slices.ContainsFunc(s.waiting[lane], ahead) || slices.ContainsFunc(t.slots, ahead)
 }
@@ -171,8 +172,10 @@ func (t gate) limits(m *turnkeeper.Message, now time.Time) (found []waiting.Reas
 	if a == nil {
 		return nil
 	}
-	due := func(h modelhealth.Health) bool { return h.Due && slices.Contains(a.Models, h.Model) }
-	chain := modelhealth.Chain{Models: a.Models}
+	due := func(h modelhealth.Health) bool {
+		return h.Due && slices.Contains(levels{s}.chain(m.Agent, now), h.Model)
+	}
+	chain := modelhealth.Chain{Models: levels{s}.chain(m.Agent, now)}
 	if chain.Down(down) && !slices.ContainsFunc(down, due) && !s.givenUp(m.ID, openTurnOf(s, m), m.Agent, now) {
 		found = append(found, waiting.ModelDown)
 	}

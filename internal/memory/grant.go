@@ -215,7 +215,7 @@ func (s *Store) turnOf(r granting.Candidate) *turnRow {
 	}
 	m := st.message(r.MessageID)
 	for _, w := range st.waiting[r.Lane] {
-		if before(w, m) && isDue(w, s.now()) && !(parking{st}).holds(w) {
+		if before(w, m) && isDue(w, s.now()) && !(parking{st}).holds(w) && !(levels{st}).holds(w, s.now()) {
 			st.overtaken = append(st.overtaken, fmt.Sprintf("message %d was granted before message %d of lane %s", m.ID, w.ID, r.Lane))
 		}
 	}

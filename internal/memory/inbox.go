@@ -32,6 +32,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 	}
 	s.agents[a.Name] = &known
 	s.moveLanes(&known)
+	levels{s}.register(known, now)
 	for _, l := range s.leases {
 		if l.Lane.Agent() == a.Name {
 			l.NotBefore = time.Time{}
@@ -47,6 +48,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 		row.Agent, row.Active = a.Name, true
 		if old != nil {
 			row.PausedAt, row.LastSlot, row.LastError = old.PausedAt, old.LastSlot, old.LastError
+			row.SkippedSlot, row.SkippedWhy, row.Skipped = old.SkippedSlot, old.SkippedWhy, old.Skipped
 			if old.Active && old.Cron == row.Cron && old.TimeZone == row.TimeZone {
 				row.NextDue = old.NextDue
 			}

@@ -10,6 +10,7 @@ import (
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 )
 
@@ -44,6 +45,12 @@ type state struct {
 	failedMessage map[string]turnkeeper.MessageID // of the newest failure of each model
 	suspects      map[suspectKey]suspectRow
 	failing       map[turnkeeper.MessageID]failing
+
+	spend           map[spendKey]*spendRow
+	reservations    map[int64]reservationRow // that are not settled, by id
+	lastReservation int64
+	rules           map[string]survival.Rules // of survival levels, by agent
+	pins            map[string]survival.Level // by agent; of all agents: with an empty name
 
 	extractions map[turnlog.ExtractionKey][]byte
 	ends        map[turnkeeper.TurnID]turnlog.WantedEnd // requests to end turns
@@ -127,6 +134,7 @@ type jobRow struct {
 func newState() state {
 	return state{
 		agents: map[string]*turnkeeper.AgentRegistration{}, definitions: map[string][]byte{}, parts: map[string]string{}, summaries: map[turnkeeper.ConversationKey][]turnlog.Summary{}, schedules: map[scheduleKey]*turnkeeper.Schedule{},
+		spend: map[spendKey]*spendRow{}, reservations: map[int64]reservationRow{}, rules: map[string]survival.Rules{}, pins: map[string]survival.Level{},
 		keys: map[messageKey]turnkeeper.MessageID{}, slots: map[slotKey]turnkeeper.MessageID{},
 		leases: map[turnkeeper.Lane]*leaseRow{}, workers: map[turnkeeper.WorkerID]*presence.Heartbeat{}, present: map[turnkeeper.WorkerID]*Conn{},
 		waiting: map[turnkeeper.Lane][]*turnkeeper.Message{}, queueRanks: map[turnkeeper.MessageID]time.Time{}, open: map[turnkeeper.Lane]*turnRow{}, held: map[turnkeeper.Lane]*leaseRow{},

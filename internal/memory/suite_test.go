@@ -15,6 +15,7 @@ import (
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/storesuite"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -252,3 +253,13 @@ func (d *door) RecentCalls(ctx context.Context, agent, name, argsHash string, wi
 func (d *door) AnswerAsk(ctx context.Context, id asks.ID, a asks.Answer) (asks.State, error) {
 	return d.conn.AnswerAsk(ctx, id, a)
 }
+
+func (d *door) Budget() agentturn.Budget { return memory.Budget{Conn: d.conn} }
+
+func (d *door) PinLevel(agent string, level survival.Level) {
+	if err := d.conn.PinLevel(d.t.Context(), agent, level); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *door) Schedule(agent, name string) turnkeeper.Schedule { return d.store.Schedule(agent, name) }

@@ -289,6 +289,9 @@ func (t *tick) CountSilence(_ context.Context, since time.Time) error {
 	return t.read(func(s *state, _ time.Time) { s.silenceFrom = since })
 }
 
+// MoveLevels has nothing to do: ReadyMessages leaves out what a survival level holds.
+func (*tick) MoveLevels(context.Context) (int, error) { return 0, nil }
+
 // MoveLanes has nothing to do: RegisterAgents has moved all messages.
 func (t *tick) MoveLanes(context.Context) error { return nil }
 
@@ -454,6 +457,9 @@ func (t *tick) DueSchedules(_ context.Context, limit int) (list []granting.DueSc
 				Agent: sched.Agent, Name: sched.Name, Cron: sched.InForce(), TimeZone: sched.TimeZone,
 				Conversation: sched.Conversation, Message: sched.Message, NextDue: sched.NextDue, LastSlot: sched.LastSlot,
 			}
+			if (levels{s}).effect(sched.Agent, now).NoSchedules {
+				row.Level = string(levels{s}.of(sched.Agent, now))
+			}
 			if due(sched, now) && !s.retired(sched.Agent) && !(asides{s}).has(row.AsideOf(), now) {
 				list = append(list, row)
 			}
@@ -495,7 +501,7 @@ func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 	defer t.s.mu.Unlock()
 	slot := slotKey{sched.Agent, sched.Name, d.Slot.UnixMicro()}
 	lane := laneOf(t.s.state.agents[sched.Agent], sched.ConversationKey())
-	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && !taken && !t.waits(lane, sched) && !t.s.state.retired(sched.Agent) {
+	if _, taken := t.s.state.slots[slot]; !d.Slot.IsZero() && d.Skipped == "" && !taken && !t.waits(lane, sched) && !t.s.state.retired(sched.Agent) {
 		m := &turnkeeper.Message{
 			ID: t.s.state.nextMessage(), Agent: sched.Agent, Conversation: sched.Conversation,
 			Lane: lane, Body: sched.Message, Trigger: turnkeeper.TriggerSchedule,
@@ -511,8 +517,12 @@ func (t *tick) Fire(_ context.Context, d granting.SlotDecision) error {
 		row := t.s.state.schedules[scheduleKey{sched.Agent, sched.Name}]
 		row.NextDue, row.LastError = d.NextDue, d.Error
 		row.Active = row.Active && !d.NextDue.IsZero()
-		if !d.Slot.IsZero() {
-			row.LastSlot = d.Slot
+		switch {
+		case d.Skipped != "":
+			row.SkippedSlot, row.SkippedWhy = d.Slot, d.Skipped
+			row.Skipped++
+		case !d.Slot.IsZero():
+			row.LastSlot, row.SkippedSlot, row.SkippedWhy, row.Skipped = d.Slot, time.Time{}, "", 0
 		}
 	})
 	return nil
@@ -566,6 +576,9 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 	}
 	for _, h := range s.health {
 		consider(h.Until)
+	}
+	if len(s.spend) > 0 {
+		consider(now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)) // levels end
 	}
 	for _, w := range s.workers {
 		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {

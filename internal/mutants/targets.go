@@ -146,6 +146,13 @@ var targets = []Target{
 		Tests: []string{"./httpapi"},
 	},
 	{
+		Name:      "levels",
+		Go:        []Code{{"internal/survival/survival.go", []string{"Next", "Worse", "Rules.Waits", "Day.Left"}}, {"agentturn/budget.go", []string{"task.noteLevel"}}},
+		Functions: []string{"next_level", "note_level", "pin_of", "level_of", "waits_below", "move_levels"},
+		First:     "^(TestTheRuleOfLevels|TestLevelsFollow|TestALevel|TestPinsGoFirst|TestNext|TestDay|TestRules|TestSuite|TestBlockers)",
+		Tests:     append([]string{"./internal/survival", "./agentturn"}, stores...), Skip: plans,
+	},
+	{
 		Name:      "spend",
 		Queries:   []string{"ReserveSpend", "ReserveTreeSpend"},
 		Functions: []string{"reserve_spend", "settle_spend", "reserve_tree_spend", "settle_tree_spend"},

@@ -12,6 +12,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/scheduler"
@@ -52,6 +53,7 @@ var walkAgents = []string{"clerk", "desk", "asker", "hasty", "few"}
 func (w *walk) register(agent string) {
 	r := registration(agent, w.byConv[agent])
 	r.GiveUpAfter = 1000 * time.Hour
+	r.Levels = levelsOfAll
 	switch agent {
 	case "asker":
 		r.Models = []string{modelUsed}
@@ -80,7 +82,7 @@ func (w *walk) pick(from ...string) string { return from[w.rand.IntN(len(from))]
 
 // step does one operation.
 func (w *walk) step() {
-	ops := []func(){w.send, w.send, w.send, w.end, w.end, w.end, w.suspend, w.suspend, w.answer, w.answer, w.cancelOne, w.changeOne, w.wait}
+	ops := []func(){w.send, w.send, w.send, w.end, w.end, w.end, w.suspend, w.suspend, w.answer, w.answer, w.cancelOne, w.changeOne, w.pinOne, w.wait}
 	ops[w.rand.IntN(len(ops))]()
 }
 
@@ -259,6 +261,17 @@ func (w *walk) changeOne() {
 	w.byConv[agent] = !w.byConv[agent]
 	w.register(agent)
 	w.note("%s has a lane for each conversation: %v", agent, w.byConv[agent])
+}
+
+// levelsOfAll are the rules of levels of all agents of a walk.
+var levelsOfAll = rationed(survival.Rules{survival.Low: from(1)[survival.Low], survival.Critical: {MinPriority: from(-5)[survival.Low].MinPriority}}).Levels
+
+// pinOne pins a level, or ends that.
+func (w *walk) pinOne() {
+	agent := w.pick("", "clerk", "desk", "few")
+	level := survival.Level(w.pick("", "", "normal", "low", "critical"))
+	w.PinLevel(agent, level)
+	w.note("the level of %q is pinned to %q", agent, level)
 }
 
 func (w *walk) wait() {

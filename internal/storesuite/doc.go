@@ -16,6 +16,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/scheduler"
@@ -65,6 +66,12 @@ type Store interface {
 	// Blockers returns why an open message, or its queued turn, is not granted now.
 	Blockers(id turnkeeper.MessageID) []waiting.Reason
 
+	// Budget returns the budgets of the store, which decide survival levels.
+	Budget() agentturn.Budget
+	// PinLevel pins the survival level of an agent, or of all with an empty name. An empty level ends that.
+	PinLevel(agent string, level survival.Level)
+	Schedule(agent, name string) turnkeeper.Schedule
+
 	// Fail makes everything that a tick does with a row fail, or ends that.
 	Fail(row granting.Subject, fails bool)
 
@@ -101,7 +108,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},

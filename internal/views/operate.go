@@ -50,7 +50,10 @@ type Schedule struct {
 	PausedAt     *time.Time `json:"paused_at"`
 	PausedReason string     `json:"paused_reason"`
 	NextDue      *time.Time `json:"next_due" doc:"null: paused, ended, or not computed yet"`
-	LastSlot     *time.Time `json:"last_slot"`
+	LastSlot     *time.Time `json:"last_slot" doc:"the newest slot that became a message"`
+	SkippedSlot  *time.Time `json:"skipped_slot" doc:"the newest slot that did not run; null: none since last_slot"`
+	SkippedWhy   string     `json:"skipped_why" doc:"why it did not"`
+	Skipped      int        `json:"skipped" doc:"slots that did not run since last_slot"`
 	LastError    string     `json:"last_error"`
 	AgentRetired bool       `json:"agent_retired" doc:"a retired agent's schedules do not run"`
 }
@@ -64,7 +67,7 @@ func OfSchedule(s turnkeeper.Schedule) Schedule {
 	return Schedule{
 		Agent: s.Agent, Name: s.Name, Cron: s.InForce(), FileCron: s.Cron, TimeZone: s.TimeZone, Conversation: s.Conversation,
 		Message: s.Message, Active: s.Active, PausedAt: OrNull(s.PausedAt), PausedReason: s.PausedReason, NextDue: OrNull(next), LastSlot: OrNull(s.LastSlot),
-		LastError: s.LastError, AgentRetired: s.AgentRetired,
+		LastError: s.LastError, SkippedSlot: OrNull(s.SkippedSlot), SkippedWhy: s.SkippedWhy, Skipped: s.Skipped, AgentRetired: s.AgentRetired,
 	}
 }
 

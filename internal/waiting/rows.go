@@ -36,6 +36,12 @@ var Rows = []Row{
 		Advice:  "To run it at once: turnctl retry {id}.",
 		Meaning: "it is not due yet",
 	}, {
+		Reason: SurvivalLevel, Fields: "Until Agent Count Why",
+		Short:   "[level {why}: ]priority below {priority}",
+		Long:    "agent {agent} serves only messages of priority {priority} or more[ at its survival level {why}][; the level ends by {until}]",
+		Advice:  "Raise the agent's budget of the day, or pin a level: turnctl levels pin normal --agent {agent} --for 1h.",
+		Meaning: "little is left of its agent's budget of the day, or an operator has pinned a survival level, and its priority is below the `min_priority` of that level",
+	}, {
 		Reason: EarlierMessage, Fields: "Lane Message Count", Minor: true,
 		Short:   "behind {messages}",
 		Long:    "it waits behind {messages} of {lane}[: the first is message {first}]",

@@ -102,7 +102,7 @@ var braces = regexp.MustCompile(`\{([^{}]*)\}`)
 // fieldOf maps the fields of texts to those of Wait, where the names differ.
 var fieldOf = map[string][]string{
 	"ago": {"Until"}, "lease": {"Until"}, "since or yet": {"Since"}, "first": {"Message"}, "messages": {"Count", "Message"}, "failures": {"Count"},
-	"asks": {"Count"}, "calls": {"Count"}, "agents": {"Count"}, "turns": {"Count"}, "slots": {"Count"}, "doing": {"State"},
+	"asks": {"Count"}, "calls": {"Count"}, "agents": {"Count"}, "turns": {"Count"}, "slots": {"Count"}, "priority": {"Count"}, "doing": {"State"},
 	"quiet": {"Silent", "Stopped"}, "silence": {"Silent", "Stopped", "Worker", "Turn", "Until"}, "rival": {"Lane"}, "new": {"Lane"},
 	"id": {}, "worker command": {},
 }

@@ -122,6 +122,8 @@ func (w Wait) count(name string) string {
 			return words.Plural(w.Count, "message")
 		}
 		return fmt.Sprintf("message %d", w.Message)
+	case "priority":
+		return fmt.Sprint(w.Count)
 	case "failures":
 		return words.Plural(w.Count, "failed turn")
 	case "asks":

@@ -27,6 +27,7 @@ const (
 	BudgetSpent       Reason = "budget_spent"
 	NewerWorker       Reason = "newer_worker"
 	Deferred          Reason = "deferred"
+	SurvivalLevel     Reason = "survival_level"
 	NotTakenUp        Reason = "not_taken_up"
 	WorkerSilent      Reason = "worker_silent"
 	AgentFull         Reason = "agent_full"
@@ -54,8 +55,8 @@ type Wait struct {
 	Stopped bool                 // the worker reported its stop
 	Silent  time.Duration        // since the worker's last heartbeat
 	Model   string
-	Count   int    // of messages ahead, up to 100, of failures in a row, calls, asks, turns or slots
-	Why     string // an error, or the reason that an operator gave
+	Count   int    // of messages ahead, up to 100, of failures in a row, calls, asks, turns or slots; or the least priority
+	Why     string // an error, the reason that an operator gave, or a survival level
 }
 
 // A Message is a message with the reasons why it waits.

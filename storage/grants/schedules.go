@@ -15,15 +15,20 @@ func (t *Tick) DueSchedules(ctx context.Context, limit int) ([]granting.DueSched
 	return dbrow.Map(rows, func(r dbsqlc.DueSchedulesRow) granting.DueSchedule {
 		return granting.DueSchedule{
 			Agent: r.Agent, Name: r.Name, Cron: r.Cron, TimeZone: r.TimeZone, Conversation: r.Conversation, Message: r.Message,
-			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot),
+			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot), Level: r.Level,
 		}
 	}), pg.Translate(err)
 }
 
-// Fire writes the message of a due slot, at most once, and advances the schedule.
+// Fire writes the message of a due slot, at most once, or records that it does not run, and advances the schedule.
 func (t *Tick) Fire(ctx context.Context, d granting.SlotDecision) error {
 	s := d.Schedule
-	if !d.Slot.IsZero() {
+	p := dbsqlc.AdvanceScheduleParams{Agent: s.Agent, Name: s.Name, NextDue: dbrow.OrNullTime(d.NextDue), LastError: dbrow.OrNull(d.Error)}
+	switch {
+	case d.Skipped != "":
+		p.SkippedSlot, p.SkippedWhy = dbrow.OrNullTime(d.Slot), dbrow.OrNull(d.Skipped)
+	case !d.Slot.IsZero():
+		p.LastSlot = dbrow.OrNullTime(d.Slot)
 		t.ahead = nil // outdated: a message is added
 		err := t.q.Fire(ctx, dbsqlc.FireParams{
 			Agent: s.Agent, Conversation: s.Conversation, Body: s.Message, Schedule: s.Name, Slot: d.Slot,
@@ -32,7 +37,5 @@ func (t *Tick) Fire(ctx context.Context, d granting.SlotDecision) error {
 			return pg.Translate(err)
 		}
 	}
-	return pg.Translate(t.q.AdvanceSchedule(ctx, dbsqlc.AdvanceScheduleParams{
-		Agent: s.Agent, Name: s.Name, NextDue: dbrow.OrNullTime(d.NextDue), LastSlot: dbrow.OrNullTime(d.Slot), LastError: dbrow.OrNull(d.Error),
-	}))
+	return pg.Translate(t.q.AdvanceSchedule(ctx, p))
 }

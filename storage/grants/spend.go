@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/survival"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
 )
@@ -18,13 +19,15 @@ type SpendRequest struct {
 	TurnTokens, TurnCalls, DayTokens, DayCalls int64
 	Root                                       turnkeeper.TurnID // of the tree whose budget also applies; 0: none
 	TreeTokens, TreeCalls                      int64
+	Level                                      survival.Level // for which the model was chosen; empty: any
 }
 
 // A SpendAnswer is the result of a SpendRequest.
 type SpendAnswer struct {
 	Reservation int64  // 0: none was made
-	Blocked     string // the exhausted budget: "turn", "day" or "tree"; empty: none
-	UsedTokens  int64  // of that budget
+	Blocked     string // the exhausted budget: "turn", "day" or "tree"; "level": the agent has another level; empty: none
+	Level       survival.Level
+	UsedTokens  int64 // of that budget
 	UsedCalls   int64
 	DayLeft     time.Duration // until the next day's budget applies, by the database's clock
 }
@@ -46,10 +49,10 @@ func (s *Store) reserveSpend(ctx context.Context, r SpendRequest) (SpendAnswer, 
 	}
 	row, err := s.db.Q.ReserveSpend(ctx, dbsqlc.ReserveSpendParams{
 		Turn: int64(r.Turn), Agent: r.Agent, Tokens: r.Tokens, TurnTokens: r.TurnTokens, TurnCalls: r.TurnCalls,
-		DayTokens: r.DayTokens, DayCalls: r.DayCalls,
+		DayTokens: r.DayTokens, DayCalls: r.DayCalls, Level: string(r.Level),
 	})
 	return SpendAnswer{
-		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls, Level: survival.Level(row.Level),
 		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, pg.Translate(err)
 }
@@ -58,10 +61,10 @@ func (s *Store) reserveTreeSpend(ctx context.Context, r SpendRequest) (SpendAnsw
 	row, err := s.db.Q.ReserveTreeSpend(ctx, dbsqlc.ReserveTreeSpendParams{
 		Root: int64(r.Root), TreeTokens: r.TreeTokens, TreeCalls: r.TreeCalls,
 		Turn: int64(r.Turn), Agent: r.Agent, Tokens: r.Tokens, TurnTokens: r.TurnTokens, TurnCalls: r.TurnCalls,
-		DayTokens: r.DayTokens, DayCalls: r.DayCalls,
+		DayTokens: r.DayTokens, DayCalls: r.DayCalls, Level: string(r.Level),
 	})
 	return SpendAnswer{
-		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls,
+		Reservation: row.Reservation, Blocked: row.Blocked, UsedTokens: row.UsedTokens, UsedCalls: row.UsedCalls, Level: survival.Level(row.Level),
 		DayLeft: time.Duration(row.DayLeft * float64(time.Second)),
 	}, pg.Translate(err)
 }

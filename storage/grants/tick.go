@@ -282,7 +282,7 @@ func (t *Tick) Look(ctx context.Context, everything bool) (sit granting.Snapshot
 		Now: row.Now, Paused: row.Paused, PollInterval: dbrow.OrZero(row.PollInterval), MaxDispatches: int(dbrow.OrZero(row.MaxDispatchesPerTick)),
 		Timeline: row.CurrentTimeline, SeenTimeline: row.Timeline, Restarted: row.Restarted, LastTickAt: dbrow.OrZero(row.LastTickAt),
 		HoldUntil: dbrow.OrZero(row.HoldUntil), HoldReason: row.HoldReason, NewestGrant: row.NewestGrant, Took: time.Duration(row.TookUs) * time.Microsecond,
-		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Room: int(row.Room), Running: row.Running, Waiting: int(row.Waiting),
+		Lost: row.Lost, Slots: row.Slots, Calls: row.Calls, Spawns: row.Spawns, Asks: row.Asks, Held: row.Held, Queued: row.Queued, Lanes: row.Lanes, Levels: row.Levels, Room: int(row.Room), Running: row.Running, Waiting: int(row.Waiting),
 		Aside: row.Aside > 0, Retry: row.Retry,
 		Down: dbrow.Map(down, dbrow.DownModel),
 	}, row.Locked, nil
@@ -538,6 +538,16 @@ func (t *Tick) SettleSpawned(ctx context.Context, timely bool, limit int) (int, 
 // ExpireAsks closes asks whose time is over, at most limit, and queues their turns. It returns how many it closed.
 func (t *Tick) ExpireAsks(ctx context.Context, limit int) (int, error) {
 	n, err := t.q.ExpireAsks(ctx, int32(limit)) //nolint:gosec // small
+	return int(n), pg.Translate(err)
+}
+
+// MoveLevels moves messages that the survival levels of their agents hold out of the lanes that they would block, and those that
+// they hold no longer back. It returns how many changed.
+func (t *Tick) MoveLevels(ctx context.Context) (int, error) {
+	n, err := t.q.MoveLevels(ctx, granting.MaxWaiting)
+	if n > 0 {
+		t.ahead = nil
+	}
 	return int(n), pg.Translate(err)
 }
 

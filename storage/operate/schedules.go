@@ -19,6 +19,7 @@ func (s *Views) Schedules(ctx context.Context) ([]turnkeeper.Schedule, error) {
 			Agent:        r.Agent, Name: r.Name, Cron: r.Cron, CronOverride: dbrow.OrZero(r.CronOverride), TimeZone: r.TimeZone,
 			Conversation: r.Conversation, Message: r.Message, Active: r.Active, PausedAt: dbrow.OrZero(r.PausedAt), PausedReason: dbrow.OrZero(r.PausedReason),
 			NextDue: dbrow.OrZero(r.NextDue), LastSlot: dbrow.OrZero(r.LastSlot), LastError: dbrow.OrZero(r.LastError),
+			SkippedSlot: dbrow.OrZero(r.SkippedSlot), SkippedWhy: dbrow.OrZero(r.SkippedWhy), Skipped: int(r.Skipped),
 		}
 	}), pg.Translate(err)
 }

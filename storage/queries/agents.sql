@@ -3,16 +3,24 @@ insert into turnkeeper.definitions (hash, content) values (@hash, @content)
 on conflict (hash) do nothing;
 
 -- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running)
-values (@name, @definition_hash, @description, @lane_per_conversation, @models::text[], @give_up_after::interval, nullif(@max_running::integer, 0))
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running, day_tokens, day_calls, levels)
+values (@name, @definition_hash, @description, @lane_per_conversation, @models::text[], @give_up_after::interval, nullif(@max_running::integer, 0),
+    @day_tokens::bigint, @day_calls::bigint, @levels::jsonb)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running, updated_at = clock_timestamp(),
+    models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running,
+    day_tokens = excluded.day_tokens, day_calls = excluded.day_calls, levels = excluded.levels, updated_at = clock_timestamp(),
     lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
     lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
-where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running)
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running,
+        agents.day_tokens, agents.day_calls, agents.levels)
     is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after,
-        excluded.max_running);
+        excluded.max_running, excluded.day_tokens, excluded.day_calls, excluded.levels);
+
+-- name: NoteLevel :exec
+-- Decides the agent's level again: it may have another budget now.
+select turnkeeper.note_level(@agent::text, day) from (select s.period as day from turnkeeper.spend s
+    where s.scope = 'agent:' || @agent and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD') for update) today;
 
 -- name: SaveSchedule :exec
 insert into turnkeeper.schedules as s (agent, name, cron, time_zone, conversation, message)

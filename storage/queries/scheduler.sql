@@ -25,6 +25,8 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
      or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
+    exists (select from turnkeeper.agents a where a.holds_below is not null
+            or a.levels <> '{}' and a.levels @? '$.*.min_priority' and turnkeeper.least_priority(a) is not null)::boolean as levels,
     exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or @everything and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
@@ -102,7 +104,9 @@ limit @max_rows
 for update of l, t skip locked;
 
 -- name: DueSchedules :many
-select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
+select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot,
+    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = s.agent
+        and (turnkeeper.level_effect(a) ->> 'no_schedules')::boolean), '')::text as level
 from turnkeeper.schedules s
 where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
   and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)
@@ -120,11 +124,15 @@ select @agent::text, '', @conversation::text, l.lane, @body::text, 'schedule', @
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', @conversation, a.lane_per_conversation) as lane) l
 where a.name = @agent and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation)) and w.agent = a.name and w.schedule = @schedule)
+    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', @conversation), turnkeeper.level_lane(a.name)) and w.agent = a.name and w.schedule = @schedule)
 on conflict (agent, schedule, slot) where slot is not null do nothing;
 
 -- name: AdvanceSchedule :exec
+-- skipped_slot is a slot that does not run, and last_slot one that does.
 update turnkeeper.schedules set next_due = sqlc.narg(next_due), last_slot = coalesce(sqlc.narg(last_slot), last_slot),
+    skipped_slot = case when sqlc.narg(last_slot)::timestamptz is null then coalesce(sqlc.narg(skipped_slot), skipped_slot) end,
+    skipped_why = case when sqlc.narg(last_slot)::timestamptz is null then coalesce(sqlc.narg(skipped_why), skipped_why) end,
+    skipped = case when sqlc.narg(last_slot)::timestamptz is null then skipped + (sqlc.narg(skipped_slot)::timestamptz is not null)::integer else 0 end,
     last_error = sqlc.narg(last_error), active = active and sqlc.narg(next_due)::timestamptz is not null
 where agent = @agent and name = @name;
 
@@ -213,6 +221,7 @@ from (select heads.* from heads order by heads.place, heads.id) head,
     lateral (select * from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select * from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text and s.next_try > statement_timestamp()) is null
+  and (a.holds_below is null or m.priority >= a.holds_below or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (m.agent <> all(@held::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and m.agent <> all(@full_agents::text[])
@@ -236,6 +245,8 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > @since::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > @since::timestamptz),
     (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'agent', 'step', 'tick') and s.next_try > @since::timestamptz),
+    (select turnkeeper.next_day() from turnkeeper.agents a where a.holds_below is not null limit 1),
+    (select min(p.until) from turnkeeper.pinned_levels p where p.until > @since::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > @since::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest(@since::timestamptz, @held_from::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
@@ -387,6 +398,9 @@ update turnkeeper.settings set max_sender_priority = @priority::integer where ma
 -- name: ExpireAsks :one
 -- Ends what waited for a person or a model long enough.
 select (turnkeeper.expire_asks(@max_rows::integer) + turnkeeper.end_model_waits(@max_rows::integer))::integer as ended;
+
+-- name: MoveLevels :one
+select turnkeeper.move_levels(@max_rows::integer)::integer;
 
 -- name: MoveHeld :one
 select turnkeeper.move_held(@max_rows::integer)::integer;

@@ -48,7 +48,7 @@ limit @max_rows;
 
 -- name: ReserveTreeSpend :one
 -- The budgets are those of the first attempt at the message, as in ReserveSpend.
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint, level::text,
     extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
@@ -57,7 +57,7 @@ from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = @turn::bigint order by f.attempt limit 1), @turn)::bigint,
     @agent::text,
-    @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint, @day_tokens::bigint, @day_calls::bigint);
+    @tokens::bigint, @turn_tokens::bigint, @turn_calls::bigint, @day_tokens::bigint, @day_calls::bigint, @level::text);
 
 -- name: AgentTree :one
 -- The bounds of a tree of agents, and its spend.

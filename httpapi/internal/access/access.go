@@ -38,6 +38,9 @@ type Store interface {
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
 	PauseScheduler(ctx context.Context, reason string) error
+	Levels(ctx context.Context) (operate.Levels, error)
+	PinLevel(ctx context.Context, p operate.Pin) error
+	UnpinLevel(ctx context.Context, agent string) error
 
 	AskStore
 }

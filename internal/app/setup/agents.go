@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -92,7 +93,7 @@ func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.Agent
 	r := turnkeeper.AgentRegistration{
 		Name: d.Name, Description: d.Description, DefinitionHash: d.Hash, Definition: d.Source,
 		LanePerConversation: d.LanePerConversation, Models: usableModels(d.Chain(cfg.DefaultModel), cfg), GiveUpAfter: d.Bounds(cfg.Bounds).GiveUpAfter,
-		MaxRunning: d.MaxRunning,
+		MaxRunning: d.MaxRunning, DayTokens: d.Budget.DayTokens, DayCalls: d.Budget.DayCalls, Levels: levelsOf(d, cfg),
 	}
 	for _, s := range d.Schedules {
 		r.Schedules = append(r.Schedules, turnkeeper.Schedule{
@@ -100,6 +101,25 @@ func registrationOf(d *agentdef.Definition, cfg *config.Config) turnkeeper.Agent
 		})
 	}
 	return r
+}
+
+// levelsOf returns what happens at the survival levels of an agent, as it is registered.
+func levelsOf(d *agentdef.Definition, cfg *config.Config) []byte {
+	rules := d.Rules(cfg.DefaultModel)
+	if len(rules) == 0 {
+		return nil
+	}
+	for level, effect := range rules {
+		if effect.Models != nil {
+			effect.Models = usableModels(effect.Models, cfg)
+			rules[level] = effect
+		}
+	}
+	text, err := json.Marshal(rules)
+	if err != nil {
+		panic("agents: " + err.Error()) // it holds only texts and numbers
+	}
+	return text
 }
 
 // usableModels returns the models of a chain whose providers are configured here, because others are

@@ -182,6 +182,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	examineWaits(ctx, d, store, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
+	examineLevels(ctx, d, store, c)
 	reported := examineSchedules(ctx, d, cfg, store, c)
 	examineRegistered(ctx, d, cfg, store, reported)
 	examinePins(ctx, d, cfg, store)

@@ -84,6 +84,13 @@ func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *
 	if x.as, x.of, err = db.Store.RetriesOf(ctx, view.Turn.MessageID); err != nil {
 		return explanation{}, err
 	}
+	if !view.Turn.State.Terminal() {
+		levels, err := db.Store.Levels(ctx)
+		if err != nil {
+			return explanation{}, err
+		}
+		x.levels = notNormal(levels)
+	}
 	if x.workers, err = db.Store.Workers(ctx); err != nil {
 		return explanation{}, err
 	}

@@ -23,13 +23,14 @@ type explainer struct {
 	bounds  *turnkeeper.Bounds   // of the agent, by this program's settings; nil: not known
 	as, of  turnkeeper.MessageID // the message's retry, and the message that it retries; 0: none
 	workers []presence.Heartbeat // of all worker processes
+	levels  []operate.AgentLevel // of an open turn: those that are not normal, or are pinned
 }
 
 func (x *explainer) explain() explanation {
 	e := explanation{TurnID: x.Turn.ID, State: x.Turn.State}
 	for _, t := range []topic{
 		{"asked", x.asked()}, {"ran", x.ran()}, {"uncertain", x.uncertain()}, {"ended", x.ended()}, {"held", x.heldBy()},
-		{"cost", x.cost()}, {"requests", x.requests()}, {"next", x.next()},
+		{"cost", append(x.cost(), x.level()...)}, {"requests", x.requests()}, {"next", x.next()},
 	} {
 		if len(t.Sentences) > 0 {
 			e.Topics = append(e.Topics, t)
@@ -46,6 +47,20 @@ func (x *explainer) asked() []string {
 	}
 	if x.of != 0 {
 		said = append(said, fmt.Sprintf("The message is a retry of message %d.", x.of))
+	}
+	return said
+}
+
+// level says at which survival level the agent of an open turn is, unless that is normal.
+func (x *explainer) level() (said []string) {
+	for _, a := range x.levels {
+		if a.Agent != x.Turn.Agent {
+			continue
+		}
+		said = append(said, words.Sentence(levelText(x.Clock, a)))
+		if happens := effectText(a); happens != "" {
+			said = append(said, "By its file, at this level: "+happens+".")
+		}
 	}
 	return said
 }

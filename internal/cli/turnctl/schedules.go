@@ -3,6 +3,7 @@ package turnctl
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -78,6 +79,8 @@ func showSchedules(s *term.Screen, c term.Clock, schedules []turnkeeper.Schedule
 		case note != "":
 		case sched.Active && !sched.PausedAt.IsZero():
 			note = strings.TrimSuffix("paused since "+c.At(sched.PausedAt)+": "+sched.PausedReason, ": ")
+		case sched.Active && sched.Skipped > 0:
+			note = fmt.Sprintf("%s not run, the last at %s: %s", term.Plural(sched.Skipped, "slot"), c.At(sched.SkippedSlot), sched.SkippedWhy)
 		case sched.CronOverride != "":
 			note = "changed here; the file says " + sched.Cron
 		}

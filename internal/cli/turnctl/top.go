@@ -62,6 +62,7 @@ prints once; -o json prints one object per refresh.
 type topState struct {
 	operate.Totals
 	Down      []modelhealth.Health // used models that are down
+	Levels    []operate.AgentLevel // that are not normal, or are pinned
 	Scheduler operate.SchedulerSettings
 	Workers   []presence.Heartbeat
 	Turns     []turnkeeper.Turn
@@ -70,28 +71,29 @@ type topState struct {
 
 // topView is the JSON output of top.
 type topView struct {
-	Now             time.Time       `json:"now"`
-	Waiting         int             `json:"waiting_messages"`
-	OldestMs        int64           `json:"oldest_due_ms"` // 0: nothing is due
-	Running         int             `json:"running_turns"`
-	Queued          int             `json:"queued_turns"`
-	WaitingTurns    int             `json:"waiting_turns"`
-	EndedPerMin     int             `json:"ended_last_minute"`
-	SucceededPerMin int             `json:"succeeded_last_minute"`
-	DegradedPerMin  int             `json:"degraded_last_minute"`
-	FailedPerMin    int             `json:"failed_last_minute"`
-	TokensPerMin    int64           `json:"tokens_last_minute"`
-	Down            []views.Model   `json:"models_down"`
-	Scheduler       views.Scheduler `json:"scheduler"`
-	Workers         []views.Worker  `json:"workers"`
-	Turns           []views.Turn    `json:"turns"`
-	Lanes           []views.Lane    `json:"lanes"`
+	Now             time.Time          `json:"now"`
+	Waiting         int                `json:"waiting_messages"`
+	OldestMs        int64              `json:"oldest_due_ms"` // 0: nothing is due
+	Running         int                `json:"running_turns"`
+	Queued          int                `json:"queued_turns"`
+	WaitingTurns    int                `json:"waiting_turns"`
+	EndedPerMin     int                `json:"ended_last_minute"`
+	SucceededPerMin int                `json:"succeeded_last_minute"`
+	DegradedPerMin  int                `json:"degraded_last_minute"`
+	FailedPerMin    int                `json:"failed_last_minute"`
+	TokensPerMin    int64              `json:"tokens_last_minute"`
+	Down            []views.Model      `json:"models_down"`
+	Levels          []views.AgentLevel `json:"levels"` // that are not normal, or are pinned
+	Scheduler       views.Scheduler    `json:"scheduler"`
+	Workers         []views.Worker     `json:"workers"`
+	Turns           []views.Turn       `json:"turns"`
+	Lanes           []views.Lane       `json:"lanes"`
 }
 
 func viewTop(v topState) topView {
 	return topView{
 		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns, v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
-		views.All(v.Down, views.OfModel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
+		views.All(v.Down, views.OfModel), views.All(v.Levels, views.OfAgentLevel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
 		views.All(v.Lanes, views.OfLane),
 	}
 }
@@ -105,6 +107,11 @@ func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, 
 		return v, err
 	}
 	v.Down = slices.DeleteFunc(models, func(m modelhealth.Health) bool { return !m.Down() || !m.Used() })
+	levels, err := store.Levels(ctx)
+	if err != nil {
+		return v, err
+	}
+	v.Levels = notNormal(levels)
 	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
 		return v, err
 	}
@@ -231,6 +238,13 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 			label = "models   "
 		}
 		s.Line("%s%s", label, s.Paint(term.Bad, fmt.Sprintf("%s is down since %s, next try %s: %s", m.Model, c.At(m.DownSince), c.At(m.Until), term.OneLine(m.ErrorClass+": "+m.Error, term.PreviewColumns))))
+	}
+	for i, a := range v.Levels {
+		label := "         "
+		if i == 0 {
+			label = "levels   "
+		}
+		s.Line("%s%s", label, s.Paint(levelCell(a.Level).Tone, levelText(c, a)))
 	}
 	if len(v.Turns) > 0 {
 		s.Line("")

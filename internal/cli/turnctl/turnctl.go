@@ -42,7 +42,7 @@ Lists show 25 entries, newest first; --limit asks for up to 100.
 		root.AddCommand(
 			initCommand(s), turnsCommand(s), showCommand(s), inboxCommand(s), outboxCommand(s), asksCommand(s), lanesCommand(s), schedulesCommand(s),
 			schedulerCommand(s), policyCommand(), agentsCommand(s), outputCommand(s), workersCommand(s), migrateCommand(s), doctorCommand(s), checkCommand(s),
-			modelsCommand(s), setAsideCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
+			modelsCommand(s), levelsCommand(s), setAsideCommand(s), tokensCommand(s), webhooksCommand(s), mcpCommand(s),
 			cancelCommand(s), finishCommand(s), retryCommand(s), eventsCommand(s), explainCommand(s), topCommand(s), purgeCommand(s), toolsCommand(s), shell.VersionCommand(),
 		)
 		addExamples(root)

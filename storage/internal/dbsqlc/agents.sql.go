@@ -77,6 +77,17 @@ func (q *Queries) ListAgents(ctx context.Context) ([]ListAgentsRow, error) {
 	return items, nil
 }
 
+const NoteLevel = `-- name: NoteLevel :exec
+select turnkeeper.note_level($1::text, day) from (select s.period as day from turnkeeper.spend s
+    where s.scope = 'agent:' || $1 and s.period = to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD') for update) today
+`
+
+// Decides the agent's level again: it may have another budget now.
+func (q *Queries) NoteLevel(ctx context.Context, agent string) error {
+	_, err := q.db.Exec(ctx, NoteLevel, agent)
+	return err
+}
+
 const RestoreAgent = `-- name: RestoreAgent :execrows
 update turnkeeper.agents set retired_at = null where name = $1
 `
@@ -126,16 +137,19 @@ func (q *Queries) RetiredAgentOf(ctx context.Context, message int64) (string, er
 }
 
 const SaveAgent = `-- name: SaveAgent :exec
-insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running)
-values ($1, $2, $3, $4, $5::text[], $6::interval, nullif($7::integer, 0))
+insert into turnkeeper.agents (name, definition_hash, description, lane_per_conversation, models, give_up_after, max_running, day_tokens, day_calls, levels)
+values ($1, $2, $3, $4, $5::text[], $6::interval, nullif($7::integer, 0),
+    $8::bigint, $9::bigint, $10::jsonb)
 on conflict (name) do update set definition_hash = excluded.definition_hash,
     description = excluded.description, lane_per_conversation = excluded.lane_per_conversation,
-    models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running, updated_at = clock_timestamp(),
+    models = excluded.models, give_up_after = excluded.give_up_after, max_running = excluded.max_running,
+    day_tokens = excluded.day_tokens, day_calls = excluded.day_calls, levels = excluded.levels, updated_at = clock_timestamp(),
     lanes_changed_at = case when agents.lane_per_conversation <> excluded.lane_per_conversation then clock_timestamp() else agents.lanes_changed_at end,
     lanes_moved_at = case when agents.lane_per_conversation = excluded.lane_per_conversation then agents.lanes_moved_at end
-where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running)
+where (agents.definition_hash, agents.description, agents.lane_per_conversation, agents.models, agents.give_up_after, agents.max_running,
+        agents.day_tokens, agents.day_calls, agents.levels)
     is distinct from (excluded.definition_hash, excluded.description, excluded.lane_per_conversation, excluded.models, excluded.give_up_after,
-        excluded.max_running)
+        excluded.max_running, excluded.day_tokens, excluded.day_calls, excluded.levels)
 `
 
 type SaveAgentParams struct {
@@ -146,6 +160,9 @@ type SaveAgentParams struct {
 	Models              []string
 	GiveUpAfter         time.Duration
 	MaxRunning          int32
+	DayTokens           int64
+	DayCalls            int64
+	Levels              []byte
 }
 
 func (q *Queries) SaveAgent(ctx context.Context, arg SaveAgentParams) error {
@@ -157,6 +174,9 @@ func (q *Queries) SaveAgent(ctx context.Context, arg SaveAgentParams) error {
 		arg.Models,
 		arg.GiveUpAfter,
 		arg.MaxRunning,
+		arg.DayTokens,
+		arg.DayCalls,
+		arg.Levels,
 	)
 	return err
 }

@@ -11,8 +11,9 @@ import (
 )
 
 const Chains = `-- name: Chains :many
-select name, models, turnkeeper.chain_down(models)::boolean as down from turnkeeper.agents
-where models && $1::text[] order by name
+select a.name, now.models::text[] as models, turnkeeper.chain_down(now.models)::boolean as down
+from turnkeeper.agents a, lateral (select turnkeeper.models_now(a) as models offset 0) now
+where now.models && $1::text[] order by a.name
 `
 
 type ChainsRow struct {
@@ -49,7 +50,7 @@ select h.model, h.down_since::timestamptz as down_since, h.until::timestamptz as
     coalesce((select array_agg(distinct m.lane) from turnkeeper.messages m where m.id in (
         select h.failed_message union all select s.message_id from turnkeeper.suspects s where s.model = h.model
         union all select f.id from turnkeeper.messages f join turnkeeper.agents a on a.name = f.agent
-        where f.failing_since is not null and f.state in ('waiting', 'running') and h.model = any(a.models))), '{}')::text[] as failed_lanes
+        where f.failing_since is not null and f.state in ('waiting', 'running') and h.model = any(turnkeeper.models_now(a)))), '{}')::text[] as failed_lanes
 from turnkeeper.model_health h
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 where h.down_since is not null
@@ -163,9 +164,9 @@ with answered as (
 )
 select n.model::text as model, h.down_since, h.until, coalesce(h.failures, 0)::integer as failures, coalesce(h.error_class, '')::text as error_class,
     coalesce(h.error, '')::text as error, h.changed_at, coalesce(l.turn_id, 0)::bigint as probe_turn, coalesce(l.grant_id::text, '')::text as probe,
-    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(a.models)), '{}')::text[] as agents,
+    coalesce((select array_agg(a.name order by a.name) from turnkeeper.agents a where n.model = any(turnkeeper.all_models(a))), '{}')::text[] as agents,
     (h.model is not null or n.model in (select model from answered where model is not null))::boolean as asked
-from (select unnest(models) as model from turnkeeper.agents union select model from turnkeeper.model_health) n
+from (select unnest(turnkeeper.all_models(a)) as model from turnkeeper.agents a union select model from turnkeeper.model_health) n
 left join turnkeeper.model_health h on h.model = n.model
 left join turnkeeper.leases l on l.grant_id = h.probe_grant
 order by n.model
@@ -351,7 +352,7 @@ func (q *Queries) TryModels(ctx context.Context, models []string) (int64, error)
 const TryModelsOfMessage = `-- name: TryModelsOfMessage :execrows
 update turnkeeper.model_health h set until = statement_timestamp()
 from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent
-where m.id = $1 and m.state in ('waiting', 'running') and h.model = any(a.models) and h.down_since is not null
+where m.id = $1 and m.state in ('waiting', 'running') and h.model = any(turnkeeper.models_now(a)) and h.down_since is not null
   and h.until > statement_timestamp()
 `
 

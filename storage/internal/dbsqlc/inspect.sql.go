@@ -402,7 +402,7 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 }
 
 const ListSchedules = `-- name: ListSchedules :many
-select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.paused_reason, s.next_due, s.last_slot, s.last_error, (a.retired_at is not null)::boolean as agent_retired
+select s.agent, s.name, s.cron, s.cron_override, s.time_zone, s.conversation, s.message, s.active, s.paused_at, s.paused_reason, s.next_due, s.last_slot, s.last_error, s.skipped_slot, s.skipped_why, s.skipped, (a.retired_at is not null)::boolean as agent_retired
 from turnkeeper.schedules s left join turnkeeper.agents a on a.name = s.agent order by s.agent, s.name
 `
 
@@ -434,6 +434,9 @@ func (q *Queries) ListSchedules(ctx context.Context) ([]ListSchedulesRow, error)
 			&i.TurnkeeperSchedule.NextDue,
 			&i.TurnkeeperSchedule.LastSlot,
 			&i.TurnkeeperSchedule.LastError,
+			&i.TurnkeeperSchedule.SkippedSlot,
+			&i.TurnkeeperSchedule.SkippedWhy,
+			&i.TurnkeeperSchedule.Skipped,
 			&i.AgentRetired,
 		); err != nil {
 			return nil, err
@@ -814,15 +817,22 @@ const SpendOf = `-- name: SpendOf :many
 select scope, period, tokens, calls from turnkeeper.spend where scope = $1 order by period desc limit 30
 `
 
-func (q *Queries) SpendOf(ctx context.Context, scope string) ([]TurnkeeperSpend, error) {
+type SpendOfRow struct {
+	Scope  string
+	Period string
+	Tokens int64
+	Calls  int64
+}
+
+func (q *Queries) SpendOf(ctx context.Context, scope string) ([]SpendOfRow, error) {
 	rows, err := q.db.Query(ctx, SpendOf, scope)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []TurnkeeperSpend
+	var items []SpendOfRow
 	for rows.Next() {
-		var i TurnkeeperSpend
+		var i SpendOfRow
 		if err := rows.Scan(
 			&i.Scope,
 			&i.Period,

@@ -214,6 +214,15 @@ type TurnkeeperOutput struct {
 	CreatedAt   time.Time
 }
 
+type TurnkeeperPinnedLevel struct {
+	Agent    string
+	Level    string
+	PinnedBy string
+	PinnedAt time.Time
+	Until    *time.Time
+	Reason   string
+}
+
 type TurnkeeperReply struct {
 	ID           int64
 	MessageID    int64
@@ -287,6 +296,9 @@ type TurnkeeperSchedule struct {
 	NextDue      *time.Time
 	LastSlot     *time.Time
 	LastError    *string
+	SkippedSlot  *time.Time
+	SkippedWhy   *string
+	Skipped      int32
 }
 
 type TurnkeeperSetAside struct {
@@ -315,13 +327,6 @@ type TurnkeeperSetting struct {
 	HoldReason           *string
 	SilenceFrom          *time.Time
 	LaneToken            int64
-}
-
-type TurnkeeperSpend struct {
-	Scope  string
-	Period string
-	Tokens int64
-	Calls  int64
 }
 
 type TurnkeeperTurnsNow struct {

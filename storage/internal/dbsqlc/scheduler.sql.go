@@ -23,22 +23,30 @@ func (q *Queries) AcceptDatabase(ctx context.Context) error {
 
 const AdvanceSchedule = `-- name: AdvanceSchedule :exec
 update turnkeeper.schedules set next_due = $1, last_slot = coalesce($2, last_slot),
-    last_error = $3, active = active and $1::timestamptz is not null
-where agent = $4 and name = $5
+    skipped_slot = case when $2::timestamptz is null then coalesce($3, skipped_slot) end,
+    skipped_why = case when $2::timestamptz is null then coalesce($4, skipped_why) end,
+    skipped = case when $2::timestamptz is null then skipped + ($3::timestamptz is not null)::integer else 0 end,
+    last_error = $5, active = active and $1::timestamptz is not null
+where agent = $6 and name = $7
 `
 
 type AdvanceScheduleParams struct {
-	NextDue   *time.Time
-	LastSlot  *time.Time
-	LastError *string
-	Agent     string
-	Name      string
+	NextDue     *time.Time
+	LastSlot    *time.Time
+	SkippedSlot *time.Time
+	SkippedWhy  *string
+	LastError   *string
+	Agent       string
+	Name        string
 }
 
+// skipped_slot is a slot that does not run, and last_slot one that does.
 func (q *Queries) AdvanceSchedule(ctx context.Context, arg AdvanceScheduleParams) error {
 	_, err := q.db.Exec(ctx, AdvanceSchedule,
 		arg.NextDue,
 		arg.LastSlot,
+		arg.SkippedSlot,
+		arg.SkippedWhy,
 		arg.LastError,
 		arg.Agent,
 		arg.Name,
@@ -131,7 +139,9 @@ func (q *Queries) CountSilence(ctx context.Context, since time.Time) error {
 }
 
 const DueSchedules = `-- name: DueSchedules :many
-select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot
+select agent, name, coalesce(cron_override, cron)::text as cron, time_zone, conversation, message, next_due, last_slot,
+    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = s.agent
+        and (turnkeeper.level_effect(a) ->> 'no_schedules')::boolean), '')::text as level
 from turnkeeper.schedules s
 where active and paused_at is null and (next_due is null or next_due <= statement_timestamp())
   and not exists (select from turnkeeper.agents a where a.name = s.agent and a.retired_at is not null)
@@ -150,6 +160,7 @@ type DueSchedulesRow struct {
 	Message      string
 	NextDue      *time.Time
 	LastSlot     *time.Time
+	Level        string
 }
 
 func (q *Queries) DueSchedules(ctx context.Context, maxRows int32) ([]DueSchedulesRow, error) {
@@ -170,6 +181,7 @@ func (q *Queries) DueSchedules(ctx context.Context, maxRows int32) ([]DueSchedul
 			&i.Message,
 			&i.NextDue,
 			&i.LastSlot,
+			&i.Level,
 		); err != nil {
 			return nil, err
 		}
@@ -217,7 +229,7 @@ select $1::text, '', $2::text, l.lane, $3::text, 'schedule', $4::text, $5::times
 from turnkeeper.agents a,
     lateral (select turnkeeper.lane_of(a.name, '', $2, a.lane_per_conversation) as lane) l
 where a.name = $1 and a.retired_at is null and not exists (select from turnkeeper.messages w
-    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', $2)) and w.agent = a.name and w.schedule = $4)
+    where w.state = 'waiting' and w.lane in (l.lane, turnkeeper.held_lane(a.name, '', $2), turnkeeper.level_lane(a.name)) and w.agent = a.name and w.schedule = $4)
 on conflict (agent, schedule, slot) where slot is not null do nothing
 `
 
@@ -476,6 +488,8 @@ select turnkeeper.try_scheduler_lock()::boolean as locked,
     (exists (select from turnkeeper.asks a where a.state = 'open' and a.expires_at <= statement_timestamp())
      or exists (select from turnkeeper.turns t where t.waits_for is not null and t.due_at <= statement_timestamp()))::boolean as asks,
     exists (select from turnkeeper.turns t where t.home_lane is not null and t.ended_at is null and t.held)::boolean as held,
+    exists (select from turnkeeper.agents a where a.holds_below is not null
+            or a.levels <> '{}' and a.levels @? '$.*.min_priority' and turnkeeper.least_priority(a) is not null)::boolean as levels,
     exists (select from turnkeeper.agents where lanes_changed_at is not null
             and (lanes_moved_at is null or $1 and abs(extract(epoch from statement_timestamp() - lanes_moved_at)) >= 1))::boolean as lanes,
     inbox.due as waiting, inbox.oldest as waiting_from,
@@ -527,6 +541,7 @@ type LookRow struct {
 	Queued               bool
 	Asks                 bool
 	Held                 bool
+	Levels               bool
 	Lanes                bool
 	Waiting              int64
 	WaitingFrom          time.Time
@@ -574,6 +589,7 @@ func (q *Queries) Look(ctx context.Context, everything bool, heldFrom time.Time,
 		&i.Queued,
 		&i.Asks,
 		&i.Held,
+		&i.Levels,
 		&i.Lanes,
 		&i.Waiting,
 		&i.WaitingFrom,
@@ -685,6 +701,17 @@ func (q *Queries) MoveLanes(ctx context.Context, apart bool) error {
 	return err
 }
 
+const MoveLevels = `-- name: MoveLevels :one
+select turnkeeper.move_levels($1::integer)::integer
+`
+
+func (q *Queries) MoveLevels(ctx context.Context, maxRows int32) (int32, error) {
+	row := q.db.QueryRow(ctx, MoveLevels, maxRows)
+	var column_1 int32
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const NextDue = `-- name: NextDue :one
 select extract(epoch from coalesce(least(
     (select min(next_due) from turnkeeper.schedules where active and paused_at is null and next_due > $1::timestamptz),
@@ -695,6 +722,8 @@ select extract(epoch from coalesce(least(
     (select min(t.due_at) from turnkeeper.turns t where t.waits_for is not null and t.due_at > $1::timestamptz),
     (select min(a.expires_at) from turnkeeper.asks a where a.state = 'open' and a.expires_at > $1::timestamptz),
     (select min(s.next_try) from turnkeeper.set_aside s where s.kind not in ('delivery', 'purge', 'agent', 'step', 'tick') and s.next_try > $1::timestamptz),
+    (select turnkeeper.next_day() from turnkeeper.agents a where a.holds_below is not null limit 1),
+    (select min(p.until) from turnkeeper.pinned_levels p where p.until > $1::timestamptz),
     (select min(h.until) from turnkeeper.model_health h where h.down_since is not null and h.until > $1::timestamptz),
     (select min(lease_until) from turnkeeper.leases where grant_id is not null and lease_until > greatest($1::timestamptz, $2::timestamptz)),
     (select min(turnkeeper.silent_from(beat_at) + takeover_after) from turnkeeper.worker_heartbeat
@@ -791,8 +820,9 @@ select m.id as message_id, m.agent, m.user_name, m.conversation, m.lane, m.trigg
         then coalesce(turnkeeper.service_wait(m.id) >= a.give_up_after, false) else false end::boolean as overdue
 from (select heads.lane, heads.id, heads.rank, heads.place from heads order by heads.place, heads.id) head,
     lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = head.id and (q.xmax = 0 or not turnkeeper.being_changed(q.xmax)) offset 0) m, -- offset 0: look each up by its key, whatever the statistics say
-    lateral (select name, definition_hash, description, models, give_up_after, max_running, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
+    lateral (select name, definition_hash, description, models, give_up_after, max_running, day_tokens, day_calls, levels, holds_below, lane_per_conversation, lanes_changed_at, lanes_moved_at, retired_at, updated_at from turnkeeper.agents b where b.name = m.agent offset 0) a
 where (select s.id from turnkeeper.set_aside s where s.kind = 'message' and s.id = m.id::text and s.next_try > statement_timestamp()) is null
+  and (a.holds_below is null or m.priority >= a.holds_below or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (a.retired_at is null or (select c.message_id from turnkeeper.spawned_calls c where c.message_id = m.id) is not null)
   and (m.agent <> all($1::text[]) or turnkeeper.service_wait(m.id) >= a.give_up_after)
   and m.agent <> all($2::text[])

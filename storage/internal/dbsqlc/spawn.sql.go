@@ -113,7 +113,7 @@ func (q *Queries) NextMessageID(ctx context.Context) (int64, error) {
 }
 
 const ReserveTreeSpend = `-- name: ReserveTreeSpend :one
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint, level::text,
     extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
@@ -122,7 +122,7 @@ from turnkeeper.reserve_tree_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = $4::bigint order by f.attempt limit 1), $4)::bigint,
     $5::text,
-    $6::bigint, $7::bigint, $8::bigint, $9::bigint, $10::bigint)
+    $6::bigint, $7::bigint, $8::bigint, $9::bigint, $10::bigint, $11::text)
 `
 
 type ReserveTreeSpendParams struct {
@@ -136,6 +136,7 @@ type ReserveTreeSpendParams struct {
 	TurnCalls  int64
 	DayTokens  int64
 	DayCalls   int64
+	Level      string
 }
 
 type ReserveTreeSpendRow struct {
@@ -143,6 +144,7 @@ type ReserveTreeSpendRow struct {
 	Blocked     string
 	UsedTokens  int64
 	UsedCalls   int64
+	Level       string
 	DayLeft     float64
 }
 
@@ -159,6 +161,7 @@ func (q *Queries) ReserveTreeSpend(ctx context.Context, arg ReserveTreeSpendPara
 		arg.TurnCalls,
 		arg.DayTokens,
 		arg.DayCalls,
+		arg.Level,
 	)
 	var i ReserveTreeSpendRow
 	err := row.Scan(
@@ -166,6 +169,7 @@ func (q *Queries) ReserveTreeSpend(ctx context.Context, arg ReserveTreeSpendPara
 		&i.Blocked,
 		&i.UsedTokens,
 		&i.UsedCalls,
+		&i.Level,
 		&i.DayLeft,
 	)
 	return i, err

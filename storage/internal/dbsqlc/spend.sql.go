@@ -10,13 +10,13 @@ import (
 )
 
 const ReserveSpend = `-- name: ReserveSpend :one
-select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint,
+select reservation::bigint, blocked::text, used_tokens::bigint, used_calls::bigint, level::text,
     extract(epoch from date_trunc('day', clock_timestamp() at time zone 'UTC') + interval '1 day' - (clock_timestamp() at time zone 'UTC'))::float8 as day_left
 from turnkeeper.reserve_spend(
     coalesce((select f.id from turnkeeper.turns t join turnkeeper.turns f on f.message_id = t.message_id
         where t.id = $1::bigint order by f.attempt limit 1), $1)::bigint,
     $2::text, $3::bigint, $4::bigint, $5::bigint,
-    $6::bigint, $7::bigint)
+    $6::bigint, $7::bigint, $8::text)
 `
 
 type ReserveSpendParams struct {
@@ -27,6 +27,7 @@ type ReserveSpendParams struct {
 	TurnCalls  int64
 	DayTokens  int64
 	DayCalls   int64
+	Level      string
 }
 
 type ReserveSpendRow struct {
@@ -34,6 +35,7 @@ type ReserveSpendRow struct {
 	Blocked     string
 	UsedTokens  int64
 	UsedCalls   int64
+	Level       string
 	DayLeft     float64
 }
 
@@ -48,6 +50,7 @@ func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (Res
 		arg.TurnCalls,
 		arg.DayTokens,
 		arg.DayCalls,
+		arg.Level,
 	)
 	var i ReserveSpendRow
 	err := row.Scan(
@@ -55,6 +58,7 @@ func (q *Queries) ReserveSpend(ctx context.Context, arg ReserveSpendParams) (Res
 		&i.Blocked,
 		&i.UsedTokens,
 		&i.UsedCalls,
+		&i.Level,
 		&i.DayLeft,
 	)
 	return i, err

@@ -1,0 +1,73 @@
+package access
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/survival"
+	"turnkeeper/storage/operate"
+)
+
+// maxPin is the longest time for which a level can be pinned.
+const maxPin = 366 * 24 * time.Hour
+
+// Levels lists the survival levels of the agents visible to the caller.
+func (a Access) Levels(c *request.Call) (operate.Levels, error) {
+	all, err := a.store.Levels(c.Context())
+	all.Agents = slices.DeleteFunc(all.Agents, func(l operate.AgentLevel) bool { return !c.Caller.Sees(l.Agent) })
+	return all, err
+}
+
+// PinLevel pins a survival level in the caller's name. The token's name is recorded.
+func (a Access) PinLevel(c *request.Call, p operate.Pin) error {
+	if err := a.checkLevel(c, p.Agent); err != nil {
+		return err
+	}
+	p.By, p.Reason = strings.TrimSpace(p.By), strings.TrimSpace(p.Reason)
+	switch {
+	case !slices.Contains(survival.Levels, p.Level):
+		return request.Refuse(http.StatusUnprocessableEntity, "level must be normal, low or critical")
+	case p.For < 0 || p.For > maxPin:
+		return request.Refuse(http.StatusUnprocessableEntity, "for_seconds must be 0 to %d", int(maxPin.Seconds()))
+	case len(p.Reason) > request.MaxReason || len(p.By) > request.MaxReason || !request.IsText(p.Reason) || !request.IsText(p.By):
+		return request.Refuse(http.StatusUnprocessableEntity, "reason and by must be texts of at most %d bytes", request.MaxReason)
+	}
+	switch {
+	case c.Caller.Token != nil:
+		p.By = c.Caller.Token.Name
+	case p.By == "":
+		p.By = "operator"
+	}
+	return a.store.PinLevel(c.Context(), p)
+}
+
+// UnpinLevel ends a pin.
+func (a Access) UnpinLevel(c *request.Call, agent string) error {
+	if err := a.checkLevel(c, agent); err != nil {
+		return err
+	}
+	return a.store.UnpinLevel(c.Context(), agent)
+}
+
+// checkLevel refuses a change of the level of an agent that the caller does not see, or of all.
+func (a Access) checkLevel(c *request.Call, agent string) error {
+	if agent == "" {
+		if c.Caller.SeesAll() {
+			return nil
+		}
+		return request.Refuse(http.StatusForbidden, "without agent, the level of all agents is set: use a token that is not restricted to some")
+	}
+	all, err := a.Agents(c)
+	if err != nil {
+		return err
+	}
+	for _, known := range all {
+		if known.Name == agent {
+			return nil
+		}
+	}
+	return request.Refuse(http.StatusNotFound, "there is no agent %q", agent)
+}

@@ -1,0 +1,218 @@
+package turnctl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"turnkeeper/internal/cli/shell"
+	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/config"
+	"turnkeeper/internal/database"
+	"turnkeeper/internal/survival"
+	"turnkeeper/internal/views"
+	"turnkeeper/storage/operate"
+)
+
+// levelNames are the levels that can be pinned.
+var levelNames = []string{string(survival.Normal), string(survival.Low), string(survival.Critical)}
+
+func levelsCommand(s *shell.Session) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "levels", Short: "List survival levels: what is left of agents' budgets of the day", Args: cobra.NoArgs,
+		Long: `List the survival levels of agents: normal, low (less than 20 % of the budget of the
+day is left) or critical (less than 5 %). A level ends when 5 points more are left, and
+with the day. The agent's file says what happens at a level: another model, no
+schedules, only messages of a priority or more (levels in its front matter).
+
+A pin sets a level in place of the budget, for one agent or for all that have no pin of
+their own.`,
+		Example: `  turnctl levels
+  turnctl levels pin critical --for 2h --reason "the provider is expensive today"
+  turnctl levels pin normal --agent clerk
+  turnctl levels unpin --agent clerk`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+				return printLevels(cmd.Context(), s, db.Store)
+			})
+		},
+	}
+	cmd.AddCommand(pinLevelCommand(s), unpinLevelCommand(s))
+	return cmd
+}
+
+func pinLevelCommand(s *shell.Session) *cobra.Command {
+	var pin operate.Pin
+	cmd := &cobra.Command{
+		Use: "pin LEVEL", Short: "Set the level of an agent, or of all, in place of the budget", Args: shell.ExactArgs(1),
+		ValidArgs: levelNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := shell.OneOf("LEVEL", args[0], levelNames); err != nil {
+				return err
+			}
+			if pin.For < 0 || pin.For > 366*24*time.Hour {
+				return shell.Misused("--for is %s: it must be 0 to 8784h", pin.For)
+			}
+			user, _ := s.Getenv("USER")
+			pin.Level, pin.By = survival.Level(args[0]), cmp.Or(strings.TrimSpace(pin.By), user, "operator")
+			return changeLevel(cmd, s, pin.Agent, func(ctx context.Context, store *operate.Store) error { return store.PinLevel(ctx, pin) })
+		},
+	}
+	cmd.Flags().StringVar(&pin.Agent, "agent", "", "of this agent; without it, of all that have no pin of their own")
+	shell.DurationFlag(cmd.Flags(), &pin.For, "for", 0, "how long the pin holds; 0: until it is unpinned")
+	cmd.Flags().StringVar(&pin.Reason, "reason", "", "the reason, for other operators")
+	cmd.Flags().StringVar(&pin.By, "by", "", "who pins it (default $USER)")
+	return cmd
+}
+
+func unpinLevelCommand(s *shell.Session) *cobra.Command {
+	var agent string
+	cmd := &cobra.Command{
+		Use: "unpin", Short: "Let the budget decide the level again", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return changeLevel(cmd, s, agent, func(ctx context.Context, store *operate.Store) error { return store.UnpinLevel(ctx, agent) })
+		},
+	}
+	cmd.Flags().StringVar(&agent, "agent", "", "end the pin of this agent; without it, that of all")
+	return cmd
+}
+
+// changeLevel changes the pin of an agent, or of all, and prints the levels.
+func changeLevel(cmd *cobra.Command, s *shell.Session, agent string, change func(context.Context, *operate.Store) error) error {
+	return s.WithDatabase(cmd.Context(), func(_ *config.Config, db *database.Database) error {
+		if err := registered(cmd.Context(), db.Store, agent); err != nil {
+			return err
+		}
+		if err := change(cmd.Context(), db.Store); err != nil {
+			return err
+		}
+		return printLevels(cmd.Context(), s, db.Store)
+	})
+}
+
+func printLevels(ctx context.Context, s *shell.Session, store *operate.Store) error {
+	all, err := store.Levels(ctx)
+	if err != nil {
+		return err
+	}
+	return s.Print(views.OfLevels(all), func() {
+		if all.All != nil {
+			s.Out.Line("all agents without a pin of their own: %s", pinText(s.Clock(), all.All))
+		}
+		if len(all.Agents) == 0 {
+			s.Err.Line("no agent has a budget of a day, or levels in its file")
+			return
+		}
+		showLevels(s.Out, s.Clock(), all.Agents)
+	})
+}
+
+func showLevels(s *term.Screen, c term.Clock, agents []operate.AgentLevel) {
+	t := term.NewTable("AGENT", "LEVEL", ">LEFT", ">TOKENS", ">CALLS", "HERE", ">WAITING", "PIN")
+	for _, a := range agents {
+		left := "-"
+		if percent, ok := a.Used.Left(); ok {
+			left = fmt.Sprintf("%d %%", percent)
+		}
+		pin := "-"
+		if a.Pin != nil {
+			pin = pinText(c, a.Pin)
+		}
+		t.Add(a.Agent, levelCell(a.Level), left, usedOf(a.Used.Tokens, a.Used.TokenLimit), usedOf(a.Used.Calls, a.Used.CallLimit), term.OrDash(effectText(a)), fmt.Sprint(a.Held), pin)
+	}
+	t.Print(s)
+}
+
+func levelCell(level survival.Level) term.Cell {
+	return term.Cell{Text: string(level), Tone: map[survival.Level]term.Tone{survival.Normal: term.Good, survival.Low: term.Warned, survival.Critical: term.Bad}[level]}
+}
+
+// usedOf writes what is used of a limit; without one, what is used.
+func usedOf(used, limit int64) string {
+	if limit == 0 {
+		return term.Thousands(used)
+	}
+	return term.Thousands(used) + " of " + term.Thousands(limit)
+}
+
+// effectText says what happens to an agent at its level; empty: nothing.
+func effectText(a operate.AgentLevel) string {
+	e, said := a.Rules[a.Level], []string(nil)
+	if len(e.Models) > 0 {
+		said = append(said, "asks "+e.Models[0])
+	}
+	if e.NoSchedules {
+		said = append(said, "no schedules")
+	}
+	if e.MinPriority != nil {
+		said = append(said, fmt.Sprintf("priority %d or more", *e.MinPriority))
+	}
+	return strings.Join(said, ", ")
+}
+
+// pinText says who pinned which level, and for how long.
+func pinText(c term.Clock, p *operate.Pin) string {
+	text := fmt.Sprintf("%s, by %s %s", p.Level, p.By, c.Ago(p.At))
+	if !p.Until.IsZero() {
+		text += ", until " + c.Moment(p.Until)
+	}
+	if p.Agent == "" {
+		text += ", for all"
+	}
+	if p.Reason != "" {
+		text += ": " + term.OneLine(p.Reason, term.PreviewColumns)
+	}
+	return text
+}
+
+// levelText says in a clause at which level an agent is, and why.
+func levelText(c term.Clock, a operate.AgentLevel) string {
+	text := fmt.Sprintf("%s is at survival level %s", a.Agent, a.Level)
+	if a.Pin != nil {
+		return text + ", pinned: " + pinText(c, a.Pin)
+	}
+	if percent, ok := a.Used.Left(); ok {
+		text += fmt.Sprintf(": %d %% of its budget of the day is left, until %s", percent, c.Moment(a.NextDay))
+	}
+	return text
+}
+
+// notNormal returns the agents whose level is not normal, or is pinned.
+func notNormal(all operate.Levels) []operate.AgentLevel {
+	return slices.DeleteFunc(slices.Clone(all.Agents), func(a operate.AgentLevel) bool { return a.Level == survival.Normal && a.Pin == nil })
+}
+
+// examineLevels reports agents whose survival level is not normal, or is pinned.
+func examineLevels(ctx context.Context, d *diagnosis, store *operate.Store, c term.Clock) {
+	all, err := store.Levels(ctx)
+	if err != nil {
+		d.add(checkFail, "levels", err.Error(), "")
+		return
+	}
+	for _, a := range notNormal(all) {
+		found, advice := levelText(c, a), ""
+		if happens := effectText(a); happens != "" {
+			found += "; here: " + happens
+		}
+		if a.Held > 0 {
+			found += fmt.Sprintf("; %s %s", term.Plural(a.Held, "message"), verb(a.Held, "waits", "wait"))
+		}
+		if a.Skipping > 0 {
+			found += fmt.Sprintf("; %s did not run: see turnctl schedules", term.Plural(a.Skipping, "schedule"))
+		}
+		switch {
+		case a.Pin != nil && a.Pin.Agent == "":
+			advice = "to end the pin of all agents: turnctl levels unpin"
+		case a.Pin != nil:
+			advice = "to end the pin: turnctl levels unpin --agent " + a.Agent
+		default:
+			advice = fmt.Sprintf("raise day_tokens or day_calls in the file of %s and reload it, or pin a level: turnctl levels pin normal --agent %s --for 1h", a.Agent, a.Agent)
+		}
+		d.add(checkWarn, "level "+a.Agent, found, advice)
+	}
+}

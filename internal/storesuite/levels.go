@@ -1,0 +1,236 @@
+package storesuite
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"turnkeeper"
+	"turnkeeper/agentturn"
+	"turnkeeper/internal/survival"
+	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
+)
+
+var levelProperties = []property{
+	{"a level follows what is left of the day", levelsFollow},
+	{"a level is the same for all that reserve", levelRefuses},
+	{"a level ends with the day", levelEndsWithTheDay},
+	{"a level is decided again when the budget changes", levelOfANewBudget},
+	{"a pinned level goes first", levelPinned},
+	{"messages of a low priority wait at a level", levelHolds},
+	{"a level holds no message of a sub-agent and no turn that has begun", levelHoldsNoTurn},
+	{"messages that a level held go on in order", levelLetsGo},
+	{"a slot does not run at a level", levelSkipsSlots},
+	{"the models of a level decide what waits for a model", levelModels},
+}
+
+// rationed returns a registration of clerk with a budget of a hundred calls a day.
+func rationed(rules survival.Rules, schedules ...turnkeeper.Schedule) turnkeeper.AgentRegistration {
+	a := registration("clerk", false, schedules...)
+	a.DayCalls = 100
+	text, err := json.Marshal(rules)
+	if err != nil {
+		panic(err)
+	}
+	a.Levels = text
+	return a
+}
+
+// from returns the rules that serve only messages of a priority or more at level low.
+func from(priority int) survival.Rules {
+	return survival.Rules{survival.Low: {MinPriority: &priority}}
+}
+
+// A rations has the methods on budgets.
+type rations struct{ *env }
+
+// reserve reserves a call of clerk, whose model was chosen for a level.
+func (e rations) reserve(chosen survival.Level) agentturn.Reservation {
+	e.Helper()
+	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{
+		Turn: 1, Agent: "clerk", Limits: agentturn.SpendLimits{DayCalls: 100}, Level: chosen,
+	}, turnkeeper.Usage{InputTokens: 1})
+	wantErr(e.env, "reserve", err, nil)
+	return r
+}
+
+// use makes n calls of clerk.
+func (e rations) use(n int) {
+	e.Helper()
+	for range n {
+		wantErr(e.env, "settle", e.Budget().Settle(e.Context(), e.reserve(""), turnkeeper.Usage{InputTokens: 1}), nil)
+	}
+}
+
+func (e rations) wantLevel(what string, want survival.Level) {
+	e.Helper()
+	equal(e.env, what, e.reserve("").Level, want)
+}
+
+func levelsFollow(e *env) {
+	e.Register(rationed(nil))
+	rations{e}.use(79)
+	rations{e}.wantLevel("with 21 left", survival.Normal) // it is the 80th
+	rations{e}.wantLevel("with 20 left", survival.Normal)
+	rations{e}.wantLevel("with 19 left", survival.Low)
+	rations{e}.use(13)
+	rations{e}.wantLevel("with 5 left", survival.Low)
+	rations{e}.wantLevel("with 4 left", survival.Critical)
+	equal(e, "level of another agent", rations{e}.levelOf("desk"), survival.Normal)
+}
+
+func (e rations) levelOf(agent string) survival.Level {
+	e.Helper()
+	r, err := e.Budget().Reserve(e.Context(), agentturn.Spender{Turn: 2, Agent: agent, Limits: agentturn.SpendLimits{DayCalls: 1000}}, turnkeeper.Usage{})
+	wantErr(e.env, "reserve", err, nil)
+	return r.Level
+}
+
+func levelRefuses(e *env) {
+	e.Register(rationed(nil))
+	rations{e}.use(81)
+	for range 2 {
+		r := rations{e}.reserve(survival.Normal)
+		if r.ID != 0 || r.Blocked || r.Level != survival.Low {
+			e.Errorf("a call for another level: %+v", r)
+		}
+	}
+	if r := (rations{e}).reserve(survival.Low); r.ID == 0 || r.Blocked {
+		e.Errorf("a call for the agent's level: %+v", r)
+	}
+	rations{e}.use(18) // refused ones took nothing
+	if r := (rations{e}).reserve(survival.Critical); !r.Blocked || r.Scope != "day" {
+		e.Errorf("the 101st call: %+v", r)
+	}
+}
+
+func levelEndsWithTheDay(e *env) {
+	e.Register(rationed(from(1)))
+	rations{e}.use(81)
+	id := e.enqueue("clerk", "", "later")
+	equal(e, "granted at level low", e.tick().Granted, 0)
+	e.Pass(25 * time.Hour)
+	rations{e}.wantLevel("the next day", survival.Normal)
+	equal(e, "granted the next day", e.next(first).record.Message.ID, id)
+}
+
+func levelOfANewBudget(e *env) {
+	a := rationed(from(1))
+	e.Register(a)
+	rations{e}.use(81)
+	id := e.enqueue("clerk", "", "later")
+	equal(e, "granted at level low", e.tick().Granted, 0)
+	a.DayCalls = 1000
+	e.Register(a)
+	equal(e, "granted with a larger budget", e.next(first).record.Message.ID, id)
+	a.DayCalls = 50
+	e.Register(a)
+	rations{e}.wantLevel("with a smaller budget", survival.Critical)
+}
+
+func levelPinned(e *env) {
+	e.Register(rationed(nil))
+	rations{e}.use(81)
+	e.PinLevel("", survival.Critical)
+	rations{e}.wantLevel("of all", survival.Critical)
+	equal(e, "of an agent without a budget", rations{e}.levelOf("desk"), survival.Critical)
+	e.PinLevel("clerk", survival.Normal)
+	rations{e}.wantLevel("its own", survival.Normal)
+	equal(e, "of another agent", rations{e}.levelOf("desk"), survival.Critical)
+	e.PinLevel("clerk", "")
+	e.PinLevel("", "")
+	rations{e}.wantLevel("no more", survival.Low)
+}
+
+func levelHolds(e *env) {
+	e.Register(rationed(from(5)))
+	low := e.enqueue("clerk", "", "of no priority")
+	e.PinLevel("clerk", survival.Low)
+	high, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "urgent", Priority: 5})
+	wantErr(e, "enqueue", err, nil)
+	if got := e.Blockers(low); !slices.Contains(got, waiting.SurvivalLevel) {
+		e.Errorf("the message of a low priority has the blockers %q", got)
+	}
+	equal(e, "granted", e.next(first).record.Message.ID, high)
+	later := e.enqueue("clerk", "other", "of no priority, later")
+	equal(e, "granted beside it", e.tick().Granted, 0)
+	for _, id := range []turnkeeper.MessageID{low, later} {
+		if got := e.Blockers(id); !slices.Contains(got, waiting.SurvivalLevel) {
+			e.Errorf("message %d has the blockers %q", id, got)
+		}
+	}
+	other := e.enqueue("desk", "", "of another agent")
+	equal(e, "granted of another agent", e.next(first).record.Message.ID, other)
+	_, closed, err := e.CancelMessage(e.Context(), later)
+	if err != nil || !closed {
+		e.Errorf("a held message is cancelled: %v, error %v", closed, err)
+	}
+}
+
+func levelHoldsNoTurn(e *env) {
+	e.Register(rationed(from(5)))
+	d := e.turn()
+	e.PinLevel("clerk", survival.Low)
+	wantErr(e, "hand back", d.end(turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "bye"}), nil)
+	again := e.next(second)
+	equal(e, "turn", again.grant.TurnID, d.grant.TurnID)
+	again.append(turnlog.Entry{Round: round(1, turnkeeper.EffectOnce)})
+	start, handle := again.spawnOf(key(1, 1), "clerk", "sub")
+	again.append(turnlog.Entry{Starts: []turnlog.CallStart{start}, Results: []turnlog.CallResult{handle}})
+	equal(e, "granted to the sub-agent", e.next(first).record.Message.ID, start.Spawn.Message)
+}
+
+func levelLetsGo(e *env) {
+	e.Register(rationed(from(5)))
+	e.PinLevel("", survival.Low)
+	var ids []turnkeeper.MessageID
+	for _, body := range []string{"one", "two", "three"} {
+		ids = append(ids, e.enqueue("clerk", "", body))
+		equal(e, "granted", e.tick().Granted, 0)
+	}
+	e.PinLevel("", survival.Critical) // of which the file says nothing
+	for _, id := range ids {
+		d := e.next(first)
+		equal(e, "granted message", d.record.Message.ID, id)
+		wantErr(e, "end", d.end(succeeded("done")), nil)
+	}
+}
+
+func levelSkipsSlots(e *env) {
+	e.Register(rationed(survival.Rules{survival.Low: {NoSchedules: true}}, schedule().Schedules...))
+	e.tick()
+	e.PinLevel("clerk", survival.Low)
+	e.Pass(3*hourly + time.Minute)
+	equal(e, "slots", e.tick().Slots, 0)
+	equal(e, "granted", e.tick().Granted, 0)
+	e.Pass(hourly)
+	e.tick()
+	s := e.Schedule("clerk", "s")
+	if s.Skipped != 2 || s.SkippedWhy != "the agent's survival level is low" || s.SkippedSlot.IsZero() || !s.LastSlot.IsZero() {
+		e.Errorf("the schedule is %+v", s)
+	}
+	e.PinLevel("clerk", "")
+	e.Pass(hourly)
+	equal(e, "slots of the normal level", e.tick().Slots, 1)
+	if s := e.Schedule("clerk", "s"); s.Skipped != 0 || s.SkippedWhy != "" || !s.SkippedSlot.IsZero() || s.LastSlot.IsZero() {
+		e.Errorf("after it ran, the schedule is %+v", s)
+	}
+}
+
+func levelModels(e *env) {
+	a := rationed(survival.Rules{survival.Low: {Models: []string{"cheap/model"}}})
+	a.Models, a.GiveUpAfter = []string{modelUsed}, 1000*time.Hour
+	e.Register(a)
+	d := e.turn()
+	wantErr(e, "end", d.failedBy(0, 0), nil)
+	e.Pass(time.Second)
+	other := e.enqueue("clerk", "", "another")
+	if got := e.Blockers(other); !slices.Contains(got, waiting.ModelDown) {
+		e.Errorf("the blockers are %q", got)
+	}
+	e.PinLevel("clerk", survival.Low)
+	if got := e.Blockers(other); slices.Contains(got, waiting.ModelDown) {
+		e.Errorf("at a level with another model, the blockers are %q", got)
+	}
+}
