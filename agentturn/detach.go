@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -93,7 +94,7 @@ func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall
 // waiting returns the end of an execution whose turn waits for detached calls or
 // for people.
 func (l *ledger) waiting() *ending {
-	data := transcript.TurnWaitingData{Calls: []string{}}
+	data := transcript.WaitingFor(l.waitReasons()...)
 	for _, call := range l.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
@@ -102,6 +103,23 @@ func (l *ledger) waiting() *ending {
 	}
 	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}
+}
+
+// waitReasons returns what a turn that stops running now waits for.
+func (l *ledger) waitReasons() (reasons []waiting.Reason) {
+	if len(l.people.open()) > 0 {
+		reasons = append(reasons, waiting.Person)
+	}
+	for _, call := range l.rounds.detached() {
+		reason := waiting.DetachedCalls
+		if isSpawn(*call) {
+			reason = waiting.SubAgents
+		}
+		if !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return reasons
 }
 
 // mustWait reports whether a call of wait_for_tool_output can only wait for detached

@@ -325,7 +325,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSet
 	}
 	advice := "give a worker the role scheduler"
 	if len(who.by) > 0 && silent {
-		ran += fmt.Sprintf(", though %s %s the role scheduler", term.Enumerate(who.by), verb(len(who.by), "has", "have"))
+		ran += fmt.Sprintf(", though %s %s the role scheduler", words.Enumerate(who.by), verb(len(who.by), "has", "have"))
 		advice = "look in its log, and in pg_stat_activity for what its session waits for"
 		if who.failing {
 			advice = "its ticks fail: see the check \"set aside\""

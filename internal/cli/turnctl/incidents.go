@@ -12,6 +12,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -52,7 +53,7 @@ func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c t
 		found := slices.Concat(over, []string{"until " + c.At(spent.Until)})
 		advice := "it continues by itself"
 		if len(bounds) > 0 {
-			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", term.Enumerate(bounds), spent.Agent)
+			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", words.Enumerate(bounds), spent.Agent)
 		}
 		if spent.PutOff > 0 {
 			found = append(found, term.Plural(spent.PutOff, "turn")+" "+verb(spent.PutOff, "waits", "wait"))

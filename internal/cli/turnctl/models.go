@@ -13,6 +13,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -76,7 +77,7 @@ func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c te
 		}
 		verdict, left := checkWarn, ""
 		if stuck := withoutAnother(m, models); len(stuck) > 0 {
-			verdict, left = checkFail, "; "+term.Enumerate(stuck)+" "+verb(len(stuck), "has", "have")+" no other model that is up, and messages wait"
+			verdict, left = checkFail, "; "+words.Enumerate(stuck)+" "+verb(len(stuck), "has", "have")+" no other model that is up, and messages wait"
 		}
 		d.add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.At(m.DownSince), m.ErrorClass, term.OneLine(m.Error, 300), left), adviceOfModel(m, c))
 	}
@@ -104,7 +105,7 @@ func adviceOfModel(m modelhealth.Health, c term.Clock) string {
 	case inference.ClassQuota:
 		return "add credit to the account of the provider " + provider + "; it is tried again " + c.At(m.Until)
 	case inference.ClassNotFound:
-		return "correct the model's name in the file of " + term.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
+		return "correct the model's name in the file of " + words.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
 			provider + " in the config file, and restart the workers"
 	default:
 		return "wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. To try it at once: turnctl retry MESSAGE"

@@ -444,3 +444,40 @@ func (q *Queries) Totals(ctx context.Context, span time.Duration) (TotalsRow, er
 	)
 	return i, err
 }
+
+const WaitingTurns = `-- name: WaitingTurns :many
+select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since, coalesce(until, to_timestamp(0))::timestamptz as until
+from turnkeeper.waiting_turns()
+`
+
+type WaitingTurnsRow struct {
+	Reason string
+	Turns  int64
+	Since  time.Time
+	Until  time.Time
+}
+
+func (q *Queries) WaitingTurns(ctx context.Context) ([]WaitingTurnsRow, error) {
+	rows, err := q.db.Query(ctx, WaitingTurns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingTurnsRow
+	for rows.Next() {
+		var i WaitingTurnsRow
+		if err := rows.Scan(
+			&i.Reason,
+			&i.Turns,
+			&i.Since,
+			&i.Until,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
