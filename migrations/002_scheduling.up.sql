@@ -151,7 +151,7 @@ begin
         raise exception using errcode = 'TK005', message = format('unknown agent %s: %s',
             quote_literal(coalesce(p_agent, '')),
             case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
-                 else 'the registered agents are ' || known end);
+                 else 'the registered agents are ' || known || '; if its file is new, the workers have not read it yet: send them SIGHUP' end);
     end if;
     if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.user_name = usr and m.idempotency_key = key) then
         raise exception using errcode = 'TK010', message = format(

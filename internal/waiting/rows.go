@@ -22,7 +22,7 @@ var Rows = []Row{
 		Reason: UnknownAgent, Fields: "Agent",
 		Short:   "unknown agent",
 		Long:    "agent {agent} is not registered: no worker has its file",
-		Advice:  "Start a worker that has the file of agent {agent}.",
+		Advice:  "Start a worker that has the file of agent {agent}. If the file is new, make the workers read it: send them SIGHUP.",
 		Meaning: "no worker has registered its agent",
 	}, {
 		Reason: AgentRetired, Fields: "Agent Since",

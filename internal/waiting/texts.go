@@ -267,6 +267,20 @@ func Parking(waits []Wait) (reasons []Reason) {
 	return reasons
 }
 
+// Awaited says, behind "waits for", what a parked turn waits for, with numbers where they are known.
+func (w Wait) Awaited() string {
+	switch row, _ := RowOf(w.Reason); {
+	case w.Count > 0 && w.Reason == Person:
+		return "a person to answer " + words.Plural(w.Count, "ask")
+	case w.Count > 0 && w.Reason == DetachedCalls:
+		return words.Plural(w.Count, "detached call")
+	case w.Model != "":
+		return "model " + line(w.Model)
+	default:
+		return row.Parked
+	}
+}
+
 // Doing says, for a list, what an open turn does or waits for. It returns "" if the state says it all. ago formats a time relative
 // to now.
 func Doing(t Turn, ago func(time.Time) string) string {

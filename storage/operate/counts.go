@@ -54,7 +54,7 @@ func (s *Reports) Queue(ctx context.Context) (Totals, error) {
 	return Totals{
 		Waits:   waits,
 		Waiting: int(r.Waiting), Oldest: time.Duration(r.OldestSeconds * float64(time.Second)),
-		Running: int(r.Running), Queued: int(r.Queued), WaitingTurns: int(r.WaitingTurns),
+		Running: int(r.Running), Queued: int(r.Queued), WaitingTurns: int(r.WaitingTurns), Now: r.Now,
 	}, err
 }
 

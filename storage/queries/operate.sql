@@ -98,4 +98,4 @@ select
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns;
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns, clock_timestamp()::timestamptz as now;

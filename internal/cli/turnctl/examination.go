@@ -180,6 +180,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	schedulers := schedulersOf(workers)
 	examineScheduler(d, cfg, settings, c, scheduling{schedulers, alive > 0 || len(schedulers) > 0, examineAside(ctx, d, store, c)})
 	examineWaits(ctx, d, store, c)
+	examineAsks(ctx, d, store, queue, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
 	reported := examineSchedules(ctx, d, cfg, store, c)
