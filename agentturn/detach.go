@@ -106,20 +106,13 @@ func (l *ledger) waiting() *ending {
 }
 
 // waitReasons returns what a turn that stops running now waits for.
-func (l *ledger) waitReasons() (reasons []waiting.Reason) {
-	if len(l.people.open()) > 0 {
-		reasons = append(reasons, waiting.Person)
-	}
+func (l *ledger) waitReasons() []waiting.Reason {
+	var calls, spawns bool
 	for _, call := range l.rounds.detached() {
-		reason := waiting.DetachedCalls
-		if isSpawn(*call) {
-			reason = waiting.SubAgents
-		}
-		if !slices.Contains(reasons, reason) {
-			reasons = append(reasons, reason)
-		}
+		spawns = spawns || isSpawn(*call)
+		calls = calls || !isSpawn(*call)
 	}
-	return reasons
+	return waiting.ParkedFor(len(l.people.open()) > 0, calls, spawns)
 }
 
 // mustWait reports whether a call of wait_for_tool_output can only wait for detached

@@ -257,6 +257,19 @@ func For(reasons []Reason) string {
 	return words.Enumerate(all)
 }
 
+// ParkedFor returns what a turn is parked for that has open asks, detached calls and calls of sub-agents.
+func ParkedFor(asks, calls, spawns bool) (reasons []Reason) {
+	for _, r := range []struct {
+		reason Reason
+		holds  bool
+	}{{Person, asks}, {SubAgents, spawns}, {DetachedCalls, calls}} {
+		if r.holds {
+			reasons = append(reasons, r.reason)
+		}
+	}
+	return reasons
+}
+
 // Parking returns those of the reasons for which a turn is parked, each once.
 func Parking(waits []Wait) (reasons []Reason) {
 	for _, w := range waits {

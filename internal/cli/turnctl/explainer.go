@@ -292,8 +292,8 @@ func (x *explainer) awaits() string {
 			all = append(all, w.Awaited())
 		}
 	}
-	if len(all) == 0 {
-		return waiting.For([]waiting.Reason{waiting.DetachedCalls})
+	if len(all) == 0 { // its wait is over
+		return waiting.For(waiting.ParkedFor(false, true, false))
 	}
 	return words.Enumerate(slices.Compact(all))
 }
