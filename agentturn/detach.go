@@ -94,7 +94,7 @@ func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall
 // waiting returns the end of an execution whose turn waits for detached calls or
 // for people.
 func (l *ledger) waiting() *ending {
-	data := transcript.WaitingFor(l.waitReasons()...)
+	data := transcript.WaitingFor(waitReasons(l)...)
 	for _, call := range l.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
@@ -106,7 +106,7 @@ func (l *ledger) waiting() *ending {
 }
 
 // waitReasons returns what a turn that stops running now waits for.
-func (l *ledger) waitReasons() []waiting.Reason {
+func waitReasons(l *ledger) []waiting.Reason {
 	var calls, spawns bool
 	for _, call := range l.rounds.detached() {
 		spawns = spawns || isSpawn(*call)
