@@ -15,6 +15,7 @@ import (
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/pause"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -93,7 +94,7 @@ func (e *execution) arrivedResult(ctx context.Context, call *turnkeeper.ToolCall
 // waiting returns the end of an execution whose turn waits for detached calls or
 // for people.
 func (l *ledger) waiting() *ending {
-	data := transcript.TurnWaitingData{Calls: []string{}}
+	data := transcript.WaitingFor(waitReasons(l)...)
 	for _, call := range l.rounds.detached() {
 		data.Calls = append(data.Calls, call.Key.String())
 	}
@@ -102,6 +103,16 @@ func (l *ledger) waiting() *ending {
 	}
 	l.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
 	return &ending{state: turnkeeper.TurnWaiting}
+}
+
+// waitReasons returns what a turn that stops running now waits for.
+func waitReasons(l *ledger) []waiting.Reason {
+	var calls, spawns bool
+	for _, call := range l.rounds.detached() {
+		spawns = spawns || isSpawn(*call)
+		calls = calls || !isSpawn(*call)
+	}
+	return waiting.ParkedFor(len(l.people.open()) > 0, calls, spawns)
 }
 
 // mustWait reports whether a call of wait_for_tool_output can only wait for detached

@@ -183,11 +183,11 @@ type blockedError struct{ Reservation }
 func (e *blockedError) Error() string { return cmp.Or(e.Reason, "the budget is used up") }
 
 // blocked returns the ending of a turn whose model call the budget did not allow. The turn
-// is deferred if the next day's budget allows the call.
+// waits for the next day, with its journal, if that day's budget allows the call and no tool with an effect has started.
 func (t *endings) blocked(b *blockedError) *ending {
 	o := turnlog.Outcome{ErrorClass: classBudget, Error: b.Error()}
 	t.log.Warn("model call blocked by the budget", zap.String("scope", b.Scope), zap.String("reason", b.Reason))
-	if b.Scope != "day" || b.Never || t.executed || t.finishing() {
+	if b.Scope != "day" || b.Never || t.rounds.effected() || t.finishing() {
 		return t.byVerdict(t.failure(FaultBound), turnkeeper.StopBudget, o)
 	}
 	o.Backoff = b.Retry

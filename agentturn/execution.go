@@ -14,6 +14,7 @@ import (
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/agentturn/transcript"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/outputs"
 	"turnkeeper/tools"
 )
@@ -400,8 +401,13 @@ func (e *execution) finish(ctx context.Context, end ending) (outcome turnlog.Out
 		e.stream.Rollback("the turn ended")
 		e.stream = nil
 	}
-	if models := end.outcome.WaitsFor; end.state == turnkeeper.TurnWaiting && len(models) > 0 {
-		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, transcript.TurnWaitingData{Calls: []string{}, Models: models})
+	switch models := end.outcome.WaitsFor; {
+	case end.state == turnkeeper.TurnWaiting && len(models) > 0:
+		data := transcript.WaitingFor(waiting.ModelDown)
+		data.Models = models
+		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, data)
+	case end.state == turnkeeper.TurnQueued && end.outcome.Backoff > 0 && end.outcome.ErrorClass == classBudget:
+		e.events.Event(turnkeeper.EventTurnWaiting, 0, 0, transcript.WaitingFor(waiting.BudgetSpent))
 	}
 	e.models.writeSideUsage(&e.pending, len(e.rounds)+1)
 	outcome = e.endings().outcome(end)

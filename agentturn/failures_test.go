@@ -289,9 +289,8 @@ func TestBudget(t *testing.T) {
 	}{
 		{"the day's, before any tool", till{block: day}, turnlog.Outcome{
 			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
-		{"the day's, after a tool", till{n: 1, block: day}, turnlog.Outcome{
-			State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopBudget, ErrorClass: "budget",
-			Reply: "Tool results: 1 succeeded, 0 failed.\n- look: succeeded", Error: "the day is spent"}},
+		{"the day's, after a read", till{n: 1, block: day}, turnlog.Outcome{
+			State: turnkeeper.TurnQueued, Backoff: 3 * time.Hour, ErrorClass: "budget", Error: "the day is spent"}},
 		{"the day's, in which there is never room", till{block: agentturn.Reservation{
 			Blocked: true, Scope: "day", Retry: 3 * time.Hour, Never: true, Reason: "no day has room"}}, turnlog.Outcome{
 			State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopBudget, ErrorClass: "budget", Counted: true,

@@ -10,12 +10,13 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
 // A TurnStore reads for the routes of turns and outputs what access does not.
 type TurnStore interface {
-	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
+	FindTurns(ctx context.Context, f operate.Search) (found []waiting.Turn, next int64, err error)
 	Output(ctx context.Context, id turnkeeper.OutputID) (turnkeeper.Output, error)
 }
 
@@ -33,6 +34,9 @@ func (t *turns) list(c *request.Call) error {
 	found, next, err := t.store.FindTurns(c.Context(), f)
 	if err != nil {
 		return err
+	}
+	for _, turn := range found {
+		access.ScreenWaits(c, turn.Waits)
 	}
 	return c.Answer(http.StatusOK, listOf(found, views.OfTurn, next))
 }

@@ -151,7 +151,7 @@ begin
         raise exception using errcode = 'TK005', message = format('unknown agent %s: %s',
             quote_literal(coalesce(p_agent, '')),
             case when known is null then 'no agent is registered yet; a worker registers the files of its agents folder when it starts'
-                 else 'the registered agents are ' || known end);
+                 else 'the registered agents are ' || known || '; if its file is new, the workers have not read it yet: send them SIGHUP' end);
     end if;
     if retired and not exists (select from turnkeeper.messages m where m.agent = p_agent and m.user_name = usr and m.idempotency_key = key) then
         raise exception using errcode = 'TK010', message = format(
@@ -1074,6 +1074,45 @@ begin
         r.reason := 'detached_calls';
         return next r;
     end if;
+end $$;
+
+-- What turns that wait, or are deferred, wait for: a row for each reason, with the number of turns, when the longest of these waits
+-- began, and when the first of them ends at the latest. It agrees with turn_waits, and reads all turns at once.
+create function turnkeeper.waiting_turns(out reason text, out turns bigint, out since timestamptz, out until timestamptz)
+returns setof record stable language plpgsql as $$
+#variable_conflict use_column
+begin
+    return query
+    with parked as materialized (
+        select t.id, t.state, t.waits_for, t.error_class, t.due_at from turnkeeper.turns t
+        where t.ended_at is null and (t.state = 'waiting' or t.state = 'queued' and t.due_at > statement_timestamp())
+    ), asked as (
+        select a.turn_id, min(a.opened_at) as since, min(a.expires_at) as until from turnkeeper.asks a join parked p on p.id = a.turn_id
+        where a.state = 'open' and p.state = 'waiting' and p.waits_for is null group by a.turn_id
+    ), awaited as (
+        select w.turn_id, c.turn_id is not null as spawned, min(w.opened_at) as since
+        from turnkeeper.awaited_calls w join parked p on p.id = w.turn_id
+        left join turnkeeper.spawned_calls c on (c.turn_id, c.round, c.ordinal) = (w.turn_id, w.round, w.ordinal)
+        where p.state = 'waiting' and p.waits_for is null and w.closed_at is null and (c.turn_id is null or w.arrived_at is null)
+        group by w.turn_id, c.turn_id is not null
+    ), reasons (reason, since, until) as (
+        select 'person', a.since, a.until from asked a
+        union all
+        select case when w.spawned then 'sub_agents' else 'detached_calls' end, w.since, null from awaited w
+        union all
+        select 'detached_calls', null, null from parked p where p.state = 'waiting' and p.waits_for is null
+            and not exists (select from asked a where a.turn_id = p.id) and not exists (select from awaited w where w.turn_id = p.id)
+        union all
+        select case when h.since is null then 'deferred' else 'model_down' end, h.since, coalesce(h.until, p.due_at)
+        from parked p, lateral (select min(m.down_since) as since, min(m.until) as until from turnkeeper.model_health m
+            where m.model = any(p.waits_for) and m.down_since is not null) h
+        where p.state = 'waiting' and p.waits_for is not null
+        union all
+        select case p.error_class when 'budget' then 'budget_spent' when 'needs_newer_worker' then 'newer_worker' else 'deferred' end, null, p.due_at
+        from parked p where p.state = 'queued'
+            and not (p.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(p.id) is not null)
+    )
+    select r.reason, count(*), min(r.since), min(r.until) from reasons r group by r.reason order by r.reason;
 end $$;
 
 -- The worker of a turn that runs, and whether it is silent: it has sent no heartbeat for 15 s, or has stopped. Another worker

@@ -70,6 +70,7 @@ const (
 	labelWebhook  = "webhook"
 	labelKind     = "kind"
 	labelSQLState = "sqlstate"
+	labelReason   = "reason"
 )
 
 // Boundaries of buckets, in seconds.
@@ -155,6 +156,18 @@ var (
 		Name: "turnkeeper.turns.open", Kind: Gauge, Unit: "{turn}", Labels: []string{labelState},
 		Doc: "Running, queued and waiting turns of the whole database.",
 	}
+	mWaits = Metric{
+		Name: "turnkeeper.turns.waiting", Kind: Gauge, Unit: "{turn}", Labels: []string{labelReason},
+		Doc: "Waiting and deferred turns of the whole database, by what they wait for: detached_calls, sub_agents, person, model_down, budget_spent, newer_worker, deferred.",
+	}
+	mWaitAge = Metric{
+		Name: "turnkeeper.turns.waiting.age", Kind: Gauge, Unit: "s", Labels: []string{labelReason},
+		Doc: "How long the longest of these waits has lasted, where its start is known.",
+	}
+	mWaitLeft = Metric{
+		Name: "turnkeeper.turns.waiting.left", Kind: Gauge, Unit: "s", Labels: []string{labelReason},
+		Doc: "Time until the first of these waits ends, such as the expiry of an ask, where an end is known.",
+	}
 	mModelDown = Metric{
 		Name: "turnkeeper.model.down", Kind: Gauge, Unit: "{model}", Labels: []string{labelModel},
 		Doc: "1 if a model that agents use is down, for the whole database; else 0.",
@@ -232,7 +245,7 @@ func Metrics() []Metric {
 		mContinuations, mIterations, mContinuationErrors, mContinuationTime,
 		mTurns, mTurnTime, mDispatches, mLatency, mLeases, mLost,
 		mToolTime, mResultMemory, mResultsWaiting, mTokens, mCost, mUsage, mOperation,
-		mQueue, mQueueAge, mOpen, mModelDown, mAside, mLevel, mQueueFailures, mTickAge, mTicks, mRefused, mRefusedAge, mRefusedAttempts,
+		mQueue, mQueueAge, mOpen, mWaits, mWaitAge, mWaitLeft, mModelDown, mAside, mLevel, mQueueFailures, mTickAge, mTicks, mRefused, mRefusedAge, mRefusedAttempts,
 		mWatchers, mHTTP, mDeliveries, mPool, mPoolWaits, mPoolWaitTime,
 	})
 }

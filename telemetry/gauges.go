@@ -16,9 +16,18 @@ type Queue struct {
 	Oldest                 time.Duration // how long the oldest of them has been due
 	Running, Queued, Waits int           // turns
 
+	Reasons []Wait // of the turns that wait
+
 	down  map[string]bool // models
 	aside map[string]int  // rows, by kind
 	level map[string]int  // by agent
+}
+
+// A Wait counts the turns that wait for one reason.
+type Wait struct {
+	Reason    string
+	Turns     int
+	Age, Left time.Duration // of the longest wait; until the first ends; negative: not known
 }
 
 // A Pool is a pool of connections.
@@ -62,12 +71,13 @@ func (t *Telemetry) Watch(s Sources) error {
 	m := maker{meter: t.meter}
 	w := &watch{Sources: s, tele: t}
 	w.queue, w.queueAge, w.open = m.gauge(mQueue), m.gauge(mQueueAge), m.gauge(mOpen)
+	w.waits, w.waitAge, w.waitLeft = m.gauge(mWaits), m.gauge(mWaitAge), m.gauge(mWaitLeft)
 	w.leases, w.watchers, w.tickAge, w.pool = m.gauge(mLeases), m.gauge(mWatchers), m.gauge(mTickAge), m.gauge(mPool)
 	w.modelDown, w.aside, w.level = m.gauge(mModelDown), m.gauge(mAside), m.gauge(mLevel)
 	w.poolWaits, w.poolWaitTime = m.observedCounter(mPoolWaits), m.observedCounter(mPoolWaitTime)
 	w.refused, w.refusedAge, w.refusedAttempts = m.gauge(mRefused), m.gauge(mRefusedAge), m.observedCounter(mRefusedAttempts)
 	w.resultMemory, w.resultsWaiting = m.gauge(mResultMemory), m.gauge(mResultsWaiting)
-	all := []metric.Observable{w.queue, w.queueAge, w.open, w.modelDown, w.aside, w.level, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
+	all := []metric.Observable{w.queue, w.queueAge, w.open, w.waits, w.waitAge, w.waitLeft, w.modelDown, w.aside, w.level, w.leases, w.watchers, w.tickAge, w.pool, w.poolWaits, w.poolWaitTime, w.resultMemory, w.resultsWaiting,
 		w.refused, w.refusedAge, w.refusedAttempts}
 	_, err := t.meter.RegisterCallback(w.look, all...)
 	return errors.Join(append(m.errs, err)...)
@@ -93,6 +103,7 @@ type watch struct {
 	queue, queueAge, open, modelDown, aside, level, leases, watchers, tickAge, pool metric.Float64ObservableGauge
 	resultMemory, resultsWaiting, refused, refusedAge                               metric.Float64ObservableGauge
 	poolWaits, poolWaitTime, refusedAttempts                                        metric.Float64ObservableCounter
+	waits, waitAge, waitLeft                                                        metric.Float64ObservableGauge
 
 	mu    sync.Mutex
 	kept  Queue
@@ -130,6 +141,15 @@ func (w *watch) look(ctx context.Context, o metric.Observer) error {
 		o.ObserveFloat64(w.open, float64(q.Running), with(labelState, "running"))
 		o.ObserveFloat64(w.open, float64(q.Queued), with(labelState, "queued"))
 		o.ObserveFloat64(w.open, float64(q.Waits), with(labelState, "waiting"))
+		for _, r := range q.Reasons {
+			o.ObserveFloat64(w.waits, float64(r.Turns), with(labelReason, r.Reason))
+			if r.Age >= 0 {
+				o.ObserveFloat64(w.waitAge, r.Age.Seconds(), with(labelReason, r.Reason))
+			}
+			if r.Left >= 0 {
+				o.ObserveFloat64(w.waitLeft, r.Left.Seconds(), with(labelReason, r.Reason))
+			}
+		}
 		for model, down := range q.down {
 			o.ObserveFloat64(w.modelDown, map[bool]float64{true: 1}[down], with(labelModel, model))
 		}

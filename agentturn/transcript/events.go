@@ -6,8 +6,11 @@ package transcript
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 )
 
 // Data of the events of a turn. Round and block are fields of the event itself.
@@ -30,9 +33,11 @@ type (
 
 	// TurnWaitingData is the data of turn_waiting.
 	TurnWaitingData struct {
-		Calls  []string `json:"calls" send:"yes" doc:"calls that run outside the turn, as round-R-tool-I"`
-		Asks   []string `json:"asks,omitempty" send:"yes" doc:"asks that a person must answer, as KIND round-R-tool-I"`
-		Models []string `json:"models,omitempty" doc:"models that are down, as in the agent's file"`
+		Reasons []waiting.Reason `json:"reasons" send:"yes" doc:"what the turn waits for; values may be added"`
+		For     string           `json:"for" send:"yes" doc:"the same in words, behind waits for"`
+		Calls   []string         `json:"calls" send:"yes" doc:"calls that run outside the turn, as round-R-tool-I"`
+		Asks    []string         `json:"asks,omitempty" send:"yes" doc:"asks that a person must answer, as KIND round-R-tool-I"`
+		Models  []string         `json:"models,omitempty" doc:"models that are down, as in the agent's file"`
 	}
 
 	// RoundStartData is the data of round_start.
@@ -173,4 +178,14 @@ func encode(data any) json.RawMessage {
 		panic(err)
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// WaitingFor returns the data of turn_waiting for what a turn waits for.
+func WaitingFor(reasons ...waiting.Reason) TurnWaitingData {
+	return TurnWaitingData{Reasons: reasons, For: waiting.For(reasons), Calls: []string{}}
+}
+
+// Names lists the asks, calls and models that the turn waits for.
+func (d TurnWaitingData) Names() string {
+	return strings.Join(slices.Concat(d.Asks, d.Calls, d.Models), ", ")
 }

@@ -26,11 +26,11 @@ import (
 type Store interface {
 	AcceptFrom(ctx context.Context, from storage.Sender, m turnkeeper.Submission) (id turnkeeper.MessageID, repeated bool, err error)
 	FindMessages(ctx context.Context, f operate.Search) (found []waiting.Message, next int64, err error)
-	FindTurns(ctx context.Context, f operate.Search) (found []turnkeeper.Turn, next int64, err error)
+	FindTurns(ctx context.Context, f operate.Search) (found []waiting.Turn, next int64, err error)
 	Transcript(ctx context.Context, p operate.Page, conversation string) (exchanges []operate.Exchange, next int64, err error)
-	Turns(ctx context.Context, p operate.Page) ([]turnkeeper.Turn, error)
-	OpenTurns(ctx context.Context, limit int) ([]turnkeeper.Turn, error)
-	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error)
+	Turns(ctx context.Context, p operate.Page) ([]waiting.Turn, error)
+	OpenTurns(ctx context.Context, limit int) ([]waiting.Turn, error)
+	TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]waiting.Turn, error)
 	RetriesOf(ctx context.Context, id turnkeeper.MessageID) (as, of turnkeeper.MessageID, err error)
 	LatestReplies(ctx context.Context, p operate.Page) ([]turnkeeper.Reply, error)
 

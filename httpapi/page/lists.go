@@ -111,7 +111,7 @@ func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
 }
 
 func (h *Handler) someAgents(c *request.Call, v *Overview) error {
-	var newest []turnkeeper.Turn
+	var newest []waiting.Turn
 	for _, agent := range c.Caller.Token.Agents {
 		turns, err := h.cfg.Store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
 		if err != nil {
@@ -119,7 +119,7 @@ func (h *Handler) someAgents(c *request.Call, v *Overview) error {
 		}
 		newest = append(newest, turns...)
 	}
-	slices.SortFunc(newest, func(x, y turnkeeper.Turn) int { return cmp.Compare(y.ID, x.ID) })
+	slices.SortFunc(newest, func(x, y waiting.Turn) int { return cmp.Compare(y.ID, x.ID) })
 	v.Ended = ended(newest)
 	for _, turn := range newest {
 		if !turn.State.Terminal() && len(v.Open) < openShown {
@@ -129,7 +129,7 @@ func (h *Handler) someAgents(c *request.Call, v *Overview) error {
 	return nil
 }
 
-func ended(newest []turnkeeper.Turn) (turns []turnkeeper.Turn) {
+func ended(newest []waiting.Turn) (turns []waiting.Turn) {
 	for _, turn := range newest {
 		if turn.State.Terminal() && len(turns) < endedShown {
 			turns = append(turns, turn)
@@ -244,7 +244,7 @@ func pathAt(u *url.URL, cursor int64) string {
 
 func (h *Handler) showTurns(c *request.Call) error {
 	return showFound(h, c, request.TurnStates, h.cfg.Store.FindTurns,
-		func(l Listing, found []turnkeeper.Turn) Page { return Turns{Listing: l, Turns: found} })
+		func(l Listing, found []waiting.Turn) Page { return Turns{Listing: l, Turns: found} })
 }
 
 func (h *Handler) showInbox(c *request.Call) error {

@@ -99,7 +99,16 @@ var functions = template.FuncMap{
 	"plain": words.Plain, "exact": words.Exact, "coarse": words.Coarse,
 	"count": func(n int) string { return words.Thousands(int64(n)) }, "thousands": words.Thousands, "plural": words.Plural,
 	"sign": sign, "tone": tone, "reason": words.StopReason, "silence": silence, "refusing": func(r presence.Refusal) string { return words.Refusing(r.For, r.Attempts, r.SQLState) }, "clause": words.Clause,
-	"doing": func(t turnkeeper.Turn, now time.Time) string { return words.Doing(t, agoFrom(now)) },
+	"doing": func(t waiting.Turn, now time.Time) string { return waiting.Doing(t, agoFrom(now)) },
+	"waits": func(all []waiting.Tally, now time.Time) (lines []string) {
+		for _, t := range all {
+			lines = append(lines, t.Long(agoFrom(now)))
+		}
+		return lines
+	},
+	"notes": func(now time.Time, inside, outside []waiting.Wait) string {
+		return waiting.Notes(agoFrom(now), inside, outside)
+	},
 	"messageState": func(m waiting.Message, now time.Time) messageState {
 		state, note := waiting.Standing(m, agoFrom(now))
 		return messageState{state, note}
@@ -157,7 +166,7 @@ func silence(worker turnkeeper.WorkerID, s *turnkeeper.Silence, turn string, now
 }
 
 // stoppedBy returns a turn's stop reason, else its error class; empty: neither.
-func stoppedBy(t turnkeeper.Turn) string {
+func stoppedBy(t waiting.Turn) string {
 	if t.StopReason != "" && t.StopReason != turnkeeper.StopNone {
 		return string(t.StopReason)
 	}

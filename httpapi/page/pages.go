@@ -46,8 +46,8 @@ type Overview struct {
 	Totals    *operate.Totals // nil: not visible to this viewer
 	Scheduler operate.SchedulerSettings
 	Workers   []presence.Heartbeat // nil: not visible to this viewer
-	Open      []turnkeeper.Turn
-	Ended     []turnkeeper.Turn    // newest first
+	Open      []waiting.Turn
+	Ended     []waiting.Turn       // newest first
 	Agents    []string             // names
 	Down      []modelhealth.Health // models that are down
 	Levels    []views.AgentLevel   // that are not normal, or are pinned
@@ -76,7 +76,7 @@ func (p Overview) Slots() (s struct{ Slots, Workers int }) {
 // Turns is a list of turns.
 type Turns struct {
 	Listing
-	Turns []turnkeeper.Turn
+	Turns []waiting.Turn
 }
 
 func (Turns) file() string    { return "turns" }
@@ -112,7 +112,7 @@ func (Transcript) section() string { return "/inbox" }
 type Message struct {
 	Message waiting.Message
 	Reply   *turnkeeper.Reply // nil: none yet
-	Turns   []turnkeeper.Turn
+	Turns   []waiting.Turn
 	As, Of  turnkeeper.MessageID // its retry, and the message it is a retry of; 0: none
 }
 
@@ -121,11 +121,13 @@ func (p Message) title() string { return fmt.Sprintf("Message %d", p.Message.ID)
 func (Message) section() string { return "/inbox" }
 
 // Waits returns the reasons why the message waits, as sentences.
-func (p Message) Waits(now time.Time) (sentences []string) {
-	for _, w := range p.Message.Waits {
-		sentences = append(sentences, words.Sentence(w.Long(momentAt(now))))
+func (p Message) Waits(now time.Time) []string { return sentences(p.Message.Waits, now) }
+
+func sentences(waits []waiting.Wait, now time.Time) (all []string) {
+	for _, w := range waits {
+		all = append(all, words.Sentence(w.Long(momentAt(now))))
 	}
-	return sentences
+	return all
 }
 
 // momentAt formats a time with its distance from now.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 )
 
@@ -41,10 +42,10 @@ var dispatchEnds = map[string]string{
 	"unclaimed": "never begun", "waiting": "until the turn waited",
 }
 
-// gaps maps outcomes of dispatches to the reason of the wait that follows.
+// gaps maps outcomes of dispatches to the wait that follows, unless the turn itself has said what it waits for.
 var gaps = map[string]string{
 	"lost": "Waits for another worker: the last one was lost", "handed_back": "Waits for a worker: the last one stopped",
-	"deferred": "Deferred", "unclaimed": "Waits for a worker: none had begun it", "waiting": "Waits for detached calls",
+	"deferred": "Deferred", "unclaimed": "Waits for a worker: none had begun it",
 }
 
 // held returns a span for each dispatch, and for the waits before, between and after them.
@@ -67,12 +68,27 @@ func (p Turn) held() (spans []Span) {
 			span.State = d.Outcome
 		}
 		spans = append(spans, span)
-		waited = Span{Kind: "waited", What: cmp.Or(gaps[d.Outcome], "Waits"), Start: d.EndedAt}
+		waited = Span{Kind: "waited", What: cmp.Or(p.waitedFor(d), gaps[d.Outcome], "Waits"), Start: d.EndedAt}
 	}
 	if p.Open() && p.Turn.State != turnkeeper.TurnRunning && !waited.Start.IsZero() {
 		spans = append(spans, waited)
 	}
 	return spans
+}
+
+// waitedFor says what the turn waited for after a dispatch, by the wait that it began in it. It is empty if events are gone.
+func (p Turn) waitedFor(d turnkeeper.Dispatch) string {
+	if last := p.Dispatches[len(p.Dispatches)-1]; last.GrantID == d.GrantID && p.Open() {
+		if reasons := waiting.Parking(p.Message.Waits); len(reasons) > 0 {
+			return "Waits for " + waiting.For(reasons)
+		}
+	}
+	for _, w := range slices.Backward(p.Waited) {
+		if !w.At.Before(d.GrantedAt) && !d.EndedAt.IsZero() && !w.At.After(d.EndedAt) {
+			return "Waits for " + waiting.For(w.Reasons)
+		}
+	}
+	return ""
 }
 
 func latest(a, b time.Time) time.Time {

@@ -42,8 +42,9 @@ func TestTimeline(t *testing.T) {
 		{Kind: "waited", What: "Waits for another worker: the last one was lost", Start: at(30), End: at(45)},
 		{Kind: "held", What: "Held by two", Note: "dispatch 2, until the turn waited", Start: at(45), End: at(60)},
 		{Kind: "tool", What: "send", State: "running", Note: "detached", Start: at(50), Anchor: "round-1-tool-2"},
-		{Kind: "waited", What: "Waits for detached calls", Start: at(60)},
+		{Kind: "waited", What: "Waits for a person and detached calls", Start: at(60)},
 	}
+	turn.Waited = []waiting.Parked{{At: at(60), Reasons: []waiting.Reason{waiting.Person, waiting.DetachedCalls}}}
 	turn.Failed = []turnlog.FailedAttempt{
 		{Round: 1, Provider: "p", Model: "m", Class: "overloaded", Latency: 2 * time.Second, EndedAt: at(14), Usage: turnkeeper.Usage{InputTokens: 7}},
 		{Round: 2, Class: "interrupted", EndedAt: at(58)},

@@ -9,13 +9,14 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
 // Turn is one turn in detail.
 type Turn struct {
 	operate.TurnView
-	Attempts []turnkeeper.Turn    // all turns of the message
+	Attempts []waiting.Turn       // all turns of the message
 	As, Of   turnkeeper.MessageID // the message's retry, and the message it is a retry of; 0: none
 	Asks     []operate.Ask        // of the turn, newest first
 	Now      time.Time
@@ -30,6 +31,9 @@ func (p Turn) Open() bool { return !p.Turn.State.Terminal() }
 
 // Finishing reports whether the turn was asked to finish.
 func (p Turn) Finishing() bool { return p.End != nil && p.End.How == turnlog.EndFinish }
+
+// WaitsFor returns the reasons why the turn waits, as sentences.
+func (p Turn) WaitsFor(now time.Time) []string { return sentences(p.WithWaits().Waits, now) }
 
 // CanRetry reports whether to offer a retry of the message; the store decides.
 func (p Turn) CanRetry() bool {

@@ -80,7 +80,18 @@ func (w *worker) watch() error {
 
 func (w *worker) queue(ctx context.Context) (telemetry.Queue, error) {
 	f, err := w.store.Queue(ctx)
-	return telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued, Waits: f.WaitingTurns}, err
+	q := telemetry.Queue{Messages: f.Waiting, Oldest: f.Oldest, Running: f.Running, Queued: f.Queued, Waits: f.WaitingTurns}
+	for _, t := range f.Waits {
+		wait := telemetry.Wait{Reason: string(t.Reason), Turns: t.Turns, Age: -1, Left: -1}
+		if !t.Since.IsZero() {
+			wait.Age = max(f.Now.Sub(t.Since), 0)
+		}
+		if !t.Until.IsZero() {
+			wait.Left = max(t.Until.Sub(f.Now), 0)
+		}
+		q.Reasons = append(q.Reasons, wait)
+	}
+	return q, err
 }
 
 func (w *worker) modelsDown(ctx context.Context) (map[string]bool, error) {

@@ -604,8 +604,7 @@ func (w *worker) retain(ctx context.Context) {
 	}
 }
 
-// rereadAgents reads the agent files again for each value of reload. If they have faults, it keeps the
-// old agents.
+// rereadAgents reads the agent files again for each value of reload. A file with a fault keeps its old version.
 func (w *worker) rereadAgents(ctx context.Context) {
 	for {
 		var again <-chan time.Time // nil: all are registered
@@ -621,6 +620,10 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		case <-w.reload:
 		}
 		err := w.agents.Load(w.cfg, w.tools, w.log)
+		if errors.Is(err, setup.ErrAgents) {
+			w.log.Error("agents' files have faults; those agents keep their old version", zap.Error(err))
+			err = nil
+		}
 		if err == nil {
 			w.unregistered, err = w.agents.Register(ctx, w.store.Store, w.cfg)
 		}

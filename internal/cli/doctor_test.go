@@ -211,9 +211,9 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		down("test/busy", "overloaded")
 		down("test/unused", "overloaded")
 		d = diagnose(t, env)
-		d.wants(t, "fail", "model test/key", "only has no other model", "restart the workers")
-		d.wants(t, "fail", "model test/name", "correct the model's name in the file of named", "SIGHUP")
-		d.wants(t, "fail", "model test/busy", "wait: it is tried again", "turnctl retry MESSAGE")
+		d.wants(t, "warn", "model test/key", "only has no other model", "restart the workers")
+		d.wants(t, "warn", "model test/name", "correct the model's name in the file of named", "SIGHUP")
+		d.wants(t, "warn", "model test/busy", "wait: it is tried again", "turnctl retry MESSAGE")
 		d.lacks(t, "model test/unused")
 	})
 	t.Run("webhooks that fail", func(t *testing.T) {

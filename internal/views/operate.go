@@ -25,6 +25,8 @@ type Lane struct {
 	NotBefore   *time.Time           `json:"not_before"`
 	Waiting     int                  `json:"waiting_messages"`
 	Silence     *Silence             `json:"worker_silence" doc:"null: the lane is free, or its worker sends heartbeats"`
+	Waits       []Wait               `json:"waits" doc:"why its open turn waits or, without one, its first waiting message"`
+	Outside     []Wait               `json:"waits_outside" doc:"why the first turn waits that left the lane for that time, and goes back to it"`
 }
 
 // OfLane returns the view of a lane.
@@ -34,6 +36,7 @@ func OfLane(v operate.LaneView) Lane {
 		Lane: l.Lane, Held: l.Held(), TurnID: OrNull(cmp.Or(v.OpenTurn, l.TurnID)), TurnState: v.TurnState, WorkerID: l.WorkerID, Token: l.Token,
 		GrantID: l.GrantID, GrantedAt: OrNull(l.GrantedAt), Until: OrNull(l.Until), RemainingMs: Millis(v.Remaining),
 		Failures: l.Failures, NotBefore: OrNull(l.NotBefore), Waiting: v.Waiting, Silence: OfSilence(v.Silence),
+		Waits: All(v.Waits, OfWait), Outside: All(v.Outside, OfWait),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/traceparent"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
 )
 
@@ -58,6 +59,7 @@ type Turn struct {
 	EndedAt        *time.Time             `json:"ended_at"`
 	UnderWay       *UnderWay              `json:"under_way" doc:"the current round, not counted yet; null: the turn does not run"`
 	Silence        *Silence               `json:"worker_silence" doc:"null: no worker, or its worker sends heartbeats"`
+	Waits          []Wait                 `json:"waits" doc:"why the turn, or its message, waits; empty: it is closed, or nothing holds it up"`
 }
 
 // An UnderWay is the current round of a running turn, which is not counted yet.
@@ -129,7 +131,7 @@ func OfSilence(s *turnkeeper.Silence) *Silence {
 }
 
 // OfTurn returns the view of a turn.
-func OfTurn(t turnkeeper.Turn) Turn {
+func OfTurn(t waiting.Turn) Turn {
 	v := Turn{
 		ID: t.ID, MessageID: t.MessageID, Attempt: t.Attempt, Agent: t.Agent, User: t.User, Conversation: t.Conversation, Lane: t.Lane,
 		Trigger: t.Trigger, State: t.State, StopReason: OrNull(t.StopReason), Rounds: t.InferenceRounds, Charged: t.ChargedRounds,
@@ -137,7 +139,7 @@ func OfTurn(t turnkeeper.Turn) Turn {
 		ErrorClass: t.ErrorClass, Error: t.Error, InnerDialogue: t.InnerDialogue, WorkerID: t.WorkerID, JobID: OrNull(t.JobID),
 		Token: t.Token, DefinitionHash: t.DefinitionHash, LastEvent: t.LastSeq, CreatedAt: t.CreatedAt, DueAt: OrNull(t.DueAt),
 		GrantedAt: OrNull(t.GrantedAt), LeaseUntil: OrNull(t.LeaseUntil), EndedAt: OrNull(t.EndedAt),
-		UnderWay: OfUnderWay(t.UnderWay), Silence: OfSilence(t.Silence),
+		UnderWay: OfUnderWay(t.UnderWay), Silence: OfSilence(t.Silence), Waits: All(t.Waits, OfWait),
 	}
 	if !t.EndedAt.IsZero() {
 		ms := Millis(t.Duration())
@@ -212,7 +214,7 @@ type RequestedEnd struct {
 // OfWholeTurn returns the view of a turn with all its details.
 func OfWholeTurn(v operate.TurnView) WholeTurn {
 	whole := WholeTurn{
-		Turn: OfTurn(v.Turn), Message: OfMessage(v.Message), TraceID: traceparent.Of(v.Turn, v.Message.TraceParent).String(),
+		Turn: OfTurn(v.WithWaits()), Message: OfMessage(v.Message), TraceID: traceparent.Of(v.Turn, v.Message.TraceParent).String(),
 		DispatchLog: All(v.Dispatches, OfDispatch),
 		RoundLog:    All(v.Rounds, OfRound), Outputs: All(v.Outputs, OfOutput),
 		Awaited: All(v.Awaited, OfAwaitedCall), Failed: All(v.Failed, OfFailedAttempt),

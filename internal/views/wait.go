@@ -28,3 +28,16 @@ func OfWait(w waiting.Wait) Wait {
 }
 
 func inUTC(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// A Tally counts the turns that wait for one reason. A turn with several reasons counts for each.
+type Tally struct {
+	Reason waiting.Reason `json:"reason" doc:"values may be added"`
+	Turns  int            `json:"turns"`
+	Since  *time.Time     `json:"since" doc:"when the longest of these waits began; null: unknown"`
+	Until  *time.Time     `json:"until" doc:"latest end of the wait that ends first; null: none ends by time"`
+}
+
+// OfTally returns the view of a tally.
+func OfTally(t waiting.Tally) Tally {
+	return Tally{Reason: t.Reason, Turns: t.Turns, Since: OrNull(t.Since), Until: OrNull(t.Until)}
+}

@@ -8,6 +8,7 @@ type Row struct {
 	Everybody bool   // it holds back all messages, not only this one
 	Running   bool   // it is about a turn that has been granted, and holds no grant back
 	Minor     bool   // lists show it only if the message has no other reason
+	Parked    string // behind "waits for", of a turn that this reason parks; empty: it parks none
 	Short     string // in a list, behind the state
 	Long      string // in a sentence
 	Advice    string // to an operator: sentences
@@ -21,7 +22,7 @@ var Rows = []Row{
 		Reason: UnknownAgent, Fields: "Agent",
 		Short:   "unknown agent",
 		Long:    "agent {agent} is not registered: no worker has its file",
-		Advice:  "Start a worker that has the file of agent {agent}.",
+		Advice:  "Start a worker that has the file of agent {agent}. If the file is new, make the workers read it: send them SIGHUP.",
 		Meaning: "no worker has registered its agent",
 	}, {
 		Reason: AgentRetired, Fields: "Agent Since",
@@ -85,36 +86,42 @@ var Rows = []Row{
 		Meaning: "its lane pauses after a failed turn",
 	}, {
 		Reason: DetachedCalls, Fields: "Turn State Count",
+		Parked:  "detached calls",
 		Short:   "for {calls}",
 		Long:    "turn {turn} waits for {calls}",
 		Advice:  "See the turn: turnctl explain {turn}.",
 		Meaning: "its own turn waits for detached calls",
 	}, {
 		Reason: SubAgents, Fields: "Agent Turn State Message Count",
+		Parked:  "sub-agents",
 		Short:   "for {agents}",
 		Long:    "turn {turn} waits for {agents}[: {agent}][, with message {message}]",
 		Advice:  "See the sub-agent's message: turnctl explain --message {message}.",
 		Meaning: "its own turn waits for the replies of sub-agents",
 	}, {
 		Reason: Person, Fields: "Since Until Turn State Count",
+		Parked:  "a person",
 		Short:   "for a person",
 		Long:    "turn {turn} waits for a person to answer {asks}[; the first expires at {until}]",
 		Advice:  "See what it asks: turnctl asks --turn {turn}.",
 		Meaning: "its own turn waits for a person",
 	}, {
 		Reason: BudgetSpent, Fields: "Until Turn State Why",
+		Parked:  "its budget",
 		Short:   "budget spent, due {ago}",
 		Long:    "the budget is spent: turn {turn} is deferred[ until {until}][: {why}]",
 		Advice:  "Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message {id}.",
 		Meaning: "its own turn is deferred because a budget is spent",
 	}, {
 		Reason: NewerWorker, Fields: "Until Turn State Why",
+		Parked:  "a newer worker",
 		Short:   "no worker can run it, again {ago}",
 		Long:    "every live worker has handed turn {turn} back[; they are offered it again at {until}][: {why}]",
 		Advice:  "Start a worker with the tools and the version that the turn needs, or take the tools out of the agent's file. Cancel the message: turnctl cancel --message {id}.",
 		Meaning: "every live worker has handed its turn back, because it lacks a tool of the agent or is too old",
 	}, {
 		Reason: Deferred, Fields: "Until Turn State Why",
+		Parked:  "its next try",
 		Short:   "due {ago}",
 		Long:    "turn {turn} is deferred[ until {until}][: {why}]",
 		Advice:  "See the turn: turnctl explain {turn}.",
@@ -139,6 +146,7 @@ var Rows = []Row{
 		Meaning: "as many turns of its agent run as `max_running` allows",
 	}, {
 		Reason: ModelDown, Fields: "Since Until Turn Model Why",
+		Parked:  "a model",
 		Short:   "for {model}",
 		Long:    "model {model} has been down[ since {since}][; turn {turn} tries it now][; it is tried again at {until}][: {why}]",
 		Advice:  "Fix the cause: see turnctl models. To retry the message at once: turnctl retry {id}.",

@@ -1,8 +1,10 @@
 package waiting
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -245,4 +247,105 @@ func Main(waits []Wait) (main Wait, found bool) {
 		return main, false
 	}
 	return waits[0], true
+}
+
+// For says, behind "waits for", what a turn waits for that is parked for these reasons.
+func For(reasons []Reason) string {
+	var all []string
+	for _, r := range reasons {
+		row, _ := RowOf(r)
+		all = append(all, cmp.Or(row.Parked, words.Brief(string(r), 64)))
+	}
+	return words.Enumerate(all)
+}
+
+// ParkedFor returns what a turn is parked for that has open asks, detached calls and calls of sub-agents.
+func ParkedFor(asks, calls, spawns bool) (reasons []Reason) {
+	for _, r := range []struct {
+		reason Reason
+		holds  bool
+	}{{Person, asks}, {SubAgents, spawns}, {DetachedCalls, calls}} {
+		if r.holds {
+			reasons = append(reasons, r.reason)
+		}
+	}
+	return reasons
+}
+
+// Parking returns those of the reasons for which a turn is parked, each once.
+func Parking(waits []Wait) (reasons []Reason) {
+	for _, w := range waits {
+		if row, _ := RowOf(w.Reason); row.Parked != "" && !slices.Contains(reasons, w.Reason) {
+			reasons = append(reasons, w.Reason)
+		}
+	}
+	return reasons
+}
+
+// Awaited says, behind "waits for", what a parked turn waits for, with numbers where they are known.
+func (w Wait) Awaited() string {
+	switch row, _ := RowOf(w.Reason); {
+	case w.Count > 0 && w.Reason == Person:
+		return "a person to answer " + words.Plural(w.Count, "ask")
+	case w.Count > 0 && w.Reason == DetachedCalls:
+		return words.Plural(w.Count, "detached call")
+	case w.Model != "":
+		return "model " + line(w.Model)
+	default:
+		return row.Parked
+	}
+}
+
+// Doing says, for a list, what an open turn does or waits for. It returns "" if the state says it all. ago formats a time relative
+// to now.
+func Doing(t Turn, ago func(time.Time) string) string {
+	if text := words.Doing(t.Turn); text != "" {
+		return text
+	}
+	if w, found := Main(t.Waits); found {
+		return w.Short(ago)
+	}
+	return ""
+}
+
+// Brief counts the turns of a tally, for a list: "2 for a person".
+func (t Tally) Brief() string {
+	return fmt.Sprintf("%s for %s", words.Thousands(int64(t.Turns)), For([]Reason{t.Reason}))
+}
+
+// Long is like Brief, with when the longest of the waits began, and when the first ends. ago formats a time relative to now.
+func (t Tally) Long(ago func(time.Time) string) string {
+	var times []string
+	if !t.Since.IsZero() {
+		times = append(times, "the oldest began "+ago(t.Since))
+	}
+	if !t.Until.IsZero() {
+		times = append(times, "the first ends "+ago(t.Until))
+	}
+	if len(times) == 0 {
+		return t.Brief()
+	}
+	return t.Brief() + ": " + strings.Join(times, ", ")
+}
+
+// Notes returns, for a list, the main reason of each group of waits: "for a person, outside it: behind turn 3". The groups after
+// the first are of turns outside the row's lane.
+func Notes(ago func(time.Time) string, inside, outside []Wait) string {
+	var notes []string
+	if w, found := Main(inside); found {
+		notes = append(notes, w.Short(ago))
+	}
+	if w, found := Main(outside); found {
+		notes = append(notes, fmt.Sprintf("turn %d outside: %s", w.Turn, w.Short(ago)))
+	}
+	return strings.Join(notes, "; ")
+}
+
+// Summary describes tallies in one line: "2 for a person, 1 for a model".
+func Summary(tallies []Tally) string {
+	var all []string
+	for _, t := range tallies {
+		all = append(all, t.Brief())
+	}
+	return strings.Join(all, ", ")
 }

@@ -65,3 +65,23 @@ type Message struct {
 	Waits []Wait              // nil: none, or not requested
 	Turns []turnkeeper.TurnID // all its turns, in order; nil: none, or not requested
 }
+
+// A Turn is a turn with the reasons why it, or its message, waits.
+type Turn struct {
+	turnkeeper.Turn
+	Waits []Wait // nil: it is closed, or nothing holds it up
+}
+
+// A Tally counts the turns that wait for one reason. A turn with several reasons counts for each.
+type Tally struct {
+	Reason Reason
+	Turns  int
+	Since  time.Time // when the longest of these waits began
+	Until  time.Time // when the first of them ends at the latest; zero: none has an end
+}
+
+// A Parked is a wait that a turn began.
+type Parked struct {
+	At      time.Time
+	Reasons []Reason
+}

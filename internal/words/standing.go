@@ -3,7 +3,6 @@ package words
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"turnkeeper"
 )
@@ -38,16 +37,13 @@ func UnderWay(u turnkeeper.UnderWay) string {
 	}
 }
 
-// Doing says, for a list, what an open turn does or waits for. It returns "" if the state says it all. ago formats a
-// time relative to now.
-func Doing(t turnkeeper.Turn, ago func(time.Time) string) string {
+// Doing says, for a list, what a running turn does, or that its worker is silent; "" for any other turn.
+func Doing(t turnkeeper.Turn) string {
 	switch {
 	case t.Silence != nil:
 		return SilentFor(*t.Silence)
 	case t.UnderWay != nil:
 		return UnderWay(*t.UnderWay)
-	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
-		return "deferred, due " + ago(t.DueAt)
 	default:
 		return ""
 	}

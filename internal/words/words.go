@@ -43,6 +43,15 @@ func Plural(n int, noun string) string {
 	return Thousands(int64(n)) + " " + noun + "s"
 }
 
+// Enumerate joins a list: "api, scheduler and worker".
+func Enumerate(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
 // Thousands formats a number in groups of three digits.
 func Thousands(n int64) string {
 	digits := strconv.FormatInt(n, 10)

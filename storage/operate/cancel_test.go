@@ -82,7 +82,7 @@ func TestWhatACancelledTurnSays(t *testing.T) {
 	}
 	ofMessage, ofSchedule := said("clerk", "message", 2, "aloud"), said("desk", "schedule", 1, "first", " \n", "second")
 	for d, want := range map[*storagetest.Dispatch]string{
-		ofMessage:  `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled.\n\nBefore that it had written:\n\naloud"}` +
+		ofMessage: `{"state":"cancelled","stop_reason":"cancelled","rounds":1,"calls":2,"reply":"This turn was cancelled.\n\nBefore that it had written:\n\naloud"}` +
 			"; This turn was cancelled.\n\nBefore that it had written:\n\naloud; ",
 		ofSchedule: `{"state":"cancelled","stop_reason":"cancelled","rounds":3,"calls":1}; no reply; first` + "\n\n" + `second`,
 	} {

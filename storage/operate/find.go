@@ -85,13 +85,13 @@ func (s *Views) withOutcomes(ctx context.Context, messages []waiting.Message) er
 }
 
 // FindTurns is like FindMessages for turns.
-func (s *Views) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Turn, next int64, err error) {
+func (s *Views) FindTurns(ctx context.Context, f Search) (turns []waiting.Turn, next int64, err error) {
 	p, err := s.prepare(ctx, f, s.db.Q.TurnNear)
 	if err != nil {
 		return nil, 0, err
 	}
 	rows, err := s.db.Q.FindTurns(ctx, p)
-	found = dbrow.Map(rows, dbrow.Turn)
+	found := dbrow.Map(rows, dbrow.Turn)
 	switch {
 	case err != nil:
 	case len(found) == int(f.limit()):
@@ -104,7 +104,8 @@ func (s *Views) FindTurns(ctx context.Context, f Search) (found []turnkeeper.Tur
 	if err != nil {
 		return nil, 0, pg.Translate(err)
 	}
-	return found, next, s.withHolders(ctx, found)
+	turns, err = s.withTurnWaits(ctx, found)
+	return turns, next, err
 }
 
 // The sources of a search.

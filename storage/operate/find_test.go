@@ -66,7 +66,7 @@ func TestFinding(t *testing.T) {
 			messages := pages(t, c.search, func(s operate.Search) ([]waiting.Message, int64, error) {
 				return h.FindMessages(t.Context(), s)
 			})
-			turns := pages(t, c.search, func(s operate.Search) ([]turnkeeper.Turn, int64, error) { return h.FindTurns(t.Context(), s) })
+			turns := pages(t, c.search, func(s operate.Search) ([]waiting.Turn, int64, error) { return h.FindTurns(t.Context(), s) })
 			var got [2][]string
 			for _, m := range messages {
 				got[0] = append(got[0], fmt.Sprint(m.ID))

@@ -6,6 +6,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/internal/dbrow"
 	"turnkeeper/storage/internal/dbsqlc"
 	"turnkeeper/storage/internal/pg"
@@ -19,11 +20,21 @@ type LaneView struct {
 	Remaining time.Duration        // of the lease
 	Waiting   int                  // messages; counted up to 10,000
 	Silence   *turnkeeper.Silence  // of the worker that holds the lane; nil: it is not silent, or nobody holds the lane
+	Waits     []waiting.Wait       // of its open turn, or else of its first waiting message
+	Outside   []waiting.Wait       // of the first turn that waits outside the lane and goes back to it
 }
 
 // Lanes lists lanes, held ones first. The cursor is the number of lanes to skip.
 func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 	rows, err := s.db.Q.ListLanes(ctx, p.Agent, int32(min(p.Cursor, maxSkip)), p.limit()) //nolint:gosec // bounded
+	if err != nil {
+		return nil, pg.Translate(err)
+	}
+	var ids []int64
+	for _, r := range rows {
+		ids = append(ids, r.Head, r.Outside)
+	}
+	waits, err := waitsOf(ctx, s.db, ids)
 	return dbrow.Map(rows, func(r dbsqlc.ListLanesRow) LaneView {
 		v := LaneView{
 			Lease: turnkeeper.Lease{
@@ -32,12 +43,13 @@ func (s *Reports) Lanes(ctx context.Context, p Page) ([]LaneView, error) {
 				Until: dbrow.OrZero(r.LeaseUntil), Failures: int(r.Failures), NotBefore: dbrow.OrZero(r.NotBefore),
 			},
 			TurnState: turnkeeper.TurnState(r.TurnState), OpenTurn: turnkeeper.TurnID(r.OpenTurn), Remaining: time.Duration(r.RemainingMs) * time.Millisecond, Waiting: int(r.Waiting),
+			Waits: waits[turnkeeper.MessageID(r.Head)], Outside: waits[turnkeeper.MessageID(r.Outside)],
 		}
 		if v.Lease.Held() {
 			v.Silence = silenceOf(dbrow.OrZero(r.BeatAt), r.StoppedAt, r.SilentMs, r.TakeoverAfter, v.Lease.Until)
 		}
 		return v
-	}), pg.Translate(err)
+	}), err
 }
 
 // maxSkip is the maximum number of rows that a list skips.

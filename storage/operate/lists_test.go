@@ -76,7 +76,7 @@ func TestListsOfMessagesAndTurns(t *testing.T) {
 			t.Errorf("%+v: messages %q, want %q", c.page, got, c.messages)
 		}
 		turns, err := h.Turns(t.Context(), c.page)
-		if got := listed(t, turns, err, func(v turnkeeper.Turn) string { return fmt.Sprint(v.ID, " ", v.State) }); got != c.turns {
+		if got := listed(t, turns, err, func(v waiting.Turn) string { return fmt.Sprint(v.ID, " ", v.State) }); got != c.turns {
 			t.Errorf("%+v: turns %q, want %q", c.page, got, c.turns)
 		}
 	}

@@ -24,12 +24,22 @@ type TurnView struct {
 	Outputs    []turnkeeper.Output    // without their content
 	Refused    []turnlog.RefusedWrite // writes that had to wait for the database, in order
 	Awaited    []turnkeeper.AwaitedCall
-	End        *RequestedEnd // nil: none is requested
-	Tree       *Tree         // of sub-agents; nil: the turn is not a sub-agent's and has none
+	End        *RequestedEnd    // nil: none is requested
+	Tree       *Tree            // of sub-agents; nil: the turn is not a sub-agent's and has none
+	Waited     []waiting.Parked // the waits that it began, by its events, in order
+}
+
+// WithWaits returns the turn with what it waits for.
+func (v TurnView) WithWaits() waiting.Turn {
+	t := waiting.Turn{Turn: v.Turn}
+	if !v.Turn.State.Terminal() {
+		t.Waits = v.Message.Waits
+	}
+	return t
 }
 
 // Turns lists turns, newest first.
-func (s *Views) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
+func (s *Views) Turns(ctx context.Context, p Page) ([]waiting.Turn, error) {
 	rows, err := s.db.Q.ListTurns(ctx, dbsqlc.ListTurnsParams{
 		Agent: p.Agent, UserName: p.User, State: p.State, Before: p.Cursor, MaxRows: p.limit(),
 	})
@@ -37,24 +47,24 @@ func (s *Views) Turns(ctx context.Context, p Page) ([]turnkeeper.Turn, error) {
 		return nil, pg.Translate(err)
 	}
 	turns := dbrow.Map(rows, dbrow.Turn)
-	return turns, s.withHolders(ctx, turns)
+	return s.withTurnWaits(ctx, turns)
 }
 
-// LatestTurn returns the id of the newest turn of an agent, or of all agents if agent is empty. It fails with
-// ErrNotFound if there is none.
+// LatestTurn returns the id of the newest turn of an agent. If agent is empty, it is the newest turn of all agents that is
+// not a sub-agent's. It fails with ErrNotFound if there is none.
 func (s *Views) LatestTurn(ctx context.Context, agent string) (turnkeeper.TurnID, error) {
 	id, err := s.db.Q.LatestTurn(ctx, agent)
 	return turnkeeper.TurnID(id), pg.Translate(err)
 }
 
 // TurnsOf lists the turns of a message, in order.
-func (s *Views) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]turnkeeper.Turn, error) {
+func (s *Views) TurnsOf(ctx context.Context, id turnkeeper.MessageID) ([]waiting.Turn, error) {
 	rows, err := s.db.Q.TurnsOfMessage(ctx, int64(id))
 	if err != nil {
 		return nil, pg.Translate(err)
 	}
 	turns := dbrow.Map(rows, dbrow.Turn)
-	return turns, s.withHolders(ctx, turns)
+	return s.withTurnWaits(ctx, turns)
 }
 
 // ViewTurn reads a turn with all its details, or fails with ErrNotFound.
@@ -116,6 +126,13 @@ func (s *Views) ViewTurn(ctx context.Context, id turnkeeper.TurnID) (TurnView, e
 	if v.Tree, err = s.treeOf(ctx, v.Turn); err != nil {
 		return TurnView{}, err
 	}
+	waited, err := s.db.Q.WaitsOfTurn(ctx, int64(id))
+	if err != nil {
+		return TurnView{}, pg.Translate(err)
+	}
+	v.Waited = dbrow.Map(waited, func(r dbsqlc.WaitsOfTurnRow) waiting.Parked {
+		return waiting.Parked{At: r.At, Reasons: dbrow.Map(r.Reasons, func(reason string) waiting.Reason { return waiting.Reason(reason) })}
+	})
 	outputs, err := s.db.Q.OutputsOfTurn(ctx, int64(id))
 	v.Outputs = dbrow.Map(outputs, func(r dbsqlc.OutputsOfTurnRow) turnkeeper.Output {
 		return turnkeeper.Output{

@@ -48,15 +48,9 @@ func (s *Views) withWaits(ctx context.Context, messages []waiting.Message) error
 	if len(ids) == 0 {
 		return nil
 	}
-	rows, err := s.db.Q.BlockersOf(ctx, ids)
+	waits, err := waitsOf(ctx, s.db, ids)
 	if err != nil {
-		return pg.Translate(err)
-	}
-	waits := map[turnkeeper.MessageID][]waiting.Wait{}
-	for _, r := range rows {
-		if id := turnkeeper.MessageID(r.ID); r.Reason != "" {
-			waits[id] = append(waits[id], waitOf(r))
-		}
+		return err
 	}
 	for i := range messages {
 		if m := &messages[i]; m.ClosedAt.IsZero() {
@@ -65,6 +59,21 @@ func (s *Views) withWaits(ctx context.Context, messages []waiting.Message) error
 		}
 	}
 	return nil
+}
+
+// waitsOf returns what messages wait for.
+func waitsOf(ctx context.Context, db *pg.DB, ids []int64) (map[turnkeeper.MessageID][]waiting.Wait, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := db.Q.BlockersOf(ctx, ids)
+	waits := map[turnkeeper.MessageID][]waiting.Wait{}
+	for _, r := range rows {
+		if id := turnkeeper.MessageID(r.ID); r.Reason != "" {
+			waits[id] = append(waits[id], waitOf(r))
+		}
+	}
+	return waits, pg.Translate(err)
 }
 
 func waitOf(r dbsqlc.BlockersOfRow) waiting.Wait {
@@ -204,4 +213,24 @@ func (s *Views) withHolders(ctx context.Context, turns []turnkeeper.Turn) error 
 		}
 	}
 	return err
+}
+
+// withTurnWaits returns turns with what the open ones do or wait for.
+func (s *Views) withTurnWaits(ctx context.Context, turns []turnkeeper.Turn) ([]waiting.Turn, error) {
+	if err := s.withHolders(ctx, turns); err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for _, t := range turns {
+		if !t.State.Terminal() {
+			ids = append(ids, int64(t.MessageID))
+		}
+	}
+	waits, err := waitsOf(ctx, s.db, ids)
+	return dbrow.Map(turns, func(t turnkeeper.Turn) waiting.Turn {
+		if t.State.Terminal() {
+			return waiting.Turn{Turn: t}
+		}
+		return waiting.Turn{Turn: t, Waits: waits[t.MessageID]}
+	}), err
 }

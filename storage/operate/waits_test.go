@@ -11,6 +11,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -192,10 +193,10 @@ func TestWhatATurnDoes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for name, list := range map[string]func() ([]turnkeeper.Turn, error){
-			"turns":          func() ([]turnkeeper.Turn, error) { return h.Turns(t.Context(), operate.Page{}) },
-			"open turns":     func() ([]turnkeeper.Turn, error) { return h.OpenTurns(t.Context(), 10) },
-			"of the message": func() ([]turnkeeper.Turn, error) { return h.TurnsOf(t.Context(), view.Turn.MessageID) },
+		for name, list := range map[string]func() ([]waiting.Turn, error){
+			"turns":          func() ([]waiting.Turn, error) { return h.Turns(t.Context(), operate.Page{}) },
+			"open turns":     func() ([]waiting.Turn, error) { return h.OpenTurns(t.Context(), 10) },
+			"of the message": func() ([]waiting.Turn, error) { return h.TurnsOf(t.Context(), view.Turn.MessageID) },
 		} {
 			turns, err := list()
 			if err != nil || len(turns) != 1 {

@@ -8,7 +8,10 @@ where (@agent::text = '' or agent = @agent) and (@user_name::text = '' or user_n
 order by id desc limit @max_rows;
 
 -- name: LatestTurn :one
-select id from turnkeeper.turns where @agent::text = '' or agent = @agent order by id desc limit 1;
+-- The newest turn of an agent; without one, the newest that is not a sub-agent's.
+select t.id from turnkeeper.turns t
+where case when @agent::text = '' then not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id) else t.agent = @agent end
+order by t.id desc limit 1;
 
 -- name: TurnByID :one
 select sqlc.embed(t), coalesce(j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as taken_by
@@ -31,6 +34,9 @@ select l.*, coalesce(extract(epoch from l.lease_until - clock_timestamp()) * 100
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
     (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting,
+    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+        order by m.rank, m.id limit 1), 0)::bigint as head,
+    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null order by p.id limit 1), 0)::bigint as outside,
     h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
@@ -139,6 +145,11 @@ left join turnkeeper.turns t on t.id = m.turn_id and t.ended_at is null
 left join lateral turnkeeper.blockers(m.id)
     as b (reason, everybody, since, until, agent, lane, message_id, turn_id, turn_state, worker_id, stopped, silent, model, count, why) on true
 where m.id = any(@ids::bigint[]) and m.closed_at is null;
+
+-- name: WaitsOfTurn :many
+-- The waits that a turn began, by its events.
+select e.at::timestamptz as at, coalesce((select array_agg(r) from json_array_elements_text(e.data -> 'reasons') r), '{}')::text[] as reasons
+from turnkeeper.turn_events e where e.turn_id = @turn_id::bigint and e.type = 'turn_waiting' order by e.seq;
 
 -- name: Holders :many
 -- The workers of running turns, and what the turns are doing. streamed is the number of bytes since the newest start of an

@@ -58,6 +58,10 @@ from (
     where t.ended_at > clock_timestamp() - @span::interval
 ) recent;
 
+-- name: WaitingTurns :many
+select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since, coalesce(until, to_timestamp(0))::timestamptz as until
+from turnkeeper.waiting_turns();
+
 -- name: OpenTurns :many
 -- Open turns, running ones first, the longest-running first.
 select sqlc.embed(t), coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder
@@ -94,4 +98,4 @@ select
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns;
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns, clock_timestamp()::timestamptz as now;

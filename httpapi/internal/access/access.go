@@ -128,16 +128,21 @@ func (a Access) OutputText(ctx context.Context, o turnkeeper.Output, from, to in
 // reason of a pause. From a caller whose token is bound to a user it hides what they say about other users: errors of their turns, and
 // names of their lanes.
 func Screen(c *request.Call, m *waiting.Message) {
-	reads, bound := c.Caller.May(request.ScopeRead), c.Caller.User() != ""
-	if !reads {
+	if !c.Caller.May(request.ScopeRead) {
 		m.LastError = ""
 	}
-	for i := range m.Waits {
+	ScreenWaits(c, m.Waits)
+}
+
+// ScreenWaits is Screen for the reasons alone.
+func ScreenWaits(c *request.Call, waits []waiting.Wait) {
+	reads, bound := c.Caller.May(request.ScopeRead), c.Caller.User() != ""
+	for i := range waits {
 		if !reads || bound {
-			m.Waits[i].Worker, m.Waits[i].Why = "", ""
+			waits[i].Worker, waits[i].Why = "", ""
 		}
 		if bound {
-			m.Waits[i].Lane = ""
+			waits[i].Lane = ""
 		}
 	}
 }

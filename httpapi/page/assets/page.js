@@ -111,10 +111,14 @@
       return p;
     };
     const into = () => round || rounds;
+    const waitsOn = (data) => {
+      const names = [...(data.asks || []), ...(data.calls || []), ...(data.models || [])];
+      return names.length ? `: ${names.join(", ")}` : "";
+    };
     const handlers = {
       turn_start: () => tell("Running."),
       turn_resumed: (e) => { tell("Resumed."); line(rounds, `The turn resumed: dispatch ${e.data.dispatch}.`); },
-      turn_waiting: (e) => { tell("Waiting for detached calls."); line(rounds, `Waits for ${(e.data.calls || []).join(", ")}.`); },
+      turn_waiting: (e) => { tell(`Waiting for ${e.data.for}.`); line(rounds, `Waits for ${e.data.for}${waitsOn(e.data)}.`); },
       round_start: (e) => {
         tell(`Round ${e.round} of ${e.data.of}${e.data.final ? ", the last: no tools" : ""}.`);
         round = element("article", "live-round");

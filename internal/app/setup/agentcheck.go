@@ -41,6 +41,8 @@ type AgentsReport struct {
 	Warnings []string               // possible mistakes that are allowed
 
 	scripts demo.Scripts // demo scripts of the folder
+	faulty  []string     // names of the agents with faults
+	unread  bool         // the folder could not be read, or has no agent
 }
 
 // CheckAgents reads the agents and demo scripts of a folder, and checks them against settings and tools.
@@ -51,6 +53,7 @@ func CheckAgents(dir string, cfg *config.Config, toolbox Toolbox) AgentsReport {
 	if err != nil {
 		report.Faults = append(report.Faults, err)
 	}
+	report.unread = err != nil || len(readings) == 0
 	scripts, wrong := demo.Load(dir)
 	if wrong != nil {
 		report.Faults = append(report.Faults, wrong)
@@ -117,6 +120,7 @@ func (r *AgentsReport) checkAll(readings []agentdef.Reading, names map[string]bo
 		}
 		if len(reading.Faults) > 0 {
 			r.Faults = append(r.Faults, reading.Faults...)
+			r.faulty = append(r.faulty, strings.TrimSuffix(filepath.Base(reading.Path), ".md"))
 			continue
 		}
 		r.Agents = append(r.Agents, reading.Definition)

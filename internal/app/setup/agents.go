@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -26,19 +27,39 @@ type Agents struct {
 	scripts atomic.Pointer[demo.Scripts]
 }
 
-// Load reads and checks the folder. If there are faults, it changes nothing and the error matches
-// ErrAgents.
+// Load reads and checks the folder. If there are faults, the error matches ErrAgents; the first Load then changes nothing. A
+// later one loads the other files: an agent or script whose file has a fault keeps its old version, and a new one is left out.
 func (a *Agents) Load(cfg *config.Config, registry *tools.Registry, log *zap.Logger) error {
 	report := CheckAgents(cfg.AgentsDir, cfg, Toolbox{Registry: registry, Whole: true, Running: a.Current.Load() != nil, Rules: a.Rules})
+	var faults error
 	if len(report.Faults) > 0 {
-		return &agentsError{errors.Join(report.Faults...)}
+		faults = &agentsError{errors.Join(report.Faults...)}
+		if a.Current.Load() == nil || report.unread {
+			return faults
+		}
+		a.keepOld(&report)
 	}
 	for _, warning := range report.Warnings {
 		log.Warn(warning)
 	}
 	a.scripts.Store(&report.scripts) // before the agents that use them
 	a.Current.Store(agentdef.NewSet(report.Agents))
-	return nil
+	return faults
+}
+
+// keepOld adds the old versions of faulty files, and of scripts that could not be read, to a report.
+func (a *Agents) keepOld(report *AgentsReport) {
+	for old := range a.Current.Load().All() {
+		if slices.Contains(report.faulty, old.Name) {
+			report.Agents = append(report.Agents, old)
+		}
+	}
+	scripts := demo.Scripts{}
+	if old := a.scripts.Load(); old != nil {
+		maps.Copy(scripts, *old)
+	}
+	maps.Copy(scripts, report.scripts)
+	report.scripts = scripts
 }
 
 // Script returns a demo script of the folder.

@@ -2,7 +2,9 @@ package enqueue
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -151,6 +153,9 @@ func (e *enqueuing) send(ctx context.Context, cfg *config.Config, db *database.D
 	if storage.Unanswered(err) {
 		return e.unanswered(err)
 	}
+	if errors.Is(err, turnkeeper.ErrUnknownAgent) && hasFile(cfg.AgentsDir, e.message.Agent) {
+		return fmt.Errorf("%w '%s': the workers have not read agents/%[2]s.md yet: send them SIGHUP", turnkeeper.ErrUnknownAgent, e.message.Agent)
+	}
 	if err != nil {
 		return err
 	}
@@ -237,3 +242,12 @@ const enqueueExitHelp = shell.ExitHelp + `
   5  --wait: the message failed or was cancelled; its reply, if any, is printed
   7  --wait: the reply is degraded: it may be incomplete; its text, if any, is printed
   130  stopped by a signal before the end`
+
+// hasFile reports whether the folder has a file of the agent.
+func hasFile(dir, agent string) bool {
+	if agent == "" || filepath.Base(agent) != agent {
+		return false
+	}
+	info, err := os.Stat(filepath.Join(dir, agent+".md"))
+	return err == nil && !info.IsDir()
+}

@@ -3,7 +3,6 @@ package follow
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,13 +93,12 @@ func (p *Progress) show(e turnkeeper.Event) {
 }
 
 func (p *Progress) waits(e turnkeeper.Event) {
-	const text = "  the turn waits for "
-	room := 0
-	if p.Columns > 0 {
-		room = max(p.Columns-len(text)-1, 10)
-	}
 	data := DataOf[turnevents.TurnWaitingData](e)
-	p.say(text + term.OneLine(strings.Join(slices.Concat(data.Calls, data.Models), ", "), room))
+	text := "  the turn waits for " + data.For
+	if names := data.Names(); names != "" {
+		text += ": " + names
+	}
+	p.say("  " + term.OneLine(text, max(p.Columns-3, 0)))
 }
 
 func (p *Progress) roundStarts(e turnkeeper.Event) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"strings"
 
 	"turnkeeper"
 	"turnkeeper/internal/words"
@@ -104,15 +103,6 @@ func Plural(n int, noun string) string { return words.Plural(n, noun) }
 
 // Thousands formats a number in groups of three digits.
 func Thousands(n int64) string { return words.Thousands(n) }
-
-// Enumerate joins a list: "api, scheduler and worker".
-func Enumerate(words []string) string {
-	last := len(words) - 1
-	if last < 1 {
-		return strings.Join(words, "")
-	}
-	return strings.Join(words[:last], ", ") + " and " + words[last]
-}
 
 // OrDash returns the text, or a dash if it is empty.
 func OrDash(text string) string {

@@ -68,12 +68,16 @@ func TestStatusOfAWaitingTurn(t *testing.T) {
 	}{
 		{2, 0, "It waits for 2 detached calls and holds no lease or slot meanwhile."},
 		{0, 1, "It waits for a person to answer 1 ask and holds no lease or slot meanwhile."},
-		{1, 2, "It waits for 1 detached call and for a person to answer 2 asks and holds no lease or slot meanwhile."},
+		{1, 2, "It waits for a person to answer 2 asks and 1 detached call and holds no lease or slot meanwhile."},
 	} {
 		x := explainer{TurnView: waitingTurn()}
 		x.Tree, x.Awaited = nil, make([]turnkeeper.AwaitedCall, c.calls)
+		x.Message.Waits = nil
 		if c.asks > 0 {
-			x.Message.Waits = []waiting.Wait{{Reason: waiting.Person, Count: c.asks}}
+			x.Message.Waits = append(x.Message.Waits, waiting.Wait{Reason: waiting.Person, Count: c.asks})
+		}
+		if c.calls > 0 {
+			x.Message.Waits = append(x.Message.Waits, waiting.Wait{Reason: waiting.DetachedCalls, Count: c.calls})
 		}
 		if got := x.status(); got != c.want {
 			t.Errorf("%d calls, %d asks: %q", c.calls, c.asks, got)

@@ -180,6 +180,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	schedulers := schedulersOf(workers)
 	examineScheduler(d, cfg, settings, c, scheduling{schedulers, alive > 0 || len(schedulers) > 0, examineAside(ctx, d, store, c)})
 	examineWaits(ctx, d, store, c)
+	examineAsks(ctx, d, store, queue, c)
 	examineLosses(ctx, d, store)
 	examineBudgets(ctx, d, store, c)
 	examineLevels(ctx, d, store, c)
@@ -326,7 +327,7 @@ func examineScheduler(d *diagnosis, cfg *config.Config, set operate.SchedulerSet
 	}
 	advice := "give a worker the role scheduler"
 	if len(who.by) > 0 && silent {
-		ran += fmt.Sprintf(", though %s %s the role scheduler", term.Enumerate(who.by), verb(len(who.by), "has", "have"))
+		ran += fmt.Sprintf(", though %s %s the role scheduler", words.Enumerate(who.by), verb(len(who.by), "has", "have"))
 		advice = "look in its log, and in pg_stat_activity for what its session waits for"
 		if who.failing {
 			advice = "its ticks fail: see the check \"set aside\""

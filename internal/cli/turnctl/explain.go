@@ -8,10 +8,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/asks"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/storage/operate"
 )
 
 // An explanation describes a turn in sentences, by topic.
@@ -90,6 +92,9 @@ func explainTurn(ctx context.Context, s *shell.Session, cfg *config.Config, db *
 			return explanation{}, err
 		}
 		x.levels = notNormal(levels)
+	}
+	if x.expired, err = db.Store.ListAsks(ctx, operate.AskFilter{Turn: view.Turn.ID, State: asks.Expired}); err != nil {
+		return explanation{}, err
 	}
 	if x.workers, err = db.Store.Workers(ctx); err != nil {
 		return explanation{}, err

@@ -24,6 +24,7 @@ type explainer struct {
 	as, of  turnkeeper.MessageID // the message's retry, and the message that it retries; 0: none
 	workers []presence.Heartbeat // of all worker processes
 	levels  []operate.AgentLevel // of an open turn: those that are not normal, or are pinned
+	expired []operate.Ask        // asks that nobody answered in time, newest first
 }
 
 func (x *explainer) explain() explanation {
@@ -210,6 +211,9 @@ func (x *explainer) ended() []string {
 	for _, r := range x.Refused {
 		said = append(said, fmt.Sprintf("Until %s %s.", x.Moment(r.EndedAt), words.Refused(r.For, r.SQLState)))
 	}
+	for _, a := range x.expired {
+		said = append(said, fmt.Sprintf("Nobody answered ask %d (%s %s) before it expired at %s: turnctl asks show %d.", a.ID, a.Kind, term.OneLine(a.Tool, 64), x.Moment(a.ClosedAt), a.ID))
+	}
 	if t.Error != "" {
 		said = append(said, x.lastError())
 	}
@@ -297,15 +301,16 @@ func (x *explainer) asks() int {
 
 // awaits lists what a waiting turn waits for.
 func (x *explainer) awaits() string {
-	calls, asks := len(x.Awaited), x.asks()
-	switch {
-	case asks == 0:
-		return term.Plural(calls, "detached call")
-	case calls == 0:
-		return "a person to answer " + term.Plural(asks, "ask")
-	default:
-		return fmt.Sprintf("%s and for a person to answer %s", term.Plural(calls, "detached call"), term.Plural(asks, "ask"))
+	var all []string
+	for _, w := range x.Message.Waits {
+		if row, _ := waiting.RowOf(w.Reason); row.Parked != "" {
+			all = append(all, w.Awaited())
+		}
 	}
+	if len(all) == 0 { // its wait is over
+		return waiting.For(waiting.ParkedFor(false, true, false))
+	}
+	return words.Enumerate(slices.Compact(all))
 }
 
 // blockers lists what blocks an open turn, other than what it waits for itself.

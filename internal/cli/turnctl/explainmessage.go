@@ -65,7 +65,7 @@ func readMessage(ctx context.Context, s *shell.Session, store *operate.Store, id
 		return nil, err
 	}
 	if len(turns) > 0 {
-		x.turn = &turns[len(turns)-1]
+		x.turn = &turns[len(turns)-1].Turn
 	}
 	x.as, x.of, err = store.RetriesOf(ctx, id)
 	return x, err

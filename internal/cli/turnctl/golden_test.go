@@ -272,7 +272,7 @@ func TestLists(t *testing.T) {
 			running.UnderWay = &turnkeeper.UnderWay{Round: 1, Calls: []turnkeeper.OpenCall{{Name: "order"}}}
 			silent := running
 			silent.Silence = &turnkeeper.Silence{For: 40 * time.Second}
-			showTurns(s, utcNow, []turnkeeper.Turn{silent, running, open.Turn, turn.Turn})
+			showTurns(s, utcNow, []waiting.Turn{{Turn: silent}, {Turn: running}, open.WithWaits(), turn.WithWaits()})
 		},
 		"inbox": func(s *term.Screen) {
 			showMessages(s, utcNow, []waiting.Message{long, open.Message, turn.Message})
@@ -298,7 +298,7 @@ func TestLists(t *testing.T) {
 				},
 				Scheduler: operate.SchedulerSettings{PausedAt: began, PausedReason: "repairs"},
 				Workers:   []presence.Heartbeat{{WorkerID: "host-2-bbbb", Host: "two", PID: 2, Version: "v1", Slots: 10, TakeoverAfter: 15 * time.Second, StartedAt: began, Silent: 2 * time.Second}},
-				Turns:     []turnkeeper.Turn{open.Turn},
+				Turns:     []waiting.Turn{open.WithWaits()},
 				Lanes:     []operate.LaneView{{Lease: turnkeeper.Lease{Lane: "watcher", Token: 3}, TurnState: turnkeeper.TurnQueued, OpenTurn: 42}},
 			})
 		},

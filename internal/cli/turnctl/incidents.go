@@ -9,9 +9,12 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/agentdef"
+	"turnkeeper/asks"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/waiting"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -52,7 +55,7 @@ func examineBudgets(ctx context.Context, d *diagnosis, store *operate.Store, c t
 		found := slices.Concat(over, []string{"until " + c.At(spent.Until)})
 		advice := "it continues by itself"
 		if len(bounds) > 0 {
-			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", term.Enumerate(bounds), spent.Agent)
+			advice += fmt.Sprintf("; or raise %s in the file of %s and reload it", words.Enumerate(bounds), spent.Agent)
 		}
 		if spent.PutOff > 0 {
 			found = append(found, term.Plural(spent.PutOff, "turn")+" "+verb(spent.PutOff, "waits", "wait"))
@@ -95,6 +98,27 @@ func examineWaits(ctx context.Context, d *diagnosis, store *operate.Store, c ter
 			found += fmt.Sprintf("; %s messages of this agent have waited for more than %s", term.Thousands(int64(w.Messages)), term.Exact(longWait))
 		}
 		d.add(checkWarn, "waiting "+w.Agent, found, fmt.Sprintf("what you can do: turnctl explain --message %d", w.Message))
+	}
+}
+
+// examineAsks reports turns that wait for a person, and asks that expired lately without an answer.
+func examineAsks(ctx context.Context, d *diagnosis, store *operate.Store, queue operate.Totals, c term.Clock) {
+	for _, t := range queue.Waits {
+		if t.Reason == waiting.Person {
+			d.judge(c.Now.Sub(t.Since) < longWait, checkWarn, "asks", "turns wait: "+t.Long(c.Ago),
+				"list them: turnctl asks; then answer: turnctl asks approve ID, turnctl asks deny ID or turnctl asks answer ID")
+		}
+	}
+	expired, err := store.ListAsks(ctx, operate.AskFilter{State: asks.Expired})
+	if err != nil {
+		d.add(checkFail, "asks", err.Error(), "")
+		return
+	}
+	for _, a := range expired {
+		if c.Now.Sub(a.ClosedAt) < lossesShown {
+			d.add(checkWarn, fmt.Sprintf("ask %d", a.ID), fmt.Sprintf("nobody answered it before it expired %s: %s of turn %d of %s", c.Ago(a.ClosedAt), a.Kind, a.Turn, a.Agent),
+				fmt.Sprintf("see what became of it: turnctl explain %d", a.Turn))
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -39,7 +40,7 @@ func lanesCommand(s *shell.Session) *cobra.Command {
 }
 
 func showLanes(s *term.Screen, c term.Clock, lanes []operate.LaneView) {
-	t := term.NewTable("LANE", "LEASE", ">TURN", ">WAITING", ">TOKEN", ">FAILURES", "NOT BEFORE", "WORKER")
+	t := term.NewTable("LANE", "LEASE", ">TURN", ">WAITING", ">TOKEN", ">FAILURES", "NOT BEFORE", "WORKER", "WAITS")
 	for _, lane := range lanes {
 		l := lane.Lease
 		lease, turn := term.Cell{Text: "free", Tone: term.Dim}, "-"
@@ -58,7 +59,7 @@ func showLanes(s *term.Screen, c term.Clock, lanes []operate.LaneView) {
 			}
 		}
 		t.Add(string(l.Lane), lease, turn, term.Thousands(int64(lane.Waiting)), fmt.Sprint(l.Token), fmt.Sprint(l.Failures),
-			c.At(l.NotBefore), term.OrDash(string(l.WorkerID)))
+			c.At(l.NotBefore), term.OrDash(string(l.WorkerID)), term.OrDash(waiting.Notes(c.Ago, lane.Waits, lane.Outside)))
 	}
 	t.Print(s)
 }

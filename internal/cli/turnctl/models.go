@@ -8,11 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"turnkeeper"
 	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
@@ -76,13 +79,29 @@ func examineModels(ctx context.Context, d *diagnosis, store *operate.Store, c te
 		}
 		verdict, left := checkWarn, ""
 		if stuck := withoutAnother(m, models); len(stuck) > 0 {
-			verdict, left = checkFail, "; "+term.Enumerate(stuck)+" "+verb(len(stuck), "has", "have")+" no other model that is up, and messages wait"
+			left = "; " + words.Enumerate(stuck) + " " + verb(len(stuck), "has", "have") + " no other model that is up"
+			if awaited := slices.ContainsFunc(stuck, func(agent string) bool { return waitsForModel(ctx, store, agent, m.Model) }); awaited {
+				verdict, left = checkFail, left+", and messages wait"
+			}
 		}
 		d.add(verdict, "model "+m.Model, fmt.Sprintf("down since %s, %s: %s%s", c.At(m.DownSince), m.ErrorClass, term.OneLine(m.Error, 300), left), adviceOfModel(m, c))
 	}
 	if up > 0 {
 		d.add(checkOK, "models", term.Plural(up, "model")+" in use and not down", "")
 	}
+}
+
+// waitsForModel reports whether one of the newest open messages of an agent waits for the model.
+func waitsForModel(ctx context.Context, store *operate.Store, agent, model string) bool {
+	for _, state := range []turnkeeper.MessageState{turnkeeper.MessageWaiting, turnkeeper.MessageRunning} {
+		messages, err := store.Messages(ctx, operate.Page{Agent: agent, State: string(state), Limit: maxLimit})
+		if err != nil || slices.ContainsFunc(messages, func(m waiting.Message) bool {
+			return slices.ContainsFunc(m.Waits, func(w waiting.Wait) bool { return w.Model == model })
+		}) {
+			return true
+		}
+	}
+	return false
 }
 
 // withoutAnother returns the agents of the model whose other models are all down.
@@ -104,7 +123,7 @@ func adviceOfModel(m modelhealth.Health, c term.Clock) string {
 	case inference.ClassQuota:
 		return "add credit to the account of the provider " + provider + "; it is tried again " + c.At(m.Until)
 	case inference.ClassNotFound:
-		return "correct the model's name in the file of " + term.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
+		return "correct the model's name in the file of " + words.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
 			provider + " in the config file, and restart the workers"
 	default:
 		return "wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. To try it at once: turnctl retry MESSAGE"

@@ -19,7 +19,8 @@ func showCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "show ID|latest", Short: "Show a turn in full", Args: shell.ExactArgs(1),
 		Long: `Show a turn: its message and reply, how it ended, each model call, each tool call,
-and its dispatches. Give its id, or "latest" (with --agent: of that agent).
+and its dispatches. Give its id, or "latest": the newest turn that is not a
+sub-agent's (with --agent: the newest of that agent, as a sub-agent too).
 "turnctl inbox" lists the newest turn of each message.
 
 --request R prints only the request of round R, rebuilt from the database, byte for

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
@@ -16,6 +15,7 @@ import (
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/views"
+	"turnkeeper/internal/waiting"
 	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
@@ -65,7 +65,7 @@ type topState struct {
 	Levels    []operate.AgentLevel // that are not normal, or are pinned
 	Scheduler operate.SchedulerSettings
 	Workers   []presence.Heartbeat
-	Turns     []turnkeeper.Turn
+	Turns     []waiting.Turn
 	Lanes     []operate.LaneView
 }
 
@@ -77,6 +77,7 @@ type topView struct {
 	Running         int                `json:"running_turns"`
 	Queued          int                `json:"queued_turns"`
 	WaitingTurns    int                `json:"waiting_turns"`
+	WaitsFor        []views.Tally      `json:"turns_wait_for"` // by reason
 	EndedPerMin     int                `json:"ended_last_minute"`
 	SucceededPerMin int                `json:"succeeded_last_minute"`
 	DegradedPerMin  int                `json:"degraded_last_minute"`
@@ -92,7 +93,7 @@ type topView struct {
 
 func viewTop(v topState) topView {
 	return topView{
-		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns, v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
+		v.Now, v.Waiting, views.Millis(v.Oldest), v.Running, v.Queued, v.WaitingTurns, views.All(v.Waits, views.OfTally), v.Ended, v.Succeeded, v.Degraded, v.Failed, v.Tokens,
 		views.All(v.Down, views.OfModel), views.All(v.Levels, views.OfAgentLevel), views.OfScheduler(v.Scheduler), views.All(v.Workers, views.OfWorker), views.All(v.Turns, views.OfTurn),
 		views.All(v.Lanes, views.OfLane),
 	}
@@ -230,7 +231,14 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		oldest = "the oldest due " + term.Coarse(v.Oldest) + " ago"
 	}
 	s.Line("queue    %s, %s", term.Plural(v.Waiting, "message"), oldest)
-	s.Line("turns    %d running of %s on %s, %d queued, %d waiting for calls", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.WaitingTurns)
+	s.Line("turns    %d running of %s on %s, %d queued, %d waiting", v.Running, term.Plural(slots, "slot"), term.Plural(alive, "worker"), v.Queued, v.WaitingTurns)
+	for i, t := range v.Waits {
+		label := "         "
+		if i == 0 {
+			label = "waits    "
+		}
+		s.Line("%s%s", label, s.Paint(term.Warned, t.Long(c.Ago)))
+	}
 	s.Line("minute   %s, %d succeeded, %d degraded, %d failed, %s tokens", term.Plural(v.Ended, "turn")+" ended", v.Succeeded, v.Degraded, v.Failed, term.Thousands(v.Tokens))
 	for i, m := range v.Down {
 		label := "         "
@@ -260,15 +268,15 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 	}
 }
 
-func showOpenTurns(s *term.Screen, c term.Clock, turns []turnkeeper.Turn) {
+func showOpenTurns(s *term.Screen, c term.Clock, turns []waiting.Turn) {
 	t := term.NewTable(">TURN", "STATE", "AGENT", "CONVERSATION", ">MESSAGE", ">ROUNDS", ">CALLS", ">TOKENS", "SINCE", "WORKER", "NOW")
 	for _, turn := range turns {
 		since := turn.GrantedAt
 		if since.IsZero() {
 			since = turn.CreatedAt
 		}
-		t.Add(fmt.Sprint(turn.ID), turnCell(turn), turn.Agent, words.Conversation(turn.User, turn.Conversation), fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
-			fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), c.Ago(since), term.OrDash(string(turn.WorkerID)), term.OrDash(words.Doing(turn, c.Ago)))
+		t.Add(fmt.Sprint(turn.ID), turnCell(turn.Turn), turn.Agent, words.Conversation(turn.User, turn.Conversation), fmt.Sprint(turn.MessageID), fmt.Sprint(turn.InferenceRounds),
+			fmt.Sprint(turn.ExecutedCalls), term.Thousands(turn.Usage.Total()), c.Ago(since), term.OrDash(string(turn.WorkerID)), term.OrDash(waiting.Doing(turn, c.Ago)))
 	}
 	t.Print(s)
 }

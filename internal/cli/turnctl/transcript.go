@@ -2,7 +2,6 @@ package turnctl
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +32,7 @@ func (p *transcript) show(e turnkeeper.Event) error {
 		p.say(term.Warned, "↻ the turn continues", fmt.Sprintf("dispatch %d", follow.DataOf[turnevents.TurnResumedData](e).Dispatch))
 	case turnkeeper.EventTurnWaiting:
 		data := follow.DataOf[turnevents.TurnWaitingData](e)
-		p.say(term.Active, "… the turn waits for", term.OneLine(strings.Join(slices.Concat(data.Calls, data.Models), ", "), 0))
+		p.say(term.Active, "… the turn waits for "+term.OneLine(data.For, 0), term.OneLine(data.Names(), 0))
 	case turnkeeper.EventRoundStart:
 		p.round(e)
 	case turnkeeper.EventBlockStart:

@@ -13,6 +13,7 @@ import (
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
+	"turnkeeper/internal/words"
 	"turnkeeper/tools"
 )
 
@@ -87,7 +88,7 @@ func readiness(cfg *config.Config, r app.Ready) []string {
 		database = "a private Postgres in " + cfg.DataDir
 	}
 	lines := []string{
-		fmt.Sprintf("worker ready: %s on %s, as %s", r.WorkerID, database, term.Enumerate(r.Roles)),
+		fmt.Sprintf("worker ready: %s on %s, as %s", r.WorkerID, database, words.Enumerate(r.Roles)),
 	}
 	if r.API != "" {
 		lines = append(lines, "  api        "+r.API)

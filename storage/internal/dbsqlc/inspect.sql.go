@@ -313,9 +313,12 @@ func (q *Queries) Holders(ctx context.Context, ids []int64) ([]HoldersRow, error
 }
 
 const LatestTurn = `-- name: LatestTurn :one
-select id from turnkeeper.turns where $1::text = '' or agent = $1 order by id desc limit 1
+select t.id from turnkeeper.turns t
+where case when $1::text = '' then not exists (select from turnkeeper.spawned_calls c where c.message_id = t.message_id) else t.agent = $1 end
+order by t.id desc limit 1
 `
 
+// The newest turn of an agent; without one, the newest that is not a sub-agent's.
 func (q *Queries) LatestTurn(ctx context.Context, agent string) (int64, error) {
 	row := q.db.QueryRow(ctx, LatestTurn, agent)
 	var id int64
@@ -328,6 +331,9 @@ select l.lane, l.agent, l.token, l.grant_id, l.turn_id, l.granted_at, l.lease_un
     coalesce(nullif(t.worker_id, ''), j.attempted_by[array_upper(j.attempted_by, 1)], '')::text as holder,
     coalesce(t.state, o.state, '')::text as turn_state, coalesce(o.id, 0)::bigint as open_turn,
     (select count(*) from (select from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting' limit 10000) w)::bigint as waiting,
+    coalesce(t.message_id, o.message_id, (select m.id from turnkeeper.messages m where m.lane = l.lane and m.state = 'waiting'
+        order by m.rank, m.id limit 1), 0)::bigint as head,
+    coalesce((select p.message_id from turnkeeper.turns p where p.home_lane = l.lane and p.ended_at is null order by p.id limit 1), 0)::bigint as outside,
     h.beat_at, h.stopped_at, coalesce(h.takeover_after, interval '0')::interval as takeover_after,
     coalesce(extract(epoch from greatest(clock_timestamp() - h.beat_at, interval '0')) * 1000, 0)::bigint as silent_ms
 from turnkeeper.leases l
@@ -355,6 +361,8 @@ type ListLanesRow struct {
 	TurnState     string
 	OpenTurn      int64
 	Waiting       int64
+	Head          int64
+	Outside       int64
 	BeatAt        *time.Time
 	StoppedAt     *time.Time
 	TakeoverAfter time.Duration
@@ -386,6 +394,8 @@ func (q *Queries) ListLanes(ctx context.Context, agent string, skip int32, maxRo
 			&i.TurnState,
 			&i.OpenTurn,
 			&i.Waiting,
+			&i.Head,
+			&i.Outside,
 			&i.BeatAt,
 			&i.StoppedAt,
 			&i.TakeoverAfter,
@@ -954,6 +964,37 @@ func (q *Queries) TurnsOfMessage(ctx context.Context, messageID int64) ([]Turnke
 			&i.InnerDialogue,
 			&i.WaitsFor,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const WaitsOfTurn = `-- name: WaitsOfTurn :many
+select e.at::timestamptz as at, coalesce((select array_agg(r) from json_array_elements_text(e.data -> 'reasons') r), '{}')::text[] as reasons
+from turnkeeper.turn_events e where e.turn_id = $1::bigint and e.type = 'turn_waiting' order by e.seq
+`
+
+type WaitsOfTurnRow struct {
+	At      time.Time
+	Reasons []string
+}
+
+// The waits that a turn began, by its events.
+func (q *Queries) WaitsOfTurn(ctx context.Context, turnID int64) ([]WaitsOfTurnRow, error) {
+	rows, err := q.db.Query(ctx, WaitsOfTurn, turnID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitsOfTurnRow
+	for rows.Next() {
+		var i WaitsOfTurnRow
+		if err := rows.Scan(&i.At, &i.Reasons); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -291,7 +291,7 @@ select
     coalesce(extract(epoch from clock_timestamp() - turnkeeper.oldest_due()), 0)::float8 as oldest_seconds,
     (select count(*) from turnkeeper.turns where state = 'running')::bigint as running,
     (select count(*) from turnkeeper.turns where state = 'queued')::bigint as queued,
-    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns
+    (select count(*) from turnkeeper.turns where state = 'waiting')::bigint as waiting_turns, clock_timestamp()::timestamptz as now
 `
 
 type QueueRow struct {
@@ -300,6 +300,7 @@ type QueueRow struct {
 	Running       int64
 	Queued        int64
 	WaitingTurns  int64
+	Now           time.Time
 }
 
 // Due messages and open turns only, because it runs every few seconds. Messages that wait for a person do not count.
@@ -312,6 +313,7 @@ func (q *Queries) Queue(ctx context.Context) (QueueRow, error) {
 		&i.Running,
 		&i.Queued,
 		&i.WaitingTurns,
+		&i.Now,
 	)
 	return i, err
 }
@@ -443,4 +445,41 @@ func (q *Queries) Totals(ctx context.Context, span time.Duration) (TotalsRow, er
 		&i.Now,
 	)
 	return i, err
+}
+
+const WaitingTurns = `-- name: WaitingTurns :many
+select reason::text as reason, turns::bigint as turns, coalesce(since, to_timestamp(0))::timestamptz as since, coalesce(until, to_timestamp(0))::timestamptz as until
+from turnkeeper.waiting_turns()
+`
+
+type WaitingTurnsRow struct {
+	Reason string
+	Turns  int64
+	Since  time.Time
+	Until  time.Time
+}
+
+func (q *Queries) WaitingTurns(ctx context.Context) ([]WaitingTurnsRow, error) {
+	rows, err := q.db.Query(ctx, WaitingTurns)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []WaitingTurnsRow
+	for rows.Next() {
+		var i WaitingTurnsRow
+		if err := rows.Scan(
+			&i.Reason,
+			&i.Turns,
+			&i.Since,
+			&i.Until,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
