@@ -50,7 +50,7 @@ func (s *searchAsker) Models() (models []extract.Model, err error) {
 		models = append(models, extract.Model{
 			Name: m.ref, Window: m.Window, Count: m.Tokens.Counter.CountText,
 			Room: func(p outputs.Prompt) int {
-				return prompt.Room(m.Window, s.task.sideAnswer(m)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
+				return prompt.Room(m.Window, m.sideAnswer(s.task.def)) - prompt.Count(m.Tokens.Counter, p.System, p.User)
 			},
 		})
 	}
@@ -79,7 +79,7 @@ func (s *searchAsker) Ask(ctx context.Context, asked outputs.Prompt, accept func
 
 // request returns the request for a model and an estimate of its usage.
 func (s *searchAsker) request(m *candidate, asked outputs.Prompt) (inference.Request, turnkeeper.Usage, error) {
-	answer := s.task.sideAnswer(m)
+	answer := m.sideAnswer(s.task.def)
 	request := inference.Request{
 		Model: m.Name,
 		Messages: []inference.Message{

@@ -101,7 +101,7 @@ func (l *ledger) stopRound(number int) {
 
 func (l *ledger) resultEvent(call turnkeeper.ToolCall) {
 	l.events.Event(turnkeeper.EventToolResult, call.Key.Round, l.events.Block(), transcript.ToolData{
-		Call: call.Key.String(), Name: call.Name, Unknown: !l.hasTool(call.Name), State: call.State,
+		Call: call.Key.String(), Name: call.Name, Unknown: !l.offered.Has(call.Name), State: call.State,
 		Preview: call.Preview, Millis: call.Duration.Milliseconds(), SubAgent: l.subAgents[call.Key],
 	})
 }

@@ -38,7 +38,7 @@ func (e *execution) generate(ctx context.Context) (answer, error) {
 	call.at = e.moment(call.final)
 	call.at.Finish = call.final && e.finishing()
 	call.stream = e.events.NewStream(call.number, transcript.RoundStartData{Of: e.bounds.MaxRounds, Final: call.final}, transcript.Sink{
-		Guarded: e.replySink() != policy.ReplyAllow, Known: e.hasTool,
+		Guarded: e.replySink() != policy.ReplyAllow, Known: e.offered.Has,
 	})
 	e.stream = call.stream
 

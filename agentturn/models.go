@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 
 	"turnkeeper"
+	"turnkeeper/agentdef"
 	"turnkeeper/agentturn/prompt"
 	"turnkeeper/inference"
 	"turnkeeper/internal/survival"
@@ -112,7 +113,7 @@ func (t *task) modelNames() []string { return t.def.ChainAt(t.levelNow(), t.cfg.
 func (t *task) ownModel() string { return cmp.Or(t.def.Model, t.cfg.DefaultModel) }
 
 // sideAnswer returns the number of tokens reserved for the answer of a side call.
-func (t *task) sideAnswer(m *candidate) int { return min(t.def.OutputTokens(), m.Window/4) }
+func (m *candidate) sideAnswer(d *agentdef.Definition) int { return min(d.OutputTokens(), m.Window/4) }
 
 // sideUsage returns the usage of a side call, estimated if the provider reported none. It
 // is safe for concurrent use.

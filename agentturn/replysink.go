@@ -89,12 +89,6 @@ func guardReply(e *execution, mayAsk bool) {
 	}
 }
 
-// hasTool reports whether the agent has a tool.
-func (t *task) hasTool(name string) bool {
-	_, has := t.offered.Registry.Spec(name)
-	return has
-}
-
 // replies returns the asks about the reply after a round.
 func (p *people) replies(key turnkeeper.CallKey) []asks.Ask {
 	return slices.DeleteFunc(slices.Clone(p.asks), func(a asks.Ask) bool { return a.Call != key || a.Kind != asks.KindReply })

@@ -124,7 +124,7 @@ func (s *sampling) request(m *candidate) (inference.Request, turnkeeper.Usage, e
 	for _, message := range request.Messages {
 		asked += prompt.Count(m.Tokens.Counter, message.Text)
 	}
-	answer := s.task.sideAnswer(m)
+	answer := m.sideAnswer(s.task.def)
 	if room := prompt.Room(m.Window, answer); asked > room {
 		return request, turnkeeper.Usage{}, m.failure(inference.ClassContextOverflow, fmt.Sprintf(
 			"the question takes about %d tokens, and %d of the model's window of %d are left for it", asked, room, m.Window))

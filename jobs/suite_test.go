@@ -137,13 +137,12 @@ func (d *door) Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn
 	return jobs.NewJournal(d.overCutter().Journals, record, grant)
 }
 
-func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
-	done, err := d.Store.CancelTurn(ctx, id, "asked by the suite")
-	return done.Closed, err
-}
-
-func (d *door) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
-	done, err := d.Store.FinishTurn(ctx, id, "asked by the suite")
+func (d *door) EndTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd) (bool, error) {
+	end := d.Store.CancelTurn
+	if how == turnlog.EndFinish {
+		end = d.Store.FinishTurn
+	}
+	done, err := end(ctx, id, "asked by the suite")
 	return done.Closed, err
 }
 

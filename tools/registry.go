@@ -149,6 +149,12 @@ func (r *Registry) Get(name string) (Tool, bool) {
 	return e.tool, ok
 }
 
+// Has reports whether a tool of this name is registered.
+func (r *Registry) Has(name string) bool {
+	_, ok := r.entries[name]
+	return ok
+}
+
 // Spec returns the spec of a tool as registered, with the default effect set.
 func (r *Registry) Spec(name string) (Spec, bool) {
 	e, ok := r.entries[name]

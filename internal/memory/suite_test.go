@@ -130,12 +130,11 @@ func (d *door) Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn
 	return d.store.Connect(d).Journal(record, grant)
 }
 
-func (d *door) CancelTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
+func (d *door) EndTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd) (bool, error) {
+	if how == turnlog.EndFinish {
+		return d.conn.FinishTurn(ctx, id)
+	}
 	return d.conn.CancelTurn(ctx, id)
-}
-
-func (d *door) FinishTurn(ctx context.Context, id turnkeeper.TurnID) (bool, error) {
-	return d.conn.FinishTurn(ctx, id)
 }
 
 func (d *door) CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turnkeeper.TurnID, bool, error) {

@@ -43,7 +43,7 @@ func (e *env) wantCancelled(id turnkeeper.TurnID) (next *dispatch) {
 
 func (e *env) cancel(id turnkeeper.TurnID, closed bool) {
 	e.Helper()
-	got, err := e.CancelTurn(e.Context(), id)
+	got, err := e.EndTurn(e.Context(), id, turnlog.EndCancel)
 	wantErr(e, "cancellation", err, nil)
 	equal(e, "closed at once", got, closed)
 }
@@ -177,11 +177,11 @@ func cancelThenEnd(e *env) {
 func cancelEnded(e *env) {
 	d := e.turn()
 	e.finish(d, succeeded("done"))
-	_, err := e.CancelTurn(e.Context(), d.grant.TurnID)
+	_, err := e.EndTurn(e.Context(), d.grant.TurnID, turnlog.EndCancel)
 	wantErr(e, "cancellation", err, turnkeeper.ErrWrongState)
 	_, _, err = e.CancelMessage(e.Context(), d.record.Message.ID)
 	wantErr(e, "cancellation of the message", err, turnkeeper.ErrWrongState)
-	_, err = e.CancelTurn(e.Context(), 999)
+	_, err = e.EndTurn(e.Context(), 999, turnlog.EndCancel)
 	wantErr(e, "no such turn", err, turnkeeper.ErrNotFound)
 	reply, _ := e.Reply(d.record.Message.ID)
 	equal(e, "reply", reply.Body, "done")

@@ -46,9 +46,8 @@ type Store interface {
 	Release(ctx context.Context, c turnlog.ClaimedCall) error
 	ClaimsHeld(ctx context.Context, claims []turnlog.ClaimID) ([]turnlog.ClaimID, error)
 	Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn.Journal
-	// CancelTurn, FinishTurn and CancelMessage report whether the turn has ended so; otherwise its holder ends it.
-	CancelTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
-	FinishTurn(ctx context.Context, id turnkeeper.TurnID) (closed bool, err error)
+	// EndTurn and CancelMessage report whether the turn has ended so; otherwise its holder ends it.
+	EndTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd) (closed bool, err error)
 	CancelMessage(ctx context.Context, id turnkeeper.MessageID) (turn turnkeeper.TurnID, closed bool, err error)
 	// Asks lists the asks of a turn in order.
 	Asks(turn turnkeeper.TurnID) []asks.Ask

@@ -24,7 +24,7 @@ var finishProperties = []property{
 
 func askToFinish(e *env, id turnkeeper.TurnID) {
 	e.Helper()
-	closed, err := e.FinishTurn(e.Context(), id)
+	closed, err := e.EndTurn(e.Context(), id, turnlog.EndFinish)
 	wantErr(e, "request to finish", err, nil)
 	equal(e, "has ended", closed, false)
 }
@@ -61,7 +61,7 @@ func finishRunning(e *env) {
 	e.finish(d, o)
 	turn, _ := e.Turn(d.grant.TurnID)
 	equal(e, "stop reason", turn.StopReason, turnkeeper.StopFinished)
-	closed, err := e.FinishTurn(e.Context(), d.grant.TurnID)
+	closed, err := e.EndTurn(e.Context(), d.grant.TurnID, turnlog.EndFinish)
 	wantErr(e, "a repeat after the end", err, nil)
 	equal(e, "has ended", closed, true)
 }
@@ -136,7 +136,7 @@ func finishThenRetry(e *env) {
 	askToFinish(e, d.grant.TurnID)
 	e.finish(d, turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Error: "unavailable", Retry: true})
 	equal(e, "message", e.Message(d.record.Message.ID).State, turnkeeper.MessageWaiting)
-	_, err := e.FinishTurn(e.Context(), d.grant.TurnID)
+	_, err := e.EndTurn(e.Context(), d.grant.TurnID, turnlog.EndFinish)
 	wantErr(e, "the failed turn", err, turnkeeper.ErrWrongState)
 	e.Pass(3 * time.Minute)
 	d = e.next(first)
@@ -172,7 +172,7 @@ func finishThenCancel(e *env) {
 	askToFinish(e, d.grant.TurnID)
 	e.cancel(d.grant.TurnID, false)
 	d.wantEnd("request", turnlog.EndCancel)
-	_, err := e.FinishTurn(e.Context(), d.grant.TurnID)
+	_, err := e.EndTurn(e.Context(), d.grant.TurnID, turnlog.EndFinish)
 	wantErr(e, "request to finish a turn that is being cancelled", err, turnkeeper.ErrWrongState)
 	d.wantEnd("request after that", turnlog.EndCancel)
 	e.Pass(LeaseTTL)
@@ -183,9 +183,9 @@ func finishThenCancel(e *env) {
 func finishEnded(e *env) {
 	d := e.turn()
 	e.finish(d, succeeded("done"))
-	_, err := e.FinishTurn(e.Context(), d.grant.TurnID)
+	_, err := e.EndTurn(e.Context(), d.grant.TurnID, turnlog.EndFinish)
 	wantErr(e, "request to finish", err, turnkeeper.ErrWrongState)
-	_, err = e.FinishTurn(e.Context(), 999)
+	_, err = e.EndTurn(e.Context(), 999, turnlog.EndFinish)
 	wantErr(e, "no such turn", err, turnkeeper.ErrNotFound)
 	reply, _ := e.Reply(d.record.Message.ID)
 	equal(e, "reply", reply.Body, "done")
