@@ -131,8 +131,8 @@ func TestParseReadsEveryKey(t *testing.T) {
 			Low:      agentdef.LevelEffect{Model: "a/cheap", Schedules: new(true)},
 			Critical: agentdef.LevelEffect{Model: "a/free", Schedules: new(false), MinPriority: new(-5)},
 		},
-		Approve:         map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
-		WhileAsking:     "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask", ReplySink: "ask", InboxLabels: []string{"untrusted", "private"},
+		Approve:     map[string]string{"*": "always", "read_file": "never", "pay": "args.amount > 5 ? ask : allow"},
+		WhileAsking: "go_on", AskTimeout: 2 * time.Hour, Audience: []string{"ann", "bob"}, OnUnknown: "ask", ReplySink: "ask", InboxLabels: []string{"untrusted", "private"},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(agentdef.Definition{}, "Hash")); diff != "" {
 		t.Error(diff)

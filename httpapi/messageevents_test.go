@@ -56,7 +56,7 @@ func (h *env) frames(ctx context.Context, id turnkeeper.MessageID, after string,
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "text/event-stream" {
+	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
 		h.t.Fatalf("the stream is answered %d %s", resp.StatusCode, resp.Header.Get("Content-Type"))
 	}
 	all := make(chan frame)
@@ -230,7 +230,7 @@ func TestWhatSendersAreShown(t *testing.T) {
 	d.event(turnkeeper.EventNotice, `{"text":"SECRET"}`)
 	d.event(turnkeeper.EventRoundStop, `{"model":"SECRET","calls":2,"usage":{"input_tokens":77001,"output_tokens":1,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}}`)
 	d.event(turnkeeper.EventRoundRollback, `{"reason":"SECRET"}`)
-	d.event(turnkeeper.EventTurnWaiting, `{"calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
+	d.event(turnkeeper.EventTurnWaiting, `{"reasons":["person"],"for":"a person","calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
 	d.event("of_a_later_release", `{"text":"SECRET"}`)
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},

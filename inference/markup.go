@@ -102,7 +102,7 @@ func FindMarkup(text string, tools []ToolDefinition, cut bool) (before string, m
 		return "", m, true
 	}
 	line, done := lineState{start: true}, 0
-	for at := 0; at < len(text); at++ {
+	for at := range len(text) {
 		if text[at] != '<' && text[at] != '[' {
 			continue
 		}

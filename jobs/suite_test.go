@@ -138,9 +138,9 @@ func (d *door) Journal(record *turnlog.Record, grant turnkeeper.Grant) agentturn
 }
 
 func (d *door) EndTurn(ctx context.Context, id turnkeeper.TurnID, how turnlog.WantedEnd) (bool, error) {
-	end := d.Store.CancelTurn
+	end := d.CancelTurn
 	if how == turnlog.EndFinish {
-		end = d.Store.FinishTurn
+		end = d.FinishTurn
 	}
 	done, err := end(ctx, id, "asked by the suite")
 	return done.Closed, err

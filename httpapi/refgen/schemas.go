@@ -186,26 +186,31 @@ func (s *schemas) plain(t reflect.Type) object {
 	case reflect.Interface:
 		return object{}
 	case reflect.Struct:
-		if t.Name() == "" {
-			return s.structure(t)
-		}
-		name := nameOf(t)
-		if other := s.types[name]; other != nil && other != t {
-			panic(fmt.Sprintf("%s and %s are both named %s: add one to the table names", t, other, name))
-		}
-		if _, known := s.byName[name]; !known {
-			s.add(name, nil) // the type may be recursive
-			s.types[name] = t
-			if t == reflect.TypeFor[views.Event]() {
-				s.add(name, s.union())
-			} else {
-				s.add(name, s.described(name, s.structure(t)))
-			}
-		}
-		return ref("schemas", name)
+		return s.component(t)
 	default:
 		panic(fmt.Sprintf("no schema for the type %s: add it here", t))
 	}
+}
+
+// component returns a reference to the component of a struct, which it adds, or the schema of a struct without a name.
+func (s *schemas) component(t reflect.Type) object {
+	if t.Name() == "" {
+		return s.structure(t)
+	}
+	name := nameOf(t)
+	if other := s.types[name]; other != nil && other != t {
+		panic(fmt.Sprintf("%s and %s are both named %s: add one to the table names", t, other, name))
+	}
+	if _, known := s.byName[name]; !known {
+		s.add(name, nil) // the type may be recursive
+		s.types[name] = t
+		if t == reflect.TypeFor[views.Event]() {
+			s.add(name, s.union())
+		} else {
+			s.add(name, s.described(name, s.structure(t)))
+		}
+	}
+	return ref("schemas", name)
 }
 
 // described adds fieldSchemas and docs to a component.

@@ -65,13 +65,13 @@ func (d *drafts) write(e turnkeeper.Event, more string) {
 	said := strings.TrimRightFunc(more, unicode.IsSpace)
 	d.text.space = more[len(said):]
 	d.text.said.WriteString(said)
-	d.text.output.write(said)
+	d.text.write(said)
 }
 
 // close ends the open draft, which is not the reply.
 func (d *drafts) close(status string) {
 	if d.text != nil {
-		d.text.output.close(status, phaseCommentary, d.text.said.String())
+		d.text.close(status, phaseCommentary, d.text.said.String())
 		d.text = nil
 	}
 }
@@ -86,8 +86,8 @@ func (d *drafts) end(r operate.Response) {
 		return
 	}
 	d.r = r
-	d.text.output.write(r.Reply[d.text.said.Len():])
-	d.text.output.close(status, phaseFinal, r.Reply)
+	d.text.write(r.Reply[d.text.said.Len():])
+	d.text.close(status, phaseFinal, r.Reply)
 	view := viewOf(r)
 	view.Output = []item{messageOfAgent(d.text.id, status, phaseFinal, text(r.Reply))}
 	d.terminal(view)

@@ -201,7 +201,7 @@ func (s *Store) closeCancelled(t *turnRow, rings *[]Bell) {
 
 // cancelledReply returns the reply of a turn that is cancelled: see turnkeeper.cancelled_reply.
 func (s ends) cancelledReply(t *turnRow) string {
-	private := slices.ContainsFunc(labels{s.state}.ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
+	private := slices.ContainsFunc(labels(s).ofReply(t.MessageID), func(m policy.Mark) bool { return m.Label == policy.Private })
 	if private && s.parentOf(t.MessageID) == 0 {
 		return agentturn.CancelledReply(nil, "")
 	}

@@ -546,6 +546,26 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 			wait = min(wait, at.Sub(now))
 		}
 	}
+	s.eachDue(consider)
+	for _, row := range s.aside {
+		consider(row.nextTry)
+	}
+	for _, h := range s.health {
+		consider(h.Until)
+	}
+	if len(s.spend) > 0 {
+		consider(now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)) // levels end
+	}
+	for _, w := range s.workers {
+		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {
+			consider(s.silentFrom(w).Add(w.TakeoverAfter))
+		}
+	}
+	return wait
+}
+
+// eachDue calls consider with the times at which schedules, messages, lanes, turns and asks are due.
+func (s *state) eachDue(consider func(time.Time)) {
 	for _, sched := range s.schedules {
 		if sched.Active && sched.PausedAt.IsZero() {
 			consider(sched.NextDue)
@@ -571,19 +591,4 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 			consider(a.ExpiresAt)
 		}
 	}
-	for _, row := range s.aside {
-		consider(row.nextTry)
-	}
-	for _, h := range s.health {
-		consider(h.Until)
-	}
-	if len(s.spend) > 0 {
-		consider(now.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)) // levels end
-	}
-	for _, w := range s.workers {
-		if w.StoppedAt.IsZero() && w.TakeoverAfter > 0 {
-			consider(s.silentFrom(w).Add(w.TakeoverAfter))
-		}
-	}
-	return wait
 }

@@ -72,7 +72,8 @@ func TestRules(t *testing.T) {
 			t.Errorf("priority %d at %s waits: %v", c.priority, c.level, got)
 		}
 	}
-	if (survival.Rules)(nil).Waits(survival.Critical, -1000) {
+	var none survival.Rules
+	if none.Waits(survival.Critical, -1000) {
 		t.Error("a message of an agent without rules waits")
 	}
 }

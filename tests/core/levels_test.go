@@ -16,7 +16,9 @@ func TestABudgetRunsDown(t *testing.T) {
 	e.WriteAgent("clerk", "model: test/dear", "budget: {day_calls: 10}",
 		"schedule: {cron: '@every 1s'}", "levels:", "  low: {model: test/cheap, schedules: false, min_priority: 0}", "  critical: {model: test/cheap, min_priority: 5}")
 	e.WriteAgent("other", "model: test/dear")
-	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return inferencetest.Text("done by " + r.Chat().Model) })
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		return inferencetest.Text("done by " + r.Chat().Model)
+	})
 	e.Exec("insert into spend (scope, period, calls) values ('agent:clerk', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD'), 0)")
 	e.StartWorker()
 	reply := func(message int64, want string) {

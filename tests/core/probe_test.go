@@ -101,7 +101,9 @@ var probedServers = map[string]struct {
 	"stops":   {always(func(a *probedAnswer) { a.finish = "stop" }), "warn", "sends finish_reason stop with tool calls"},
 	"unused":  {always(func(a *probedAnswer) { a.quiet = true }), "warn", "reports no usage"},
 	"thinks":  {instead(1, probedAnswer{message: `{"content":"hm</think>five"}`, finish: "stop"}), "warn", "--reasoning-parser"},
-	"nameless": {always(func(a *probedAnswer) { a.message = strings.NewReplacer(`"a",`, `"",`, `"b",`, `"",`, `"c",`, `"",`).Replace(a.message) }),
+	"nameless": {always(func(a *probedAnswer) {
+		a.message = strings.NewReplacer(`"a",`, `"",`, `"b",`, `"",`, `"c",`, `"",`).Replace(a.message)
+	}),
 		"warn", "sends tool calls without an id"},
 	"repeats": {instead(2, probedAnswer{message: callsOf(adds("b", `{"a":1,"b":1}`), adds("b", `{"a":2,"b":2}`)), finish: "tool_calls"}), "warn", "several tool calls with one id"},
 	"serial":  {instead(2, wellProbed(0)), "warn", "fewer than two tool calls"},

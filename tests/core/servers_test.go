@@ -117,7 +117,9 @@ func TestAToolCallInTheTextIsAnsweredWithAHint(t *testing.T) {
 func TestAnAnswerWithoutAFinishReasonIsTaken(t *testing.T) {
 	t.Parallel()
 	bothWays(t, func(t *testing.T, e *env.Env) {
-		e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply { return answerWith("hello "+env.NewestMessage(r), "") })
+		e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+			return answerWith("hello "+env.NewestMessage(r), "")
+		})
 		worker := e.StartWorker()
 		for _, body := range []string{"Ann", "Ben"} {
 			turn := e.TurnOf(e.Enqueue("clerk", body))
@@ -157,7 +159,7 @@ func TestARefusedRecordFailsNoMessage(t *testing.T) {
 	reasoned := func(x *inferencetest.Exchange) {
 		message := `{"role":"assistant","content":"hm","reasoning_content":"I think","reasoning_details":[{"type":"reasoning.encrypted","data":"c2lnbmVk"}]}`
 		if x.Chat().Stream {
-			inferencetest.SSE(`{"choices":[{"index":0,"delta":`+message+`,"finish_reason":"stop"}]}`)(x)
+			inferencetest.SSE(`{"choices":[{"index":0,"delta":` + message + `,"finish_reason":"stop"}]}`)(x)
 		} else {
 			inferencetest.Status(200, `{"choices":[{"message":`+message+`,"finish_reason":"stop"}]}`)(x)
 		}

@@ -106,7 +106,7 @@ func wantRefusalOver(e *env.Env, w *env.Process, name string) {
 func getText(e *env.Env, url string) string {
 	e.T.Helper()
 	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get(url) //nolint:noctx // it has a timeout
+	resp, err := client.Get(url)
 	if err != nil {
 		e.T.Fatal(err)
 	}

@@ -157,6 +157,16 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 			file.Add(file.Line(model.key, model.name), err.Error())
 		}
 	}
+	r.checkTools(file, cfg, toolbox)
+	checkMCP(file, cfg, toolbox)
+	if key, item, problem := checkRoot(d); problem != "" {
+		r.warn(file.Path, file.Line(key, item), "%s", problem)
+	}
+}
+
+// checkTools adds faults and warnings of the tools that a definition lists.
+func (r *AgentsReport) checkTools(file *agentdef.Reading, cfg *config.Config, toolbox Toolbox) {
+	d := file.Definition
 	for _, name := range d.Tools {
 		if name == turnkeeper.ToolSpawnAgent && len(d.SubAgents) > 0 {
 			continue
@@ -175,10 +185,6 @@ func (r *AgentsReport) check(file *agentdef.Reading, cfg *config.Config, toolbox
 		} else {
 			r.warn(file.Path, line, "%s", strange(name, toolbox.Registry))
 		}
-	}
-	checkMCP(file, cfg, toolbox)
-	if key, item, problem := checkRoot(d); problem != "" {
-		r.warn(file.Path, file.Line(key, item), "%s", problem)
 	}
 }
 

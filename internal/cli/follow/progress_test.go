@@ -33,7 +33,7 @@ func watchedTurn(t *testing.T) []turnkeeper.Event {
 		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "clock", State: turnkeeper.CallSucceeded, Preview: "09:30", Millis: 3}),
 		event(turnkeeper.EventToolResult, 1, turnevents.ToolData{Name: "order", State: turnkeeper.CallUnknown, Preview: strings.Repeat("may or may not ", 20)}),
 		event(turnkeeper.EventRoundStop, 1, turnevents.RoundStopData{Model: "gpt", Calls: 2, Usage: turnkeeper.Usage{InputTokens: 1200}}),
-		event(turnkeeper.EventTurnWaiting, 0, turnevents.TurnWaitingData{Calls: []string{"round-1-tool-1", "round-1-tool-2"}}),
+		event(turnkeeper.EventTurnWaiting, 0, turnevents.TurnWaitingData{For: "detached calls", Calls: []string{"round-1-tool-1", "round-1-tool-2"}}),
 		event(turnkeeper.EventTurnResumed, 0, turnevents.TurnResumedData{Dispatch: 2}),
 		event(turnkeeper.EventRoundStart, 2, turnevents.RoundStartData{Of: 3}),
 		event(turnkeeper.EventBlockStart, 2, turnevents.BlockStartData{Kind: "text"}),

@@ -12,6 +12,8 @@ var examples = map[string]string{
   turnctl outbox --after 120 --follow -o json`,
 	"turnctl lanes":            `  turnctl lanes --agent clerk`,
 	"turnctl models":           `  turnctl models`,
+	"turnctl levels pin":       `  turnctl levels pin low --agent clerk --reason "until the invoice is paid"`,
+	"turnctl levels unpin":     `  turnctl levels unpin --agent clerk`,
 	"turnctl schedules pause":  `  turnctl schedules pause watcher`,
 	"turnctl schedules resume": `  turnctl schedules resume watcher/default`,
 	"turnctl schedules set":    `  turnctl schedules set watcher "*/5 * * * *"`,

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -87,8 +88,9 @@ func (o *Outage) lasts(until time.Time) zap.Field {
 	return zap.Duration("for", until.Sub(o.began).Round(time.Millisecond))
 }
 
-// QuietLog returns a core that logs lines about a database that is away only at level debug, because an Outage says it, and a line
-// about a refusal that may pass at most every 10 s for each message. A line is about the error that it has as a field (zap.Error).
+// QuietLog returns a core that logs warnings about a database that is away only at level debug, because an Outage says it, and a
+// warning about a refusal that may pass at most every 10 s for each message. A line is about the error that it has as a field
+// (zap.Error). Errors, which say what becomes of a turn or a worker, are logged in any case, and so are warnings about other servers.
 func QuietLog(core zapcore.Core) zapcore.Core {
 	return quietLog{core, &repeated{last: map[string]time.Time{}}}
 }
@@ -118,7 +120,7 @@ func (q quietLog) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 
 // Write writes the entry, or moves it to level debug.
 func (q quietLog) Write(entry zapcore.Entry, fields []zapcore.Field) error {
-	if entry.Level >= zapcore.WarnLevel && q.leavesOut(entry.Message, fields) {
+	if entry.Level == zapcore.WarnLevel && q.leavesOut(entry.Message, fields) {
 		if !q.Enabled(zapcore.DebugLevel) {
 			return nil
 		}
@@ -130,7 +132,7 @@ func (q quietLog) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 func (q quietLog) leavesOut(message string, fields []zapcore.Field) bool {
 	for _, f := range fields {
 		err, ok := f.Interface.(error)
-		if !ok || f.Type != zapcore.ErrorType {
+		if !ok || f.Type != zapcore.ErrorType || !ofDatabase(err) {
 			continue
 		}
 		if err = Translate(err); Away(err) {
@@ -141,6 +143,14 @@ func (q quietLog) leavesOut(message string, fields []zapcore.Field) bool {
 		}
 	}
 	return false
+}
+
+// ofDatabase reports whether err comes from the database or from the attempt to reach it, and not from another server.
+func ofDatabase(err error) bool {
+	_, refused := errors.AsType[*serverError](err)
+	_, reported := errors.AsType[*pgconn.PgError](err)
+	_, unreached := errors.AsType[*pgconn.ConnectError](err)
+	return refused || reported || unreached || isBroken(err)
 }
 
 // soon reports whether the message was logged less than refusalLogPause ago, and notes that it is logged if not.
