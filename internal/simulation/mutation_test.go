@@ -57,7 +57,7 @@ var mutations = []mutation{
 	{name: "unanswered write found by counting", seed: 8, want: notPlanned, bugs: []memory.Bug{memory.BugReadBackByCount, memory.BugGrantUnbound}, adjust: lostFetches},
 	{name: "effect repeated after a write found by counting", seed: 16, want: "of effect once, ran 2 times", bugs: []memory.Bug{memory.BugReadBackByCount, memory.BugGrantUnbound}, adjust: lostFetches},
 	{name: "grant not bound", want: oneWorker, bugs: []memory.Bug{memory.BugGrantUnbound}, adjust: lostFetches},
-	{name: "handed over and queued, not bound", seed: 357, want: oneWorker, bugs: []memory.Bug{memory.BugHandedQueued, memory.BugGrantUnbound}, adjust: handsOver},
+	{name: "handed over and queued, not bound", seed: 691, want: oneWorker, bugs: []memory.Bug{memory.BugHandedQueued, memory.BugGrantUnbound}, adjust: handsOver},
 	{name: "handed over and fetched by the same process", want: twiceInAProcess, bugs: []memory.Bug{memory.BugHandedQueued}, forgetsRuns: true, adjust: handsOver},
 	{name: "overtaken while it waits again", want: memory.InOrder, bugs: []memory.Bug{memory.BugOvertaken}},
 	{name: "forgotten while it waits again", want: notGranted, bugs: []memory.Bug{memory.BugForgotten}},

@@ -20,16 +20,18 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 
 	e.WriteFile("agents/clerk.demo.yaml", "steps: [{text: '{{ massage }}'}]")
 	w.Signal(syscall.SIGHUP)
-	w.Await("could not reload the agents")
+	w.Await("those agents keep their old version")
 	w.Await(`function \"massage\" not defined`)
+	w.Await("reloaded the agents")
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "First.")
 	if r := e.Run("", "turnctl", "doctor"); r.Code != 1 || !strings.Contains(r.Stdout, "clerk.demo.yaml:1: steps.1.text: function") {
 		t.Errorf("doctor ended with %d:\n%s", r.Code, r.Stdout)
 	}
 
 	e.WriteFile("agents/clerk.demo.yaml", `steps: [{text: '{{ match "He(.*)" message }}'}]`)
+	e.WriteAgent("scribe", "model: demo")
 	w.Signal(syscall.SIGHUP)
-	w.Await("reloaded the agents")
+	w.Await(`"agents": ["clerk", "scribe"]`)
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "llo")
 }
 

@@ -100,6 +100,6 @@ func TestSIGHUPReadsTheAgentsAgain(t *testing.T) {
 	e.WantEnd(e.TurnOf(e.Enqueue("scribe", "Hello")), "succeeded", "none", 1) // one bad file does not hold up the others
 	e.WriteAgent("broken", "description: mended")
 	w.Signal(syscall.SIGHUP)
-	w.Await("reloaded the agents")
+	w.Await(`"agents": ["broken", "clerk", "scribe"]`)
 	e.WantEnd(e.TurnOf(e.Enqueue("broken", "Hello")), "succeeded", "none", 1)
 }

@@ -58,7 +58,11 @@ func (a *Agents) keepOld(report *AgentsReport) {
 	if old := a.scripts.Load(); old != nil {
 		maps.Copy(scripts, *old)
 	}
-	maps.Copy(scripts, report.scripts)
+	for name, script := range report.scripts {
+		if script != nil { // it could be read
+			scripts[name] = script
+		}
+	}
 	report.scripts = scripts
 }
 
