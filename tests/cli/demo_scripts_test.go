@@ -29,7 +29,7 @@ func TestDemoScriptsAreReadAgain(t *testing.T) {
 	}
 
 	e.WriteFile("agents/clerk.demo.yaml", `steps: [{text: '{{ match "He(.*)" message }}'}]`)
-	e.WriteAgent("scribe", "model: demo")
+	e.WriteAgent("scribe")
 	w.Signal(syscall.SIGHUP)
 	w.Await(`"agents": ["clerk", "scribe"]`)
 	wantReplyOf(e, e.TurnOf(e.Enqueue("clerk", "Hello")), "clerk", "llo")
