@@ -155,7 +155,7 @@ func (e *execution) closeDetached(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), settleTime)
 	defer stop()
 	if err := e.takeCompleted(ctx); err != nil {
-		e.log.Warn("cannot read the results of detached calls; cancelling the open ones", zap.Error(err))
+		e.log.Error("cannot read the results of detached calls; cancelling the open ones", zap.Error(err))
 	}
 	for _, call := range e.rounds.detached() {
 		result := turnlog.CallResult{

@@ -40,6 +40,9 @@ func (t *endings) endingOf(ctx context.Context, err error) *ending {
 	}
 	if silent, ok := errors.AsType[*silentError](err); ok {
 		t.log.Warn("the model gave no answer in its last round", zap.Error(silent.err))
+		if silent.finish {
+			return t.capped(turnkeeper.StopFinished)
+		}
 		return t.capped(t.lastStop())
 	}
 	if failure, ok := errors.AsType[*inference.Error](err); ok && failure.Code == inference.CodeMarkup {
@@ -201,7 +204,10 @@ func (t *endings) blocked(b *blockedError) *ending {
 const defaultDeferral = time.Minute
 
 // A silentError means that the model gave no usable answer in the announced last round.
-type silentError struct{ err error }
+type silentError struct {
+	err    error
+	finish bool // the round was the last one because the turn was to finish
+}
 
 func (e *silentError) Error() string { return e.err.Error() }
 func (e *silentError) Unwrap() error { return e.err }

@@ -505,7 +505,7 @@ func (e *execution) reportLate(ctx context.Context, err error) error {
 		e.at(ctx, PointLate)
 		e.inline(&result)
 		if err := e.journal.Late(ctx, result); err != nil {
-			e.log.Warn("cannot store a late tool result", zap.Stringer("call", result.Key), zap.Error(err))
+			e.log.Error("cannot store a late tool result; it is lost", zap.Stringer("call", result.Key), zap.Error(err))
 		}
 	}
 	if fenced {

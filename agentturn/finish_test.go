@@ -132,6 +132,10 @@ func TestATurnFinishesAtOnce(t *testing.T) {
 			"This message could not be answered: it was asked to finish before there was an answer.", 1},
 		"it calls a tool that does not exist": {[]inferencetest.Step{asks("shout")}, turnkeeper.TurnDegraded,
 			"This message could not be answered: it was asked to finish before there was an answer.", 1},
+		"it writes and calls a tool that does not exist": {[]inferencetest.Step{inferencetest.Answer(asking("Here is a part.", "shout"))},
+			turnkeeper.TurnDegraded, "Here is a part.", 1},
+		"it says nothing": {[]inferencetest.Step{says(""), says(""), says(""), says("")}, turnkeeper.TurnDegraded,
+			"This message could not be answered: it was asked to finish before there was an answer.", 3},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +143,11 @@ func TestATurnFinishesAtOnce(t *testing.T) {
 				b := finishing(t, test.steps...).with(once("send"))
 				close(b.finish)
 				b.wantFinished(b.run(t.Context()), test.state, test.reply)
-				b.wantLastRound(test.requests)
+				if test.requests == 1 {
+					b.wantLastRound(1)
+				} else if n := len(b.requests()); n != test.requests { // each of them is announced
+					t.Errorf("%d requests", n)
+				}
 			})
 		})
 	}

@@ -161,7 +161,7 @@ func (c *modelCall) retried(attempt int, err *inference.Error, wait time.Duratio
 // announced last round.
 func (c *modelCall) failed(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*inference.Error](err); ok && ctx.Err() == nil && c.final && e.Class == inference.ClassBadOutput {
-		return &silentError{err}
+		return &silentError{err, c.at.Finish}
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func finalAnswer(rounds []turnkeeper.Round) (text string, round int) {
 		if slices.ContainsFunc(r.Calls, hasRun) {
 			return "", 0
 		}
-		if !inference.Blank(r.Text) && (len(r.Calls) == 0 || announcedLast(r)) {
+		if !inference.Blank(r.Text) && (len(r.Calls) == 0 || wasFinal(r)) {
 			return r.Text, r.Number
 		}
 	}

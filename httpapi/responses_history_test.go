@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -213,6 +214,28 @@ func TestReferencesToItems(t *testing.T) {
 	}
 	c.options = `,"user":"eve"`
 	h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, `"code":"item_not_found"`)
+}
+
+// TestManyReferences checks that a small request cannot make the process read much: it may refer to each item once, and to some.
+func TestManyReferences(t *testing.T) {
+	h := newEnv(t)
+	c := &chat{env: h}
+	number, _ := strconv.Atoi(strings.TrimPrefix(c.turn("Hello", "Hi.").ID, "resp_"))
+	refer := func(id string) { c.items = append(c.items, map[string]any{"type": "item_reference", "id": id}) }
+	for _, id := range []string{"msg_in_%d", "msg_%d"} {
+		c.items = nil
+		refer(fmt.Sprintf(id, number))
+		c.say("user", "and")
+		c.say("assistant", "or")
+		refer(fmt.Sprintf(id, number))
+		c.say("user", "More")
+		h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, fmt.Sprintf(`refers to the item \"`+id+`\" twice`, number))
+	}
+	c.items = nil
+	for i := range 201 {
+		refer(fmt.Sprintf("msg_in_%d", number+i))
+	}
+	h.ask("POST", "/v1/responses", c.body()).want(t, http.StatusBadRequest, "refers to 201 items; at most 200 are allowed")
 }
 
 // TestAMessageAfterAFailedOne checks that a history without an answer to a failed message is its conversation's.

@@ -877,40 +877,48 @@ create function turnkeeper.level_lane(p_agent text) returns text immutable langu
 
 -- Move the messages that the survival levels of their agents hold out of the lanes that they would block, and those that they hold no
 -- longer back, and return how many agents and messages changed. The caller has the scheduler's lock. After a change of the level it
--- looks at all messages of the agent, else at the oldest p_limit waiting messages, as move_held does. It leaves out messages that a
--- sender has locked.
+-- moves up to 1000 messages of the agent at a time, else what it finds among the oldest p_limit waiting messages, as move_held does.
+-- Those that are not moved yet are not granted: see holds_below. It leaves out messages that a sender has locked.
 create function turnkeeper.move_levels(p_limit integer) returns integer language plpgsql as $$
 declare
-    a     record;
-    moved integer;
-    n     integer := 0;
+    a      record;
+    c_most constant integer := 1000;
+    v_ids  bigint[];
+    moved  integer;
+    n      integer := 0;
 begin
     for a in select g.name, g.holds_below as before, g.lane_per_conversation as by_conv, turnkeeper.least_priority(g) as least,
         turnkeeper.level_lane(g.name) as lane from turnkeeper.agents g where g.holds_below is not null or g.levels <> '{}' order by g.name
     loop
         continue when a.before is null and a.least is null;
+        if a.before is distinct from a.least then
+            v_ids := array(select h.id from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane
+                and not coalesce(turnkeeper.waits_below(h.id, h.priority, a.least), false) order by h.rank, h.id limit c_most);
+        else
+            v_ids := array(select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane
+                    order by h.rank, h.id limit p_limit) q
+                where not coalesce(turnkeeper.waits_below(q.id, q.priority, a.least), false));
+        end if;
         update turnkeeper.messages m set lane = turnkeeper.lane_of(m.agent, m.user_name, m.conversation, a.by_conv), held = false,
             queue_rank = coalesce(m.queue_rank, m.rank)
-        where m.id in (select q.id from (select h.* from turnkeeper.messages h where h.state = 'waiting' and h.lane = a.lane order by h.rank, h.id
-                limit case when a.before is not distinct from a.least then p_limit end) q
-            where not coalesce(turnkeeper.waits_below(q.id, q.priority, a.least), false))
-          and m.id in (select q.id from turnkeeper.messages q where q.state = 'waiting' and q.lane = a.lane for no key update skip locked);
+        where m.id in (select q.id from turnkeeper.messages q where q.id = any(v_ids) for no key update skip locked);
         get diagnostics moved = row_count;
         n := n + moved;
         if a.least is null then
             if not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = a.lane) then
                 update turnkeeper.agents set holds_below = null where name = a.name;
                 n := n + 1;
-            elsif a.before > -1001 then -- a sender has locked one: the next tick tries again
+            elsif a.before > -1001 then -- there are more, or a sender has locked one: the next tick goes on
                 update turnkeeper.agents set holds_below = -1001 where name = a.name;
                 n := n + 1;
             end if;
             continue;
         end if;
+        continue when cardinality(v_ids) = c_most; -- there may be more to move back: the next tick goes on
         if a.before is distinct from a.least then
             update turnkeeper.messages set lane = a.lane, held = true where id in (
                 select m.id from turnkeeper.messages m where m.state = 'waiting' and m.agent = a.name and not m.held
-                    and turnkeeper.waits_below(m.id, m.priority, a.least) for no key update skip locked);
+                    and turnkeeper.waits_below(m.id, m.priority, a.least) order by m.rank, m.id limit c_most for no key update skip locked);
             update turnkeeper.agents set holds_below = a.least where name = a.name;
             n := n + 1;
         else

@@ -27,7 +27,7 @@ begin
         select t.message_id into v_message from turnkeeper.turns t where t.id = v_turn;
         select r.how, r.turn_id into requested_end.how, requested_end.turn
         from turnkeeper.turns t join turnkeeper.requested_ends r on r.turn_id = t.id
-        where t.message_id = v_message and (r.how = 'finish' or v_turn = p_turn) order by r.how, r.turn_id desc limit 1;
+        where t.message_id = v_message and (r.how = 'finish' or r.turn_id = p_turn) order by r.how, r.turn_id desc limit 1;
         exit when found;
         select c.turn_id into v_turn from turnkeeper.spawned_calls c where c.message_id = v_message;
         exit when not found;

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"turnkeeper"
@@ -26,10 +27,17 @@ func (a *API) resolve(ctx context.Context, key turnkeeper.ConversationKey, all [
 	if len(ids) == 0 {
 		return nil
 	}
+	if len(ids) > maxReferences {
+		return invalid("input", "invalid_value", "input refers to %d items; at most %d are allowed: leave out the oldest messages", len(ids), maxReferences)
+	}
+	if again := repeated(all); again != "" {
+		return invalid("input", "invalid_value", "input refers to the item %q twice", again)
+	}
 	known, err := a.cfg.Store.Saids(ctx, key, ids)
 	if err != nil {
 		return err
 	}
+	size := 0
 	for i := range all {
 		e := &all[i]
 		if e.ref == 0 {
@@ -43,8 +51,38 @@ func (a *API) resolve(ctx context.Context, key turnkeeper.ConversationKey, all [
 		if e.assistant {
 			e.text = said.Reply // empty before its end
 		}
+		if size += len(e.text); size > maxReferred {
+			return invalid("input", "too_large", "the items to which input refers have more than %d bytes: leave out the oldest messages", maxReferred)
+		}
 	}
 	return nil
+}
+
+// Limits of the items to which a request refers. Their texts are read into the memory of the process.
+const (
+	maxReferences = 200
+	maxReferred   = 4 << 20 // bytes
+)
+
+// repeated returns the id of an item to which several entries refer; empty: there is none.
+func repeated(all []entry) string {
+	type item struct {
+		ref       turnkeeper.MessageID
+		assistant bool
+	}
+	seen := map[item]bool{}
+	for _, e := range all {
+		this := item{e.ref, e.assistant}
+		switch {
+		case e.ref == 0:
+		case seen[this] && e.assistant:
+			return outputID(e.ref)
+		case seen[this]:
+			return inputPrefix + strconv.FormatInt(int64(e.ref), 10)
+		}
+		seen[this] = true
+	}
+	return ""
 }
 
 // cut divides the entries into the history and the new messages: those of the user at the end.

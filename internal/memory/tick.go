@@ -546,7 +546,7 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 			wait = min(wait, at.Sub(now))
 		}
 	}
-	s.eachDue(consider)
+	eachDue(s, consider)
 	for _, row := range s.aside {
 		consider(row.nextTry)
 	}
@@ -565,7 +565,7 @@ func (s *state) nextDue(then, now time.Time) time.Duration {
 }
 
 // eachDue calls consider with the times at which schedules, messages, lanes, turns and asks are due.
-func (s *state) eachDue(consider func(time.Time)) {
+func eachDue(s *state, consider func(time.Time)) {
 	for _, sched := range s.schedules {
 		if sched.Active && sched.PausedAt.IsZero() {
 			consider(sched.NextDue)

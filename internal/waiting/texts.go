@@ -340,12 +340,3 @@ func Notes(ago func(time.Time) string, inside, outside []Wait) string {
 	}
 	return strings.Join(notes, "; ")
 }
-
-// Summary describes tallies in one line: "2 for a person, 1 for a model".
-func Summary(tallies []Tally) string {
-	var all []string
-	for _, t := range tallies {
-		all = append(all, t.Brief())
-	}
-	return strings.Join(all, ", ")
-}

@@ -31,6 +31,7 @@ func TestABudgetRunsDown(t *testing.T) {
 	reply(e.Enqueue("clerk", "One."), "done by dear")
 
 	e.Turnctl("schedules", "pause", "clerk")
+	e.Await("no slot is left", "select not exists (select from messages where state in ('waiting', 'running'))")
 	e.Exec("update spend set calls = 9 where scope = 'agent:clerk'")
 	turn := e.Enqueue("clerk", "The tenth call.")
 	reply(turn, "done by cheap")
