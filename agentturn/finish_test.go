@@ -358,7 +358,7 @@ func TestATurnThatWaitsForMoreFinishes(t *testing.T) {
 	}
 }
 
-// TestDetachedCallsOfATurnThatFinishes checks that a read elsewhere is given up, and an effect elsewhere waited for.
+// TestDetachedCallsOfATurnThatFinishes checks that a turn that finishes cancels its detached reads and waits for its detached effects.
 func TestDetachedCallsOfATurnThatFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, asks("read", "act"), says("What I have.")).with(far("read", turnkeeper.EffectNone), far("act", turnkeeper.EffectOnce))

@@ -19,7 +19,7 @@ func refusesRecord(why inference.Record) inferencetest.Step {
 	return inferencetest.Fail(&inference.Error{Class: inference.ClassInvalid, Record: why, Status: 400, Detail: "as scripted"})
 }
 
-// TestTheNextModelIsAskedAfterMarkup checks that a model gets one hint, and that then the next model of the chain is asked without it.
+// TestTheNextModelIsAskedAfterMarkup checks that a model gets one hint, and that the next model of the chain is then asked without it.
 func TestTheNextModelIsAskedAfterMarkup(t *testing.T) {
 	b := newBench(t, markup(), markup()).with(read("look"))
 	other := inferencetest.NewScript(says("fine"))

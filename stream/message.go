@@ -14,7 +14,7 @@ import (
 	"turnkeeper/internal/waiting"
 )
 
-// The events of a message beside those of its turns. They are not stored, and have no number.
+// The events of a message that belong to none of its turns. They are not stored and have no number.
 const (
 	MessageWaiting turnkeeper.EventType = "message_waiting" // why the message waits now
 	MessageClosed  turnkeeper.EventType = "message_closed"  // the last event

@@ -62,7 +62,7 @@ type message struct {
 		Body    string `json:"body"`    // of a reply
 		Kind    string `json:"kind"`    // of an ask
 		Tool    string `json:"tool"`    // of an ask: the tool that waits for an answer; empty: none
-		Reason  string `json:"reason"`  // of an ask: why a person is asked, or the question
+		Reason  string `json:"reason"`  // asks only: the question, or why a person must decide
 		Path    string `json:"path"`    // of an ask: its path on the page
 	} `json:"data"`
 }

@@ -135,7 +135,7 @@ func (a *API) stream(c Call, r operate.Response, after int64) error {
 	}
 }
 
-// idle does what there is to do when a watch has returned without news.
+// idle runs after a watch that returned no events.
 func (a *API) idle(why reason, out *writer) error {
 	switch why {
 	case keepAlive:

@@ -191,7 +191,7 @@ func refusalAdvice(failure *inference.Error) string {
 	}
 }
 
-// examine reports what is unusual about an answer, whatever was asked.
+// examine reports what is unusual about an answer to any request.
 func (p *modelProbe) examine(res inference.Response) {
 	if res.Doubt != "" {
 		p.add(ProbeFail, "sends tool calls that cannot be put together with certainty: "+res.Doubt, "update the "+

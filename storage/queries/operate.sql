@@ -14,7 +14,7 @@ where c.turn_id = @turn_id and c.ended_at is null and t.ended_at is null order b
 select coalesce(state, '')::text as state, turn::bigint as turn from turnkeeper.cancel_message(@message::bigint, @reason::text);
 
 -- name: EndsRequested :many
--- Those of the grants whose turns are to be cancelled or to finish.
+-- Returns the given grants whose turns were asked to end, and how: cancel or finish.
 select l.grant_id::uuid as grant_id, e.how::text as how from turnkeeper.leases l, lateral turnkeeper.requested_end(l.turn_id) e
 where l.grant_id = any(@grants::uuid[]) and e.how is not null;
 

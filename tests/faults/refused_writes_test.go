@@ -13,7 +13,7 @@ import (
 )
 
 // The database refuses every write to the journal for a while, as on a full disk: first the writes before a turn's model call, then
-// its end. Whoever asks is told so, with the SQLSTATE, and afterwards for how long it was.
+// its end. Every place that shows the turn gives the SQLSTATE, and afterwards how long the refusal lasted.
 func TestRefusedWrites(t *testing.T) {
 	t.Parallel()
 	e := env.New(t)

@@ -27,7 +27,7 @@ type piece struct {
 	object    map[string]json.RawMessage
 	function  map[string]json.RawMessage
 	given     bool // it has arguments, which may be an empty text
-	elsewhere bool // a call with another index has its id
+	elsewhere bool // another call, with a different index, has the same id
 }
 
 func readPiece(call sdk.ChatCompletionChunkChoiceDeltaToolCall) piece {

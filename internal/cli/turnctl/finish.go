@@ -13,10 +13,10 @@ func finishCommand(s *shell.Session) *cobra.Command {
 	var of turnOrMessage
 	cmd := &cobra.Command{
 		Use: "finish TURN|latest | --message ID", Short: "Let a turn answer with what it has", Args: shell.AtMostOneArg,
-		Long: `Let a turn end with an answer from what it has. The model is asked once more: the
-round is announced to it as the last one, and it can call no tools. A model call
-that runs is let end first, and so are calls with an effect. Calls that only read
-are stopped, and no other call starts. Asks of the turn are withdrawn, and the
+		Long: `Make a turn answer with what it has. It calls the model once more: the
+round is announced to it as the last one, and it can call no tools. A running
+model call and running calls with an effect end first. Calls that only read are
+stopped, and no other call starts. Asks of the turn are withdrawn, and the
 calls that they were about do not run. Its sub-agents finish in the same way.
 The turn ends with the stop reason "finished". "turnctl cancel" stops it at once.
 A message that still waits in the inbox has nothing to finish with: cancel it.

@@ -73,7 +73,7 @@ type EndsRequestedRow struct {
 	How     string
 }
 
-// Those of the grants whose turns are to be cancelled or to finish.
+// Returns the given grants whose turns were asked to end, and how: cancel or finish.
 func (q *Queries) EndsRequested(ctx context.Context, grants []string) ([]EndsRequestedRow, error) {
 	rows, err := q.db.Query(ctx, EndsRequested, grants)
 	if err != nil {
