@@ -96,11 +96,11 @@ model: ## check the model of the lease protocol, and that each of its mutants fa
 	@protocol/lease_check.sh
 
 .PHONY: mutants
-mutants: setup ## run mutation tests of the guards: TARGET="fence grant" (default: all; hours)
+mutants: setup ## run mutation tests of the guards: TARGET="fence grant" (default: all; hours), or of a random SAMPLE=300 SEED=1 of all code
 	@mkdir -p bin/tools
 	go build -ldflags='-s -w' -o bin/tools/serve ./storage/storagetest/serve
 	go build -o bin/tools/mutants ./internal/mutants
-	bin/tools/serve bin/tools/mutants $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(AGAIN),-again) $(TARGET)
+	bin/tools/serve bin/tools/mutants $(if $(SAMPLE),-sample $(SAMPLE)) $(if $(SEED),-seed $(SEED)) $(if $(JOBS),-jobs $(JOBS)) $(if $(BUDGET),-budget $(BUDGET)) $(if $(QUICK),-quick) $(if $(AGAIN),-again) $(TARGET)
 
 .PHONY: record
 record: setup ## record this release's journals for the tests of later releases: RELEASE=name

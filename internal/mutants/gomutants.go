@@ -127,7 +127,7 @@ func (r *goRewriter) walk(body ast.Node, results []bool) {
 			r.cases(n)
 		case *ast.ReturnStmt:
 			for i, result := range n.Results {
-				if len(results) == len(n.Results) && results[i] && !constant(result) {
+				if len(results) == len(n.Results) && results[i] && !truth(result) {
 					r.root(result, true)
 				}
 			}
@@ -140,7 +140,8 @@ func (r *goRewriter) walk(body ast.Node, results []bool) {
 	})
 }
 
-func constant(e ast.Expr) bool {
+// truth reports whether an expression is true or false.
+func truth(e ast.Expr) bool {
 	name, ok := e.(*ast.Ident)
 	return ok && (name.Name == "true" || name.Name == "false")
 }

@@ -43,6 +43,8 @@ func run(ctx context.Context, arguments []string) error {
 	budget := flags.Duration("budget", 0, "time limit for the tests of a mutant, each alone and all together; 0: no limit")
 	quick := flags.Bool("quick", false, "run only the tests that a target lists as First")
 	again := flags.Bool("again", false, "run only the survivors of the last run")
+	sample := flags.Int("sample", 0, "plant this many faults of other kinds at random instead, and run all tests that reach them")
+	seed := flags.Uint64("seed", 1, "seed of the sample")
 	_ = flags.Parse(arguments)
 
 	chosen, err := choose(flags.Args())
@@ -57,9 +59,14 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
+	common := runner{root: root, jobs: *jobs, again: *again, quick: *quick, budget: *budget, equivalent: equivalent}
+	if *sample > 0 {
+		return runSample(ctx, common, *sample, *seed)
+	}
 	var total tally
 	for _, t := range chosen {
-		r := &runner{target: t, root: root, out: filepath.Join(root, "bin", "mutants", t.Name), jobs: *jobs, again: *again, quick: *quick, budget: *budget, equivalent: equivalent}
+		r := common
+		r.target, r.out = t, filepath.Join(root, "bin", "mutants", t.Name)
 		sum, err := r.run(ctx)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)
@@ -96,19 +103,26 @@ func choose(names []string) ([]Target, error) {
 	return chosen, nil
 }
 
-type tally struct{ killed, survived, equivalent, invalid int }
+type tally struct{ killed, survived, unreached, equivalent, invalid int }
+
+func tallyOf(m *Mutant) (t tally) {
+	*map[verdict]*int{killed: &t.killed, survived: &t.survived, unreached: &t.unreached, equivalent: &t.equivalent, invalid: &t.invalid}[m.verdict] = 1
+	return t
+}
 
 func (t *tally) add(o tally) {
 	t.killed += o.killed
 	t.survived += o.survived
+	t.unreached += o.unreached
 	t.equivalent += o.equivalent
 	t.invalid += o.invalid
 }
 
 func (t tally) String() string {
 	share := 100.0
-	if n := t.killed + t.survived; n > 0 {
+	if n := t.killed + t.survived + t.unreached; n > 0 {
 		share = 100 * float64(t.killed) / float64(n)
 	}
-	return fmt.Sprintf("%d killed, %d survived (%.1f %%), %d equivalent, %d invalid", t.killed, t.survived, share, t.equivalent, t.invalid)
+	return fmt.Sprintf("%d killed (%.1f %%), %d survived, %d unreached, %d equivalent, %d invalid",
+		t.killed, share, t.survived, t.unreached, t.equivalent, t.invalid)
 }

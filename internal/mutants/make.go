@@ -64,10 +64,11 @@ func makeMutants(root string, t Target, refused map[string]map[int]bool) (*mutan
 		}
 		s.overlay[filepath.Join(folder, "mutants_.go")] = []byte(helper(name, first, len(s.mutants)))
 	}
-	if err := s.addQueries(t.Queries); err != nil {
+	conditions := func(_, text string) []change { return mutateSQL(text) }
+	if err := s.addQueries(t.Queries, conditions); err != nil {
 		return nil, err
 	}
-	if err := s.addFunctions(t.Functions); err != nil {
+	if err := s.addFunctions(t.Functions, conditions); err != nil {
 		return nil, err
 	}
 	number(s.mutants)
@@ -81,7 +82,7 @@ var (
 )
 
 // addQueries makes mutants of queries, and turns their constants into variables.
-func (s *mutantSet) addQueries(names []string) error {
+func (s *mutantSet) addQueries(names []string, changes func(name, text string) []change) error {
 	if len(names) == 0 {
 		return nil
 	}
@@ -107,8 +108,8 @@ func (s *mutantSet) addQueries(names []string) error {
 			if err != nil {
 				return err
 			}
-			for _, c := range mutateSQL(text) {
-				s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line, Function: name,
+			for _, c := range changes(name, text) {
+				s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line, Function: name, Operator: c.operator,
 					Before: c.before, After: c.after, Query: name, Text: c.apply(text)})
 			}
 		}
@@ -181,28 +182,28 @@ func (s *mutantSet) lineOf(path, text string) (int, error) {
 	return strings.Count(before, "\n") + 1, nil
 }
 
-// addFunctions makes mutants of functions of the schema.
-func (s *mutantSet) addFunctions(names []string) error {
+// addFunctions makes mutants of functions and views of the schema.
+func (s *mutantSet) addFunctions(names []string, changes func(name, text string) []change) error {
 	for _, name := range names {
 		path, line, text, err := schemaFunction(s.root, name)
 		if err != nil {
 			return err
 		}
-		for _, c := range mutateSQL(text) {
+		for _, c := range changes(name, text) {
 			s.mutants = append(s.mutants, Mutant{ID: len(s.mutants) + 1, File: path, Line: line + strings.Count(text[:c.start], "\n"),
-				Function: name, Before: c.before, After: c.after, Schema: name, Text: c.apply(text)})
+				Function: name, Operator: c.operator, Before: c.before, After: c.after, Schema: name, Text: c.apply(text)})
 		}
 	}
 	return nil
 }
 
-// schemaFunction returns the last definition of a function.
+// schemaFunction returns the last definition of a function or view.
 func schemaFunction(root, name string) (path string, line int, text string, err error) {
 	files, err := filepath.Glob(filepath.Join(root, "migrations", "*.up.sql"))
 	if err != nil {
 		return "", 0, "", err
 	}
-	head := regexp.MustCompile(`(?m)^create (?:or replace )?function turnkeeper\.` + name + `\(`)
+	head := regexp.MustCompile(`(?m)^create (?:or replace )?(?:function|view) turnkeeper\.` + name + `\b[( ]`)
 	for _, file := range slices.Backward(files) {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -213,11 +214,13 @@ func schemaFunction(root, name string) (path string, line int, text string, err 
 			continue
 		}
 		text := firstStatement(string(content[at[0]:]))
-		text = strings.Replace(text, "create function", "create or replace function", 1)
+		text = replaceable.ReplaceAllString(text, "create or replace $1")
 		return "migrations/" + filepath.Base(file), strings.Count(string(content[:at[0]]), "\n") + 1, text, nil
 	}
 	return "", 0, "", fmt.Errorf("function %s not found in the migrations", name)
 }
+
+var replaceable = regexp.MustCompile(`^create (function|view)`)
 
 // firstStatement returns the first statement of a text, with its semicolon.
 func firstStatement(text string) string {

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"turnkeeper/internal/mutants/chosen"
 )
 
 const (
-	chosenVariable  = "TURNKEEPER_MUTANT"       // the id of the mutant that a test process runs
-	reachVariable   = "TURNKEEPER_MUTANT_REACH" // a file for the ids of the mutants that it reaches
+	chosenVariable  = chosen.Variable
+	reachVariable   = chosen.ReachVariable
 	equivalentsFile = "internal/mutants/equivalent.txt"
 )
 
@@ -20,7 +22,8 @@ type Mutant struct {
 	Line          int
 	Function      string // or query
 	Before, After string
-	Again         int // index among mutants with the same text; 0: the first
+	Operator      string // of a sample; empty: a condition is dropped, forced or moved
+	Again         int    // index among mutants with the same text; 0: the first
 
 	Query    string // the query that Text replaces
 	Schema   string // the function of the schema that Text replaces
@@ -33,6 +36,9 @@ type Mutant struct {
 // Key names a mutant in equivalent.txt. It has no line number, so it stays valid when lines move.
 func (m Mutant) Key() string {
 	key := fmt.Sprintf("%s %s: %s -> %s", m.File, m.Function, m.Before, m.After)
+	if m.Operator != "" {
+		key = fmt.Sprintf("%s %s: %s: %s -> %s", m.File, m.Function, m.Operator, m.Before, m.After)
+	}
 	if m.Again > 0 {
 		key += fmt.Sprintf(" (%d)", m.Again+1)
 	}
@@ -41,6 +47,9 @@ func (m Mutant) Key() string {
 
 func (m Mutant) String() string {
 	s := fmt.Sprintf("%s:%d %s", m.File, m.Line, m.Function)
+	if m.Operator != "" {
+		s += ": " + m.Operator
+	}
 	if m.Again > 0 {
 		s += fmt.Sprintf(" (%d)", m.Again+1)
 	}
@@ -54,10 +63,11 @@ const (
 	killed
 	invalid
 	equivalent
+	unreached
 )
 
 func (v verdict) String() string {
-	return [...]string{"survived", "killed", "invalid", "equivalent"}[v]
+	return [...]string{"survived", "killed", "invalid", "equivalent", "unreached"}[v]
 }
 
 // number numbers mutants with the same text, to tell them apart.

@@ -26,11 +26,11 @@ type runner struct {
 	quick      bool
 	budget     time.Duration
 	equivalent map[string]string
+	sampled    map[string][]string // of a sample: who uses each function and view of the schema
 
-	set      *mutantSet
-	list     string // path of the list of overlay files
-	binaries map[string]string
-	tests    []*test
+	set   *mutantSet
+	list  string // path of the list of overlay files
+	tests []*test
 }
 
 // overlayFolder begins with an underscore, so the go command ignores it.
@@ -71,6 +71,9 @@ func (r *runner) run(ctx context.Context) (sum tally, err error) {
 
 // build compiles the tests with all mutants, except those that the compiler refuses.
 func (r *runner) build(ctx context.Context) (err error) {
+	if r.sampled != nil {
+		return r.buildSample(ctx)
+	}
 	refused := map[string]map[int]bool{}
 	for range 5 {
 		if r.set, err = makeMutants(r.root, r.target, refused); err != nil {
@@ -98,12 +101,30 @@ func (r *runner) build(ctx context.Context) (err error) {
 	return errors.New("the mutants do not compile")
 }
 
-func (r *runner) compile(ctx context.Context, pkg string) (output []byte, err error) {
-	if r.binaries == nil {
-		r.binaries = map[string]string{}
+// buildSample compiles the tests with the mutants of a sample, which are known to compile.
+func (r *runner) buildSample(ctx context.Context) (err error) {
+	say("%s: %d mutants; building the tests of %d packages\n", r.target.Name, len(r.set.mutants), len(r.target.Tests))
+	if r.list, err = r.set.write(filepath.Join(r.out, overlayFolder)); err != nil {
+		return err
 	}
-	r.binaries[pkg] = filepath.Join(r.out, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", r.list, "-o", r.binaries[pkg], pkg)
+	var mu sync.Mutex
+	var faults []error
+	r.each(ctx, len(r.target.Tests), func(i int) {
+		if output, err := r.compile(ctx, r.target.Tests[i]); err != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			faults = append(faults, fmt.Errorf("%s does not compile with the mutants: %w\n%s", r.target.Tests[i], err, output))
+		}
+	})
+	return errors.Join(faults...)
+}
+
+func (r *runner) binary(pkg string) string {
+	return filepath.Join(r.out, strings.ReplaceAll(strings.Trim(pkg, "./"), "/", "_")+".test")
+}
+
+func (r *runner) compile(ctx context.Context, pkg string) (output []byte, err error) {
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", r.list, "-o", r.binary(pkg), pkg)
 	cmd.Dir = r.root
 	return cmd.CombinedOutput()
 }
@@ -140,9 +161,15 @@ func (r *runner) markEquivalents() {
 
 // process runs tests of a package.
 func (r *runner) process(ctx context.Context, pkg string, environment []string, arguments ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, r.binaries[pkg], append([]string{"-test.short"}, arguments...)...)
+	if r.sampled == nil {
+		arguments = append([]string{"-test.short"}, arguments...)
+	}
+	cmd := exec.CommandContext(ctx, r.binary(pkg), arguments...)
 	cmd.Dir = filepath.Join(r.root, pkg)
 	cmd.Env = append(append(os.Environ(), "TURNKEEPER_TESTS=mutants"), environment...) // see testrun.Guard
+	if r.sampled != nil {
+		cmd.Env = append(cmd.Env, "GOFLAGS=-overlay="+r.list) // for the programs that tests build
+	}
 	return cmd.CombinedOutput()
 }
 
@@ -182,8 +209,11 @@ func (r *runner) measure(ctx context.Context) error {
 			faults = append(faults, err)
 		}
 	})
-	if err := errors.Join(faults...); err != nil {
+	if err := errors.Join(faults...); err != nil && r.sampled == nil {
 		return fmt.Errorf("tests fail without a mutant: %w", err)
+	} else if err != nil {
+		say("%s: left out, because they fail without a mutant:\n%v\n", r.target.Name, err)
+		r.tests = slices.DeleteFunc(r.tests, func(t *test) bool { return t.reached == nil })
 	}
 	first := regexp.MustCompile(cmp.Or(r.target.First, "^$"))
 	for _, t := range r.tests {
@@ -287,13 +317,11 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 		if r.again && !last[m.Key()] {
 			continue
 		}
-		place := strconv.Itoa(m.ID)
-		if m.Query+m.Schema != "" {
-			place = m.Query + m.Schema
-		}
+		places := r.places(m)
+		observed := slices.ContainsFunc(places, func(p string) bool { return known[p] })
 		for _, t := range r.tests {
 			// SQL that seems unreached may be reached in an unobserved way: run every test.
-			if t.reached[place] || m.Query+m.Schema != "" && !known[place] {
+			if slices.ContainsFunc(places, func(p string) bool { return t.reached[p] }) || r.sampled == nil && m.Query+m.Schema != "" && !observed {
 				m.reaching = append(m.reaching, t)
 			}
 		}
@@ -301,6 +329,15 @@ func (r *runner) choose() (chosen []*Mutant, err error) {
 		chosen = append(chosen, m)
 	}
 	return chosen, nil
+}
+
+// places returns what a test reaches when it runs the code of a mutant: the mutant itself, its query or function, and in a sample
+// what uses its function or view.
+func (r *runner) places(m *Mutant) []string {
+	if m.Query+m.Schema == "" {
+		return []string{strconv.Itoa(m.ID)}
+	}
+	return append([]string{m.Query + m.Schema}, r.sampled[m.Schema]...)
 }
 
 // within returns the First tests, and of the others the fastest that fit into the budget.
@@ -351,6 +388,11 @@ func (r *runner) each(ctx context.Context, n int, f func(int)) {
 // judge runs the tests that reach a mutant, the fastest first.
 func (r *runner) judge(ctx context.Context, m *Mutant) {
 	if m.verdict == equivalent {
+		return
+	}
+	if len(m.reaching) == 0 {
+		m.verdict = unreached
+		say("%s: %s: %s\n", r.target.Name, m.verdict, m)
 		return
 	}
 	folder, err := os.MkdirTemp(r.out, "mutant")
@@ -436,17 +478,13 @@ func (r *runner) report(mutants []*Mutant) (sum tally, err error) {
 	var all, survivors bytes.Buffer
 	for _, m := range mutants {
 		fmt.Fprintf(&all, "%s: %s\n\t%s\n", m.verdict, m, m.noticed)
-		switch m.verdict {
-		case killed:
-			sum.killed++
-		case equivalent:
-			sum.equivalent++
-		case invalid:
-			sum.invalid++
-		case survived:
-			sum.survived++
+		sum.add(tallyOf(m))
+		if m.verdict == survived || m.verdict == unreached {
 			fmt.Fprintln(&survivors, m.Key())
 		}
+	}
+	if r.sampled != nil {
+		say("%s", tallies(mutants))
 	}
 	err = os.WriteFile(filepath.Join(r.out, "report"), all.Bytes(), 0o600)
 	return sum, errors.Join(err, os.WriteFile(r.survivors(), survivors.Bytes(), 0o600))

@@ -10,6 +10,7 @@ type change struct {
 	start, end    int
 	before, after string // as the report shows them
 	text          string // what is put in place
+	operator      string // of a sample
 }
 
 func (c change) apply(sql string) string { return sql[:c.start] + c.text + sql[c.end:] }
@@ -251,7 +252,7 @@ func (m *sqlMutator) force(begin, end int, value bool) {
 	if value {
 		after, text = "true", "(("+before+"\n) or true)"
 	}
-	m.changes = append(m.changes, change{start, stop, oneLine(before), after, text})
+	m.changes = append(m.changes, change{start, stop, oneLine(before), after, text, ""})
 }
 
 func (m *sqlMutator) boundary(begin, end int) {
@@ -261,7 +262,7 @@ func (m *sqlMutator) boundary(begin, end int) {
 		if op, ok := other[t.text]; ok && t.depth == m.tokens[begin].depth {
 			start, stop := m.bounds(begin, end)
 			text := m.sql[start:t.start] + op + m.sql[t.end:stop]
-			m.changes = append(m.changes, change{start, stop, oneLine(m.sql[start:stop]), oneLine(text), text})
+			m.changes = append(m.changes, change{start, stop, oneLine(m.sql[start:stop]), oneLine(text), text, ""})
 		}
 	}
 }
@@ -281,7 +282,7 @@ func (m *sqlMutator) list(begin, end int) {
 			}
 			start, stop := m.bounds(begin, end)
 			text := m.sql[start:from] + m.sql[to:stop]
-			m.changes = append(m.changes, change{start, stop, oneLine(m.sql[start:stop]), oneLine(text), text})
+			m.changes = append(m.changes, change{start, stop, oneLine(m.sql[start:stop]), oneLine(text), text, ""})
 		}
 	}
 }

@@ -12,11 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"turnkeeper/inference/inferencetest"
+	"turnkeeper/internal/mutants/chosen"
 	"turnkeeper/storage/storagetest"
 )
 
@@ -97,6 +99,11 @@ func (e *Env) Environ() []string {
 	var environ []string
 	for name, value := range e.Vars {
 		environ = append(environ, name+"="+value)
+	}
+	for _, name := range []string{chosen.Variable, chosen.ReachVariable} {
+		if value, set := syscall.Getenv(name); set { // not os.Getenv: the result of a test would depend on it
+			environ = append(environ, name+"="+value)
+		}
 	}
 	return environ
 }

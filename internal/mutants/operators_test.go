@@ -1,0 +1,171 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const someGo = `package p
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+type row struct{ first, second string }
+
+type box struct {
+	mu   sync.Mutex
+	last []int
+}
+
+func use(ctx context.Context, a, b int, at time.Time) {}
+
+func (x *box) keep(ctx context.Context, from, to int, at time.Time) row {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	defer println("left")
+	x.last = slices.Clone(x.last)
+	if from < 3 {
+		from++
+	}
+	use(ctx, from, to, at)
+	r := row{first: "a"}
+	return row{first: r.first, second: time.Duration(2 * time.Second).String()}
+}
+`
+
+// groundOf returns a module with one package, and its spots.
+func groundOf(t *testing.T, source string) *ground {
+	t.Helper()
+	dir := t.TempDir()
+	ours, err := os.ReadFile("chosen/chosen.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"go.mod": "module turnkeeper\n\ngo 1.26\n", "p/p.go": source, "internal/mutants/chosen/chosen.go": string(ours)} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g, err := survey(dir, "./p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestOperatorsOfGo(t *testing.T) {
+	g := groundOf(t, someGo)
+	var got []string
+	for _, s := range g.spots {
+		got = append(got, s.operator+": "+s.before+" -> "+s.after)
+	}
+	slices.Sort(got)
+	want := []string{
+		`a wrong unit: 2 * time.Second -> 1000 * 2 * time.Second`,
+		`another variable: from -> to`, `another variable: from -> to`, `another variable: r.first -> r.second`, `another variable: to -> from`,
+		`drop a context: ctx -> without its end`,
+		`drop a copy: slices.Clone(x.last) -> x.last`,
+		`drop a defer: defer println("left") -> `,
+		`drop a lock: x.mu.Lock() -> `,
+		`drop a statement: from++ -> `, `drop a statement: use(ctx, from, to, at) -> `, `drop a statement: x.last = slices.Clone(x.last) -> `,
+		`move a limit: 3 -> 3 + 1`, `move a limit: from < 3 -> from <= 3`,
+		`now for a time: at -> time.Now()`,
+		`swap arguments: from, to -> to, from`,
+		`swap statements: defer println("left"); x.last = slices.Clone(x.last) -> x.last = slices.Clone(x.last); defer println("left")`,
+		`swap statements: if from < 3 { from++ }; use(ctx, from, to, at) -> use(ctx, from, to, at); if from < 3 { from++ }`,
+		`swap statements: x.last = slices.Clone(x.last); if from < 3 { from++ } -> if from < 3 { from++ }; x.last = slices.Clone(x.last)`,
+		`zero a value: "a" -> zero of string`, `zero a value: "left" -> zero of string`, `zero a value: at -> zero of time.Time`, `zero a value: from -> zero of int`,
+		`zero a value: r.first -> zero of string`, `zero a value: slices.Clone(x.last) -> zero of []int`,
+		`zero a value: time.Duration(2 * time.Second).String() -> zero of string`, `zero a value: to -> zero of int`, `zero a value: x.last -> zero of []int`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("faults (-want +got):\n%s", diff)
+	}
+	for i, s := range g.spots { // each alone compiles
+		overlay, refused, err := g.planted(map[int]spot{i + 1: s})
+		if err != nil || len(refused) > 0 || !strings.Contains(string(overlay["p/p.go"]), "chosen_.") {
+			t.Errorf("%s: %s -> %s: refused %v, error %v:\n%s", s.operator, s.before, s.after, refused, err, overlay["p/p.go"])
+		}
+	}
+}
+
+// TestWhatTheCompilerRefuses plants one fault that compiles and two that do not: only these are refused.
+func TestWhatTheCompilerRefuses(t *testing.T) {
+	const source = "package p\n\nfunc f(a int) int {\n\tif a > 0 {\n\t\treturn 1\n\t}\n\tpanic(a)\n}\n\nfunc g() { println(f(1)) }\n"
+	g := groundOf(t, source)
+	ids := map[int]spot{}
+	for i, s := range g.spots {
+		if s.operator == "drop a statement" {
+			ids[i+1] = s
+		}
+	}
+	ids[100] = spot{pkg: "p", path: "p/p.go", edits: []edit{{strings.Index(source, "a > 0"), strings.Index(source, "a > 0") + 5, "chosen_.Is($) && nowhere"}}}
+	_, refused, err := g.planted(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id, s := range ids {
+		if want := id == 100 || s.before == "panic(a)"; refused[id] != want {
+			t.Errorf("%s: refused: %t, want %t", s.before, refused[id], want)
+		}
+	}
+}
+
+func TestOperatorsOfSQL(t *testing.T) {
+	for name, c := range map[string]struct {
+		sql  string
+		want []string
+	}{
+		"an update": {
+			"update turnkeeper.t as x set a = $1, b = least(x.c, 5) where x.d_at < now() returning id",
+			[]string{
+				"drop a column: a = $1 -> ", "drop a column: b = least(x.c, 5) -> ", "move a limit: 5 -> 5 + 1", "move a limit: < -> <=",
+				"now for a time: now() -> now() + 1 h", "now for a time: x.d_at -> now()",
+			},
+		},
+		"an insert": {
+			"insert into turnkeeper.t (a, b) select m.x, f(m.y, m.z) from m order by m.id for update skip locked on conflict (a) do update set b = excluded.b",
+			[]string{
+				"drop a column: b = excluded.b -> ", "drop a column: f(m.y, m.z) -> null", "drop a column: m.x -> null",
+				"drop a lock: for update skip locked -> ", "drop an order: order by m.id -> ", "swap arguments: m.y, m.z -> m.z, m.y",
+				"zero a value: m.y -> null", "zero a value: m.z -> null",
+			},
+		},
+		"a view": {"create view turnkeeper.v as select m.a, coalesce(m.b, 1) as c from m;", []string{
+			"drop a column: coalesce(m.b, 1) -> null", "drop a column: m.a -> null", "move a limit: 1 -> 1 + 1", "swap arguments: m.b, 1 -> 1, m.b",
+			"zero a value: 1 -> null", "zero a value: m.b -> null",
+		}},
+		"a function": {
+			"create function f(p_a text, p_b text) returns void language plpgsql as $$ begin if p_a = 'x' then perform g(p_b); end if; n := p_a; delete from t; end $$;",
+			[]string{
+				"another variable: p_a -> p_b", "another variable: p_a -> p_b", "another variable: p_b -> p_a",
+				"drop a statement: delete from t; -> ", "drop a statement: n := p_a; -> ", "drop a statement: perform g(p_b); -> ",
+				"swap statements: n := p_a; delete from t; -> delete from t; n := p_a;", "zero a value: p_b -> null",
+			},
+		},
+	} {
+		var got []string
+		for operator, changes := range changesOf(c.sql) {
+			for _, change := range changes {
+				got = append(got, operator+": "+change.before+" -> "+change.after)
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
