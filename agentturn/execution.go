@@ -107,7 +107,8 @@ func (e *execution) runStates(ctx context.Context) (err error) {
 // result here, before anything else happens.
 func (e *execution) recover(ctx context.Context) (state, error) {
 	e.openStream()
-	e.pending.Seen, e.pending.Labels = e.people.unseen(), e.labels.Before
+	approvals{e.ledger}.see()
+	e.pending.Labels = e.labels.Before
 	for _, call := range e.rounds.all() {
 		e.measure(ctx, call, e.sizes)
 	}

@@ -230,7 +230,9 @@ func TestWhatSendersAreShown(t *testing.T) {
 	d.event(turnkeeper.EventNotice, `{"text":"SECRET"}`)
 	d.event(turnkeeper.EventRoundStop, `{"model":"SECRET","calls":2,"usage":{"input_tokens":77001,"output_tokens":1,"cached_tokens":0,"reasoning_tokens":0,"estimated":false}}`)
 	d.event(turnkeeper.EventRoundRollback, `{"reason":"SECRET"}`)
+	d.event(turnkeeper.EventAskOpened, `{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"open","reason":"SECRET"}`)
 	d.event(turnkeeper.EventTurnWaiting, `{"reasons":["person"],"for":"a person","calls":[],"asks":["approve round-1-tool-1"],"models":["SECRET"]}`)
+	d.event(turnkeeper.EventAskClosed, `{"ask":"approve round-1-tool-1","kind":"approve","call":"round-1-tool-1","tool":"pay","state":"approved","reason":"SECRET"}`)
 	d.event("of_a_later_release", `{"text":"SECRET"}`)
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
@@ -238,12 +240,12 @@ func TestWhatSendersAreShown(t *testing.T) {
 	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
 	id := turnkeeper.MessageID(one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id))
 	read, sent := stored(h.frames(t.Context(), id, "", "Authorization", reads)), stored(h.frames(t.Context(), id, "", "Authorization", sends))
-	if len(read) != 16 || !strings.Contains(read[1].raw, "SECRET") {
+	if len(read) != 18 || !strings.Contains(read[1].raw, "SECRET") {
 		t.Errorf("who may read got %d events: %v", len(read), kinds(read))
 	}
 	want := []string{
-		"turn_start", "block_delta", "block_start", "tool_started", "tool_result", "tool_result", "round_stop", "round_rollback", "turn_waiting",
-		"turn_complete", "message_closed",
+		"turn_start", "block_delta", "block_start", "tool_started", "tool_result", "tool_result", "round_stop", "round_rollback", "ask_opened", "turn_waiting",
+		"ask_closed", "turn_complete", "message_closed",
 	}
 	if diff := cmp.Diff(want, kinds(sent)); diff != "" {
 		t.Fatalf("who may send: %s", diff)
@@ -259,7 +261,7 @@ func TestWhatSendersAreShown(t *testing.T) {
 			t.Errorf("who may send got %s", f.raw)
 		}
 	}
-	for i, part := range map[int]string{1: `"text":"shown"`, 3: `"name":"look"`, 4: `"duration_ms":5`, 5: "(unknown tool)", 8: "approve round-1-tool-1", 10: "approved"} {
+	for i, part := range map[int]string{1: `"text":"shown"`, 3: `"name":"look"`, 4: `"duration_ms":5`, 5: "(unknown tool)", 8: "approve round-1-tool-1", 10: `"state":"approved"`, 12: "approved"} {
 		if !strings.Contains(sent[i].raw, part) {
 			t.Errorf("who may send got %s, want %s", sent[i].raw, part)
 		}

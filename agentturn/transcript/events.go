@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"turnkeeper"
+	"turnkeeper/asks"
 	"turnkeeper/internal/waiting"
 )
 
@@ -38,6 +39,16 @@ type (
 		Calls   []string         `json:"calls" send:"yes" doc:"calls that run outside the turn, as round-R-tool-I"`
 		Asks    []string         `json:"asks,omitempty" send:"yes" doc:"asks that a person must answer, as KIND round-R-tool-I"`
 		Models  []string         `json:"models,omitempty" doc:"models that are down, as in the agent's file"`
+	}
+
+	// AskData is the data of ask_opened and ask_closed.
+	AskData struct {
+		Ask    string     `json:"ask" send:"yes" doc:"KIND round-R-tool-I, as in turn_waiting"`
+		Kind   asks.Kind  `json:"kind" send:"yes" doc:"kinds may be added"`
+		Call   string     `json:"call" send:"yes" doc:"round-R-tool-I; of a budget or a reply, the place of the round"`
+		Tool   string     `json:"tool,omitempty" send:"yes" doc:"the tool's name"`
+		State  asks.State `json:"state" send:"yes" doc:"open in ask_opened"`
+		Reason string     `json:"reason,omitempty" doc:"why a person is asked, or the question"`
 	}
 
 	// RoundStartData is the data of round_start.
@@ -179,6 +190,14 @@ func encode(data any) json.RawMessage {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
+
+// OfAsk returns the data of ask_opened or ask_closed.
+func OfAsk(a asks.Ask) AskData {
+	return AskData{Ask: NameOfAsk(a), Kind: a.Kind, Call: a.Call.String(), Tool: a.Tool, State: a.State, Reason: a.Reason}
+}
+
+// NameOfAsk returns the name of an ask in events.
+func NameOfAsk(a asks.Ask) string { return string(a.Kind) + " " + a.Call.String() }
 
 // WaitingFor returns the data of turn_waiting for what a turn waits for.
 func WaitingFor(reasons ...waiting.Reason) TurnWaitingData {

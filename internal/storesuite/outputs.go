@@ -7,6 +7,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/agentturn/toolrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 )
 
 // longText has more bytes than one chunk holds, and characters of every width.
@@ -63,7 +64,7 @@ func (d *dispatch) draft(id turnkeeper.OutputID, text string) {
 	d.env.Helper()
 	part := turnlog.OutputPart{Output: id}
 	for rest := text; rest != ""; {
-		n := min(len(rest), turnkeeper.OutputChunkBytes+100)
+		n := min(len(rest), outputs.ChunkBytes+100)
 		for n < len(rest) && !utf8.RuneStart(rest[n]) {
 			n++
 		}

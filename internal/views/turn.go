@@ -178,7 +178,7 @@ type AwaitedCall struct {
 }
 
 // OfAwaitedCall returns the view of an open detached call.
-func OfAwaitedCall(a turnkeeper.AwaitedCall) AwaitedCall {
+func OfAwaitedCall(a operate.AwaitedCall) AwaitedCall {
 	return AwaitedCall{
 		a.Key.String(), a.Name, a.Since, OrNull(a.Until), a.Attempt, a.WorkerID, OrNull(a.ClaimedAt), OrNull(a.ArrivedAt),
 	}

@@ -13,6 +13,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
@@ -32,7 +33,7 @@ func busyDatabase(t *testing.T) *env {
 		Starts: []turnlog.CallStart{storagetest.Start(storagetest.Key(1, 1), "n", 1, turnkeeper.EffectOnce)},
 	})
 	done := storagetest.Result(storagetest.Key(1, 1), "n", turnkeeper.CallSucceeded, "ok")
-	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", turnkeeper.OutputChunkBytes+1), SizeBytes: turnkeeper.OutputChunkBytes + 1}
+	done.Output = &turnkeeper.Output{ID: "o", Text: strings.Repeat("x", outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
 	d.Write(t, turnlog.Entry{Results: []turnlog.CallResult{done}})
 	if err := d.Append(t.Context(), turnlog.Entry{Outcome: storagetest.Succeeded("done"), Events: storagetest.Events(turnkeeper.EventTurnComplete)}, storagetest.Answered); err != nil {
 		t.Fatal(err)

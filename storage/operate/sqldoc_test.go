@@ -15,6 +15,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/internal/turnlog"
+	"turnkeeper/outputs"
 	"turnkeeper/storage/journal"
 	"turnkeeper/storage/storagetest"
 )
@@ -60,7 +61,7 @@ func documented(t *testing.T) *env {
 	answer.Usage = turnkeeper.Usage{InputTokens: 900, OutputTokens: 40}
 	read := storagetest.Result(first, "", turnkeeper.CallSucceeded, "12 pieces")
 	read.Duration = 30 * time.Millisecond
-	read.Output = &turnkeeper.Output{ID: "result-17", MediaType: "text/plain", Text: strings.Repeat("x", turnkeeper.OutputChunkBytes+1), SizeBytes: turnkeeper.OutputChunkBytes + 1}
+	read.Output = &turnkeeper.Output{ID: "result-17", MediaType: "text/plain", Text: strings.Repeat("x", outputs.ChunkBytes+1), SizeBytes: outputs.ChunkBytes + 1}
 	d.Write(t, turnlog.Entry{
 		Failed: []turnlog.FailedAttempt{{Round: 1, Attempt: 1, Provider: "script", Model: "m", Class: "overloaded", Error: "HTTP 503", Usage: turnkeeper.Usage{InputTokens: 900}}},
 		Events: storagetest.Events(turnkeeper.EventTurnStart, turnkeeper.EventRoundStart),

@@ -23,7 +23,7 @@ type TurnView struct {
 	Dispatches []turnkeeper.Dispatch
 	Outputs    []turnkeeper.Output    // without their content
 	Refused    []turnlog.RefusedWrite // writes that had to wait for the database, in order
-	Awaited    []turnkeeper.AwaitedCall
+	Awaited    []AwaitedCall
 	End        *RequestedEnd    // nil: none is requested
 	Tree       *Tree            // of sub-agents; nil: the turn is not a sub-agent's and has none
 	Waited     []waiting.Parked // the waits that it began, by its events, in order

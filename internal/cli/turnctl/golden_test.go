@@ -147,7 +147,7 @@ func waitingTurn() operate.TurnView {
 	}
 	v.Rounds = []turnkeeper.Round{{Number: 1, Charged: true, Provider: "demo", Model: "script", Attempts: 1, FinishReason: "tool_calls", Calls: []turnkeeper.ToolCall{call}}}
 	v.End = &operate.RequestedEnd{How: turnlog.EndCancel, Turn: v.Turn.ID, Reason: "asked by the sender", AskedAt: after(10 * time.Minute)}
-	v.Awaited = []turnkeeper.AwaitedCall{
+	v.Awaited = []operate.AwaitedCall{
 		{Key: call.Key, Name: "build", Since: after(9 * time.Minute), Until: after(2 * time.Hour), Attempt: 2, WorkerID: "host-2-bbbb", ClaimedAt: after(9*time.Minute + 2*time.Second)},
 		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 2}, Name: "build\x1b", Since: after(9 * time.Minute), Until: after(24 * time.Hour), Attempt: 1},
 		{Key: turnkeeper.CallKey{Round: 1, Ordinal: 3}, Name: "build", Since: after(9 * time.Minute), Attempt: 1, ArrivedAt: after(10 * time.Minute)},

@@ -342,7 +342,7 @@ func (p *turnPage) awaited() {
 }
 
 // detachedState describes the state of an open detached call.
-func (p *turnPage) detachedState(a turnkeeper.AwaitedCall) string {
+func (p *turnPage) detachedState(a operate.AwaitedCall) string {
 	switch {
 	case !a.ArrivedAt.IsZero():
 		return "it completed " + p.At(a.ArrivedAt) + ", and the turn has not read the result yet"
