@@ -302,10 +302,11 @@ begin
     return n;
 end $$;
 
--- Withdraw open asks of a turn whose row the caller has locked: those of calls that were answered without them, or all asks of
--- an ended turn.
+-- Withdraw open asks of a turn whose row the caller has locked: those of calls that the turn has answered without them, or all
+-- asks of a turn that ends or finishes.
 create function turnkeeper.withdraw_asks(p_turn bigint, p_rounds integer[] default null, p_ordinals integer[] default null) returns void language sql as $$
-    update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at), seen_at = greatest(clock_timestamp(), opened_at)
+    update turnkeeper.asks set state = 'withdrawn', closed_at = greatest(clock_timestamp(), opened_at),
+        seen_at = case when p_rounds is not null then greatest(clock_timestamp(), opened_at) end
     where turn_id = p_turn and state = 'open'
       and (p_rounds is null or (round, ordinal) in (select * from unnest(p_rounds, p_ordinals)))
 $$;

@@ -68,8 +68,8 @@ var EventRows = []EventRow{
 	{turnkeeper.EventRoundStop, true, transcript.RoundStopData{}, "Every call of the round is answered."},
 	{turnkeeper.EventRoundRollback, true, transcript.RollbackData{}, "All events since the round_start of the same round are void. The round starts again, or is given up."},
 	{turnkeeper.EventAskOpened, true, transcript.AskData{}, "A person is asked. Who may read finds the question in GET /v1/asks?turn=."},
-	{turnkeeper.EventAskClosed, true, transcript.AskData{}, "A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on; " +
-		"asks that are open when the turn ends are withdrawn without an event."},
+	{turnkeeper.EventAskClosed, true, transcript.AskData{}, "A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on. " +
+		"The end of a turn withdraws its open asks without this event."},
 	{turnkeeper.EventTurnWaiting, true, transcript.TurnWaitingData{}, "The turn waits until one of these calls has ended, a person has answered one of these asks, " +
 		"or a model that is down is tried again."},
 	{turnkeeper.EventTurnResumed, true, transcript.TurnResumedData{}, "The turn continues under another grant: it has waited, or another worker has taken it over."},
