@@ -16,6 +16,7 @@ func TestDefaultsOfTheContract(t *testing.T) {
 		"async_token_threshold": {"10000"}, "async_timeout": {"5s"}, "freshness_window": {"600s"},
 		"cooldown_failures": {"3"}, "cooldown_window": {"1800s"}, "cooldown": {"1800s"}, "max_attempts": {"3"},
 		"give_up_after": {"24h"}, "max_dispatches": {"3"}, "continuation": {"true"}, "reply_sink": {"allow"},
+		"listen": {"127.0.0.1:8722"}, "max_sender_priority": {"0"},
 	}
 	for _, s := range config.Settings() {
 		w, found := want[s.Name]
