@@ -246,6 +246,12 @@ func TestSettingsTable(t *testing.T) {
 		if s.Doc == "" || s.Type == "" || s.Group == "" || !strings.HasSuffix(s.Doc, ".") {
 			t.Errorf("%s is not documented: %+v", s.Name, s)
 		}
+		if s.Type == "whole number" && s.Unit == "" {
+			t.Errorf("%s has no unit", s.Name)
+		}
+		if s.Zero == "" && (s.Default == "" || strings.HasPrefix(s.Bounds, "0")) {
+			t.Errorf("%s does not say what %q means", s.Name, "0 or nothing")
+		}
 		if !strings.Contains(s.Usage(), s.Env) {
 			t.Errorf("%s: usage %q", s.Name, s.Usage())
 		}

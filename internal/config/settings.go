@@ -83,7 +83,7 @@ func Settings() []Setting {
 		number(func(c *Config) *int { return &c.MaxResultMemory }, 192, 1<<20, Setting{
 			Name: "max_result_memory", Group: "Process", Unit: "MiB", Doc: "Maximum memory that the results of tools take together while they are read, decoded, cleaned and stored. A call whose result finds no room waits, within its timeout. The first 64 KiB of each result are not counted."}),
 		number(func(c *Config) *int { return &c.MaxSenderPriority }, 0, 1000, Setting{
-			Name: "max_sender_priority", Group: "Process", Zero: "they may only lower it", Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
+			Name: "max_sender_priority", Group: "Process", Unit: "points", Zero: "they may only lower it", Doc: "Highest priority of a message whose sender may not operate: a token without the scope operate, or a database role without the rights of the workers' role."}),
 		choice(func(c *Config) *string { return &c.LogLevel }, []string{"debug", "info", "warn", "error"}, Setting{
 			Name: "log_level", Group: "Process", Doc: "Minimum level of log messages."}),
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
@@ -107,7 +107,7 @@ func httpSettings() []Setting {
 		text(func(c *Config) *string { return &c.Listen }, checkListen, Setting{
 			Name: "listen", Group: "HTTP API", Bounds: "HOST:PORT", Doc: "Address of the HTTP API. If it is not a loopback address, or allowed_hosts is set, every request needs a token. Empty: the API is off."}),
 		hostNames(func(c *Config) *[]string { return &c.AllowedHosts }, Setting{
-			Name: "allowed_hosts", Group: "HTTP API", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
+			Name: "allowed_hosts", Group: "HTTP API", Zero: "only those", Doc: "Host names allowed in requests to the API, in addition to IP addresses, localhost and the host of listen. Must be set behind a proxy: then every request needs a token."}),
 		boolean(func(c *Config) *bool { return &c.FourEyes }, Setting{
 			Name: "four_eyes", Group: "HTTP API", Doc: "Whether an answer over HTTP or on the page needs a token, and not the one that sent the message that led to the ask."}),
 		number(func(c *Config) *int { return &c.HTTPConnections }, 10, 100_000, Setting{

@@ -168,6 +168,10 @@ type townModel struct {
 
 func (m townModel) Generate(ctx context.Context, req inference.Request, _ func(inference.Delta)) (inference.Response, error) {
 	body := req.Messages[len(req.Messages)-1].Text
+	bare := len(req.Messages) == 1 && len(req.Tools) == 0 && req.MaxOutputTokens == 8
+	if body == "Reply with ok." && !bare {
+		m.t.Errorf("a probe has %d messages, %d tools and %d tokens", len(req.Messages), len(req.Tools), req.MaxOutputTokens)
+	}
 	m.mu.Lock()
 	m.seen[m.name+" "+body]++
 	m.mu.Unlock()
