@@ -74,6 +74,14 @@ limit @max_rows;
 select messages::bigint as messages, turns::bigint as turns, outputs::bigint as outputs, failed::bigint as failed, coalesce(last, 0)::bigint as last
 from turnkeeper.purge(@agent::text, sqlc.narg(user_name)::text, @conversation::text, clock_timestamp() - sqlc.narg(older)::interval, @after::bigint, @max_rows::integer, @dry::boolean, @undelivered::boolean);
 
+-- name: Expire :one
+-- One batch of a class of retention.
+select done::bigint as done, failed::bigint as failed from turnkeeper.expire(@class::text, clock_timestamp() - @kept::interval, @max_rows::integer);
+
+-- name: KeptFor :one
+-- How long outputs and events are kept without a setting; zero: for ever.
+select coalesce(kept_for, interval '0')::interval as kept from turnkeeper.settings;
+
 -- name: PurgeNotes :execrows
 -- all_of: all notes of the agent; else of a user or, without one, of a conversation.
 delete from turnkeeper.notes n where (@agent::text = '' or n.agent = @agent)

@@ -23,7 +23,7 @@ func TestRetention(t *testing.T) {
 	first.Terminate()
 	e.Exec("update messages set accepted_at = accepted_at - interval '3 hours', closed_at = closed_at - interval '3 hours' where id = $1", old)
 	e.Exec("update replies set created_at = created_at - interval '3 hours' where message_id = $1", old)
-	e.StartWorker("--retention", "2h")
+	e.StartWorker("--retention-messages", "2h")
 	e.Await("the old message is gone", "select not exists (select from messages where id = $1)", old)
 	e.WantReply(e.TurnOf(young), "Done.")
 	behind := e.Enqueue("clerk", "Behind.")
