@@ -14,6 +14,7 @@ import (
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/memory"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/retention"
 	"turnkeeper/internal/storesuite"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/testrun"
@@ -259,6 +260,14 @@ func (d *door) PinLevel(agent string, level survival.Level) {
 	if err := d.conn.PinLevel(d.t.Context(), agent, level); err != nil {
 		d.t.Fatal(err)
 	}
+}
+
+func (d *door) Expire(class retention.Class, kept time.Duration) int {
+	turns, err := d.conn.Expire(d.t.Context(), class, kept)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return turns
 }
 
 func (d *door) Schedule(agent, name string) turnkeeper.Schedule { return d.store.Schedule(agent, name) }

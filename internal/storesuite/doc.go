@@ -16,6 +16,7 @@ import (
 	"turnkeeper/asks"
 	"turnkeeper/internal/granting"
 	"turnkeeper/internal/presence"
+	"turnkeeper/internal/retention"
 	"turnkeeper/internal/survival"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -70,6 +71,8 @@ type Store interface {
 	// PinLevel pins the survival level of an agent, or of all with an empty name. An empty level ends that.
 	PinLevel(agent string, level survival.Level)
 	Schedule(agent, name string) turnkeeper.Schedule
+	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how many turns.
+	Expire(class retention.Class, kept time.Duration) (turns int)
 
 	// Fail makes everything that a tick does with a row fail, or ends that.
 	Fail(row granting.Subject, fails bool)
@@ -107,7 +110,7 @@ type property struct {
 
 // Run runs the suite. open returns a new Store for one subtest.
 func Run(t *testing.T, open func(t *testing.T) Store) { //nolint:funlen // one entry per property
-	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties), []property{
+	for _, property := range append(slices.Concat(spawnProperties, healthProperties, askProperties, labelProperties, orderProperties, asideProperties, userProperties, finishProperties, levelProperties, retentionProperties), []property{
 		{"a message is accepted once per key", keys},
 		{"a refused message writes nothing", refusals},
 		{"a lane has one open turn", oneOpenTurn},
