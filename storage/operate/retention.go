@@ -16,6 +16,21 @@ func (s *Reports) KeptFor(ctx context.Context) (time.Duration, error) {
 	return kept, pg.Translate(err)
 }
 
+// A StoredParts is what retention could delete.
+type StoredParts struct {
+	Bytes  int64     // of the journal, the outputs and the log of leases, on disk
+	Oldest time.Time // when the oldest turn ended whose events are stored; zero: there is none
+}
+
+// StoredParts returns how much is stored of what retention could delete.
+func (s *Reports) StoredParts(ctx context.Context) (p StoredParts, err error) {
+	row, err := s.db.Q.StoredParts(ctx)
+	if p.Bytes = row.Bytes; row.Oldest.Unix() > 0 {
+		p.Oldest = row.Oldest
+	}
+	return p, pg.Translate(err)
+}
+
 // Expired counts what Expire deleted.
 type Expired struct {
 	Turns int // whose outputs, events or leases were deleted

@@ -188,6 +188,27 @@ func TestHowLongANewDatabaseKeeps(t *testing.T) {
 	}
 }
 
+// TestWhatRetentionCouldDelete checks the figures by which doctor proposes a retention.
+func TestWhatRetentionCouldDelete(t *testing.T) {
+	h := newEnv(t)
+	empty, err := h.StoredParts(t.Context())
+	if err != nil || !empty.Oldest.IsZero() {
+		t.Errorf("of nothing: %+v, %v", empty, err)
+	}
+	d := keptTurn(t, h, "c")
+	finish(t, d)
+	full, err := h.StoredParts(t.Context())
+	if view, _ := h.ViewTurn(t.Context(), d.Grant.TurnID); err != nil || full.Bytes <= empty.Bytes || !full.Oldest.Equal(view.Turn.EndedAt) {
+		t.Errorf("of a turn: %+v after %+v, %v", full, empty, err)
+	}
+	if _, err := h.Expire(t.Context(), retention.Events, 0); err != nil {
+		t.Fatal(err)
+	}
+	if after, err := h.StoredParts(t.Context()); err != nil || !after.Oldest.IsZero() {
+		t.Errorf("after its events have expired: %+v, %v", after, err)
+	}
+}
+
 // TestExpiredPinsAreDeleted deletes the pins that hold no more, by age and by a purge.
 func TestExpiredPinsAreDeleted(t *testing.T) {
 	h := newEnv(t)

@@ -425,6 +425,26 @@ func (q *Queries) SettleEnd(ctx context.Context, turn int64) (SettleEndRow, erro
 	return i, err
 }
 
+const StoredParts = `-- name: StoredParts :one
+select (pg_total_relation_size('turnkeeper.journal') + pg_total_relation_size('turnkeeper.outputs') + pg_total_relation_size('turnkeeper.output_chunks')
+        + pg_total_relation_size('turnkeeper.ended_grants'))::bigint as bytes,
+    coalesce((select t.ended_at from turnkeeper.turns t where t.ended_at is not null and t.events_expired_at is null order by t.ended_at limit 1),
+        to_timestamp(0))::timestamptz as oldest
+`
+
+type StoredPartsRow struct {
+	Bytes  int64
+	Oldest time.Time
+}
+
+// The bytes of the tables that grow with each turn, and when the oldest turn ended whose events are still stored; 1970: there is none.
+func (q *Queries) StoredParts(ctx context.Context) (StoredPartsRow, error) {
+	row := q.db.QueryRow(ctx, StoredParts)
+	var i StoredPartsRow
+	err := row.Scan(&i.Bytes, &i.Oldest)
+	return i, err
+}
+
 const Totals = `-- name: Totals :one
 select
     (select count(*) from (select from turnkeeper.messages where state = 'waiting' limit 100000) w)::bigint as waiting,
