@@ -176,6 +176,63 @@ func TestExpiryGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
+// TestRetentionReadsNoWholeTable counts the rows that retention reads where few of many may go, and where none may.
+func TestRetentionReadsNoWholeTable(t *testing.T) {
+	const many, old, times, bound = 20_000, 10, 7, 200
+	h := newEnv(t)
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts, accepted_at, due_at, closed_at, turn_id)
+		select 'desk', 'c', 'desk/c', 'x', 'answered', 1, at, at, at, i from generate_series(1, $1::integer) i, lateral (select now() - make_interval(hours => $1 - i) as at) a`, many)
+	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, events_expired_at, leases_expired_at)
+		select id, 1, 'desk', 'c', 'desk/c', 'message', repeat('a', 64), 'succeeded', id, closed_at, closed_at, 'none', gone, gone
+		from turnkeeper.messages, lateral (select case when id <= $1::integer - 1000 then now() end as gone) g`, many)
+	h.Exec(`insert into turnkeeper.outputs (id, turn_id, round, ordinal, media_type, content, size_bytes, raw_bytes, chars, tokens, sha256, incomplete, description, created_at, expired_at)
+		select id, id, 1, 1, 'text/plain', '', 1, 1, 1, 1, 'x', false, '', ended_at, events_expired_at from turnkeeper.turns`)
+	h.Exec("analyze turnkeeper.messages, turnkeeper.turns, turnkeeper.outputs")
+	for _, statement := range []string{
+		"select done from turnkeeper.expire('outputs', $1, 100)", "select done from turnkeeper.expire('events', $1, 100)",
+		"select done from turnkeeper.expire('leases', $1, 100)", "select messages from turnkeeper.purge('', null, '', $1, 0, 100, true, false)",
+	} {
+		for name, c := range map[string]struct {
+			hours int
+			done  int64
+		}{"none": {many + 1000, 0}, "few": {1000 - old, old}} {
+			if strings.Contains(statement, "purge") && name == "few" {
+				c.hours = many - old
+			}
+			tx, err := h.Pool().Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			counted := func() (rows int64) {
+				err := tx.QueryRow(t.Context(), `select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint from pg_stat_xact_user_tables
+					where schemaname = 'turnkeeper' and relname in ('messages', 'turns', 'outputs')`).Scan(&rows)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return rows
+			}
+			var done int64
+			before := counted()
+			for range times { // so that Postgres may choose a generic plan
+				if _, err := tx.Exec(t.Context(), "savepoint again"); err != nil {
+					t.Fatal(err)
+				}
+				err = tx.QueryRow(t.Context(), statement, time.Now().Add(-time.Duration(c.hours)*time.Hour)).Scan(&done)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := tx.Exec(t.Context(), "rollback to again"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if read := counted() - before; done < c.done || done > c.done+1 || read > times*bound {
+				t.Errorf("%s, %s: %d done, %d rows read in %d times", statement, name, done, read, times)
+			}
+			_ = tx.Rollback(t.Context())
+		}
+	}
+}
+
 // TestHowLongANewDatabaseKeeps checks the one fact by which new databases differ from older ones.
 func TestHowLongANewDatabaseKeeps(t *testing.T) {
 	h := newEnv(t)
