@@ -456,8 +456,8 @@ create table turnkeeper.turns (
     unique (message_id, attempt),
     check (turnkeeper.turn_holds(attempt, state, stop_reason, ended_at, grant_id, lease_until)),
     constraint times_in_range check (
-        least(granted_at, lease_until, created_at, due_at, ended_at) >= timestamptz '1970-01-01 00:00:00+00'
-        and greatest(granted_at, lease_until, created_at, due_at, ended_at) < timestamptz '2200-01-01 00:00:00+00')
+        least(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at, leases_expired_at) >= timestamptz '1970-01-01 00:00:00+00'
+        and greatest(granted_at, lease_until, created_at, due_at, ended_at, events_expired_at, leases_expired_at) < timestamptz '2200-01-01 00:00:00+00')
 ) with (fillfactor = 50); -- grants and ends update the row
 -- The predicate is not about the state: a query for one state would read this index, in which every turn leaves an entry for as
 -- long as a transaction is open.

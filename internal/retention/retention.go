@@ -63,11 +63,13 @@ func (p Policy) String() string {
 func words(kept time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
+	case kept == ByDatabase:
+		return "as the database says"
 	case kept == 0:
 		return "for ever"
 	case kept%day == 0 && kept > day:
 		return fmt.Sprintf("for %d days", kept/day)
 	default:
-		return "for " + strings.TrimSuffix(strings.TrimSuffix(kept.String(), "0s"), "0m")
+		return "for " + strings.NewReplacer("m0s", "m", "h0m0s", "h").Replace(kept.String())
 	}
 }
