@@ -178,7 +178,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 
 func (d *door) Outputs() toolrun.Outputs { return d.Journals }
 
-func (d *door) Sweep() {
+func (d keeper) Sweep() {
 	if err := d.SweepDrafts(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
@@ -257,7 +257,12 @@ func (d *door) PinLevel(agent string, level survival.Level) {
 	}
 }
 
-func (d *door) Expire(class retention.Class, kept time.Duration) int {
+// A keeper implements storesuite.Keeper.
+type keeper struct{ *door }
+
+func (d *door) Keeper() storesuite.Keeper { return keeper{d} }
+
+func (d keeper) Expire(class retention.Class, kept time.Duration) int {
 	done, err := d.Store.Expire(d.t.Context(), class, kept)
 	if err != nil || done.Kept > 0 {
 		d.t.Fatal(err, done.Kept)

@@ -530,7 +530,7 @@ begin
     update turnkeeper.journal j set seq = t.last_seq - 1,
         types = array['events_expired', j.types[cardinality(j.types)]], rounds = array[0, j.rounds[cardinality(j.types)]],
         blocks = array[0, j.blocks[cardinality(j.types)]],
-        data = array[json_build_object('first', 1, 'last', t.last_seq - 1)::text, j.data[cardinality(j.types)]]
+        data = array[format('{"first":1,"last":%s}', t.last_seq - 1), j.data[cardinality(j.types)]]
     from turnkeeper.turns t
     where t.id = any(t_ids) and j.turn_id = t.id and cardinality(j.types) > 0 and j.last_seq = t.last_seq and t.last_seq > 1;
     update turnkeeper.turns set events_expired_at = clock_timestamp() where id = any(t_ids);

@@ -12,9 +12,13 @@ import (
 	"turnkeeper/internal/retention"
 )
 
+// A Keeper deletes what is stored of closed messages by age.
+type Keeper struct{ Conn *Conn }
+
 // Expire deletes a class of what is stored of the turns whose messages were closed for at least a time, and returns of how many. What was
 // deleted before is not counted.
-func (c *Conn) Expire(ctx context.Context, class retention.Class, kept time.Duration) (turns int, err error) {
+func (k Keeper) Expire(ctx context.Context, class retention.Class, kept time.Duration) (turns int, err error) {
+	c := k.Conn
 	err = c.ask(ctx, "expire", func() error {
 		return c.store.locked(func(*[]Bell) error {
 			s, now := &c.store.state, c.store.now()
@@ -23,7 +27,7 @@ func (c *Conn) Expire(ctx context.Context, class retention.Class, kept time.Dura
 				if m.ClosedAt.IsZero() || m.ClosedAt.After(now.Add(-kept)) {
 					continue
 				}
-				gone, err := s.expire(t, class, now)
+				gone, err := expiry{s}.expire(t, class, now)
 				if err != nil {
 					return err
 				}
@@ -37,8 +41,11 @@ func (c *Conn) Expire(ctx context.Context, class retention.Class, kept time.Dura
 	return turns, err
 }
 
+// expiry has the methods that delete by age.
+type expiry struct{ *state }
+
 // expire deletes a class of a closed turn, and reports whether anything was there.
-func (s *state) expire(t *turnRow, class retention.Class, now time.Time) (gone bool, err error) {
+func (s expiry) expire(t *turnRow, class retention.Class, now time.Time) (gone bool, err error) {
 	d := t.draft()
 	switch class {
 	case retention.Outputs:
@@ -86,7 +93,7 @@ func (t *turnRow) expireEvents(now time.Time) (gone bool) {
 }
 
 // expireGrants deletes the log of a turn's grants, and the leases of their lanes if nothing uses these any more.
-func (s *state) expireGrants(t *turnRow) {
+func (s expiry) expireGrants(t *turnRow) {
 	lanes := map[turnkeeper.Lane]bool{}
 	s.grants = slices.DeleteFunc(s.grants, func(g *grantRow) bool {
 		if g.TurnID == t.ID {

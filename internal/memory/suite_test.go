@@ -168,7 +168,7 @@ func (d *door) Effect(ctx context.Context, name string) {
 
 func (d *door) Outputs() toolrun.Outputs { return d.conn }
 
-func (d *door) Sweep() {
+func (d keeper) Sweep() {
 	if err := d.conn.SweepDrafts(d.t.Context()); err != nil {
 		d.t.Fatal(err)
 	}
@@ -262,8 +262,13 @@ func (d *door) PinLevel(agent string, level survival.Level) {
 	}
 }
 
-func (d *door) Expire(class retention.Class, kept time.Duration) int {
-	turns, err := d.conn.Expire(d.t.Context(), class, kept)
+// A keeper implements storesuite.Keeper.
+type keeper struct{ *door }
+
+func (d *door) Keeper() storesuite.Keeper { return keeper{d} }
+
+func (d keeper) Expire(class retention.Class, kept time.Duration) int {
+	turns, err := memory.Keeper{Conn: d.conn}.Expire(d.t.Context(), class, kept)
 	if err != nil {
 		d.t.Fatal(err)
 	}

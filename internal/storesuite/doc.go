@@ -56,9 +56,9 @@ type Store interface {
 	RecentCalls(ctx context.Context, agent, name, argsHash string, within time.Duration) ([]turnlog.PastCall, error)
 	// Extractions returns the cache of extractions.
 	Extractions() extract.Cache
-	// Outputs reads stored results. Sweep removes abandoned drafts.
+	// Outputs reads stored results.
 	Outputs() toolrun.Outputs
-	Sweep()
+	Keeper() Keeper
 	// Effect makes an effect in the transaction of a transactional tool.
 	Effect(ctx context.Context, name string)
 	Effects() []string // committed effects
@@ -71,8 +71,6 @@ type Store interface {
 	// PinLevel pins the survival level of an agent, or of all with an empty name. An empty level ends that.
 	PinLevel(agent string, level survival.Level)
 	Schedule(agent, name string) turnkeeper.Schedule
-	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how many turns.
-	Expire(class retention.Class, kept time.Duration) (turns int)
 
 	// Fail makes everything that a tick does with a row fail, or ends that.
 	Fail(row granting.Subject, fails bool)
@@ -90,6 +88,14 @@ type Store interface {
 	Events(id turnkeeper.TurnID) []turnkeeper.Event
 	RequestParts(ctx context.Context, hashes ...string) (map[string]string, error)
 	Grants(id turnkeeper.TurnID) []turnkeeper.Dispatch
+}
+
+// A Keeper deletes what is no longer needed. Its methods fail the test themselves.
+type Keeper interface {
+	// Sweep removes abandoned drafts.
+	Sweep()
+	// Expire deletes a class of what is stored of messages that were closed for at least a time, and returns of how many turns.
+	Expire(class retention.Class, kept time.Duration) (turns int)
 }
 
 // LeaseTTL is the lease time of every grant.

@@ -135,7 +135,7 @@ func TestWhatExpiresAndWhatStays(t *testing.T) {
 		t.Errorf("the output: %+v, %v", o, err)
 	}
 	events, err := h.Events(t.Context(), closed.Grant.TurnID, 1, 10)
-	if err != nil || len(events) != 2 || events[0].Type != "events_expired" || string(events[0].Data) != `{"first" : 1, "last" : 4}` || !events[1].Type.Terminal() || events[1].Seq != 5 {
+	if err != nil || len(events) != 2 || events[0].Type != "events_expired" || string(events[0].Data) != `{"first":1,"last":4}` || !events[1].Type.Terminal() || events[1].Seq != 5 {
 		t.Errorf("after event 1 come %+v, %v", events, err)
 	}
 	h.Submit("desk", "closed", "y")
