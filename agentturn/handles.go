@@ -139,8 +139,6 @@ func (v *values) find(ctx context.Context, handle outputs.Handle) (o tools.Outpu
 	case err != nil:
 	case !found:
 		err = turnkeeper.ErrNotFound
-	case o.Expired:
-		err = outputs.NewRefusal(fmt.Sprintf("output:%s: that result has expired: it is no longer stored", handle.ID))
 	case o.Binary:
 		err = outputs.NewRefusal(fmt.Sprintf("output:%s: that result is binary, and cannot be passed on as text", handle.ID))
 	case o.Cut && !handle.Part:
