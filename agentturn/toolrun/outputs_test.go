@@ -21,7 +21,9 @@ func (archive) ReadOutput(context.Context, turnkeeper.TurnID, turnkeeper.OutputI
 	return "", turnkeeper.ErrNotFound
 }
 
-func (archive) NoteRetrieved(context.Context, turnkeeper.TurnID, turnkeeper.OutputID) error { return nil }
+func (archive) NoteRetrieved(context.Context, turnkeeper.TurnID, turnkeeper.OutputID) error {
+	return nil
+}
 
 // TestAnOutputThatHasExpired finds an output whose content is gone, of calls that succeeded and failed in the background.
 func TestAnOutputThatHasExpired(t *testing.T) {
