@@ -428,7 +428,7 @@ func TestEachTypeOfEventIsClassified(t *testing.T) {
 	for _, row := range views.EventRows {
 		listed[row.Type]++
 	}
-	for _, kind := range eventTypes(t, "../event.go", "../stream/message.go") {
+	for _, kind := range eventTypes(t, "../event.go", "../stream/message.go", "../agentturn/transcript/events.go") {
 		if listed[kind] != 1 {
 			t.Errorf("%s has %d rows in views.EventRows, want one", kind, listed[kind])
 		}

@@ -242,6 +242,7 @@ func (t *turns) routes() []Route {
 		},
 		{
 			Route: ofUser(get("/v1/outputs/{id}", forRead, t.output)), ID: "getOutput", Tag: tag, Summary: "The full text or bytes of a tool's result",
+			Note: "410: it has expired: retention has deleted its content.",
 			Parameters: []Parameter{
 				{Name: "id", In: "path", Type: ""},
 				{Name: "from", In: "query", Type: int64(0), Schema: "minimum=0", Doc: "first character, or first byte of binary content"},

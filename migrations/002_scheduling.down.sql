@@ -11,7 +11,7 @@ drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.not
     turnkeeper.answer_matters, turnkeeper.chain_down, turnkeeper.failure_pause, turnkeeper.calls_lost,
     turnkeeper.fetch_overlooked, turnkeeper.run_overdue, turnkeeper.loss_counts,
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
-    turnkeeper.heart_silent, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.lease_may_go,
+    turnkeeper.heart_silent, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.forget_unused, turnkeeper.lease_may_go,
     turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits, turnkeeper.lane_pauses,
     turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.repeated_response, turnkeeper.create_conversation, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,
     turnkeeper.enqueue_message, turnkeeper.enqueue, turnkeeper.enqueue_by, turnkeeper.check_body,

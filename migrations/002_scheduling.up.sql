@@ -590,18 +590,15 @@ end $$;
 create trigger lease_stays before delete on turnkeeper.leases
     for each row execute function turnkeeper.lease_may_go();
 
--- Delete the leases of lanes without messages, turns and grants, because a lane's name contains those of its user and its conversation.
--- p_agent, p_user and p_conversation as in purge.
-create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language plpgsql as $$
+-- Delete the leases of lanes, but of those that have messages, turns and grants.
+create function turnkeeper.forget_unused(p_lanes text[]) returns void language plpgsql as $$
 declare
     names text[];
     most  bigint;
 begin
     select array_agg(b.lane), max(b.token) into names, most from (
         select l.lane, l.token from turnkeeper.leases l
-        where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
-          and (p_conversation = '' or l.lane = turnkeeper.lane_of(l.agent, coalesce(p_user, ''), p_conversation, true))
-          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))
+        where l.grant_id is null and l.lane = any(p_lanes)
           and not exists (select from turnkeeper.ended_grants g where g.lane = l.lane)
           and not exists (select from turnkeeper.messages m where m.state = 'waiting' and m.lane = l.lane)
           and not exists (select from turnkeeper.turns t where t.lane = l.lane and t.ended_at is null)
@@ -611,6 +608,16 @@ begin
         delete from turnkeeper.leases where lane = any(names);
     end if;
 end $$;
+
+-- Delete the leases of unused lanes, because a lane's name contains those of its user and its conversation. p_agent, p_user and
+-- p_conversation as in purge.
+create function turnkeeper.forget_lanes(p_agent text, p_user text, p_conversation text) returns void language sql as $$
+    select turnkeeper.forget_unused(array(
+        select l.lane from turnkeeper.leases l
+        where l.grant_id is null and (p_agent = '' or l.agent = p_agent)
+          and (p_conversation = '' or l.lane = turnkeeper.lane_of(l.agent, coalesce(p_user, ''), p_conversation, true))
+          and (coalesce(p_user, '') = '' or starts_with(l.lane, turnkeeper.lane_of(l.agent, p_user, '', true)))))
+$$;
 
 ----------------------------------------------------------------------------------------------------
 -- Lost workers. These functions work even if the clock is set back by any amount: a time that is more than 10 s in the

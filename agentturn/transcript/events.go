@@ -14,6 +14,9 @@ import (
 	"turnkeeper/internal/waiting"
 )
 
+// EventsExpired is the type of the event that a store leaves in place of those that retention has deleted. No turn writes it.
+const EventsExpired turnkeeper.EventType = "events_expired"
+
 // Data of the events of a turn. Round and block are fields of the event itself.
 //
 // Who may only send to the agent, and not read, gets the fields that are tagged send alone: see package views.
@@ -107,6 +110,12 @@ type (
 		Model        string           `json:"model,omitempty" doc:"that answered"`
 		Calls        int              `json:"calls" send:"yes" doc:"of the round"`
 		Usage        turnkeeper.Usage `json:"usage" doc:"of the round"`
+	}
+
+	// EventsExpiredData is the data of events_expired.
+	EventsExpiredData struct {
+		First int64 `json:"first" send:"yes" doc:"number of the first event that was deleted"`
+		Last  int64 `json:"last" send:"yes" doc:"number of the last one, and of this event"`
 	}
 
 	// RollbackData is the data of round_rollback.

@@ -18,6 +18,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/redact"
+	"turnkeeper/internal/retention"
 	"turnkeeper/policy"
 )
 
@@ -67,7 +68,7 @@ type Config struct {
 	PollInterval         time.Duration
 	MaxDispatchesPerTick int
 	ShutdownGrace        time.Duration // 0: turns are handed back at once
-	Retention            time.Duration // age at which closed messages are deleted; 0: never
+	Retention            retention.Policy
 	MaxMessageBytes      int
 	MaxResultMemory      int // MiB
 	MaxSenderPriority    int // highest priority of senders who may not operate
@@ -141,6 +142,7 @@ func Default() *Config {
 		LogLevel:             "info",
 		LogFormat:            "console",
 		ReplySink:            policy.ReplyAllow,
+		Retention:            retention.Policy{Outputs: retention.ByDatabase, Events: retention.ByDatabase},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"turnkeeper/internal/retention"
 	"turnkeeper/policy"
 )
 
@@ -70,8 +71,6 @@ func Settings() []Setting {
 			Name: "detached_slots", Group: "Process", Unit: "calls", Zero: "other workers run them", Doc: "Maximum number of concurrent detached calls of each tool in the process, in addition to its turns."}),
 		duration(func(c *Config) *time.Duration { return &c.ShutdownGrace }, 0, time.Hour, Setting{
 			Name: "shutdown_grace", Group: "Process", Zero: "handed back at once", Doc: "Time that running turns have to finish after the process was told to stop; then they are handed back."}),
-		duration(func(c *Config) *time.Duration { return &c.Retention }, time.Hour, 36500*day, Setting{
-			Name: "retention", Group: "Process", Zero: "kept until purged", Doc: "Age at which closed messages are deleted with their turns, replies and other data; checked every hour."}),
 		duration(func(c *Config) *time.Duration { return &c.TakeoverAfter }, 100*moment, day, Setting{
 			Name: "takeover_after", Group: "Process", Zero: "only when its leases end", Doc: "Time without a heartbeat after which a worker counts as lost and others take over its turns. A worker sends five heartbeats in this time."}),
 		duration(func(c *Config) *time.Duration { return &c.PollInterval }, 10*moment, time.Hour, Setting{
@@ -89,16 +88,43 @@ func Settings() []Setting {
 		choice(func(c *Config) *string { return &c.LogFormat }, []string{"console", "json"}, Setting{
 			Name: "log_format", Group: "Process", Doc: "Format of log messages: for people, or for programs."}),
 	}
-	list = slices.Concat(list, httpSettings(), telemetrySettings(), boundSettings())
+	list = slices.Concat(list, retentionSettings(), httpSettings(), telemetrySettings(), boundSettings())
 	for i := range list {
 		s := &list[i]
-		s.Env = envPrefix + strings.ToUpper(s.Name)
-		s.Flag = strings.ReplaceAll(s.Name, "_", "-")
+		s.Env = envPrefix + strings.ToUpper(strings.ReplaceAll(s.Name, ".", "_"))
+		s.Flag = strings.NewReplacer("_", "-", ".", "-").Replace(s.Name)
 		if s.Default == "" {
 			s.Default = s.get(Default())
 		}
 	}
 	return list
+}
+
+// retentionSettings returns the settings of the classes of retention.
+func retentionSettings() []Setting {
+	const group, byDatabase, forEver = "Retention", "720h in a new database, else 0", "kept for ever"
+	setting := func(field func(*retention.Policy) *time.Duration, s Setting) Setting {
+		s.Group, s.Zero = group, forEver
+		s = duration(func(c *Config) *time.Duration { return field(&c.Retention) }, time.Hour, 36500*day, s)
+		written := s.get
+		s.get = func(c *Config) string {
+			if *field(&c.Retention) == retention.ByDatabase {
+				return ""
+			}
+			return written(c)
+		}
+		return s
+	}
+	return []Setting{
+		setting(func(p *retention.Policy) *time.Duration { return &p.Messages }, Setting{
+			Name: "retention.messages", Doc: "How long a message is kept after it was closed, with its turns, reply, outputs, events and other data."}),
+		setting(func(p *retention.Policy) *time.Duration { return &p.Outputs }, Setting{
+			Name: "retention.outputs", Default: byDatabase, Doc: "How long the stored results of tools are kept after their message was closed. Then their ids are answered by expired; what the model was shown of them stays."}),
+		setting(func(p *retention.Policy) *time.Duration { return &p.Events }, Setting{
+			Name: "retention.events", Default: byDatabase, Doc: "How long the events of a turn are kept after its message was closed. Then only events_expired and the last event are left."}),
+		setting(func(p *retention.Policy) *time.Duration { return &p.Leases }, Setting{
+			Name: "retention.leases", Doc: "How long the log of a turn's leases is kept after its message was closed, and the lease of a lane that nothing uses."}),
+	}
 }
 
 // httpSettings returns the settings of the HTTP API.

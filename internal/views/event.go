@@ -57,6 +57,8 @@ type EventRow struct {
 var EventRows = []EventRow{
 	{stream.MessageWaiting, true, MessageWaitingData{}, "Streams of messages only: why the message waits now. It comes again when the reasons have changed, " +
 		"also while a turn of the message waits. It is not stored: it has no id, and a client that reconnects gets the reasons of that moment."},
+	{transcript.EventsExpired, true, transcript.EventsExpiredData{}, "Retention has deleted the earlier events of the turn, from first to last. The turn's last event follows: " +
+		"a client that goes on after an older event gets these two."},
 	{turnkeeper.EventTurnStart, true, transcript.TurnStartData{}, "A turn of the message begins."},
 	{turnkeeper.EventRoundStart, true, transcript.RoundStartData{}, "A round begins: the model has begun to answer."},
 	{turnkeeper.EventBlockStart, true, transcript.BlockStartData{}, "A block of the model's answer begins."},

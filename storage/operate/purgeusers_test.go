@@ -78,6 +78,10 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	if got := traces(t, h); !strings.Contains(got, "messages 4") || !strings.Contains(got, "leases 1") || !strings.Contains(got, "ended_grants 2") {
 		t.Fatalf("the name is in %s, want at least %s", got, all)
 	}
+	// Conversations without a message: of a token that is bound to her, of one that is not and names her, and another.
+	h.Exec(`insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values ('c1', 'token:1', $1, '{}', '[]'),
+		('c2', 'token:2', '', jsonb_build_object('user', $1::text), '[]'), ('c3', 'token:2', '', jsonb_build_object($1::text, ''), '[]'),
+		('c4', 'token:2', '', '{"user": "bert"}', '[]'), ('c5', 'token:2', 'bert', '{}', '[]')`, theUser)
 	dry, err := h.Purge(t.Context(), operate.PurgeScope{User: theUser, Undelivered: true, Dry: true})
 	if err != nil || dry.Messages != 4 || dry.Notes != 2 {
 		t.Errorf("it would delete %+v, %v", dry, err)
@@ -99,6 +103,9 @@ func TestAPurgeLeavesNoNameOfAUser(t *testing.T) {
 	}
 	if got := traces(t, h); got != "" {
 		t.Errorf("the name is still in %s", got)
+	}
+	if got := storagetest.One[string](h, "select string_agg(id, ' ' order by id) from turnkeeper.api_conversations"); got != "c4 c5" {
+		t.Errorf("conversations %s are left", got)
 	}
 	if count() != 4 || storagetest.One[int](h, "select count(*) from turnkeeper.notes") != 2 {
 		t.Error("the other user's are gone too")

@@ -182,6 +182,7 @@ func examineProcesses(ctx context.Context, d *diagnosis, cfg *config.Config, sto
 	examineWaits(ctx, d, store, c)
 	examineAsks(ctx, d, store, queue, c)
 	examineLosses(ctx, d, store)
+	examineRetention(ctx, d, cfg, store, c)
 	examineBudgets(ctx, d, store, c)
 	examineLevels(ctx, d, store, c)
 	reported := examineSchedules(ctx, d, cfg, store, c)

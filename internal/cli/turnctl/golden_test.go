@@ -182,6 +182,16 @@ func treeTurn() operate.TurnView {
 	return v
 }
 
+// expiredTurn returns a turn whose outputs, events and leases retention has deleted.
+func expiredTurn() operate.TurnView {
+	v := eventfulTurn()
+	v.Turn.EventsExpiredAt, v.Turn.LeasesExpiredAt, v.Dispatches = after(time.Minute), after(2*time.Minute), nil
+	for i := range v.Outputs {
+		v.Outputs[i].ExpiredAt = after(3 * time.Minute)
+	}
+	return v
+}
+
 // answeredTurn returns a turn whose last round contains the reply.
 func answeredTurn() operate.TurnView {
 	v := openTurn()
@@ -208,6 +218,7 @@ func TestTurnPage(t *testing.T) {
 		{"waiting.txt", waitingTurn(), 0, false, false},
 		{"tree.txt", treeTurn(), 0, false, false},
 		{"answered-colour.txt", answeredTurn(), 100, true, false},
+		{"expired.txt", expiredTurn(), 100, false, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

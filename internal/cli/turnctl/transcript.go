@@ -52,6 +52,9 @@ func (p *transcript) show(e turnkeeper.Event) error {
 		p.say(term.Active, "▸ "+term.OneLine(follow.DataOf[turnevents.ToolData](e).Name, 64)+" runs", follow.DataOf[turnevents.ToolData](e).Call)
 	case turnkeeper.EventToolResult:
 		p.tool(follow.DataOf[turnevents.ToolData](e))
+	case turnevents.EventsExpired:
+		data := follow.DataOf[turnevents.EventsExpiredData](e)
+		p.say(term.Warned, fmt.Sprintf("events %d to %d were deleted by retention", data.First, data.Last), "")
 	case turnkeeper.EventNotice:
 		p.notice(follow.DataOf[turnevents.NoticeData](e).Text)
 	case turnkeeper.EventRoundStop:
