@@ -312,10 +312,11 @@ end $$;
 
 -- Put the message of a response into the inbox. A repeat with the same key returns the same response; repeated_response says
 -- when it fails. p_follows is the newest message of the conversation as the caller has read it, 0 if there is none. If it is not
--- any more, a strict call fails, and another one is stored without the hash of its history.
+-- any more, a strict call fails, and another one is stored without the hash of its history. p_texts are the texts that the sender put
+-- together in the body, and p_labels, with their sources, are those of what it named in place of texts: see label_message.
 create function turnkeeper.enqueue_response(
     p_sender text, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_trace_parent text,
-    p_response jsonb, p_follows bigint, p_strict boolean
+    p_response jsonb, p_follows bigint, p_strict boolean, p_texts text[], p_labels text[], p_sources text[]
 ) returns bigint language plpgsql as $$
 declare
     given turnkeeper.responses := jsonb_populate_record(null::turnkeeper.responses, p_response);
@@ -337,6 +338,7 @@ begin
         return turnkeeper.repeated_response(p_agent, p_user, p_key, given.request_sha256);
     end if;
     insert into turnkeeper.responses select given.*;
+    perform turnkeeper.label_message(given.message_id, p_user, p_texts, p_labels, p_sources);
     update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]'
         where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
     return given.message_id;

@@ -129,7 +129,7 @@ func (a *API) accept(c Call, r *request) (id turnkeeper.MessageID, err error) {
 		if err := a.place(c, r, &n, apart); err != nil {
 			return 0, err
 		}
-		n.Preface = r.preface()
+		n.Preface, n.Words = r.preface(), r.words()
 		n.Submission.Agent, n.Submission.User, n.Submission.Body = r.agent, r.user, r.body()
 		n.Submission.Key, n.Submission.TraceParent = keyOf(c.Request), c.TraceParent
 		if err := a.checkSize(n); err != nil {

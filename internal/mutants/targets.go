@@ -77,9 +77,9 @@ var targets = []Target{
 	{
 		Name:      "labels",
 		Queries:   []string{"LabelsForTurn", "LabelsOfReplies", "LockFile", "FileLabels"},
-		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note", "label_file", "relabel_file"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOfFiles|TestWritersOfAFile)",
-		Tests:     stores, Skip: plans,
+		Functions: []string{"label_reply", "label_retry", "label_message", "forget_labels", "write_note", "label_file", "relabel_file"},
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOfAFile)",
+		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
 	},
 	{
 		Name: "flows",

@@ -56,6 +56,14 @@ type NewResponse struct {
 	// request fails with turnkeeper.ErrWrongState, and another one is stored without History.
 	Follows turnkeeper.MessageID
 	Strict  bool
+	// Words are what the body and the preface are made of: the message gets their labels, and those of replies that one of them is.
+	Words []Words
+}
+
+// Words are a text with its labels.
+type Words struct {
+	Text            string
+	Labels, Sources []string // of the same length
 }
 
 // A Head is the newest message of a conversation.
@@ -90,12 +98,23 @@ func (s *Responses) enqueue(ctx context.Context, n NewResponse) (turnkeeper.Mess
 	if err != nil {
 		return 0, err
 	}
+	texts, labels, sources := s.wordsOf(n.Words)
 	id, err := s.db.Q.EnqueueResponse(ctx, dbsqlc.EnqueueResponseParams{
 		Agent: m.Agent, UserName: m.User, Body: preface + s.db.Masked(m.Body), Conversation: m.Conversation, Key: dbrow.OrNull(m.Key),
 		TraceParent: dbrow.OrNull(pg.Storable(m.TraceParent)), Token: dbrow.OrNullNumber(n.TokenID),
-		Response: kept, Follows: int64(n.Follows), Strict: n.Strict,
+		Response: kept, Follows: int64(n.Follows), Strict: n.Strict, Texts: texts, Labels: labels, Sources: sources,
 	})
 	return turnkeeper.MessageID(id), pg.Translate(err)
+}
+
+// wordsOf returns the texts as they are stored in replies, and all labels with their sources.
+func (s *Responses) wordsOf(all []Words) (texts, labels, sources []string) {
+	texts, labels, sources = []string{}, []string{}, []string{}
+	for _, w := range all {
+		texts = append(texts, s.db.Clean(w.Text))
+		labels, sources = append(labels, w.Labels...), append(sources, w.Sources...)
+	}
+	return texts, labels, sources
 }
 
 // bytesOf returns bytes as JSON holds them for Postgres; nil: null.
@@ -169,8 +188,8 @@ func headOf(row dbsqlc.NewestMessageRow) Head {
 
 // A Said is what was said in a response.
 type Said struct {
-	Sent  string // the sender's own text
-	Reply string // empty: there is none yet
+	Sent  Words // the sender's own text
+	Reply Words // empty: there is none yet
 }
 
 // Saids reads what was said in those of the responses that are in conversations of the agent and user.
@@ -185,7 +204,9 @@ func (s *Responses) Saids(ctx context.Context, key turnkeeper.ConversationKey, i
 	}
 	all := map[turnkeeper.MessageID]Said{}
 	for _, row := range rows {
-		all[turnkeeper.MessageID(row.ID)] = Said{sent(row.Body, int(row.Preface)), row.Reply}
+		all[turnkeeper.MessageID(row.ID)] = Said{
+			Sent: Words{sent(row.Body, int(row.Preface)), row.Labels, row.Sources}, Reply: Words{row.Reply, row.ReplyLabels, row.ReplySources},
+		}
 	}
 	return all, nil
 }

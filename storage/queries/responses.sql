@@ -1,6 +1,6 @@
 -- name: EnqueueResponse :one
 select turnkeeper.enqueue_response(coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @agent::text, @user_name::text, @body::text, @conversation::text, sqlc.narg(key)::text, sqlc.narg(trace_parent)::text,
-    @response::jsonb, @follows::bigint, @strict::boolean)::bigint;
+    @response::jsonb, @follows::bigint, @strict::boolean, @texts::text[], @labels::text[], @sources::text[])::bigint;
 
 -- name: ResponseByID :one
 -- Reads a response in one statement, so that a closed one has its reply.
@@ -43,7 +43,12 @@ where m.agent = @agent and m.user_name = @user_name and m.conversation = @conver
 order by m.id desc limit 1;
 
 -- name: ResponseTexts :many
-select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
+-- What was said in responses, with its labels.
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply,
+    array(select l.label from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as sources,
+    array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_sources
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id

@@ -55,7 +55,7 @@ func (q *Queries) CreateConversation(ctx context.Context, arg CreateConversation
 
 const EnqueueResponse = `-- name: EnqueueResponse :one
 select turnkeeper.enqueue_response(coalesce('token:' || $1::bigint, 'role:' || session_user), $2::text, $3::text, $4::text, $5::text, $6::text, $7::text,
-    $8::jsonb, $9::bigint, $10::boolean)::bigint
+    $8::jsonb, $9::bigint, $10::boolean, $11::text[], $12::text[], $13::text[])::bigint
 `
 
 type EnqueueResponseParams struct {
@@ -69,6 +69,9 @@ type EnqueueResponseParams struct {
 	Response     []byte
 	Follows      int64
 	Strict       bool
+	Texts        []string
+	Labels       []string
+	Sources      []string
 }
 
 func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams) (int64, error) {
@@ -83,6 +86,9 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 		arg.Response,
 		arg.Follows,
 		arg.Strict,
+		arg.Texts,
+		arg.Labels,
+		arg.Sources,
 	)
 	var column_1 int64
 	err := row.Scan(&column_1)
@@ -231,7 +237,11 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 }
 
 const ResponseTexts = `-- name: ResponseTexts :many
-select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply
+select m.id, m.body, r.preface, coalesce(p.body, '')::text as reply,
+    array(select l.label from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'message' and l.id = m.id order by l.label)::text[] as sources,
+    array(select l.label from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_labels,
+    array(select l.source from turnkeeper.labels l where l.kind = 'reply' and l.id = m.id order by l.label)::text[] as reply_sources
 from turnkeeper.responses r
 join turnkeeper.messages m on m.id = r.message_id
 left join turnkeeper.replies p on p.message_id = m.id
@@ -239,12 +249,17 @@ where r.message_id = any($1::bigint[]) and m.agent = $2 and m.user_name = $3
 `
 
 type ResponseTextsRow struct {
-	ID      int64
-	Body    string
-	Preface int32
-	Reply   string
+	ID           int64
+	Body         string
+	Preface      int32
+	Reply        string
+	Labels       []string
+	Sources      []string
+	ReplyLabels  []string
+	ReplySources []string
 }
 
+// What was said in responses, with its labels.
 func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, userName string) ([]ResponseTextsRow, error) {
 	rows, err := q.db.Query(ctx, ResponseTexts, ids, agent, userName)
 	if err != nil {
@@ -259,6 +274,10 @@ func (q *Queries) ResponseTexts(ctx context.Context, ids []int64, agent string, 
 			&i.Body,
 			&i.Preface,
 			&i.Reply,
+			&i.Labels,
+			&i.Sources,
+			&i.ReplyLabels,
+			&i.ReplySources,
 		); err != nil {
 			return nil, err
 		}
