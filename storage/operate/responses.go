@@ -31,6 +31,7 @@ type Response struct {
 	ErrorClass string                // of its reply; empty: no error
 	Calls      []turnkeeper.ReplyCall
 	Labels     []string         // of its reply
+	Finish     string           // why the last answer of the reply's turn ended, as the provider says; empty: there is none
 	Usage      turnkeeper.Usage // of all its turns
 }
 
@@ -151,7 +152,7 @@ func (s *Responses) Response(ctx context.Context, id turnkeeper.MessageID) (Resp
 		Message: dbrow.Message(row.TurnkeeperMessage), Previous: turnkeeper.MessageID(dbrow.OrZero(row.PreviousID)), Background: row.Background,
 		Drafts: row.Drafts, Instructions: row.Instructions, MaxOutputTokens: int(dbrow.OrZero(row.MaxOutputTokens)), Preface: int(row.Preface),
 		TokenID: row.TokenID, Outcome: turnkeeper.TurnState(row.Outcome), Reply: row.Reply, StopReason: turnkeeper.StopReason(row.StopReason),
-		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels,
+		ErrorClass: row.ErrorClass, Calls: dbrow.ReplyCalls(row.Calls), Labels: row.Labels, Finish: row.FinishReason,
 		Usage: turnkeeper.Usage{
 			InputTokens: row.InputTokens, OutputTokens: row.OutputTokens, CachedTokens: row.CachedTokens, ReasoningTokens: row.ReasoningTokens,
 		},

@@ -9,6 +9,8 @@ select sqlc.embed(m), r.previous_id, r.background, r.drafts, r.metadata::text as
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     coalesce(p.labels, '{}')::text[] as labels,
+    -- of the turn's last answer, once there is a reply
+    coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r

@@ -145,6 +145,8 @@ select m.id, m.agent, m.user_name, m.conversation, m.lane, m.held, m.body, m.ide
     coalesce(p.outcome, '')::text as outcome, coalesce(p.body, '')::text as reply, coalesce(t.stop_reason, '')::text as stop_reason,
     coalesce(p.error_class, '')::text as error_class, coalesce(p.calls, '[]')::jsonb as calls,
     coalesce(p.labels, '{}')::text[] as labels,
+    -- of the turn's last answer, once there is a reply
+    coalesce(case when p.id is not null then (select a.finish_reason from turnkeeper.rounds a where a.turn_id = p.turn_id order by a.round desc limit 1) end, '')::text as finish_reason,
     u.input_tokens::bigint as input_tokens, u.output_tokens::bigint as output_tokens,
     u.cached_tokens::bigint as cached_tokens, u.reasoning_tokens::bigint as reasoning_tokens
 from turnkeeper.responses r
@@ -174,6 +176,7 @@ type ResponseByIDRow struct {
 	ErrorClass        string
 	Calls             []byte
 	Labels            []string
+	FinishReason      string
 	InputTokens       int64
 	OutputTokens      int64
 	CachedTokens      int64
@@ -228,6 +231,7 @@ func (q *Queries) ResponseByID(ctx context.Context, id int64) (ResponseByIDRow, 
 		&i.ErrorClass,
 		&i.Calls,
 		&i.Labels,
+		&i.FinishReason,
 		&i.InputTokens,
 		&i.OutputTokens,
 		&i.CachedTokens,
