@@ -221,7 +221,7 @@ func TestRefusedResponses(t *testing.T) {
 		`{"model":"clerk","input":[{"role":"user","content":[{"type":"input_image"}]}]}`:                   {400, "input[0].content[0].type", "unsupported_value"},
 		`{"model":"clerk","input":[{"type":"function_call_output","output":"x"}]}`:                         {400, "input[0].type", "unsupported_value"},
 		`{"model":"clerk","input":"` + strings.Repeat("x", 1001) + `"}`:                                    {400, "input", "string_above_max_length"},
-		`{"model":"clerk","input":"x\u0000"}`:                                                              {400, "", ""},
+		`{"model":"clerk","input":"x\u0000"}`:                                                              {400, "input", "invalid_value"},
 		`{"model":"clerk","input":"x"`:                                                                     {400, "", "invalid_json"},
 		`{"model":"clerk","input":"x","metadata":{"a":"` + strings.Repeat("x", 513) + `"}}`:                {400, "metadata", "string_above_max_length"},
 		`{"model":"clerk","input":"x","conversation":"` + strings.Repeat("x", 201) + `"}`:                  {400, "", ""},

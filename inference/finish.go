@@ -22,8 +22,8 @@ var finishes = map[string]Finish{
 	"end_turn": FinishComplete, "eos": FinishComplete, "eos_token": FinishComplete, "stop_sequence": FinishComplete, "complete": FinishComplete,
 	"completed": FinishComplete, "end": FinishComplete, "done": FinishComplete, "finished": FinishComplete,
 
-	"insufficient_system_resource": FinishCut, "network_error": FinishCut, "abort": FinishCut, "aborted": FinishCut, "cancelled": FinishCut, "timeout": FinishCut, "malformed_function_call": FinishCut,
-	"unexpected_tool_call": FinishCut, "pause_turn": FinishCut, "other": FinishCut,
+	"insufficient_system_resource": FinishCut, "network_error": FinishCut, "abort": FinishCut, "aborted": FinishCut,
+	"cancelled": FinishCut, "timeout": FinishCut, "malformed_function_call": FinishCut, "unexpected_tool_call": FinishCut, "pause_turn": FinishCut, "other": FinishCut,
 
 	"sensitive": FinishFiltered, "safety": FinishFiltered, "recitation": FinishFiltered, "blocklist": FinishFiltered,
 	"prohibited_content": FinishFiltered, "spii": FinishFiltered, "refusal": FinishFiltered,

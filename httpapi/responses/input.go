@@ -87,8 +87,10 @@ type inputItem struct {
 	ID      string
 	Role    string
 	Phase   string
-	Content json.RawMessage
+	Content json.RawMessage // a string, or a list of parts
 }
+
+type inputPart struct{ Type, Text, Refusal string }
 
 func (item inputItem) kind() string {
 	switch {
@@ -124,7 +126,7 @@ func (item inputItem) texts(at string, types ...string) (texts []string, _ error
 	if json.Unmarshal(item.Content, &text) == nil {
 		return []string{text}, nil
 	}
-	var parts []struct{ Type, Text, Refusal string }
+	var parts []inputPart
 	if json.Unmarshal(item.Content, &parts) != nil {
 		return nil, invalid(at+".content", "invalid_type", "%s.content must be a string, or a list of parts", at)
 	}
