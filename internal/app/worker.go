@@ -561,7 +561,7 @@ func (w *worker) noteEndAtOnce(ctx context.Context) {
 // purgeEvery is the interval at which a worker deletes old records.
 const purgeEvery = time.Hour
 
-// purgeOld deletes old heartbeats, extractions, drafts, deliveries and messages every purgeEvery.
+// purgeOld deletes old heartbeats, extractions, drafts, deliveries, unused conversations and messages every purgeEvery.
 func (w *worker) purgeOld(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
@@ -577,6 +577,9 @@ func (w *worker) purgeOld(ctx context.Context) {
 		}
 		if err := w.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("could not delete deliveries to removed webhooks", zap.Error(err))
+		}
+		if err := w.store.ForgetConversations(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("could not delete unused conversations", zap.Error(err))
 		}
 		w.retain(ctx)
 		select {

@@ -140,9 +140,9 @@ var targets = []Target{
 			{File: "httpapi/responses/conversations.go"}, {"httpapi/responses/api.go", []string{"API.accept", "API.checkSize"}},
 		},
 		Queries:   []string{"ResponsesWithHistory", "NewestMessage", "ResponseTexts", "ConversationByID"},
-		Functions: []string{"enqueue_response", "repeated_response", "create_conversation"},
+		Functions: []string{"enqueue_response", "repeated_response", "create_conversation", "use_conversation"},
 		First: "^(TestOpenResponses|TestAFullHistory|TestAHistoryThat|TestTokensDoNot|TestTwoClients|TestReferences|TestAMessageAfter|TestARepeat|" +
-			"TestConversations|TestDrafts|TestRefusedResponses)",
+			"TestConversations|TestUnusedConversations|TestAConversationOf|TestDrafts|TestRefusedResponses)",
 		Tests: []string{"./httpapi"},
 	},
 	{

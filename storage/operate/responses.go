@@ -220,7 +220,18 @@ type Created struct {
 	At       time.Time
 }
 
-// CreateConversation stores a conversation of a sender, and returns when.
+// ErrTooManyConversations means that a sender has created as many conversations without a message as are allowed.
+var ErrTooManyConversations = errors.New("this client has created 1000 conversations that have no message, which is the limit: use them, or wait; unused ones are deleted after 30 days")
+
+// unusedLast is how long a created conversation without a message is kept.
+const unusedLast = 30 * 24 * time.Hour
+
+// ForgetConversations deletes the conversations that were created 30 days ago and have no message.
+func (s *Responses) ForgetConversations(ctx context.Context) error {
+	return pg.Translate(s.db.Q.ForgetConversations(ctx, unusedLast))
+}
+
+// CreateConversation stores a conversation of a sender, and returns when; at most 1,000 without a message.
 func (s *Responses) CreateConversation(ctx context.Context, c Created, token int64, user string) (time.Time, error) {
 	metadata, err := json.Marshal(s.cleanPairs(c.Metadata))
 	if err != nil {
@@ -229,6 +240,9 @@ func (s *Responses) CreateConversation(ctx context.Context, c Created, token int
 	at, err := s.db.Q.CreateConversation(ctx, dbsqlc.CreateConversationParams{
 		ID: c.ID, Token: dbrow.OrNullNumber(token), UserName: user, Metadata: metadata, Items: []byte(s.db.Clean(string(c.Items))),
 	})
+	if err == nil && at.Unix() == 0 {
+		err = ErrTooManyConversations
+	}
 	return at, pg.Translate(err)
 }
 

@@ -57,8 +57,13 @@ left join turnkeeper.replies p on p.message_id = m.id
 where r.message_id = any(@ids::bigint[]) and m.agent = @agent and m.user_name = @user_name;
 
 -- name: CreateConversation :one
-select turnkeeper.create_conversation(@id::text, coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @user_name::text, @metadata::jsonb, @items::jsonb)::timestamptz;
+-- 1970: the sender has too many.
+select coalesce(turnkeeper.create_conversation(@id::text, coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user), @user_name::text, @metadata::jsonb, @items::jsonb), 'epoch')::timestamptz;
+
+-- name: ForgetConversations :exec
+delete from turnkeeper.api_conversations c where c.used_at is null and c.created_at < clock_timestamp() - @older_than::interval;
 
 -- name: ConversationByID :one
 select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
-where c.id = @id and c.sent_by = coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user) and c.user_name = @user_name;
+where c.id = @id and c.sent_by = coalesce('token:' || sqlc.narg(token)::bigint, 'role:' || session_user) and (@user_name::text = '' or c.user_name = @user_name)
+order by c.used_at nulls last limit 1;

@@ -12,7 +12,8 @@ import (
 
 const ConversationByID = `-- name: ConversationByID :one
 select c.metadata::text as metadata, c.items::text as items, c.created_at from turnkeeper.api_conversations c
-where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user) and c.user_name = $3
+where c.id = $1 and c.sent_by = coalesce('token:' || $2::bigint, 'role:' || session_user) and ($3::text = '' or c.user_name = $3)
+order by c.used_at nulls last limit 1
 `
 
 type ConversationByIDRow struct {
@@ -29,7 +30,7 @@ func (q *Queries) ConversationByID(ctx context.Context, iD string, token *int64,
 }
 
 const CreateConversation = `-- name: CreateConversation :one
-select turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint, 'role:' || session_user), $3::text, $4::jsonb, $5::jsonb)::timestamptz
+select coalesce(turnkeeper.create_conversation($1::text, coalesce('token:' || $2::bigint, 'role:' || session_user), $3::text, $4::jsonb, $5::jsonb), 'epoch')::timestamptz
 `
 
 type CreateConversationParams struct {
@@ -40,6 +41,7 @@ type CreateConversationParams struct {
 	Items    []byte
 }
 
+// 1970: the sender has too many.
 func (q *Queries) CreateConversation(ctx context.Context, arg CreateConversationParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, CreateConversation,
 		arg.ID,
@@ -93,6 +95,15 @@ func (q *Queries) EnqueueResponse(ctx context.Context, arg EnqueueResponseParams
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const ForgetConversations = `-- name: ForgetConversations :exec
+delete from turnkeeper.api_conversations c where c.used_at is null and c.created_at < clock_timestamp() - $1::interval
+`
+
+func (q *Queries) ForgetConversations(ctx context.Context, olderThan time.Duration) error {
+	_, err := q.db.Exec(ctx, ForgetConversations, olderThan)
+	return err
 }
 
 const NewestMessage = `-- name: NewestMessage :many
