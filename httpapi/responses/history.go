@@ -104,6 +104,12 @@ func (a *API) begin(c Call, key turnkeeper.ConversationKey) chain {
 	return sum[:]
 }
 
+// under returns the chain of a conversation that begins under a name: a history alone, without the name, does not find it.
+func (h chain) under(name string) chain {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00named\x00%s", []byte(h), name))
+	return sum[:]
+}
+
 func (h chain) with(all ...entry) chain {
 	for _, e := range all {
 		if h == nil {
@@ -199,9 +205,12 @@ func (a *API) goOn(c Call, r *request, n *operate.NewResponse, key turnkeeper.Co
 		return err
 	}
 	if head.Message == 0 {
-		return a.first(c, r, n, start)
+		return a.first(c, r, n, start.under(key.Name))
 	}
 	history, news := cut(r.entries)
+	if began := start.under(key.Name); isOf(began, history, head) {
+		start = began
+	}
 	own := isOf(start, history, head) && (n.Previous == 0 || n.Previous == head.Message)
 	switch {
 	case len(history) > 0 && !own:
