@@ -112,7 +112,7 @@ func TestAsksAreAnswered(t *testing.T) {
 	say(`{"decision":"approved","hash":"abc"}`).want(t, 409, "read the ask again")
 	say(`{"decision":"answered","hash":"HASH"}`).want(t, 400, "an ask of kind approve can be approved or denied, not answered")
 	say(`{"decision":"maybe","hash":"HASH"}`).want(t, 400, "not maybe")
-	say(`{"decision":"approved\u0000","hash":"HASH"}`).want(t, 400, "an ask of kind approve can be approved or denied")
+	say(`{"decision":"approved\u0000","hash":"HASH"}`).want(t, 400, "decision has a NUL character")
 	say(`{"decision":"answered","hash":"HASH","answer":1}`).want(t, 400, "an ask of kind approve can be approved or denied")
 	say(`{"decision":"approved","hash":"HASH","arguments":{"amount":"much"}}`).want(t, 400, "the arguments are invalid")
 	say(`{"decision":"approved","hash":"HASH","arguments":null}`).want(t, 400, "the arguments are invalid")

@@ -281,18 +281,20 @@ create table turnkeeper.responses (
 );
 create index responses_history on turnkeeper.responses (history_sha256, message_id) where history_sha256 is not null;
 
--- Conversations that were created before their first message. Such a row is deleted with the last message of its conversation
--- or, if it has none, 30 days later: see create_conversation.
+-- Conversations that were created before their first message: one row until then, and later one for each agent and user to whom the
+-- sender has continued it. Such a row is deleted with the last message of its conversation or, if it has none, after 30 days.
 create table turnkeeper.api_conversations (
-    id         text primary key,
+    id         text not null,
+    agent      text not null default '',  -- empty: it has no message
+    user_name  text not null default '',  -- whose conversation it is. While it has no message: that the sender's token is bound to; empty: none
     sent_by    text not null,             -- who created it, as in messages; nobody else finds it
-    user_name  text not null default '',  -- that the sender's token is bound to; empty: none
     metadata   jsonb not null check (jsonb_typeof(metadata) = 'object'),
     items      jsonb not null check (jsonb_typeof(items) = 'array'), -- what the client says was said before; empty once a message has it
     created_at timestamptz not null default clock_timestamp(),
-    used_at    timestamptz                -- of its first message; null: it has none
+    used_at    timestamptz,               -- of its first message; null: it has none
+    primary key (id, agent, user_name)
 );
-create index api_conversations_unused on turnkeeper.api_conversations (created_at) where used_at is null;
+create index api_conversations_unused on turnkeeper.api_conversations (sent_by, created_at) where used_at is null;
 
 ----------------------------------------------------------------------------------------------------
 -- Leases and workers

@@ -13,7 +13,7 @@ drop function turnkeeper.end_model_waits, turnkeeper.pair_window, turnkeeper.not
     turnkeeper.owner_gone, turnkeeper.worker_present, turnkeeper.worker_gone, turnkeeper.silent_from,
     turnkeeper.heart_silent, turnkeeper.lease_over, turnkeeper.forget_lanes, turnkeeper.forget_unused, turnkeeper.lease_may_go,
     turnkeeper.check_token, turnkeeper.check_granted, turnkeeper.being_changed, turnkeeper.lane_waits, turnkeeper.lane_pauses,
-    turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.repeated_response, turnkeeper.create_conversation, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,
+    turnkeeper.waits_behind, turnkeeper.oldest_due, turnkeeper.oldest_waiting, turnkeeper.is_due, turnkeeper.enqueue_response, turnkeeper.repeated_response, turnkeeper.create_conversation, turnkeeper.use_conversation, turnkeeper.drop_message, turnkeeper.edit_message, turnkeeper.lock_own_message,
     turnkeeper.enqueue_message, turnkeeper.enqueue, turnkeeper.enqueue_by, turnkeeper.check_body,
     turnkeeper.lane_rivals, turnkeeper.lane_now, turnkeeper.set_queue_rank, turnkeeper.try_scheduler_lock,
     turnkeeper.share_scheduler_lock, turnkeeper.lock_scheduler, turnkeeper.move_lanes, turnkeeper.park_old, turnkeeper.move_lanes_of,

@@ -312,10 +312,11 @@ end $$;
 
 -- Put the message of a response into the inbox. A repeat with the same key returns the same response; repeated_response says
 -- when it fails. p_follows is the newest message of the conversation as the caller has read it, 0 if there is none. If it is not
--- any more, a strict call fails, and another one is stored without the hash of its history.
+-- any more, a strict call fails, and another one is stored without the hash of its history. p_texts are the texts that the sender put
+-- together in the body, and p_labels, with their sources, are those of what it named in place of texts: see label_message.
 create function turnkeeper.enqueue_response(
     p_sender text, p_agent text, p_user text, p_body text, p_conversation text, p_key text, p_trace_parent text,
-    p_response jsonb, p_follows bigint, p_strict boolean
+    p_response jsonb, p_follows bigint, p_strict boolean, p_texts text[], p_labels text[], p_sources text[]
 ) returns bigint language plpgsql as $$
 declare
     given turnkeeper.responses := jsonb_populate_record(null::turnkeeper.responses, p_response);
@@ -337,18 +338,32 @@ begin
         return turnkeeper.repeated_response(p_agent, p_user, p_key, given.request_sha256);
     end if;
     insert into turnkeeper.responses select given.*;
-    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]'
-        where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
+    perform turnkeeper.label_message(given.message_id, p_user, p_texts, p_labels, p_sources);
+    perform turnkeeper.use_conversation(p_sender, p_agent, p_user, p_conversation);
     return given.message_id;
 end $$;
 
--- Create a conversation, and delete up to 100 others that have had no message for 30 days.
+-- Note that a created conversation has a message to an agent of a user.
+create function turnkeeper.use_conversation(p_sender text, p_agent text, p_user text, p_conversation text) returns void language plpgsql as $$
+begin
+    update turnkeeper.api_conversations c set used_at = clock_timestamp(), items = '[]', agent = p_agent, user_name = p_user
+        where c.id = p_conversation and c.user_name in ('', p_user) and c.sent_by = p_sender and c.used_at is null;
+    if not found then
+        insert into turnkeeper.api_conversations (id, agent, user_name, sent_by, metadata, items, created_at, used_at)
+        select c.id, p_agent, p_user, c.sent_by, c.metadata, '[]', c.created_at, clock_timestamp()
+        from turnkeeper.api_conversations c where c.id = p_conversation and c.sent_by = p_sender and c.used_at is not null limit 1
+        on conflict do nothing;
+    end if;
+end $$;
+
+-- Create a conversation. Null: the sender has 1,000 others that have no message.
 create function turnkeeper.create_conversation(p_id text, p_sender text, p_user text, p_metadata jsonb, p_items jsonb) returns timestamptz language plpgsql as $$
 declare
     created timestamptz;
 begin
-    delete from turnkeeper.api_conversations c where c.id in (select o.id from turnkeeper.api_conversations o
-        where o.used_at is null and o.created_at < clock_timestamp() - interval '30 days' order by o.created_at limit 100 for update skip locked);
+    if (select count(*) from (select from turnkeeper.api_conversations o where o.sent_by = p_sender and o.used_at is null limit 1000) o) >= 1000 then
+        return null;
+    end if;
     insert into turnkeeper.api_conversations (id, sent_by, user_name, metadata, items) values (p_id, p_sender, p_user, p_metadata, p_items)
         returning created_at into created;
     return created;

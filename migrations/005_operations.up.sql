@@ -462,7 +462,7 @@ begin
             where t.agent = s.agent and t.user_name = s.user_name and t.conversation = s.conversation and t.id > s.up_to
               and (j.request ->> 'summary')::bigint = s.up_to);
     delete from turnkeeper.api_conversations c using turnkeeper.messages m
-    where m.id = any(m_ids) and c.id = m.conversation and not exists (select from turnkeeper.messages o
+    where m.id = any(m_ids) and c.id = m.conversation and c.agent = m.agent and c.user_name = m.user_name and not exists (select from turnkeeper.messages o
         where o.agent = m.agent and o.user_name = m.user_name and o.conversation = m.conversation and o.id <> all(m_ids));
     delete from turnkeeper.messages where id = any(m_ids);
     if exists (select from turnkeeper.set_aside) then -- whose errors may quote them

@@ -17,7 +17,7 @@ import (
 func TestWatchersShareTheReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		const watchers, events = 100, 50
 		var group sync.WaitGroup
 		for range watchers {
@@ -53,7 +53,7 @@ func TestWatchersShareTheReading(t *testing.T) {
 func TestALateWatcherMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &table{rings: make(chan struct{})}
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		const events = 5000
 		slow := make(chan struct{})
 		var group sync.WaitGroup
@@ -96,7 +96,7 @@ func TestAHubOutlastsFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
 		source := &table{rings: make(chan struct{}), fail: []error{away, away}}
-		hub := stream.NewHub(source)
+		hub := stream.NewHub(source, nil)
 		leaving, leave := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		group.Go(func() {

@@ -104,6 +104,9 @@ func (a *API) await(ctx context.Context, id turnkeeper.MessageID, wait time.Dura
 // stream writes the present and future events of a response with numbers above after. A stream that
 // cannot reach the last event ends with a connection error, so that no client takes it for complete.
 func (a *API) stream(c Call, r operate.Response, after int64) error {
+	if err := c.OpenStream(); err != nil {
+		return err
+	}
 	out := &writer{w: c.W, control: http.NewResponseController(c.W), after: after}
 	c.W.Header().Set("Content-Type", "text/event-stream")
 	c.W.Header().Set("X-Accel-Buffering", "no")

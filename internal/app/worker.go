@@ -562,7 +562,7 @@ func (w *worker) noteEndAtOnce(ctx context.Context) {
 // purgeEvery is the interval at which a worker deletes old records.
 const purgeEvery = time.Hour
 
-// purgeOld deletes old heartbeats, pins, extractions, drafts and deliveries, and what retention says, every purgeEvery.
+// purgeOld deletes old heartbeats, pins, extractions, drafts, deliveries and unused conversations, and what retention says, every purgeEvery.
 func (w *worker) purgeOld(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
@@ -581,6 +581,9 @@ func (w *worker) purgeOld(ctx context.Context) {
 		}
 		if err := w.store.SweepDeliveries(ctx); err != nil && ctx.Err() == nil {
 			w.log.Warn("could not delete deliveries to removed webhooks", zap.Error(err))
+		}
+		if err := w.store.ForgetConversations(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("could not delete unused conversations", zap.Error(err))
 		}
 		w.retain(ctx)
 		select {

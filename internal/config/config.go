@@ -78,6 +78,7 @@ type Config struct {
 	HTTPConnections int      // maximum number of connections to the API
 	FourEyes        bool     // the token that sent a message must not answer what its turn asks
 	HTTPRate        int      // requests per second and token, or of all requests without a token
+	HTTPStreams     int      // streams of events at once and token, or of all requests without a token
 
 	OTLPEndpoint     string // base URL of an OTLP receiver; empty: off
 	MetricsListen    string // host:port of a listener for metrics only; empty: none
@@ -139,6 +140,7 @@ func Default() *Config {
 		Listen:               "127.0.0.1:8722",
 		HTTPConnections:      2000,
 		HTTPRate:             1000,
+		HTTPStreams:          500,
 		LogLevel:             "info",
 		LogFormat:            "console",
 		ReplySink:            policy.ReplyAllow,

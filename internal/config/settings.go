@@ -140,6 +140,8 @@ func httpSettings() []Setting {
 			Name: "http_connections", Group: "HTTP API", Unit: "connections", Doc: "Maximum number of connections to the API, and of requests in progress. At the limit a new connection replaces the one idle longest, and a new request is answered 503, except for /healthz and /readyz."}),
 		number(func(c *Config) *int { return &c.HTTPRate }, 1, 100_000, Setting{
 			Name: "http_rate", Group: "HTTP API", Unit: "requests", Doc: "Maximum number of requests per second for each token, and for all requests without a token together."}),
+		number(func(c *Config) *int { return &c.HTTPStreams }, 1, 100_000, Setting{
+			Name: "http_streams", Group: "HTTP API", Unit: "streams", Doc: "Maximum number of streams of events open at once for each token, and for all requests without a token together, in each process. A further one is answered 429."}),
 	}
 }
 

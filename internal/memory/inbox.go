@@ -213,6 +213,7 @@ func (s *state) nextMessage() turnkeeper.MessageID {
 
 func (s *state) insertMessage(m *turnkeeper.Message) {
 	s.messages[m.ID-1] = m
+	labels{s}.repeat(m)
 	s.setWaiting(m)
 }
 

@@ -86,9 +86,9 @@ var targets = []Target{
 	{
 		Name:      "labels",
 		Queries:   []string{"LabelsForTurn", "LabelsOfReplies", "LockFile", "FileLabels"},
-		Functions: []string{"label_reply", "label_retry", "forget_labels", "write_note", "label_file", "relabel_file"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOfFiles|TestWritersOfAFile)",
-		Tests:     stores, Skip: plans,
+		Functions: []string{"label_reply", "label_retry", "label_message", "forget_labels", "write_note", "label_file", "relabel_file"},
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOfAFile)",
+		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
 	},
 	{
 		Name: "flows",
@@ -149,9 +149,9 @@ var targets = []Target{
 			{File: "httpapi/responses/conversations.go"}, {"httpapi/responses/api.go", []string{"API.accept", "API.checkSize"}},
 		},
 		Queries:   []string{"ResponsesWithHistory", "NewestMessage", "ResponseTexts", "ConversationByID"},
-		Functions: []string{"enqueue_response", "repeated_response", "create_conversation"},
+		Functions: []string{"enqueue_response", "repeated_response", "create_conversation", "use_conversation"},
 		First: "^(TestOpenResponses|TestAFullHistory|TestAHistoryThat|TestTokensDoNot|TestTwoClients|TestReferences|TestAMessageAfter|TestARepeat|" +
-			"TestConversations|TestDrafts|TestRefusedResponses)",
+			"TestConversations|TestUnusedConversations|TestAConversationOf|TestDrafts|TestRefusedResponses)",
 		Tests: []string{"./httpapi"},
 	},
 	{

@@ -21,6 +21,7 @@ var labelProperties = []property{
 	{"a late result has labels", labelsLate},
 	{"a transactional call writes its labels", labelsTransact},
 	{"another conversation has no labels", labelsApart},
+	{"a message that is a labelled reply to its user has the labels of the reply", labelsOfRepeats},
 }
 
 var (
@@ -189,6 +190,25 @@ func labelsTransact(e *env) {
 	})
 	wantErr(e, "transact", err, nil)
 	equal(e, "labels of the result", len(e.again(d).record.Labels.Calls[key(1, 1)]), 1)
+}
+
+func labelsOfRepeats(e *env) {
+	d := e.turn()
+	d.append(turnlog.Entry{Labels: []policy.Mark{private}})
+	e.finish(d, succeeded("the code\n is 17"))
+	for _, other := range []struct {
+		user, body string
+		want       []policy.Mark
+	}{
+		{"", "the code is\t17", []policy.Mark{private}}, {"", "the code is 18", nil}, {"eve", "the code\n is 17", nil},
+	} {
+		if _, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", User: other.user, Conversation: "other", Body: other.body}); err != nil {
+			e.Fatal(err)
+		}
+		d := e.next(first)
+		d.wantBefore(fmt.Sprintf("of %q", other.body), other.want...)
+		e.finish(d, succeeded("done"))
+	}
 }
 
 func labelsApart(e *env) {
