@@ -73,7 +73,7 @@ func (t *task) noteLevel(chosen, now survival.Level) error {
 	return nil
 }
 
-// levelNow returns the agent's survival level at the newest reservation.
+// levelNow returns the agent's survival level at the newest reservation; before the first, when the record was read.
 func (t *task) levelNow() survival.Level {
 	level, ok := t.level.Load().(survival.Level)
 	if !ok {

@@ -100,9 +100,11 @@ func (c *modelCall) askAtLevel(ctx context.Context, all, models []*candidate) (i
 		if _, ok := errors.AsType[*levelError](err); !ok {
 			return res, all, err
 		}
-		if all, err = c.exec.models.candidates(); err != nil {
-			return res, nil, err
+		now, err := c.exec.models.candidates()
+		if err != nil { // the level's models are not configured here
+			return res, all, err
 		}
+		all = now
 		if models = c.exec.models.usable(all, c.exec.rounds.effected()); len(models) == 0 {
 			return res, all, c.exec.models.allDown(all)
 		}
