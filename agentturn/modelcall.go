@@ -305,11 +305,11 @@ func (a *attempt) answeredTo(request prompt.Request, res inference.Response) pro
 // compact returns a smaller request after one was refused as too long. ok is false if err
 // is another error, if this was done before in this turn, or if there is no smaller one.
 func (a *attempt) compact(refused prompt.Request, err error) (smaller prompt.Request, ok bool) {
-	if !a.exec.prompt.Refuse(a.model.Model, a.at, refused, err) {
+	if !a.exec.prompt.Refuse(a.model.Model, a.moment(), refused, err) {
 		return prompt.Request{}, false
 	}
 	failure, _ := errors.AsType[*inference.Error](err)
-	smaller, tooLong := a.exec.prompt.Build(a.model.Model, a.at)
+	smaller, tooLong := a.exec.prompt.Build(a.model.Model, a.moment())
 	ok = tooLong == nil && smaller.Tokens < refused.Tokens
 	said := "the provider refused the request as too long; sending a smaller one"
 	if !ok {

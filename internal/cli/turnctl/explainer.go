@@ -394,10 +394,14 @@ func (x *explainer) reason() string {
 		}
 		return words.StopReason(t)
 	case turnkeeper.StopInferenceError:
-		if t.State == turnkeeper.TurnDegraded {
+		switch {
+		case t.State != turnkeeper.TurnDegraded:
+			return "a model call failed before any tool had run"
+		case t.ExecutedCalls > 0:
 			return "a model call failed after tools had run, so the message could not be retried"
+		default:
+			return "the model gave no answer that could be used, and another run would end likewise"
 		}
-		return "a model call failed before any tool had run"
 	case turnkeeper.StopCancelled:
 		return "its cancellation was requested"
 	case turnkeeper.StopFinished:
