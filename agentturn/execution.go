@@ -60,6 +60,9 @@ func newExecution(r *Runner, a Assignment, journal Journal) *execution {
 		finishAsked: a.Finish,
 		began:       now, loaded: now, wall: a.WallDeadline, lease: a.LeaseDeadline, searches: make(chan struct{}, extract.Parallel), questions: newQuestions(a.Record), leftBehind: &r.leftBehind,
 	}
+	if a.Record.Level != "" {
+		given.level.Store(a.Record.Level)
+	}
 	if given.wall.IsZero() {
 		given.wall = now.Add(bounds.MaxDuration - a.Record.Elapsed)
 	}

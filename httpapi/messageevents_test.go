@@ -278,7 +278,7 @@ func TestPositionsOfAMessage(t *testing.T) {
 		return fmt.Sprintf("/v1/messages/%d/events", storagetest.One[int64](h.DB, "select message_id from turnkeeper.turns where id = $1", int64(id)))
 	}
 	for _, cursor := range []string{fmt.Sprintf("%d.1", other.id), "987654321.1"} {
-		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "it is the id of an event of another message")
+		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "the event with this id belongs to another message")
 	}
 	for _, cursor := range []string{"x", "1", "-1.2", "1.-2", "01.2", "1.2.3", "1.99999999999999999999", "."} {
 		h.ask("GET", path(one.id), "", "Last-Event-ID", cursor).want(t, 400, "Last-Event-ID must be the id of an event")

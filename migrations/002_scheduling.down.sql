@@ -2,7 +2,7 @@ drop view turnkeeper.my_messages;
 drop trigger lease_token_grows on turnkeeper.leases;
 drop trigger lease_stays on turnkeeper.leases;
 drop trigger message_is_late on turnkeeper.messages;
-drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.waiting_turns, turnkeeper.turn_waits, turnkeeper.turn_holder,
+drop function turnkeeper.blockers, turnkeeper.standstill, turnkeeper.models_awaited, turnkeeper.waiting_turns, turnkeeper.turn_waits, turnkeeper.deferred_for, turnkeeper.turn_holder,
     turnkeeper.given_up, turnkeeper.other_worker, turnkeeper.live_workers;
 drop function turnkeeper.move_levels, turnkeeper.level_lane, turnkeeper.waits_below, turnkeeper.least_priority, turnkeeper.all_models, turnkeeper.next_day, turnkeeper.models_now, turnkeeper.level_effect, turnkeeper.level_of, turnkeeper.pin_of, turnkeeper.note_level,
     turnkeeper.worse_level, turnkeeper.next_level;

@@ -1051,6 +1051,13 @@ begin
     return coalesce(turnkeeper.service_wait(m.id) >= p_after, false);
 end $$;
 
+-- Why a queued turn waits whose next try is later; null: it does not wait, as it was handed back for a newer worker and there is another
+-- one, to which it is offered at once.
+create function turnkeeper.deferred_for(p_turn bigint, p_class text) returns text stable language sql return case
+    when p_class = 'budget' then 'budget_spent'
+    when p_class is distinct from 'needs_newer_worker' then 'deferred'
+    when turnkeeper.other_worker(p_turn) is null then 'newer_worker' end;
+
 -- What a turn itself waits for that waits or is queued. A turn that was handed back for a newer worker is offered to others at once.
 create function turnkeeper.turn_waits(t turnkeeper.turns) returns setof turnkeeper.blocker stable language plpgsql as $$
 declare
@@ -1059,10 +1066,12 @@ declare
     asked boolean := false;
 begin
     r.turn_id := t.id; r.turn_state := t.state;
-    if t.state = 'queued' and t.due_at > statement_timestamp()
-        and not (t.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(t.id) is not null) then
-        r.reason := case t.error_class when 'budget' then 'budget_spent' when 'needs_newer_worker' then 'newer_worker' else 'deferred' end; r.until := t.due_at; r.why := t.error;
-        return next r;
+    if t.state = 'queued' and t.due_at > statement_timestamp() then
+        r.reason := turnkeeper.deferred_for(t.id, t.error_class);
+        if r.reason is not null then
+            r.until := t.due_at; r.why := t.error;
+            return next r;
+        end if;
     end if;
     if t.state <> 'waiting' then
         return;
@@ -1138,9 +1147,8 @@ begin
             where m.model = any(p.waits_for) and m.down_since is not null) h
         where p.state = 'waiting' and p.waits_for is not null
         union all
-        select case p.error_class when 'budget' then 'budget_spent' when 'needs_newer_worker' then 'newer_worker' else 'deferred' end, null, p.due_at
-        from parked p where p.state = 'queued'
-            and not (p.error_class is not distinct from 'needs_newer_worker' and turnkeeper.other_worker(p.id) is not null)
+        select d.reason, null, p.due_at from parked p, lateral (select turnkeeper.deferred_for(p.id, p.error_class) as reason offset 0) d
+        where p.state = 'queued' and d.reason is not null
     )
     select r.reason, count(*), min(r.since), min(r.until) from reasons r group by r.reason order by r.reason;
 end $$;

@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/asks"
+	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
 )
 
@@ -124,14 +125,7 @@ type (
 	}
 
 	// NoticeData is the data of notice.
-	NoticeData struct {
-		Text string `json:"text"`
-		Call string `json:"call,omitempty" doc:"of progress of a call: round-R-tool-I"`
-
-		// Of a write to the journal that had to wait for the database. The store adds these notices: see turnlog.RefusedWrite.
-		WaitedMs int64  `json:"waited_ms,omitempty" doc:"of a write to the journal that had to wait for the database: for how long"`
-		SQLState string `json:"sqlstate,omitempty" doc:"why the database refused that write; empty: it could not be reached"`
-	}
+	NoticeData = turnlog.NoticeData
 
 	// TurnEndData is the data of turn_complete and turn_error.
 	TurnEndData struct {

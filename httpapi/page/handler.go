@@ -61,7 +61,7 @@ type Config struct {
 	MaxMessageBytes int
 	Mask            func(string) string // masks secrets in errors
 	Log             *zap.Logger
-	Refused         func() []presence.Refusal // what the database refuses this process; nil: nothing
+	Refused         func() []presence.Refusal // what the database refuses this process
 }
 
 // A Handler serves the page: HTML, also for problems.

@@ -55,7 +55,7 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 		return err
 	}
 	v.NoWorker = !slices.ContainsFunc(workers, func(w presence.Heartbeat) bool { return w.State() == presence.Alive })
-	v.Refused = h.refused(workers)
+	v.Refused = presence.Longest(h.cfg.Refused(), workers)
 	agents, err := h.access.Agents(c)
 	if err != nil {
 		return err
@@ -72,25 +72,6 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 		return err
 	}
 	return h.show(c, http.StatusOK, v)
-}
-
-// refused returns the longest refusal of the database, by the workers' heartbeats and of this process. It returns nil if there is none.
-func (h *Handler) refused(workers []presence.Heartbeat) (longest *presence.Refusal) {
-	var all []presence.Refusal
-	if h.cfg.Refused != nil {
-		all = h.cfg.Refused()
-	}
-	for _, w := range workers {
-		if w.State() != presence.Stopped {
-			all = append(all, w.Refused...)
-		}
-	}
-	for i, r := range all {
-		if longest == nil || r.For > longest.For {
-			longest = &all[i]
-		}
-	}
-	return longest
 }
 
 func (h *Handler) allAgents(ctx context.Context, v *Overview) error {

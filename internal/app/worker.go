@@ -314,6 +314,7 @@ func (w *worker) run(soft, hard context.Context, ready func(Ready)) (err error) 
 	background.Go(func() { w.bell.Run(ctx) })
 	background.Go(func() { w.heart.Run(ctx, func() { w.turns.Stop(lease.ErrSilent) }) })
 	background.Go(func() { w.db.KeepUp(ctx) })
+	background.Go(func() { w.recheckWrites(ctx) })
 	background.Go(func() { w.purgeOld(ctx) })
 	background.Go(func() { w.rereadAgents(ctx) })
 	if w.cfg.HasRole(config.RoleWorker) {
@@ -562,6 +563,16 @@ func (w *worker) noteEndAtOnce(ctx context.Context) {
 // purgeEvery is the interval at which a worker deletes old records.
 const purgeEvery = time.Hour
 
+// recheckPause is the time between two trial writes: half of that after which the process is not ready.
+const recheckPause = 2500 * time.Millisecond
+
+// recheckWrites finds out when the database accepts writes again, if nothing else writes.
+func (w *worker) recheckWrites(ctx context.Context) {
+	for pause.For(ctx, recheckPause) == nil {
+		w.store.RecheckWrites(ctx)
+	}
+}
+
 // purgeOld deletes old heartbeats, pins, extractions, drafts, deliveries and unused conversations, and what retention says, every purgeEvery.
 func (w *worker) purgeOld(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
@@ -659,7 +670,7 @@ func (w *worker) rereadAgents(ctx context.Context) {
 		}
 		err := w.agents.Load(w.cfg, w.tools, w.log)
 		if errors.Is(err, setup.ErrAgents) {
-			w.log.Error("agents' files have faults; those agents keep their old version", zap.Error(err))
+			w.log.Error("agent files have faults; the agents of these files keep their old version", zap.Error(err))
 			err = nil
 		}
 		if err == nil {

@@ -215,6 +215,11 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		d.wants(t, "warn", "model test/name", "correct the model's name in the file of named", "SIGHUP")
 		d.wants(t, "warn", "model test/busy", "wait: it is tried again", "turnctl retry MESSAGE")
 		d.lacks(t, "model test/unused")
+		s.exec(`update turnkeeper.agents set levels = '{"low": {"models": ["demo/script"]}}' where name = 'only'`)
+		s.exec("insert into turnkeeper.pinned_levels (agent, level, pinned_by, reason) values ('only', 'low', 'ada', 'the model is down')")
+		d = diagnose(t, env)
+		d.wants(t, "warn", "model test/key", "said no")
+		d.lacks(t, "only has no other model")
 	})
 	t.Run("webhooks that fail", func(t *testing.T) {
 		if err := s.RegisterWebhook(t.Context(), outbox.Webhook{Name: "shop", Origin: "https://shop"}); err != nil {

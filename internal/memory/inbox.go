@@ -38,7 +38,7 @@ func (s *state) register(a turnkeeper.AgentRegistration, now time.Time) {
 			l.NotBefore = time.Time{}
 		}
 	}
-	models{s}.try(a.Models, now)
+	models{s}.try(levels{s}.allModels(&known), now)
 	kept := map[string]bool{}
 	for _, sched := range a.Schedules {
 		kept[sched.Name] = true

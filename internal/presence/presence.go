@@ -36,6 +36,23 @@ type Refusal struct {
 	Message  string // of the newest refusal, with secrets masked
 }
 
+// Longest returns the longest of what the database refuses a process, and workers that have not stopped, as of their heartbeats. It
+// returns nil if it refuses nothing.
+func Longest(own []Refusal, workers []Heartbeat) (longest *Refusal) {
+	all := slices.Clone(own)
+	for _, w := range workers {
+		if w.State() != Stopped {
+			all = append(all, w.Refused...)
+		}
+	}
+	for i, r := range all {
+		if longest == nil || r.For > longest.For {
+			longest = &all[i]
+		}
+	}
+	return longest
+}
+
 // RoleWorker is the role of processes that take turns.
 const RoleWorker = "worker"
 

@@ -73,7 +73,7 @@ var EventRows = []EventRow{
 	{turnkeeper.EventAskClosed, true, transcript.AskData{}, "A person has answered, nobody has in time, or the ask was withdrawn. It comes when the turn goes on. " +
 		"The end of a turn withdraws its open asks without this event."},
 	{turnkeeper.EventTurnWaiting, true, transcript.TurnWaitingData{}, "The turn waits until one of these calls has ended, a person has answered one of these asks, " +
-		"or a model that is down is tried again."},
+		"a model that is down is tried again, or its budget is there again."},
 	{turnkeeper.EventTurnResumed, true, transcript.TurnResumedData{}, "The turn continues under another grant: it has waited, or another worker has taken it over."},
 	{turnkeeper.EventTurnComplete, true, transcript.TurnEndData{}, "The turn has succeeded, or is degraded. It is the turn's last event."},
 	{turnkeeper.EventTurnError, true, transcript.TurnEndData{}, "The turn has failed or was cancelled. It is the turn's last event. With retry, all events of the turn are void."},

@@ -108,8 +108,8 @@ var Rows = []Row{
 	}, {
 		Reason: BudgetSpent, Fields: "Until Turn State Why",
 		Parked:  "its budget",
-		Short:   "budget spent, due {ago}",
-		Long:    "the budget is spent: turn {turn} is deferred[ until {until}][: {why}]",
+		Short:   "for its budget, due {ago}",
+		Long:    "turn {turn} waits for its budget[ until {until}][: {why}]",
 		Advice:  "Raise the agent's budget, or wait for the next period. Cancel the message: turnctl cancel --message {id}.",
 		Meaning: "its own turn is deferred because a budget is spent",
 	}, {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	finishNotice = "the last one, because a person asked to finish: tools can no longer be called."
+	finishNotice = "the last one, because the turn was asked to finish: tools can no longer be called."
 	whatItHas    = "What I have."
 )
 

@@ -226,7 +226,8 @@ func (a Access) Models(c *request.Call) ([]modelhealth.Health, error) {
 		return all, err
 	}
 	for i := range all {
-		all[i].Agents = slices.DeleteFunc(all[i].Agents, func(agent string) bool { return !c.Caller.Sees(agent) })
+		unseen := func(agent string) bool { return !c.Caller.Sees(agent) }
+		all[i].Agents, all[i].NeededBy = slices.DeleteFunc(all[i].Agents, unseen), slices.DeleteFunc(all[i].NeededBy, unseen)
 	}
 	return slices.DeleteFunc(all, func(h modelhealth.Health) bool { return len(h.Agents) == 0 }), nil
 }

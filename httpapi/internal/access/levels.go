@@ -4,15 +4,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/survival"
 	"turnkeeper/storage/operate"
 )
-
-// maxPin is the longest time for which a level can be pinned.
-const maxPin = 366 * 24 * time.Hour
 
 // Levels lists the survival levels of the agents visible to the caller.
 func (a Access) Levels(c *request.Call) (operate.Levels, error) {
@@ -29,9 +25,9 @@ func (a Access) PinLevel(c *request.Call, p operate.Pin) error {
 	p.By, p.Reason = strings.TrimSpace(p.By), strings.TrimSpace(p.Reason)
 	switch {
 	case !slices.Contains(survival.Levels, p.Level):
-		return request.Refuse(http.StatusUnprocessableEntity, "level must be normal, low or critical")
-	case p.For < 0 || p.For > maxPin:
-		return request.Refuse(http.StatusUnprocessableEntity, "for_seconds must be 0 to %d", int(maxPin.Seconds()))
+		return request.Refuse(http.StatusUnprocessableEntity, "level must be one of %s", strings.Join(survival.Names(), ", "))
+	case p.For < 0 || p.For > survival.MaxPin:
+		return request.Refuse(http.StatusUnprocessableEntity, "for_seconds must be 0 to %d", int(survival.MaxPin.Seconds()))
 	case len(p.Reason) > request.MaxReason || len(p.By) > request.MaxReason || !request.IsText(p.Reason) || !request.IsText(p.By):
 		return request.Refuse(http.StatusUnprocessableEntity, "reason and by must be texts of at most %d bytes", request.MaxReason)
 	}

@@ -279,7 +279,7 @@ func (x *explainer) status() string {
 	case t.State == turnkeeper.TurnWaiting:
 		return fmt.Sprintf("It waits for %s and holds no lease or slot meanwhile.", x.awaits()) + x.subAgents()
 	case t.State == turnkeeper.TurnQueued && !t.DueAt.IsZero():
-		return fmt.Sprintf("It is deferred: queued until %s at the earliest.", x.Moment(t.DueAt))
+		return fmt.Sprintf("It waits for %s: it is queued until %s at the earliest.", x.deferredFor(), x.Moment(t.DueAt))
 	case t.State == turnkeeper.TurnQueued:
 		return "It is queued."
 	case t.WorkerID == "":
@@ -287,6 +287,16 @@ func (x *explainer) status() string {
 	default:
 		return fmt.Sprintf("It runs on worker %s; its lease ends at %s.", term.OneLine(string(t.WorkerID), 100), x.Moment(t.LeaseUntil)) + x.doing()
 	}
+}
+
+// deferredFor says what a queued turn waits for.
+func (x *explainer) deferredFor() string {
+	for _, w := range x.Message.Waits {
+		if row, _ := waiting.RowOf(w.Reason); row.Parked != "" && w.Turn == x.Turn.ID {
+			return row.Parked
+		}
+	}
+	return "its next try"
 }
 
 // asks returns the number of open asks of a waiting turn.
@@ -394,10 +404,14 @@ func (x *explainer) reason() string {
 		}
 		return words.StopReason(t)
 	case turnkeeper.StopInferenceError:
-		if t.State == turnkeeper.TurnDegraded {
+		switch {
+		case t.State != turnkeeper.TurnDegraded:
+			return "a model call failed before any tool had run"
+		case t.ExecutedCalls > 0:
 			return "a model call failed after tools had run, so the message could not be retried"
+		default:
+			return "the model gave no answer that could be used, and another run would end likewise"
 		}
-		return "a model call failed before any tool had run"
 	case turnkeeper.StopCancelled:
 		return "its cancellation was requested"
 	case turnkeeper.StopFinished:

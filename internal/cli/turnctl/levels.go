@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,9 +17,6 @@ import (
 	"turnkeeper/internal/views"
 	"turnkeeper/storage/operate"
 )
-
-// levelNames are the levels that can be pinned.
-var levelNames = []string{string(survival.Normal), string(survival.Low), string(survival.Critical)}
 
 func levelsCommand(s *shell.Session) *cobra.Command {
 	cmd := &cobra.Command{
@@ -48,15 +44,16 @@ their own.`,
 
 func pinLevelCommand(s *shell.Session) *cobra.Command {
 	var pin operate.Pin
+	names := survival.Names()
 	cmd := &cobra.Command{
 		Use: "pin LEVEL", Short: "Set the level of an agent, or of all, in place of the budget", Args: shell.ExactArgs(1),
-		ValidArgs: levelNames,
+		ValidArgs: names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := shell.OneOf("LEVEL", args[0], levelNames); err != nil {
+			if err := shell.OneOf("LEVEL", args[0], names); err != nil {
 				return err
 			}
-			if pin.For < 0 || pin.For > 366*24*time.Hour {
-				return shell.Misused("--for is %s: it must be 0 to 8784h", pin.For)
+			if pin.For < 0 || pin.For > survival.MaxPin {
+				return shell.Misused("--for is %s: it must be 0 to %.0fh", pin.For, survival.MaxPin.Hours())
 			}
 			user, _ := s.Getenv("USER")
 			pin.Level, pin.By = survival.Level(args[0]), cmp.Or(strings.TrimSpace(pin.By), user, "operator")

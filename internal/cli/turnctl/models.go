@@ -104,10 +104,10 @@ func waitsForModel(ctx context.Context, store *operate.Store, agent, model strin
 	return false
 }
 
-// withoutAnother returns the agents of the model whose other models are all down.
+// withoutAnother returns the agents that need the model now, and no other model that is up.
 func withoutAnother(m modelhealth.Health, all []modelhealth.Health) (stuck []string) {
-	for _, agent := range m.Agents {
-		if !slices.ContainsFunc(all, func(other modelhealth.Health) bool { return !other.Down() && slices.Contains(other.Agents, agent) }) {
+	for _, agent := range m.NeededBy {
+		if !slices.ContainsFunc(all, func(other modelhealth.Health) bool { return !other.Down() && slices.Contains(other.NeededBy, agent) }) {
 			stuck = append(stuck, agent)
 		}
 	}

@@ -518,7 +518,8 @@ select t.id, t.message_id, t.attempt, t.agent, t.user_name, t.conversation, t.la
     turnkeeper.has_past(t.agent, t.user_name, t.conversation, t.id)::boolean as has_past,
     coalesce((select e.how from turnkeeper.requested_end(t.id) e), '')::text as requested_end,
     exists (select from turnkeeper.spawned_calls s where s.message_id = t.message_id)::boolean as spawned,
-    exists (select from turnkeeper.labels)::boolean as any_labels
+    exists (select from turnkeeper.labels)::boolean as any_labels,
+    coalesce((select turnkeeper.level_of(a.name) from turnkeeper.agents a where a.name = t.agent and a.levels <> '{}'), '')::text as level
 from wanted w,
     lateral (select id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, grant_id, job_id, worker_id, granted_at, lease_until, dispatches, losses, last_seq, inference_rounds, charged_rounds, executed_calls, input_tokens, output_tokens, cached_tokens, reasoning_tokens, usage_estimated, created_at, due_at, ended_at, stop_reason, error_class, error, inner_dialogue, waits_for, events_expired_at, leases_expired_at from turnkeeper.turns_now n where n.id = w.id offset 0) t, -- offset 0: look each up by its key, whatever the statistics say
     lateral (select id, agent, user_name, conversation, lane, held, body, idempotency_key, priority, trigger, schedule, slot, state, attempts, faults, failing_since, failed_for, failing_after, due_at, rank, queue_rank, accepted_at, closed_at, turn_id, last_error, trace_parent, sent_by, first_sha256, dropped_at from turnkeeper.messages q where q.id = t.message_id offset 0) m,
@@ -589,6 +590,7 @@ type TurnForWorkerRow struct {
 	RequestedEnd    string
 	Spawned         bool
 	AnyLabels       bool
+	Level           string
 }
 
 // The turns with these ids, and those of these grants, each with its lane. It computes the remaining time so that a clock that was set back since the grant does not
@@ -665,6 +667,7 @@ func (q *Queries) TurnForWorker(ctx context.Context, turnIds []int64, lanes []st
 			&i.RequestedEnd,
 			&i.Spawned,
 			&i.AnyLabels,
+			&i.Level,
 		); err != nil {
 			return nil, err
 		}
