@@ -14,10 +14,13 @@ import (
 // maxPin is the longest time for which a level can be pinned.
 const maxPin = 366 * 24 * time.Hour
 
-// Levels lists the survival levels of the agents visible to the caller.
+// Levels lists the survival levels of the agents visible to the caller. A caller who does not see all agents does not see who
+// pinned the level of all.
 func (a Access) Levels(c *request.Call) (operate.Levels, error) {
 	all, err := a.store.Levels(c.Context())
-	all.Agents = slices.DeleteFunc(all.Agents, func(l operate.AgentLevel) bool { return !c.Caller.Sees(l.Agent) })
+	if !c.Caller.SeesAll() {
+		all = all.For(c.Caller.Sees)
+	}
 	return all, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"turnkeeper/internal/cli/clitest"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
@@ -356,10 +357,10 @@ func TestLists(t *testing.T) {
 			showPromises(s, []operate.Promise{{Text: "a closed message has one reply"}, {Text: "events are numbered 1 to n"}}, 0)
 		},
 		"doctor": func(s *term.Screen) {
-			d := &diagnosis{}
-			d.add(checkOK, "database", "Postgres 15.4, that of DATABASE_URL", "")
-			d.judge(false, checkFail, "fsync", "off", "set fsync = on: without it a crash of the machine loses messages and replies")
-			d.judge(false, checkWarn, "workers", "0 alive with 0 slots", "start one: worker")
+			d := &diagnosis.Report{}
+			d.Add(diagnosis.OK, "database", "Postgres 15.4, that of DATABASE_URL", "")
+			d.Judge(false, diagnosis.Fail, "fsync", "off", "set fsync = on: without it a crash of the machine loses messages and replies")
+			d.Judge(false, diagnosis.Warn, "workers", "0 alive with 0 slots", "start one: worker")
 			showDiagnosis(s, d)
 		},
 	}
