@@ -11,6 +11,7 @@ import (
 	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/page"
 	"turnkeeper/httpapi/responses"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/presence"
 	"turnkeeper/stream"
 )
@@ -24,7 +25,6 @@ type Store interface {
 	EventStore
 	OperateStore
 	ScheduleStore
-	WebhookStore
 	ServiceStore
 	access.Store
 	page.Store
@@ -39,12 +39,13 @@ type Config struct {
 	Log   *zap.Logger         // nil: none
 	Mask  func(string) string // masks secrets in errors; nil: no masking
 
-	FourEyes        bool     // the token that sent a message must not answer what its turn asks
-	NeedToken       bool     // require a token from everybody; false: not on loopback
-	Hosts           []string // allowed host names beside localhost
-	MaxMessageBytes int      // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
-	Rate            int      // requests per second and token; 0: 100
-	Requests        int      // maximum in progress, not counting /healthz and /readyz; 0: 2000
+	Diagnosis       diagnosis.Settings // of this process, for the findings of doctor
+	FourEyes        bool               // the token that sent a message must not answer what its turn asks
+	NeedToken       bool               // require a token from everybody; false: not on loopback
+	Hosts           []string           // allowed host names beside localhost
+	MaxMessageBytes int                // limit of a message's body; 0: turnkeeper.DefaultMaxMessageBytes
+	Rate            int                // requests per second and token; 0: 100
+	Requests        int                // maximum in progress, not counting /healthz and /readyz; 0: 2000
 
 	KeepAlive    time.Duration // interval of comments in a stream; 0: 15 s
 	QueryTimeout time.Duration // limit on the queries of a request, without its waits; 0: 20 s
@@ -97,13 +98,14 @@ func New(cfg Config) *API {
 	if cfg.Refused == nil {
 		cfg.Refused = func() []presence.Refusal { return nil }
 	}
+	cfg.Diagnosis.Mask = cfg.Mask
 	setDefault(&cfg.MaxMessageBytes, turnkeeper.DefaultMaxMessageBytes)
 	setDefault(&cfg.Rate, 100)
 	setDefault(&cfg.Requests, 2000)
 	setDefault(&cfg.KeepAlive, 15*time.Second)
 	setDefault(&cfg.QueryTimeout, 20*time.Second)
 	draining := make(chan struct{})
-	access := access.New(cfg.Store, cfg.FourEyes)
+	access := access.New(cfg.Store, cfg.FourEyes, cfg.Diagnosis)
 	hub := stream.NewHub(source{cfg.Store, cfg.Rings})
 	a := &API{
 		cfg: cfg, mux: http.NewServeMux(), inProgress: make(chan struct{}, cfg.Requests), draining: draining,
@@ -113,7 +115,7 @@ func New(cfg Config) *API {
 		events:    &events{cfg.Store, access, hub, draining, cfg.KeepAlive, cfg.QueryTimeout},
 		lanes:     &lanes{cfg.Store, access},
 		schedules: &schedules{cfg.Store, access},
-		webhooks:  webhooks{cfg.Store},
+		webhooks:  webhooks{access},
 		asking:    asking{access},
 		service:   &service{store: cfg.Store, refused: cfg.Refused, metrics: cfg.Metrics, draining: draining},
 	}

@@ -76,7 +76,7 @@ func TestFinish(t *testing.T) {
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopFinished, Reply: "What I have."},
-	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	h.ask("POST", path, "").want(t, 200, `"finished":true`)
 	h.ask("GET", "/v1/messages/1", "").want(t, 200, `"stop_reason":"finished"`)
 
@@ -111,10 +111,10 @@ func TestRetry(t *testing.T) {
 	}
 
 	h.dispatch("clerk").finish("done")
-	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", failed.id+1), "").want(t, 409, "was answered")
+	h.ask("POST", fmt.Sprintf("/v1/turns/%d/retry", failed.id+1), "").want(t, 409, "has succeeded")
 
 	risky := h.turn("desk", "work")
-	risky.end(turnkeeper.TurnDegraded, turnkeeper.MessageAnswered, "Tool results: 1 succeeded, 0 failed.")
+	risky.end(turnkeeper.TurnDegraded, turnkeeper.MessageDegraded, "Tool results: 1 succeeded, 0 failed.")
 	path = fmt.Sprintf("/v1/turns/%d/retry", risky.id)
 	h.ask("POST", path, "").want(t, 409, `\"anyway\": true`)
 	h.ask("POST", path, `{"anyway":true}`).want(t, 201, "message_id")

@@ -86,6 +86,7 @@ type Settings struct {
 	PollInterval time.Duration            // of the scheduler, unless an operator has set another
 	Zone         *time.Location           // of the times in findings; nil: UTC
 	Command      func(name string) string // how to call a program of Turnkeeper; nil: by its name
+	Mask         func(string) string      // masks secrets in errors; nil: no masking
 	Sees         func(agent string) bool  // limits the findings to those about some agents, without names of others; nil: all
 }
 
@@ -128,6 +129,11 @@ func Examine(ctx context.Context, d *Report, set Settings, store Store) (usable 
 			zone = time.UTC
 		}
 		examineWork(ctx, d, set, store, facts, words.Clock{Now: facts.Now, Zone: zone})
+	}
+	for i := range d.Checks {
+		if set.Mask != nil {
+			d.Checks[i].Found = set.Mask(d.Checks[i].Found)
+		}
 	}
 	if set.Sees != nil {
 		d.Checks = slices.DeleteFunc(d.Checks, func(c Check) bool { return c.Agent == "" || !set.Sees(c.Agent) })

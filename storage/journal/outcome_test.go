@@ -87,7 +87,7 @@ func TestOutcomes(t *testing.T) {
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "done", Backoff: time.Hour},
 			ending:         storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageSucceeded, Closed: true,
 				Reply: "done", Outcome: turnkeeper.TurnSucceeded, Log: "finished", GrantKept: true,
 			},
 		},
@@ -99,7 +99,7 @@ func TestOutcomes(t *testing.T) {
 			},
 			ending: storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
 				LastError: "the model is overloaded", ErrorClass: "overloaded",
 				Reply: "Tool results: 1 succeeded, 0 failed.", Outcome: turnkeeper.TurnDegraded, Log: "finished", GrantKept: true,
 			},
@@ -108,7 +108,7 @@ func TestOutcomes(t *testing.T) {
 			outcome: turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, InnerDialogue: "nothing to do"},
 			ending:  storagetest.Answered,
 			want: after{
-				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+				Turn: turnkeeper.TurnSucceeded, Stop: turnkeeper.StopNone, TurnEnded: true, Message: turnkeeper.MessageSucceeded, Closed: true,
 				Inner: "nothing to do", Log: "finished", GrantKept: true,
 			},
 		},
@@ -143,13 +143,13 @@ func TestOutcomes(t *testing.T) {
 		"handed back": {
 			failuresBefore: 2,
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "the worker is shutting down"},
-			ending:         journal.Ending{Message: turnkeeper.MessageAnswered, Log: "handed_back"},
+			ending:         journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "handed_back"},
 			want:           after{Turn: turnkeeper.TurnQueued, Message: turnkeeper.MessageRunning, Failures: 2, Log: "handed_back"},
 		},
 		"deferred": {
 			failuresBefore: 2,
 			outcome:        turnlog.Outcome{State: turnkeeper.TurnQueued, Error: "no budget", ErrorClass: "budget", Backoff: time.Hour},
-			ending:         journal.Ending{Message: turnkeeper.MessageAnswered, Log: "deferred"},
+			ending:         journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "deferred"},
 			want: after{
 				Turn: turnkeeper.TurnQueued, TurnWaits: true, TurnDue: time.Hour, Message: turnkeeper.MessageRunning, ErrorClass: "budget", Failures: 2, Log: "deferred",
 			},
@@ -495,7 +495,7 @@ func TestCloseOfATurnThatLostItsWorkerTooOften(t *testing.T) {
 		}, storagetest.Events(turnkeeper.EventTurnComplete))
 	})
 	want := after{
-		Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopWorkerLost, TurnEnded: true, Message: turnkeeper.MessageAnswered, Closed: true,
+		Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopWorkerLost, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
 		Reply: "sorry", Outcome: turnkeeper.TurnDegraded, Log: "lost", LogEnded: true, Job: "cancelled", GrantKept: true, ErrorClass: "worker_lost",
 	}
 	if diff := cmp.Diff(want, h.after(d)); diff != "" {

@@ -63,14 +63,6 @@ func (a Access) checkLevel(c *request.Call, agent string) error {
 		}
 		return request.Refuse(http.StatusForbidden, "without agent, the level of all agents is set: use a token that is not restricted to some")
 	}
-	all, err := a.Agents(c)
-	if err != nil {
-		return err
-	}
-	for _, known := range all {
-		if known.Name == agent {
-			return nil
-		}
-	}
-	return request.Refuse(http.StatusNotFound, "there is no agent %q", agent)
+	_, err := a.agent(c, agent)
+	return err
 }

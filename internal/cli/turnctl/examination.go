@@ -38,12 +38,9 @@ func lostAfter(takeover time.Duration) string {
 
 // examineDatabase reports what the database shows, and how it differs from the files and settings of this machine.
 func examineDatabase(ctx context.Context, d *diagnosis.Report, cfg *config.Config, db *database.Database, c term.Clock) {
-	where := "that of DATABASE_URL"
-	if db.Private {
-		where = "private, in " + cfg.DataDir
-	}
 	set := diagnosis.Settings{
-		Database: where, NeedsToken: cfg.NeedsToken(), DBPoolSize: cfg.DBPoolSize, PollInterval: cfg.PollInterval, Zone: c.Zone, Command: shell.Command,
+		Database: db.Where(), NeedsToken: cfg.NeedsToken(), DBPoolSize: cfg.DBPoolSize, PollInterval: cfg.PollInterval, Zone: c.Zone, Command: shell.Command,
+		Mask: cfg.Masker().String,
 	}
 	if !diagnosis.Examine(ctx, d, set, db.Store) {
 		return
