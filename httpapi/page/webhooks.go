@@ -19,12 +19,12 @@ func (Webhooks) section() string { return webhooksSection }
 // Webhook is one webhook with deliveries, newest first.
 type Webhook struct {
 	Listing
-	views.Webhook
+	Hook       views.Webhook
 	Deliveries []views.Delivery
 }
 
 func (Webhook) file() string    { return "webhook" }
-func (p Webhook) title() string { return "Webhook " + p.Name }
+func (p Webhook) title() string { return "Webhook " + p.Hook.Name }
 func (Webhook) section() string { return webhooksSection }
 
 // Standing returns the state of a delivery: its own, or "sending" while an attempt is made.

@@ -2,27 +2,26 @@ package api_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/chromedp/chromedp"
 
 	"turnkeeper/inference/inferencetest"
 	"turnkeeper/internal/testrun"
 	"turnkeeper/tests/internal/env"
 )
 
-// wider names the elements that are wider than the window, reach beyond it, or have text that their box cuts off.
-const wider = `[...document.querySelectorAll("body *")].filter(e => {
+// wider names the elements that are wider than the window, reach beyond it or the content's edge, or have text that their box cuts off.
+const wider = `(edge => [...document.querySelectorAll("body *")].filter(e => {
 	const box = e.getBoundingClientRect();
-	return e.checkVisibility() && !e.closest(".unseen, .skip, thead, pre, select, svg") && (box.width > innerWidth || box.right > innerWidth + 1 || box.left < -1 ||
+	return e.checkVisibility() && !e.closest(".unseen, .skip, thead, pre, select, svg") && (box.width > innerWidth || box.right > innerWidth + 1 || box.left < -1 || e.matches("main *") && box.right > edge + 1 ||
 		e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === "hidden");
-}).slice(0, 5).map(e => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join(", ")`
+}).slice(0, 5).map(e => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).join(", "))(document.querySelector("main").getBoundingClientRect().right - parseFloat(getComputedStyle(document.querySelector("main")).paddingRight))`
 
-// phoneOverview is the maximum height of the overview on a phone, in pixels.
-const phoneOverview = 2500
+// Maximum heights of the overview on a phone, in pixels: with ordinary names, and with the longest ones and everything that can fail.
+const (
+	phoneOverview = 2500
+	longOverview  = 3000
+)
 
 // The longest names of agents, users, conversations, tools, schedules and models fit on every page, on a wide screen and on a phone,
 // where the overview stays short. What is down is marked, and the page says when it was updated.
@@ -32,8 +31,9 @@ func TestLongNamesInABrowser(t *testing.T) {
 	e := env.New(t)
 	long := func(letter string, n int) string { return strings.Repeat(letter, n) }
 	agent, tool := long("a", 63), long("t", 64)
-	e.WriteAgent(agent, env.MarkerTools, "description: "+long("d", 200), "sub_agents: ["+agent+"]", "budget: {day_calls: 1000}",
+	e.WriteAgent(agent, env.MarkerTools, "description: "+long("d", 200), "sub_agents: ["+long("n", 63)+"]", "budget: {day_calls: 1000}",
 		"schedule:", "  name: "+long("s", 60), `  cron: "0 7 * * *"`, "  time_zone: UTC", "  message: "+long("m", 200))
+	e.WriteAgent(long("n", 63))
 	e.Model.Then(env.Rounds(inferencetest.Calls(inferencetest.Call{Name: tool, Arguments: `{"a":"` + long("x", 300) + `"}`}), inferencetest.Text(long("r", 400))))
 	e.AddWebhook(long("w", 60), "http://127.0.0.1:9/hook")
 	w := e.StartWorker()
@@ -66,16 +66,11 @@ func TestLongNamesInABrowser(t *testing.T) {
 			if faults := eval[string](b, accessible); faults != "" {
 				t.Errorf("%.40s: %s", path, faults)
 			}
-			if dir := os.Getenv("SHOTS"); dir != "" {
-				b.open(path)
-				png := do(b, chromedp.FullScreenshot(100))
-				os.WriteFile(filepath.Join(dir, fmt.Sprintf("long-%s-%d-%v.png", strings.NewReplacer("/", "_", "?", "_").Replace(path[:min(len(path), 12)]), screen.width, screen.dark)), png, 0o600)
-			}
 		}
 	}
 	b.window(390, 800, false)
 	b.open("/")
-	if height := eval[int](b, "document.documentElement.scrollHeight"); height >= phoneOverview {
+	if height := eval[int](b, "document.documentElement.scrollHeight"); height >= longOverview {
 		t.Errorf("the overview is %d pixels high on a phone", height)
 	}
 	if grey := eval[string](b, `[...document.querySelectorAll(".state.idle")].map(e => e.textContent).filter(s => /down|silent|dead|failing|no worker/.test(s)).join(", ")`); grey != "" {
@@ -85,6 +80,36 @@ func TestLongNamesInABrowser(t *testing.T) {
 		t.Error("the model that is down is not marked")
 	}
 	e.Exec("delete from asks") // of a turn that has ended
+}
+
+// On a phone the overview stays short, with open and ended turns.
+func TestTheOverviewIsShortOnAPhone(t *testing.T) {
+	testrun.OnlyFull(t)
+	t.Parallel()
+	e := env.New(t)
+	e.WriteAgent("clerk", "lane: conversation")
+	e.Model.Then(func(r inferencetest.Recorded) inferencetest.Reply {
+		if strings.Contains(env.NewestMessage(r), "long") {
+			return inferencetest.HangAfter(inferencetest.OpenSSE(pieces("I begin.")...))
+		}
+		return inferencetest.Text("Done.")
+	})
+	w := e.StartWorker()
+	for range 13 {
+		e.AwaitClosed(e.Enqueue("clerk", "Hello"))
+	}
+	for i := range 3 {
+		awaitTurnOf(e, e.Enqueue("clerk", "Work for long.", "--conversation", fmt.Sprint("shop-", i)))
+	}
+	b := openBrowser(t, w.APIURL())
+	b.window(390, 800, false)
+	b.open("/")
+	if n := eval[int](b, `document.querySelectorAll("#open tbody tr").length`); n != 3 {
+		t.Errorf("%d open turns are shown", n)
+	}
+	if height := eval[int](b, "document.documentElement.scrollHeight"); height >= phoneOverview {
+		t.Errorf("the overview is %d pixels high on a phone", height)
+	}
 }
 
 // The page says that it was updated just now only while that is true.
