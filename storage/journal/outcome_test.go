@@ -97,7 +97,7 @@ func TestOutcomes(t *testing.T) {
 				State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopInferenceError, Reply: "Tool results: 1 succeeded, 0 failed.",
 				ErrorClass: "overloaded", Error: "the model is overloaded",
 			},
-			ending: storagetest.Answered,
+			ending: journal.Ending{Message: turnkeeper.MessageDegraded, Log: "finished"},
 			want: after{
 				Turn: turnkeeper.TurnDegraded, Stop: turnkeeper.StopInferenceError, TurnEnded: true, Message: turnkeeper.MessageDegraded, Closed: true,
 				LastError: "the model is overloaded", ErrorClass: "overloaded",
@@ -267,7 +267,7 @@ func TestACancellationMeetsTheEndOfADispatch(t *testing.T) {
 		"waits":             {turnlog.Outcome{State: turnkeeper.TurnWaiting}, journal.Ending{Log: "waiting"}, "waiting running", "cancelled cancelled"},
 		"fails, once":       {failed, again, "failed waiting", "failed cancelled"},
 		"fails for good":    {failed, journal.Ending{Message: turnkeeper.MessageFailed, Log: "finished"}, "failed failed", "failed failed"},
-		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded answered", "succeeded answered"},
+		"succeeds after it": {*storagetest.Succeeded("done"), storagetest.Answered, "succeeded succeeded", "succeeded succeeded"},
 	} {
 		for _, asked := range []bool{false, true} {
 			conversation := fmt.Sprint(name, asked)

@@ -47,8 +47,8 @@ func TestFinding(t *testing.T) {
 		{"all", operate.Search{}, "6 5 4 3 2 1", "14 12 11"},
 		{"agent", operate.Search{Page: operate.Page{Agent: "desk"}}, "5 4 2 1", "14 12 11"},
 		{"conversation", operate.Search{Page: operate.Page{Agent: "desk"}, Conversation: "a"}, "5 4 1", "14 11"},
-		{"state of messages", operate.Search{Page: operate.Page{State: "failed"}}, "2", "12"},
-		{"state of turns", operate.Search{Page: operate.Page{State: "succeeded"}}, "", "14 11"},
+		{"another state of both", operate.Search{Page: operate.Page{State: "failed"}}, "2", "12"},
+		{"state of both", operate.Search{Page: operate.Page{State: "succeeded"}}, "4 1", "14 11"},
 		{"error class", operate.Search{ErrorClass: "auth"}, "2", "12"},
 		{"a word", operate.Search{Words: "late"}, "4 3 2 1", "14 12 11"},
 		{"words in any order", operate.Search{Words: "late order"}, "3 1", "11"},
@@ -135,7 +135,7 @@ func TestTranscripts(t *testing.T) {
 		}
 		got = append(got, said)
 	}
-	if want := "third waiting; second running search planned; first answered look succeeded: done"; strings.Join(got, "; ") != want {
+	if want := "third waiting; second running search planned; first succeeded look succeeded: done"; strings.Join(got, "; ") != want {
 		t.Errorf("the conversation is %q, want %q", got, want)
 	}
 }
