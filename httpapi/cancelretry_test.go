@@ -83,7 +83,7 @@ func TestFinish(t *testing.T) {
 	done := h.turn("desk", "work")
 	done.finish("done")
 	h.ask("POST", fmt.Sprintf("/v1/turns/%d/finish", done.id), "").want(t, 409, "has ended already: it succeeded")
-	h.ask("POST", "/v1/messages/2/finish", "").want(t, 409, "message 2 is closed already: it is answered")
+	h.ask("POST", "/v1/messages/2/finish", "").want(t, 409, "message 2 is closed already: it succeeded")
 	h.ask("POST", "/v1/messages", `{"agent":"desk","body":"later"}`).want(t, 201, "")
 	h.ask("POST", "/v1/messages/3/finish", "").want(t, 409, "message 3 still waits, and has nothing to finish with; cancel it instead")
 	h.ask("POST", path, `{"why":"x"}`).want(t, 400, "unknown field")

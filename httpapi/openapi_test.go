@@ -341,6 +341,8 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("GET", "/v1/lanes", "", "", 200)
 	ask("GET", "/v1/schedules", "", "", 200)
 	ask("GET", "/v1/agents", "", "", 200)
+	ask("GET", "/v1/agents/clerk", "", "", 200)
+	ask("GET", "/v1/doctor", "", "", 200)
 	if got := decode[struct{ Items []map[string]any }](t, ask("GET", "/v1/webhooks", "", "", 200)); len(got.Items) != 1 || got.Items[0]["pending"] != 1.0 {
 		t.Errorf("the webhooks are %v", got)
 	}

@@ -17,11 +17,18 @@ type WholeAgent struct {
 	Level      *AgentLevel `json:"level" doc:"null: it has no budget of a day, no rules for levels and no pin"`
 }
 
-// OfWholeAgent returns the view of an agent with its definition, schedules and level, which may be nil.
-func OfWholeAgent(a turnkeeper.AgentRegistration, schedules []turnkeeper.Schedule, level *operate.AgentLevel) WholeAgent {
-	v := WholeAgent{Agent: OfAgent(a), Tools: []string{}, MCPServers: []string{}, SubAgents: []string{}, Schedules: All(schedules, OfSchedule)}
-	if level != nil {
-		v.Level = new(OfAgentLevel(*level))
+// OfWholeAgent returns the view of an agent with its definition. It takes what is the agent's from the schedules and levels.
+func OfWholeAgent(a turnkeeper.AgentRegistration, schedules []turnkeeper.Schedule, levels operate.Levels) WholeAgent {
+	v := WholeAgent{Agent: OfAgent(a), Tools: []string{}, MCPServers: []string{}, SubAgents: []string{}, Schedules: []Schedule{}}
+	for _, s := range schedules {
+		if s.Agent == a.Name {
+			v.Schedules = append(v.Schedules, OfSchedule(s))
+		}
+	}
+	for _, l := range levels.Agents {
+		if l.Agent == a.Name {
+			v.Level = new(OfAgentLevel(l))
+		}
 	}
 	def, err := agentdef.ParseRecorded(a.Name, a.Definition)
 	if err != nil {

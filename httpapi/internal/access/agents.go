@@ -7,7 +7,6 @@ import (
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/views"
-	"turnkeeper/storage/operate"
 )
 
 // Agents lists the agents visible to the caller.
@@ -33,12 +32,7 @@ func (a Access) Agent(c *request.Call) (v views.WholeAgent, err error) {
 	if err != nil {
 		return v, err
 	}
-	var level *operate.AgentLevel
-	if i := slices.IndexFunc(levels.Agents, func(l operate.AgentLevel) bool { return l.Agent == found.Name }); i >= 0 {
-		level = &levels.Agents[i]
-	}
-	schedules = slices.DeleteFunc(schedules, func(s turnkeeper.Schedule) bool { return s.Agent != found.Name })
-	return views.OfWholeAgent(found, schedules, level), nil
+	return views.OfWholeAgent(found, schedules, levels), nil
 }
 
 // agent returns the registration of an agent that is visible to the caller, or a 404 problem.
