@@ -237,7 +237,7 @@ func TestWhatSendersAreShown(t *testing.T) {
 	d.write(turnlog.Entry{
 		Events:  []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{"state":"succeeded","stop_reason":"none","rounds":1,"calls":2,"reply":"SECRET"}`)}},
 		Outcome: &turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "approved"},
-	}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+	}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 	id := turnkeeper.MessageID(one[int64](h, "select message_id from turnkeeper.turns where id = $1", d.id))
 	read, sent := stored(h.frames(t.Context(), id, "", "Authorization", reads)), stored(h.frames(t.Context(), id, "", "Authorization", sends))
 	if len(read) != 18 || !strings.Contains(read[1].raw, "SECRET") {

@@ -337,7 +337,7 @@ func TestHowResponsesEnd(t *testing.T) {
 		status  string
 		last    string
 	}{
-		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageAnswered, "incomplete", "incomplete"},
+		{turnlog.Outcome{State: turnkeeper.TurnDegraded, StopReason: turnkeeper.StopMaxRounds, Reply: "half"}, turnkeeper.MessageDegraded, "incomplete", "incomplete"},
 		{turnlog.Outcome{State: turnkeeper.TurnFailed, StopReason: turnkeeper.StopInferenceError, Reply: "sorry"}, turnkeeper.MessageFailed, "failed", "failed"},
 		{turnlog.Outcome{State: turnkeeper.TurnCancelled, StopReason: turnkeeper.StopCancelled, Reply: "cancelled"}, turnkeeper.MessageCancelled, "cancelled", "incomplete"},
 	} {
@@ -394,7 +394,7 @@ func TestAnswersThatAreCut(t *testing.T) {
 		}
 		d.write(turnlog.Entry{
 			Events: []turnkeeper.Event{{Type: turnkeeper.EventTurnComplete, Data: []byte(`{}`)}}, Outcome: &test.outcome,
-		}, journal.Ending{Message: turnkeeper.MessageAnswered, Log: "finished"})
+		}, journal.Ending{Message: turnkeeper.MessageSucceeded, Log: "finished"})
 		status, r := "incomplete", h.response(id)
 		reason := func(r response) string {
 			if r.Incomplete == nil {

@@ -202,7 +202,7 @@ create table turnkeeper.messages (
         when 'message' then schedule is null and slot is null
         when 'schedule' then schedule is not null and slot is not null and octet_length(schedule) between 1 and 200 else false end),
     constraint state_fits_closed_at check (case when state in ('waiting', 'running') then closed_at is null
-        else state in ('answered', 'failed', 'cancelled') and closed_at is not null end),
+        else state in ('succeeded', 'degraded', 'failed', 'cancelled') and closed_at is not null end),
     constraint counters_in_range check (attempts between 0 and 1000000 and faults between 0 and 1000000
         and (state <> 'waiting' or attempts < 1000000)),
     constraint times_in_range check (

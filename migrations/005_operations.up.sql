@@ -217,7 +217,7 @@ end $$;
 ----------------------------------------------------------------------------------------------------
 
 -- Retry a message: a closed one is put into the inbox as a new message, at most once; one that waits for its time becomes
--- due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, answered, risky (effects may
+-- due now. verdict: new, repeated or due_now; or the reason for a refusal: waiting, running, succeeded, risky (effects may
 -- be repeated; p_anyway overrides this); null: no such message. A turn that was cancelled before its first grant has had no
 -- effects.
 create function turnkeeper.retry_message(p_message bigint, p_anyway boolean, out verdict text, out message bigint) language plpgsql as $$
@@ -274,7 +274,7 @@ begin
     message := p_message;
     select t.state into outcome from turnkeeper.turns t where t.id = m.turn_id;
     if outcome = 'succeeded' then
-        verdict := 'answered';
+        verdict := 'succeeded';
     elsif outcome <> 'failed' and not p_anyway and not exists (select from turnkeeper.turns t where t.id = m.turn_id and t.dispatches = 0) then
         verdict := 'risky';
     else

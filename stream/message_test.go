@@ -120,7 +120,7 @@ func (s *inbox) play() {
 	s.change(func(m *waiting.Message) { m.Waits = []waiting.Wait{{Reason: waiting.Person}} })
 	s.say(9, turnkeeper.EventTurnResumed)
 	s.say(9, turnkeeper.EventTurnComplete)
-	s.change(func(m *waiting.Message) { m.State, m.ClosedAt = turnkeeper.MessageAnswered, time.Now() })
+	s.change(func(m *waiting.Message) { m.State, m.ClosedAt = turnkeeper.MessageSucceeded, time.Now() })
 }
 
 var played = []string{

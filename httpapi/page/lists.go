@@ -50,6 +50,9 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 			v.Levels = append(v.Levels, views.OfAgentLevel(a))
 		}
 	}
+	if v.Webhooks, err = h.failing(c); err != nil {
+		return err
+	}
 	workers, err := store.Workers(ctx)
 	if err != nil {
 		return err
@@ -271,17 +274,6 @@ func (h *Handler) showLanes(c *request.Call) error {
 	return showList(h, c, nil, h.cfg.Store.Lanes, passed[operate.LaneView],
 		func(l Listing, found []operate.LaneView) Page {
 			return Lanes{Listing: l, Scheduler: scheduler, Lanes: found}
-		})
-}
-
-func (h *Handler) showAgents(c *request.Call) error {
-	read := func(_ context.Context, p operate.Page) ([]turnkeeper.AgentRegistration, error) {
-		all, err := h.access.Agents(c)
-		return part(all, p), err
-	}
-	return showList(h, c, nil, read, passed[turnkeeper.AgentRegistration],
-		func(l Listing, found []turnkeeper.AgentRegistration) Page {
-			return Agents{Listing: l, Agents: found}
 		})
 }
 

@@ -51,6 +51,7 @@ type Overview struct {
 	Agents    []string             // names
 	Down      []modelhealth.Health // models that are down
 	Levels    []views.AgentLevel   // that are not normal, or are pinned
+	Webhooks  []views.Webhook      // that fail, or deliver nothing
 	NoWorker  bool                 // no live worker runs turns
 	Refused   *presence.Refusal    // the longest refusal of the database, of any worker or this process; nil: none
 }
@@ -147,16 +148,6 @@ type Replies struct {
 func (Replies) file() string    { return "replies" }
 func (Replies) title() string   { return "Replies" }
 func (Replies) section() string { return "/replies" }
-
-// Agents is a list of agents.
-type Agents struct {
-	Listing
-	Agents []turnkeeper.AgentRegistration
-}
-
-func (Agents) file() string    { return "agents" }
-func (Agents) title() string   { return "Agents" }
-func (Agents) section() string { return "/agents" }
 
 // Lanes is a list of lanes.
 type Lanes struct {

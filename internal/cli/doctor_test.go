@@ -180,7 +180,7 @@ func TestDoctorTellsWhatIsWrong(t *testing.T) {
 		s.sendTo("echo", "Second.")
 		s.exec(`update turnkeeper.messages set due_at = now() - interval '20 min' where agent = 'echo' and state = 'waiting'`)
 		diagnose(t, env).wants(t, "warn", "waiting echo", "message 4", "turn 2 of worker host-1 holds lane echo")
-		first.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+		first.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	})
 	t.Run("a paused schedule", func(t *testing.T) {
 		s.exec("update turnkeeper.schedules set paused_at = now(), paused_reason = 'too loud'")
@@ -405,7 +405,7 @@ func TestWhatIsNamed(t *testing.T) {
 	env, store := somewhere(t)
 	s := &stage{DB: store, t: t}
 	a := s.turn("First.")
-	a.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
+	a.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Yes."})
 	s.sendTo("watcher", "Second.")
 	b := s.next("host-1")
 	ctl := func(args ...string) ran { return run(t, turnctl.Program(), env, "", args...) }

@@ -67,7 +67,7 @@ func TestAnAnsweredTurnBehindARunningOne(t *testing.T) {
 		}
 	}
 	says(t, env, []string{"inbox"}, "running, behind turn 2")
-	meanwhile.end(turnkeeper.MessageAnswered, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Done."})
+	meanwhile.end(turnkeeper.MessageSucceeded, turnlog.Outcome{State: turnkeeper.TurnSucceeded, StopReason: turnkeeper.StopNone, Reply: "Done."})
 	says(t, env, []string{"explain", "--message", "1"}, "nothing blocks it")
 	behind := s.sendIn("third", "Behind the answered one.")
 	says(t, env, []string{"explain", "--message", idOf(behind)}, "turn 1 goes back to lane echo before it")

@@ -71,7 +71,7 @@ func TestBadInput(t *testing.T) {
 		{"too many entries", turnctl.Program(), "", []string{"turns", "--limit", "101"}, 2, "--limit is 101: it must be 1 to 100"},
 		{"no entries", turnctl.Program(), "", []string{"inbox", "--limit", "0"}, 2, "--limit is 0: it must be 1 to 100"},
 		{"unknown state", turnctl.Program(), "", []string{"turns", "--state", "done"}, 2, `--state is "done": it must be one of queued, running`},
-		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "degraded"}, 2, "it must be one of waiting, running, answered"},
+		{"state of another noun", turnctl.Program(), "", []string{"inbox", "--state", "queued"}, 2, "it must be one of waiting, running, succeeded"},
 		{"negative page", turnctl.Program(), "", []string{"turns", "--before", "-1"}, 2, "--before is -1: it must be an id"},
 		{"both directions", turnctl.Program(), "", []string{"outbox", "--after", "1", "--before", "3"}, 2, "give --before or --after, not both"},
 		{"show without id", turnctl.Program(), "", []string{"show"}, 2, "usage: turnctl show ID|latest"},

@@ -24,10 +24,10 @@ import (
 
 // Roles of a process.
 const (
-	RoleWorker    = presence.RoleWorker // runs turns
-	RoleScheduler = "scheduler"         // dispatches turns
-	RoleAPI       = "api"               // serves the HTTP API
-	RoleWebhooks  = "webhooks"          // delivers replies to webhooks
+	RoleWorker    = presence.RoleWorker    // runs turns
+	RoleScheduler = presence.RoleScheduler // dispatches turns
+	RoleAPI       = "api"                  // serves the HTTP API
+	RoleWebhooks  = "webhooks"             // delivers replies to webhooks
 )
 
 // A Config holds the settings of one process. Create it with Default or Load.

@@ -86,7 +86,8 @@ func (c *checker) found(invariant, format string, args ...any) {
 var closes = map[turnkeeper.MessageState][]turnkeeper.TurnState{
 	turnkeeper.MessageWaiting:   {turnkeeper.TurnFailed},
 	turnkeeper.MessageRunning:   {turnkeeper.TurnQueued, turnkeeper.TurnRunning, turnkeeper.TurnWaiting},
-	turnkeeper.MessageAnswered:  {turnkeeper.TurnSucceeded, turnkeeper.TurnDegraded},
+	turnkeeper.MessageSucceeded: {turnkeeper.TurnSucceeded},
+	turnkeeper.MessageDegraded:  {turnkeeper.TurnDegraded},
 	turnkeeper.MessageFailed:    {turnkeeper.TurnFailed},
 	turnkeeper.MessageCancelled: {turnkeeper.TurnCancelled},
 }

@@ -223,7 +223,9 @@ var targets = []Target{
 		Name: "routes",
 		Go: []Code{
 			{File: "httpapi/turns.go"}, {File: "httpapi/messages.go"}, {File: "httpapi/schedules.go"}, {File: "httpapi/lanes.go"},
-			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
+			{File: "httpapi/internal/access/access.go"}, {File: "httpapi/internal/access/agents.go"}, {File: "httpapi/internal/access/levels.go"},
+			{File: "httpapi/internal/access/webhooks.go"}, {"storage/operate/levels.go", []string{"Levels.For"}},
+			{File: "httpapi/internal/request/parameters.go"}, {File: "httpapi/internal/request/body.go"},
 			{File: "httpapi/handler.go"}, {File: "httpapi/responses.go"}, {File: "httpapi/webhooks.go"},
 			{"httpapi/events.go", []string{"events.get", "wantsStream", "afterOf", "events.list", "events.isPurged", "events.position", "events.eventAt"}},
 		},

@@ -53,8 +53,11 @@ func Longest(own []Refusal, workers []Heartbeat) (longest *Refusal) {
 	return longest
 }
 
-// RoleWorker is the role of processes that take turns.
-const RoleWorker = "worker"
+// Roles of processes.
+const (
+	RoleWorker    = "worker"    // takes turns
+	RoleScheduler = "scheduler" // dispatches turns
+)
 
 // SilentAfter is how long a worker may send no heartbeat before all views call it silent: longer
 // than any pause between two heartbeats.

@@ -104,7 +104,7 @@ func dueLater(e *env) {
 	if m := e.Message(id); !m.DueAt.Equal(due.Add(time.Second)) {
 		e.Errorf("due at %v, want the whole second after %v", m.DueAt, due)
 	}
-	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(turnkeeper.MaxDelay + time.Hour)})
+	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(3661 * 24 * time.Hour)})
 	wantErr(e, "too far ahead", err, turnkeeper.ErrInvalidMessage)
 	wait, err := e.Scheduler().NextDue(e.Context(), now)
 	if err != nil || wait < 20*time.Minute || wait > 31*time.Minute {
@@ -377,7 +377,7 @@ func threeLosses(e *env) {
 	if !ok || reply.Outcome != turnkeeper.TurnDegraded {
 		e.Errorf("reply %+v", reply)
 	}
-	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageAnswered)
+	equal(e, "message", e.Message(turn.MessageID).State, turnkeeper.MessageDegraded)
 	wantErr(e, "a write of the last holder", d.Append(e.Context(), turnlog.Entry{Round: round(2)}), turnkeeper.ErrFenced)
 }
 

@@ -85,8 +85,8 @@ func TestStanding(t *testing.T) {
 		m           waiting.Message
 		state, note string
 	}{
-		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
-		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageAnswered}}, "answered", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageDegraded, Outcome: turnkeeper.TurnDegraded}}, "degraded", ""},
+		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageSucceeded}}, "succeeded", ""},
 		{waiting.Message{Message: turnkeeper.Message{State: turnkeeper.MessageFailed, Outcome: turnkeeper.TurnFailed}}, "failed", ""},
 		{running(), "running", ""},
 		{running(waiting.Wait{Reason: waiting.BudgetSpent, State: turnkeeper.TurnQueued, Until: time.Now()}), "deferred", "for its budget, due in 3 min"},

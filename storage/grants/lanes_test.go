@@ -15,7 +15,7 @@ import (
 // addMessage inserts a message and returns its id.
 func (h *env) addMessage(agent, conversation, lane, state string) int64 {
 	return storagetest.One[int64](h, `insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at)
-		values ($1, $2, $3, 'x', $4::text, case when $4::text in ('answered', 'failed', 'cancelled') then now() end) returning id`,
+		values ($1, $2, $3, 'x', $4::text, case when $4::text in ('succeeded', 'degraded', 'failed', 'cancelled') then now() end) returning id`,
 		agent, conversation, lane, state)
 }
 
@@ -51,14 +51,14 @@ func TestWhichMessagesMove(t *testing.T) {
 		"by-conversation":       {perConversation: true, changed: "1 m", message: "waiting", want: "/x", open: true},
 		"as-one":                {changed: "1 m", message: "waiting", lane: "/x", open: true},
 		"in-its-lane":           {perConversation: true, changed: "1 m", message: "waiting", lane: "/x", want: "/x", open: true},
-		"answered":              {perConversation: true, changed: "1 m", message: "answered", open: true},
+		"answered":              {perConversation: true, changed: "1 m", message: "succeeded", open: true},
 		"sub-agent":             {perConversation: true, changed: "1 m", message: "waiting", sub: true, open: true},
 		"almost-an-hour-ago":    {perConversation: true, changed: "59 m", message: "waiting", want: "/x", open: true},
 		"an-hour-ago":           {perConversation: true, changed: "61 m", message: "waiting", want: "/x"},
 		"queued":                {perConversation: true, changed: "2 h", message: "running", turn: "queued", open: true},
 		"running":               {perConversation: true, changed: "2 h", message: "running", turn: "running", open: true},
 		"waiting":               {perConversation: true, changed: "2 h", message: "running", turn: "waiting", open: true},
-		"ended":                 {perConversation: true, changed: "2 h", message: "answered", turn: "succeeded"},
+		"ended":                 {perConversation: true, changed: "2 h", message: "succeeded", turn: "succeeded"},
 		"running-in-its-lane":   {perConversation: true, changed: "2 h", message: "running", turn: "running", lane: "/x", want: "/x"},
 		"running-in-one-lane":   {changed: "2 h", message: "running", turn: "running"},
 		"running-in-an-old-one": {changed: "2 h", message: "running", turn: "running", lane: "/x", want: "/x", open: true},
@@ -182,7 +182,7 @@ func TestWhichLanesAreForgotten(t *testing.T) {
 		case "message":
 			h.addMessage("desk", lane, "desk/"+lane, "waiting")
 		case "answered":
-			h.addMessage("desk", lane, "desk/"+lane, lane)
+			h.addMessage("desk", lane, "desk/"+lane, "succeeded")
 		case "queued", "running", "waiting", "succeeded":
 			h.addTurn(int64(i), "desk", lane, "desk/"+lane, lane)
 		}

@@ -86,7 +86,7 @@ func TestWhichMessagesAreReady(t *testing.T) {
 	h.Exec("update turnkeeper.messages set due_at = clock_timestamp() + interval '1 h' where conversation in ('later', 'later-once')")
 	h.Exec("update turnkeeper.messages set accepted_at = due_at where conversation = 'later-once'") // accepted before the clock was set back
 	h.Exec("update turnkeeper.messages set state = 'running' where conversation = 'running'")
-	h.Exec("update turnkeeper.messages set state = 'answered', closed_at = clock_timestamp() where conversation = 'answered'")
+	h.Exec("update turnkeeper.messages set state = 'succeeded', closed_at = clock_timestamp() where conversation = 'answered'")
 	for limit, want := range map[int]string{100: "ended free paused paused-oddly later-once", 2: "ended free"} {
 		short, general := h.readyMessages(limit)
 		if short != want || general != want {

@@ -96,7 +96,7 @@ func TestCancel(t *testing.T) {
 				t.Errorf("the events of the turn behind: %+v", r)
 			}
 			e.WantReply(e.TurnOf(behind), "Now.")
-			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr, "is closed already: it is answered") {
+			if r := cancelTurn(e, "--message", fmt.Sprint(behind)); r.Code != 6 || !strings.Contains(r.Stderr, "is closed already: it succeeded") {
 				t.Errorf("of what has ended: %+v", r)
 			}
 		})

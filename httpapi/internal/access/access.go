@@ -11,6 +11,7 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
@@ -34,6 +35,7 @@ type Store interface {
 	ReadOutput(ctx context.Context, turn turnkeeper.TurnID, id turnkeeper.OutputID, from, to int64) (string, error)
 
 	Agents(ctx context.Context) ([]turnkeeper.AgentRegistration, error)
+	Definition(ctx context.Context, hash string) ([]byte, error)
 	Models(ctx context.Context) ([]modelhealth.Health, error)
 	Schedules(ctx context.Context) ([]turnkeeper.Schedule, error)
 	RunSchedule(ctx context.Context, agent, name string) (id turnkeeper.MessageID, waiting bool, err error)
@@ -43,16 +45,21 @@ type Store interface {
 	UnpinLevel(ctx context.Context, agent string) error
 
 	AskStore
+	WebhookStore
+	diagnosis.Store
 }
 
 // An Access checks a caller's rights and uses a store. It is safe for concurrent use.
 type Access struct {
 	store    Store
-	fourEyes bool // the token that sent a message must not answer what its turn asks
+	fourEyes bool               // the token that sent a message must not answer what its turn asks
+	settings diagnosis.Settings // of this process
 }
 
 // New returns an Access.
-func New(store Store, fourEyes bool) Access { return Access{store, fourEyes} }
+func New(store Store, fourEyes bool, settings diagnosis.Settings) Access {
+	return Access{store, fourEyes, settings}
+}
 
 // CheckTurn returns a 404 problem if the turn does not exist or is not visible to the caller.
 func (a Access) CheckTurn(c *request.Call, id turnkeeper.TurnID) error {
@@ -211,12 +218,6 @@ func (a Access) RetryFailed(c *request.Call, scope operate.FailedScope) ([]opera
 		scope.Agents = c.Caller.Token.Agents
 	}
 	return a.store.RetryFailed(c.Context(), scope)
-}
-
-// Agents lists the agents visible to the caller.
-func (a Access) Agents(c *request.Call) ([]turnkeeper.AgentRegistration, error) {
-	all, err := a.store.Agents(c.Context())
-	return slices.DeleteFunc(all, func(r turnkeeper.AgentRegistration) bool { return !c.Caller.Sees(r.Name) }), err
 }
 
 // Models lists the models that the caller's agents use.

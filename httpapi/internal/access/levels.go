@@ -10,10 +10,13 @@ import (
 	"turnkeeper/storage/operate"
 )
 
-// Levels lists the survival levels of the agents visible to the caller.
+// Levels lists the survival levels of the agents visible to the caller. A caller who does not see all agents does not see who
+// pinned the level of all.
 func (a Access) Levels(c *request.Call) (operate.Levels, error) {
 	all, err := a.store.Levels(c.Context())
-	all.Agents = slices.DeleteFunc(all.Agents, func(l operate.AgentLevel) bool { return !c.Caller.Sees(l.Agent) })
+	if !c.Caller.SeesAll() {
+		all = all.For(c.Caller.Sees)
+	}
 	return all, err
 }
 
@@ -56,14 +59,6 @@ func (a Access) checkLevel(c *request.Call, agent string) error {
 		}
 		return request.Refuse(http.StatusForbidden, "without agent, the level of all agents is set: use a token that is not restricted to some")
 	}
-	all, err := a.Agents(c)
-	if err != nil {
-		return err
-	}
-	for _, known := range all {
-		if known.Name == agent {
-			return nil
-		}
-	}
-	return request.Refuse(http.StatusNotFound, "there is no agent %q", agent)
+	_, err := a.agent(c, agent)
+	return err
 }

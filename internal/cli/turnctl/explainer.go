@@ -9,6 +9,7 @@ import (
 	"turnkeeper"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/internal/waiting"
@@ -58,8 +59,8 @@ func (x *explainer) level() (said []string) {
 		if a.Agent != x.Turn.Agent {
 			continue
 		}
-		said = append(said, words.Sentence(levelText(x.Clock, a)))
-		if happens := effectText(a); happens != "" {
+		said = append(said, words.Sentence(diagnosis.LevelText(x.Clock, a)))
+		if happens := diagnosis.EffectText(a); happens != "" {
 			said = append(said, "By its file, at this level: "+happens+".")
 		}
 	}

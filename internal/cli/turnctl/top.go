@@ -12,6 +12,7 @@ import (
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/config"
 	"turnkeeper/internal/database"
+	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/modelhealth"
 	"turnkeeper/internal/presence"
 	"turnkeeper/internal/views"
@@ -130,7 +131,7 @@ func readTop(ctx context.Context, store *operate.Store, limit int) (v topState, 
 	if err != nil {
 		return v, err
 	}
-	v.Levels = notNormal(levels)
+	v.Levels = diagnosis.NotNormal(levels)
 	if v.Scheduler, err = store.SchedulerSettings(ctx); err != nil {
 		return v, err
 	}
@@ -288,7 +289,7 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 		if i == 0 {
 			label = "levels   "
 		}
-		s.Line("%s%s", label, s.Paint(levelCell(a.Level).Tone, levelText(c, a)))
+		s.Line("%s%s", label, s.Paint(levelCell(a.Level).Tone, diagnosis.LevelText(c, a)))
 	}
 	if len(v.Turns) > 0 {
 		s.Line("")

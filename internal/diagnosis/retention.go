@@ -1,28 +1,27 @@
-package turnctl
+package diagnosis
 
 import (
 	"context"
 	"fmt"
 	"time"
 
-	"turnkeeper/internal/cli/term"
-	"turnkeeper/internal/config"
 	"turnkeeper/internal/retention"
+	"turnkeeper/internal/words"
 	"turnkeeper/storage/operate"
 )
 
 // examineRetention reports how long each class is kept.
-func examineRetention(ctx context.Context, d *diagnosis, cfg *config.Config, store *operate.Store, c term.Clock) {
+func examineRetention(ctx context.Context, d *Report, set Settings, store Store, c words.Clock) {
 	kept, err := store.KeptFor(ctx)
 	var stored operate.StoredParts
 	if err == nil {
 		stored, err = store.StoredParts(ctx)
 	}
 	if err != nil {
-		d.add(checkFail, "retention", err.Error(), "")
+		d.Add(Fail, "retention", err.Error(), "")
 		return
 	}
-	judgeRetention(d, cfg.Retention, kept, stored, c)
+	judgeRetention(d, set.Retention, kept, stored, c)
 }
 
 // A database has grown if it has grownBytes of what retention could delete, and some of it is older than grownFor.
@@ -32,12 +31,12 @@ const (
 )
 
 // judgeRetention proposes a retention if nobody has decided on one and the database has grown. kept is what the database says.
-func judgeRetention(d *diagnosis, set retention.Policy, kept time.Duration, stored operate.StoredParts, c term.Clock) {
+func judgeRetention(d *Report, set retention.Policy, kept time.Duration, stored operate.StoredParts, c words.Clock) {
 	found := "by the settings here: " + set.With(kept).String()
 	grown := stored.Bytes >= grownBytes && !stored.Oldest.IsZero() && c.Now.Sub(stored.Oldest) > grownFor
 	if grown {
 		found += fmt.Sprintf("; events, outputs and leases have %.1f GB, the oldest since %s", float64(stored.Bytes)/(1<<30), c.Moment(stored.Oldest))
 	}
-	d.judge(!grown || !set.Undecided(kept), checkWarn, "retention", found,
+	d.Judge(!grown || !set.Undecided(kept), Warn, "retention", found,
 		"nothing is ever deleted: set retention: {outputs: 720h, events: 720h} for the workers, which is what new databases do, or 0 to keep all")
 }
