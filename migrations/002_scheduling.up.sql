@@ -351,7 +351,7 @@ begin
     if not found then
         insert into turnkeeper.api_conversations (id, agent, user_name, sent_by, metadata, items, created_at, used_at)
         select c.id, p_agent, p_user, c.sent_by, c.metadata, '[]', c.created_at, clock_timestamp()
-        from turnkeeper.api_conversations c where c.id = p_conversation and c.sent_by = p_sender and c.used_at is not null limit 1
+        from turnkeeper.api_conversations c where c.id = p_conversation and (c.agent, c.user_name) <> (p_agent, p_user) and c.sent_by = p_sender and c.used_at is not null limit 1
         on conflict do nothing;
     end if;
 end $$;
