@@ -54,7 +54,7 @@ var targets = []Target{
 	{
 		Name: "retention",
 		Go: []Code{{File: "internal/retention/retention.go"}, {File: "internal/memory/retention.go"}, {File: "internal/words/expired.go"},
-			{File: "storage/operate/retention.go"}, {File: "internal/cli/turnctl/retention.go"}},
+			{File: "storage/operate/retention.go"}, {File: "internal/diagnosis/retention.go"}},
 		Queries:   []string{"StoredParts", "ForgetPins", "ReadOutput"},
 		Functions: []string{"expirable", "purge_is_aside", "expire_outputs", "expire_events", "expire_leases", "expire_turns", "expire", "first_message", "forget_unused"},
 		First:     "^(TestSuite|TestEachClass|TestWhatExpires|TestExpiryGoes|TestRetention|TestHowLong|TestWhatRetention|TestExpired|TestWhenRetention|TestTurnPage)",

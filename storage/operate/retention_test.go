@@ -187,7 +187,7 @@ func TestRetentionReadsNoWholeTable(t *testing.T) {
 	const many, old, times, bound = 20_000, 10, 7, 200
 	h := newEnv(t)
 	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, attempts, accepted_at, due_at, closed_at, turn_id)
-		select 'desk', 'c', 'desk/c', 'x', 'answered', 1, at, at, at, i from generate_series(1, $1::integer) i, lateral (select now() - make_interval(hours => $1 - i) as at) a`, many)
+		select 'desk', 'c', 'desk/c', 'x', 'succeeded', 1, at, at, at, i from generate_series(1, $1::integer) i, lateral (select now() - make_interval(hours => $1 - i) as at) a`, many)
 	h.Exec(`insert into turnkeeper.turns (message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, created_at, ended_at, stop_reason, events_expired_at, leases_expired_at)
 		select id, 1, 'desk', 'c', 'desk/c', 'message', repeat('a', 64), 'succeeded', id, closed_at, closed_at, 'none', gone, gone
 		from turnkeeper.messages, lateral (select case when id <= $1::integer - 1000 then now() end as gone) g`, many)
