@@ -87,7 +87,7 @@ var targets = []Target{
 		Name:      "labels",
 		Queries:   []string{"LabelsForTurn", "LabelsOfReplies", "LockFile", "FileLabels"},
 		Functions: []string{"label_reply", "label_retry", "label_message", "forget_labels", "write_note", "label_file", "relabel_file"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOfAFile)",
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOf)",
 		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
 	},
 	{
@@ -108,7 +108,7 @@ var targets = []Target{
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
 		Tests: []string{"./asks", "./internal/turnlog", "./policy", "./internal/memory", "./agentturn"},
 	},
 	{
@@ -257,7 +257,8 @@ var targets = []Target{
 			"ListAsks", "ListOpenAsks", "ListAsksOfTurn"},
 		Functions: []string{"lane_of", "user_may_be", "has_past", "lane_rivals", "conversation_held", "held_lane", "forget_lanes", "write_note"},
 		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
-			"TestAUserIn|TestAPurge|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait)",
+			"TestAUserIn|TestAPurge|TestWhichNotes|TestWhoseLabels|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait|TestSearchesShow|TestListsOfAsks|TestFinding|" +
+			"TestTranscripts|TestAResponse|TestRefusedResponses|TestWaitingForAResponse|TestTheEventsOfAResponse|TestReadingNeeds)",
 		Tests: append([]string{"./httpapi", "./tools/builtin", "./internal/memory"}, stores...), Skip: plans,
 	},
 	{

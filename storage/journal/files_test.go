@@ -1,18 +1,22 @@
 package journal_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
 
+	"turnkeeper"
 	"turnkeeper/policy"
 	"turnkeeper/storage/journal"
+	"turnkeeper/storage/storagetest"
 )
 
-// TestLabelsOfFiles writes files in turn, and checks the labels of each and of their folders.
+// TestLabelsOfFiles writes files in turn, and checks the labels of each and of their folders. A note has the name of a file.
 func TestLabelsOfFiles(t *testing.T) {
-	files := journal.NewFiles(newEnv(t).Store.DB)
+	h := newEnv(t)
+	files := journal.NewFiles(h.Store.DB)
 	private, untrusted := policy.Mark{Label: policy.Private, Source: "a mail"}, policy.Mark{Label: policy.Untrusted, Source: "a page"}
 	wants := func(path string, want ...policy.Label) {
 		t.Helper()
@@ -24,6 +28,9 @@ func TestLabelsOfFiles(t *testing.T) {
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s: %v, %v, want %v", path, got, err, want)
 		}
+	}
+	if err := h.WriteNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "/r/a.txt", "text", []policy.Mark{private}); err != nil {
+		t.Fatal(err)
 	}
 	full := errors.New("disk full")
 	during := func(path string, want ...policy.Label) func() error {
@@ -59,6 +66,42 @@ func TestLabelsOfFiles(t *testing.T) {
 	marks, err := files.FileLabels(t.Context(), "/r/a.txt")
 	if err != nil || marks[0] != private {
 		t.Errorf("%+v, %v", marks, err)
+	}
+	known := func() string {
+		return storagetest.One[string](h, "select string_agg(path, ' ' order by path) from turnkeeper.files")
+	}
+	if got := known(); got != "/r/a.txt /r/b_c/d" {
+		t.Errorf("files with labels: %s", got)
+	}
+	if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", nil, during("/r/a.txt", policy.Private)); err != nil {
+		t.Error(err)
+	}
+	if got := known(); got != "/r/b_c/d" {
+		t.Errorf("files with labels: %s", got)
+	}
+	if _, labels, _, err := h.ReadNote(t.Context(), turnkeeper.ConversationKey{Agent: "clerk"}, "/r/a.txt"); err != nil || len(labels) != 1 {
+		t.Errorf("the note has the labels %v, %v", labels, err)
+	}
+}
+
+// TestWritersOfOtherFiles writes files while another one is written: with labels, and without.
+func TestWritersOfOtherFiles(t *testing.T) {
+	files := journal.NewFiles(newEnv(t).Store.DB)
+	private := []policy.Mark{{Label: policy.Private, Source: "a mail"}}
+	nothing := func() error { return nil }
+	if err := files.WriteFile(t.Context(), "clerk", "/r/labelled", private, nothing); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), storagetest.Patience)
+	defer stop()
+	err := files.WriteFile(ctx, "clerk", "/r/a", private, func() error {
+		return errors.Join(
+			files.WriteFile(ctx, "clerk", "/r/labelled", private, nothing), files.WriteFile(ctx, "clerk", "/r/b", private, nothing),
+			files.WriteFile(ctx, "clerk", "/r/labelled", nil, nothing), files.WriteFile(ctx, "clerk", "/r/c", nil, nothing),
+		)
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
