@@ -1,0 +1,121 @@
+package operate_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"turnkeeper"
+	"turnkeeper/asks"
+	"turnkeeper/internal/waiting"
+	"turnkeeper/storage/operate"
+)
+
+// owned returns a database with messages of two agents, three users (one has no name) and two conversations of the same names: with
+// and without a turn, which has an open and a closed ask, and with two texts.
+func owned(t *testing.T) *env {
+	t.Helper()
+	h := newEnv(t)
+	h.Exec(`insert into turnkeeper.messages (agent, user_name, conversation, lane, body, state, closed_at, turn_id)
+		select a, u, c, turnkeeper.lane_of(a, u, c, true), b, s, case s when 'answered' then now() end, case s when 'answered' then 1000 + row_number() over () end
+		from unnest(array['desk', 'clerk']) a, unnest(array['', 'anna', 'bert']) u, unnest(array['main', 'other']) c,
+			unnest(array['It is late.', 'It is early.']) b, unnest(array['waiting', 'answered']) s`)
+	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select m.turn_id, m.id, 1, m.agent, m.user_name, m.conversation, m.lane, 'message', repeat('a', 64), case m.id % 3 when 0 then 'failed' else 'succeeded' end, 1, now(), 'none'
+		from turnkeeper.messages m where m.turn_id is not null`)
+	h.Exec(`insert into turnkeeper.asks (turn_id, round, ordinal, kind, n, state, tool, arguments, args_hash, rule, reason, audience, hold, expires_at, closed_at, answered_by)
+		select t.id, 1, o, 'approve', 1, case o when 1 then 'open' else 'denied' end, 'pay', '{}', '', '', '', '{}', false, now() + interval '1 day',
+			case o when 2 then now() end, case o when 2 then 'ann' end
+		from turnkeeper.turns t, generate_series(1, 2) o`)
+	return h
+}
+
+// TestSearchesShowWhatTheySelect compares each search with the rows that it selects.
+func TestSearchesShowWhatTheySelect(t *testing.T) {
+	h := owned(t)
+	h.SetMaxSearched(11)
+	type row struct {
+		id                  int64
+		key                 turnkeeper.ConversationKey
+		state, words, agent string
+	}
+	bodies := map[turnkeeper.MessageID]string{}
+	messages := func(s operate.Search) (rows []row) {
+		for _, m := range pages(t, s, func(s operate.Search) ([]waiting.Message, int64, error) { return h.FindMessages(t.Context(), s) }) {
+			bodies[m.ID] = m.Body
+			rows = append(rows, row{int64(m.ID), m.ConversationKey(), string(m.State), m.Body, m.Agent})
+		}
+		return rows
+	}
+	turns := func(s operate.Search) (rows []row) {
+		for _, turn := range pages(t, s, func(s operate.Search) ([]waiting.Turn, int64, error) { return h.FindTurns(t.Context(), s) }) {
+			rows = append(rows, row{int64(turn.ID), turn.ConversationKey(), string(turn.State), bodies[turn.MessageID], turn.Agent})
+		}
+		return rows
+	}
+	for what, c := range map[string]struct {
+		find   func(operate.Search) []row
+		states []string
+		all    int
+	}{
+		"messages": {messages, []string{"", "waiting"}, 48}, "turns": {turns, []string{"", "failed"}, 24},
+	} {
+		_ = messages(operate.Search{}) // for the bodies
+		all := c.find(operate.Search{})
+		if len(all) != c.all {
+			t.Fatalf("%d %s", len(all), what)
+		}
+		for n := range 32 {
+			s := operate.Search{Page: operate.Page{Agent: []string{"", "desk"}[n&1], User: []string{"", "anna"}[n>>1&1], State: c.states[n>>2&1]}}
+			s.Conversation, s.Words = []string{"", "main"}[n>>3&1], []string{"", "late"}[n>>4&1]
+			want := slices.DeleteFunc(slices.Clone(all), func(r row) bool {
+				return s.Agent != "" && r.agent != s.Agent || s.User != "" && r.key.User != s.User || s.State != "" && r.state != s.State ||
+					s.Conversation != "" && (r.key.User != s.User || r.key.Name != s.Conversation) || !strings.Contains(r.words, s.Words)
+			})
+			if got := c.find(s); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s by %+v:\n%+v, want\n%+v", what, s, got, want)
+			}
+		}
+	}
+}
+
+// TestListsOfAsksShowWhatTheySelect compares each list of asks with the asks that it selects.
+func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
+	h := owned(t)
+	list := func(f operate.AskFilter) (found []string) {
+		for f.Limit = 5; ; {
+			page, err := h.ListAsks(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range page {
+				found = append(found, fmt.Sprintf("%d of turn %d: %s, %s@%s/%s", a.ID, a.Turn, a.State, a.Agent, a.User, a.Conversation))
+				f.Before = a.ID
+			}
+			if len(page) < f.Limit {
+				return found
+			}
+		}
+	}
+	all := list(operate.AskFilter{})
+	if len(all) != 48 {
+		t.Fatalf("%d asks", len(all))
+	}
+	for _, turn := range []turnkeeper.TurnID{0, 1002, 1046} {
+		for _, state := range []asks.State{"", asks.Open, asks.Denied} {
+			for _, agent := range []string{"", "desk"} {
+				for _, user := range []string{"", "anna"} {
+					f := operate.AskFilter{Turn: turn, State: state, Agent: agent, User: user}
+					want := slices.DeleteFunc(slices.Clone(all), func(a string) bool {
+						return turn != 0 && !strings.Contains(a, fmt.Sprintf("turn %d:", turn)) || !strings.Contains(a, string(state)) ||
+							agent != "" && !strings.Contains(a, " desk@") || user != "" && !strings.Contains(a, "@anna/")
+					})
+					if got := list(f); fmt.Sprint(got) != fmt.Sprint(want) {
+						t.Errorf("%+v:\n%s\nwant\n%s", f, strings.Join(got, "\n"), strings.Join(want, "\n"))
+					}
+				}
+			}
+		}
+	}
+}
