@@ -41,7 +41,12 @@ func TestLabelsOfFiles(t *testing.T) {
 		write  func() error
 		after  []policy.Label
 	}{
-		{nil, during("/r/a.txt"), nil},
+		{nil, func() error {
+			if n := storagetest.One[int](h, "select count(*) from turnkeeper.files"); n != 0 {
+				t.Errorf("%d files while one without labels is written", n)
+			}
+			return nil
+		}, nil},
 		{[]policy.Mark{private}, during("/r/a.txt", policy.Private), []policy.Label{policy.Private}},
 		{[]policy.Mark{untrusted, untrusted}, during("/r/a.txt", policy.Private, policy.Untrusted), []policy.Label{policy.Untrusted}},
 		{nil, during("/r/a.txt", policy.Untrusted), nil},
@@ -63,9 +68,14 @@ func TestLabelsOfFiles(t *testing.T) {
 	wants("/r/b%c/")
 	wants("/r/b-c/")
 	wants("/", policy.Private, policy.Untrusted)
-	marks, err := files.FileLabels(t.Context(), "/r/a.txt")
-	if err != nil || marks[0] != private {
-		t.Errorf("%+v, %v", marks, err)
+	letter := policy.Mark{Label: policy.Private, Source: "a letter"}
+	for _, mark := range []policy.Mark{letter, private} {
+		if err := files.WriteFile(t.Context(), "clerk", "/r/a.txt", []policy.Mark{mark}, during("/r/a.txt", policy.Private)); err != nil {
+			t.Fatal(err)
+		}
+		if marks, err := files.FileLabels(t.Context(), "/r/a.txt"); err != nil || len(marks) != 1 || marks[0] != mark {
+			t.Errorf("%+v, %v, want %v", marks, err, mark)
+		}
 	}
 	known := func() string {
 		return storagetest.One[string](h, "select string_agg(path, ' ' order by path) from turnkeeper.files")

@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"turnkeeper"
 	"turnkeeper/asks"
 	"turnkeeper/internal/waiting"
 	"turnkeeper/storage/operate"
+	"turnkeeper/storage/storagetest"
 )
 
 // owned returns a database with messages of two agents, three users (one has no name) and two conversations of the same names: with
@@ -84,7 +86,7 @@ func TestSearchesShowWhatTheySelect(t *testing.T) {
 func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 	h := owned(t)
 	list := func(f operate.AskFilter) (found []string) {
-		for f.Limit = 5; ; {
+		for f.Limit = 1; ; {
 			page, err := h.ListAsks(t.Context(), f)
 			if err != nil {
 				t.Fatal(err)
@@ -93,7 +95,7 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 				found = append(found, fmt.Sprintf("%d of turn %d: %s, %s@%s/%s", a.ID, a.Turn, a.State, a.Agent, a.User, a.Conversation))
 				f.Before = a.ID
 			}
-			if len(page) < f.Limit {
+			if len(page) == 0 {
 				return found
 			}
 		}
@@ -102,7 +104,11 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 	if len(all) != 48 {
 		t.Fatalf("%d asks", len(all))
 	}
-	for _, turn := range []turnkeeper.TurnID{0, 1002, 1046} {
+	var turns [2]turnkeeper.TurnID
+	for i, agent := range []string{"desk", "clerk"} {
+		turns[i] = turnkeeper.TurnID(storagetest.One[int64](h, "select min(id) from turnkeeper.turns where agent = $1 and user_name = 'anna'", agent))
+	}
+	for _, turn := range []turnkeeper.TurnID{0, turns[0], turns[1]} {
 		for _, state := range []asks.State{"", asks.Open, asks.Denied} {
 			for _, agent := range []string{"", "desk"} {
 				for _, user := range []string{"", "anna"} {
@@ -117,5 +123,49 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestASearchReadsOnlyItsSource searches with a limit of one row that is read, which is not the newest of all.
+func TestASearchReadsOnlyItsSource(t *testing.T) {
+	h := owned(t)
+	h.SetMaxSearched(1)
+	h.Exec("update turnkeeper.messages set accepted_at = timestamptz '2026-01-01 12:00Z' + id * interval '1 day'")
+	h.Exec("update turnkeeper.turns set created_at = timestamptz '2026-01-01 12:00Z' + message_id * interval '1 day'")
+	day := func(n int) time.Time { return time.Date(2026, 1, 1+n, 0, 0, 0, 0, time.UTC) }
+	for name, c := range map[string]struct {
+		search operate.Search
+		found  int
+	}{
+		"of all":                  {operate.Search{}, 1},
+		"of an agent":             {operate.Search{Page: operate.Page{Agent: "desk"}}, 1},
+		"of a user":               {operate.Search{Page: operate.Page{User: "anna"}}, 1},
+		"of a conversation":       {operate.Search{Page: operate.Page{Agent: "desk"}, Conversation: "main"}, 1},
+		"of a user's in an agent": {operate.Search{Page: operate.Page{Agent: "desk", User: "anna"}, Conversation: "main"}, 1},
+		"with a word":             {operate.Search{Words: "late"}, 1},
+		"until a day":             {operate.Search{Until: day(10)}, 1},
+		"since a day":             {operate.Search{Since: day(60)}, 0},
+	} {
+		s := c.search
+		s.Limit = 1
+		messages, next, err := h.FindMessages(t.Context(), s)
+		if err != nil || len(messages) != c.found || (next == 0) != (c.found == 0) {
+			t.Errorf("%s: messages %+v, next %d, %v", name, messages, next, err)
+		}
+		turns, next, err := h.FindTurns(t.Context(), s)
+		if err != nil || len(turns) != c.found || (next == 0) != (c.found == 0) {
+			t.Errorf("%s: turns %+v, next %d, %v", name, turns, next, err)
+		}
+	}
+}
+
+// TestACommonWordFindsTheNewest searches for a word of more messages than are sorted.
+func TestACommonWordFindsTheNewest(t *testing.T) {
+	h := newEnv(t)
+	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at)
+		select 'desk', 'main', turnkeeper.lane_of('desk', '', 'main', true), 'common', 'answered', now() from generate_series(1, 5002)`)
+	found, _, err := h.FindMessages(t.Context(), operate.Search{Words: "common"})
+	if newest := storagetest.One[int64](h, "select max(id) from turnkeeper.messages"); err != nil || len(found) == 0 || int64(found[0].ID) != newest {
+		t.Errorf("found %d messages, %v; the newest is %d", len(found), err, newest)
 	}
 }
