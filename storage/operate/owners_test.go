@@ -91,6 +91,9 @@ func TestListsOfAsksShowWhatTheySelect(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if len(page) > 0 && f.Before != 0 && page[0].ID >= f.Before {
+				t.Fatalf("after %d comes %d", f.Before, page[0].ID)
+			}
 			for _, a := range page {
 				found = append(found, fmt.Sprintf("%d of turn %d: %s, %s@%s/%s", a.ID, a.Turn, a.State, a.Agent, a.User, a.Conversation))
 				f.Before = a.ID
