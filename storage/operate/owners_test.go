@@ -159,6 +159,17 @@ func TestASearchReadsOnlyItsSource(t *testing.T) {
 		if err != nil || len(turns) != c.found || (next == 0) != (c.found == 0) {
 			t.Errorf("%s: turns %+v, next %d, %v", name, turns, next, err)
 		}
+		if t.Failed() || c.found == 0 {
+			continue
+		}
+		s.Since = messages[0].AcceptedAt.Add(-time.Minute) // nothing else was accepted that day
+		if again, _, err := h.FindMessages(t.Context(), s); err != nil || len(again) != 1 || again[0].ID != messages[0].ID {
+			t.Errorf("%s, since a minute before the newest: messages %+v, %v", name, again, err)
+		}
+		s.Since = turns[0].CreatedAt.Add(-time.Minute)
+		if again, _, err := h.FindTurns(t.Context(), s); err != nil || len(again) != 1 || again[0].ID != turns[0].ID {
+			t.Errorf("%s, since a minute before the newest: turns %+v, %v", name, again, err)
+		}
 	}
 }
 
