@@ -173,13 +173,20 @@ func TestASearchReadsOnlyItsSource(t *testing.T) {
 	}
 }
 
-// TestACommonWordFindsTheNewest searches for a word of more messages than are sorted.
+// TestACommonWordFindsTheNewest searches for a word of more messages than are sorted. The newest one has another word.
 func TestACommonWordFindsTheNewest(t *testing.T) {
 	h := newEnv(t)
-	h.Exec(`insert into turnkeeper.messages (agent, conversation, lane, body, state, closed_at)
-		select 'desk', 'main', turnkeeper.lane_of('desk', '', 'main', true), 'common', 'answered', now() from generate_series(1, 5002)`)
-	found, _, err := h.FindMessages(t.Context(), operate.Search{Words: "common"})
-	if newest := storagetest.One[int64](h, "select max(id) from turnkeeper.messages"); err != nil || len(found) == 0 || int64(found[0].ID) != newest {
-		t.Errorf("found %d messages, %v; the newest is %d", len(found), err, newest)
+	const count = 5003
+	h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at) overriding system value
+		select i, 'desk', 'main', turnkeeper.lane_of('desk', '', 'main', true), case i when $1 then 'rare' else 'common' end, 'answered', now() from generate_series(1, $1::int) i`, count)
+	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
+		select id, id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none' from turnkeeper.messages where id > $1 - 10`, count)
+	messages, _, err := h.FindMessages(t.Context(), operate.Search{Words: "common"})
+	if err != nil || len(messages) == 0 || messages[0].ID != count-1 {
+		t.Errorf("found %d messages, %v, want the newest but one first", len(messages), err)
+	}
+	turns, _, err := h.FindTurns(t.Context(), operate.Search{Words: "common"})
+	if err != nil || len(turns) != 9 || turns[0].ID != count-1 {
+		t.Errorf("found %d turns, %v, want the newest but one first", len(turns), err)
 	}
 }
