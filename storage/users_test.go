@@ -95,6 +95,13 @@ func TestAUserInEachWayToSend(t *testing.T) {
 	if got := app.refused(`select turnkeeper.enqueue_message('{"agent": "clerk", "user": 7, "body": "x"}')`); !strings.Contains(got, "user must be a string") {
 		t.Errorf("a number as the user: %s", got)
 	}
+	for name, want := range map[string]string{
+		"repeat('a', 201)": "is longer than 200 bytes", "repeat('a', 199) || chr(7)": "has a control character",
+	} {
+		if got := app.refused("select turnkeeper.enqueue('clerk', 'y', user_name => " + name + ")"); !strings.Contains(got, "the user's name "+want) {
+			t.Errorf("the user %s: %s", name, got)
+		}
+	}
 	users := texts(h, "select user_name from turnkeeper.messages order by id")
 	if fmt.Sprint(users) != "[anna ]" {
 		t.Errorf("the users are %q", users)

@@ -9,15 +9,15 @@ import (
 )
 
 // plantTurns writes closed turns with their messages and replies: for each of the given series one after the other, in rounds. Series i
-// has 43+i turns.
+// has 43+i turns, which ended in the state that is the conversation's name, else succeeded.
 func plantTurns(h *env, series []turnkeeper.ConversationKey) {
 	for i, key := range series {
 		h.Exec(`insert into turnkeeper.messages (id, agent, user_name, conversation, lane, body, state, closed_at, turn_id) overriding system value
 			select g * 100 + $1, $2, $3, $4, turnkeeper.lane_of($2, $3, $4, true), 'body ' || (g * 100 + $1), 'answered', now(), g * 100 + $1
 			from generate_series(1, 43 + $1::int) g`, i, key.Agent, key.User, key.Name)
 	}
-	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, granted_at, lease_until, ended_at, stop_reason, inner_dialogue)
-		select m.id, m.id, 1, m.agent, m.user_name, m.conversation, m.lane, 'message', a.definition_hash, 'succeeded', 1, now(), now(), now(), 'none', 'silent'
+	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, dispatches, token, granted_at, lease_until, ended_at, stop_reason, inner_dialogue)
+		select m.id, m.id, 1, m.agent, m.user_name, m.conversation, m.lane, 'message', a.definition_hash, case when m.conversation in ('degraded', 'failed', 'cancelled') then m.conversation else 'succeeded' end, 1, 1, now(), now(), now(), 'none', 'silent'
 		from turnkeeper.messages m join turnkeeper.agents a on a.name = m.agent`)
 	h.Exec(`insert into turnkeeper.replies (message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by)
 		select id, id, agent, user_name, conversation, 'succeeded', 'none', 'reply ' || id, '[]', '' from turnkeeper.messages where id / 100 % 2 = 0`)
@@ -90,5 +90,23 @@ func TestWhoseRunIsTheLast(t *testing.T) {
 	}
 	if n := storagetest.One[int](h, "select count(*) from turnkeeper.replies"); n < 80 {
 		t.Errorf("only %d runs have a reply", n)
+	}
+}
+
+// TestAnEndOfEachKindIsHistory rebuilds the second turn of conversations whose first turn ended in each state.
+func TestAnEndOfEachKindIsHistory(t *testing.T) {
+	h := newEnv(t)
+	states := []string{"succeeded", "degraded", "failed", "cancelled"}
+	var keys []turnkeeper.ConversationKey
+	for _, state := range states {
+		keys = append(keys, turnkeeper.ConversationKey{Agent: "desk", Name: state})
+	}
+	plantTurns(h, keys)
+	h.Exec("update turnkeeper.messages set state = 'failed' where id < 200 and conversation = 'failed'")
+	for i, state := range states {
+		record, err := h.RecordForRequest(t.Context(), turnkeeper.TurnID(200+i), 1)
+		if err != nil || len(record.History) != 1 || string(record.History[0].State) != state {
+			t.Errorf("after a turn that is %s: %+v, %v", state, record, err)
+		}
 	}
 }
