@@ -73,6 +73,9 @@ func TestNamesOfUsers(t *testing.T) {
 			t.Errorf("%q is inserted: %v", name, err)
 		}
 	}
+	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", User: "a\xff", Body: "x"}); err == nil || !strings.Contains(err.Error(), "not valid UTF-8") {
+		t.Errorf("a name in Latin-1 is enqueued: %v", err)
+	}
 }
 
 // TestAUserInEachWayToSend enqueues for a user by position, by name and by JSON, and reads it back with the rights of a sender.
