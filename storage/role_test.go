@@ -351,3 +351,58 @@ func TestOtherRolesCannotTakeTheSchedulersLock(t *testing.T) {
 		t.Error("the lock is held")
 	}
 }
+
+// TestAnEditedMessageOfAResponse edits a message that has earlier messages before its text. The new text has none, and nobody continues
+// the response by what was said before. Another response keeps its own.
+func TestAnEditedMessageOfAResponse(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	edited, other := app.one("select turnkeeper.enqueue('clerk', 'hello')"), app.one("select turnkeeper.enqueue('clerk', 'hello')")
+	h.Exec(`insert into turnkeeper.responses (message_id, background, drafts, metadata, preface, request_sha256, history_sha256)
+		select id, true, false, '{}', 3, '', 'x' from turnkeeper.messages`)
+	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", edited); got != "done" {
+		t.Fatal(got)
+	}
+	left := storagetest.One[int64](h, "select message_id from turnkeeper.responses where preface = 3 and history_sha256 is not null")
+	if n := storagetest.One[int](h, "select count(*) from turnkeeper.responses where preface = 0 and history_sha256 is null"); n != 1 || left != other {
+		t.Errorf("%d responses have no preface; message %d keeps it, want %d", n, left, other)
+	}
+}
+
+// TestWhichTransactionsChangeARow asks whether transactions are open that may change a row: the one that asks, which counts as none,
+// one that began after its snapshot, and the same after its end.
+func TestWhichTransactionsChangeARow(t *testing.T) {
+	h := newEnv(t)
+	ctx := t.Context()
+	asks, err := h.Pool().BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = asks.Rollback(context.Background()) }()
+	var own string
+	if err := asks.QueryRow(ctx, "select pg_current_xact_id()::xid::text from turnkeeper.settings").Scan(&own); err != nil {
+		t.Fatal(err)
+	}
+	wants := func(what, xid string, want bool) {
+		t.Helper()
+		var open bool
+		if err := asks.QueryRow(ctx, "select turnkeeper.being_changed($1::text::xid)", xid).Scan(&open); err != nil || open != want {
+			t.Errorf("%s is open: %t, %v", what, open, err)
+		}
+	}
+	later, err := h.Pool().Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = later.Rollback(context.Background()) }()
+	var xid string
+	if err := later.QueryRow(ctx, "select pg_current_xact_id()::xid::text").Scan(&xid); err != nil {
+		t.Fatal(err)
+	}
+	wants("the transaction itself", own, false)
+	wants("a later one", xid, true)
+	if err := later.Commit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	wants("the later one after its end", xid, false)
+}

@@ -174,8 +174,9 @@ func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
 	h := newEnv(t)
 	const message, ofTurn = 1, 2
-	for _, id := range []int{message, ofTurn} {
-		h.Exec("insert into turnkeeper.messages (id, agent, conversation, lane, body) overriding system value values ($1, 'clerk', 'x', 'clerk/x', 'x')", id)
+	for _, id := range []int{message, ofTurn, 3, 4} { // the last two are the oldest and the newest
+		h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, due_at) overriding system value
+			values ($1::bigint, 'clerk', 'x', 'clerk/x', 'x', now() + case $1::bigint when 3 then interval '-9 h' else '9 h' end)`, id)
 	}
 	h.addTurn(ofTurn, "clerk", "x", "clerk", "waiting")
 	for _, c := range []struct {
@@ -191,7 +192,7 @@ func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
 		if c.turn != "" {
 			h.Exec("update turnkeeper.turns set " + c.turn)
 		}
-		h.Exec("update turnkeeper.messages set due_at = now() + case id when 2 then $1::text::interval else '0' end", c.older)
+		h.Exec("update turnkeeper.messages set due_at = now() + case id when 2 then $1::text::interval else '0' end where id < 3", c.older)
 		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', 'clerk/x', true)", message); got != c.want {
 			t.Errorf("beside %s: it waits: %t", c.what, got)
 		}
