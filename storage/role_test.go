@@ -353,7 +353,7 @@ func TestOtherRolesCannotTakeTheSchedulersLock(t *testing.T) {
 }
 
 // TestAnEditedMessageOfAResponse edits a message that has earlier messages before its text. The new text has none, and nobody continues
-// the response by what was said before. Another response keeps its own.
+// the response by what was said before. Another response keeps its own, and cannot be edited once it has had a turn.
 func TestAnEditedMessageOfAResponse(t *testing.T) {
 	h := newEnv(t)
 	app := h.sender("_app")
@@ -366,6 +366,10 @@ func TestAnEditedMessageOfAResponse(t *testing.T) {
 	left := storagetest.One[int64](h, "select message_id from turnkeeper.responses where preface = 3 and history_sha256 is not null")
 	if n := storagetest.One[int](h, "select count(*) from turnkeeper.responses where preface = 0 and history_sha256 is null"); n != 1 || left != other {
 		t.Errorf("%d responses have no preface; message %d keeps it, want %d", n, left, other)
+	}
+	h.Exec("update turnkeeper.messages set attempts = 1 where id = $1", other)
+	if got := app.refused("select turnkeeper.edit_message($1, 'good day')", other); !strings.Contains(got, "because it has had a turn") {
+		t.Errorf("a message that has had a turn is edited: %s", got)
 	}
 }
 
