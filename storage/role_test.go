@@ -410,3 +410,24 @@ func TestWhichTransactionsChangeARow(t *testing.T) {
 	}
 	wants("the later one after its end", xid, false)
 }
+
+// TestWhoseRepliesASenderReads has replies to messages of two senders, of which some are a user's and another agent's.
+func TestWhoseRepliesASenderReads(t *testing.T) {
+	h := newEnv(t)
+	app, other := h.sender("_app"), h.sender("_other")
+	for i, c := range []struct {
+		sent        *sender
+		agent, user string
+	}{{other, "clerk", "anna"}, {app, "clerk", ""}, {other, "desk", ""}, {app, "desk", "anna"}, {app, "clerk", "anna"}, {other, "clerk", "anna"}, {app, "clerk", ""}} {
+		id := c.sent.one("select turnkeeper.enqueue($1, 'x', user_name => $2)", c.agent, c.user)
+		h.Exec(`insert into turnkeeper.replies (id, message_id, turn_id, agent, user_name, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
+			select $1, m.id, m.id, m.agent, m.user_name, m.conversation, 'succeeded', 'none', 'said', '[]', m.sent_by from turnkeeper.messages m where m.id = $2`, i+1, id)
+	}
+	for arguments, want := range map[string]int64{
+		"0": 2457, "0, 1": 2, "2, 1": 4, "4": 57, "7": 0, "0, 25, 'clerk'": 257, "0, 1, 'desk'": 4, "0, 25, '', 'anna'": 45, "0, 1, 'clerk', 'anna'": 5, "4, 1, '', 'anna'": 5, "0, 25, 'nobody'": 0,
+	} {
+		if got := app.one("select coalesce(string_agg(r.id::text, '' order by r.id), '0')::bigint from turnkeeper.my_replies_after(" + arguments + ") r"); got != want {
+			t.Errorf("the replies after %s are %d, want %d", arguments, got, want)
+		}
+	}
+}

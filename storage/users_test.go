@@ -73,8 +73,12 @@ func TestNamesOfUsers(t *testing.T) {
 			t.Errorf("%q is inserted: %v", name, err)
 		}
 	}
-	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", User: "a\xff", Body: "x"}); err == nil || !strings.Contains(err.Error(), "not valid UTF-8") {
-		t.Errorf("a name in Latin-1 is enqueued: %v", err)
+	latin := turnkeeper.ConversationKey{Agent: "clerk", User: "a\xff"}
+	if err := latin.CheckUser(); err == nil || !strings.Contains(err.Error(), "not valid UTF-8") {
+		t.Errorf("a name in Latin-1: %v", err)
+	}
+	if _, err := h.Enqueue(t.Context(), turnkeeper.Submission{Agent: "clerk", User: latin.User, Body: "x"}); err == nil {
+		t.Error("a name in Latin-1 is enqueued")
 	}
 }
 

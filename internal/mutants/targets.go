@@ -139,7 +139,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue_by", "enqueue_message", "lock_own_message", "edit_message", "being_changed", "settled_replies", "replies_after", "my_replies_after"},
-		First:     "^(TestSuite|TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestARetired|TestWhichRowsAre|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers|TestAnEdited|TestWhichTransactions)",
+		First:     "^(TestSuite|TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestARetired|TestWhichRowsAre|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers|TestAnEdited|TestWhichTransactions|TestWhoseReplies)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -256,7 +256,7 @@ var targets = []Target{
 		Queries: []string{"PastTurns", "CountPastTurns", "LastRun", "SummaryUpTo", "ReadNote", "ListNotes", "PurgeNotes", "CountNotes", "FindMessages", "FindTurns",
 			"ListAsks", "ListOpenAsks", "ListAsksOfTurn"},
 		Functions: []string{"lane_of", "user_may_be", "has_past", "lane_rivals", "conversation_held", "held_lane", "forget_lanes", "write_note"},
-		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
+		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestThePageShowsWhose|TestAClientLeaves|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
 			"TestAUserIn|TestAPurge|TestWhichNotes|TestWhoseLabels|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait|TestSearchesShow|TestListsOfAsks|TestFinding|" +
 			"TestTranscripts|TestASearch|TestACommonWord|TestAResponse|TestRefusedResponses|TestWaitingForAResponse|TestTheEventsOfAResponse|TestWhoFinds|TestTokens$)",
 		Tests: append([]string{"./httpapi", "./tools/builtin", "./internal/memory"}, stores...), Skip: plans,
