@@ -431,3 +431,31 @@ func TestWhoseRepliesASenderReads(t *testing.T) {
 		}
 	}
 }
+
+// TestASenderMissesNoReply reads replies while one with a lower id is not committed.
+func TestASenderMissesNoReply(t *testing.T) {
+	h := newEnv(t)
+	app := h.sender("_app")
+	const reply = `insert into turnkeeper.replies (id, message_id, turn_id, agent, conversation, outcome, stop_reason, body, calls, sent_by) overriding system value
+		select $1::bigint, m.id, m.id, m.agent, m.conversation, 'succeeded', 'none', 'said', '[]', m.sent_by from turnkeeper.messages m where m.id = $2`
+	first, second := app.one("select turnkeeper.enqueue('clerk', 'x')"), app.one("select turnkeeper.enqueue('clerk', 'x')")
+	writer, err := h.Pool().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = writer.Rollback(context.Background()) }()
+	if _, err := writer.Exec(t.Context(), reply, 1, first); err != nil {
+		t.Fatal(err)
+	}
+	h.Exec(reply, 2, second)
+	const count = "select count(*) from turnkeeper.my_replies_after(0)"
+	if n := app.one(count); n != 0 {
+		t.Errorf("%d replies are read before the first is there", n)
+	}
+	if err := writer.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := app.one(count); n != 2 {
+		t.Errorf("%d replies are read", n)
+	}
+}

@@ -139,7 +139,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue_by", "enqueue_message", "lock_own_message", "edit_message", "being_changed", "settled_replies", "replies_after", "my_replies_after"},
-		First:     "^(TestSuite|TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestARetired|TestWhichRowsAre|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers|TestAnEdited|TestWhichTransactions|TestWhoseReplies)",
+		First:     "^(TestSuite|TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestARetired|TestWhichRowsAre|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers|TestAnEdited|TestWhichTransactions|TestWhoseReplies|TestASenderMisses)",
 		Tests:     stores, Skip: plans,
 	},
 	{
