@@ -89,7 +89,7 @@ func TestAUserInEachWayToSend(t *testing.T) {
 	for i, sql := range []string{
 		"select turnkeeper.enqueue('clerk', 'x', 'main', 'k', 0, null, null, 'anna')",
 		"select turnkeeper.enqueue('clerk', 'x', idempotency_key => 'k', user_name => 'anna')",
-		`select turnkeeper.enqueue_message('{"agent": "clerk", "user": "anna", "body": "x", "idempotency_key": "k"}')`,
+		`select turnkeeper.enqueue_message('{"agent": "clerk", "user": "anna", "body": "x", "idempotency_key": "k", "priority": null}')`,
 	} {
 		if id := app.one(sql); id != app.one("select min(id) from turnkeeper.my_messages") {
 			t.Errorf("way %d gives message %d", i, id)
