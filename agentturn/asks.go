@@ -246,7 +246,7 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 	ask := e.people.approval(call.Key)
 	if call.State == turnkeeper.CallStarted && !call.Effect.Repeatable() {
 		cleared, err := e.settle(ctx, call)
-		return cleared && (approvals{e.ledger}).mayStart(ctx, call, ask), err
+		return cleared && (approvals{e.ledger}).mayStart(ctx, call), err
 	}
 	if ask == nil {
 		if call.State != turnkeeper.CallPlanned {
@@ -268,7 +268,7 @@ func (e gate) pass(ctx context.Context, call *turnkeeper.ToolCall) (cleared bool
 		return false, e.waitForPerson(ctx)
 	case asks.Approved:
 		l := approvals{e.ledger}
-		return l.useApproval(call, ask) && l.mayStart(ctx, call, ask), nil
+		return l.useApproval(call, ask) && l.mayStart(ctx, call), nil
 	default:
 		e.answer(call, textResult(call, turnkeeper.CallDenied, shownNotApproved(ask)))
 		return false, nil

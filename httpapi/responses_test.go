@@ -552,3 +552,29 @@ func TestAPurgeTakesResponses(t *testing.T) {
 	}
 	h.ask("GET", "/v1/responses/resp_1", "").want(t, http.StatusNotFound, "there is no response")
 }
+
+// unreadable is a store that can read no response.
+type unreadable struct{ httpapi.Store }
+
+func (unreadable) Response(context.Context, turnkeeper.MessageID) (operate.Response, error) {
+	return operate.Response{}, errAway
+}
+
+// TestWhoFindsAResponse asks for a response by its id and by its number, and with tokens of two agents.
+func TestWhoFindsAResponse(t *testing.T) {
+	h := newEnv(t)
+	id := decode[response](t, h.ask("POST", "/v1/responses", `{"model":"clerk","input":"x","background":true}`)).ID
+	h.ask("GET", "/v1/responses/"+id, "").want(t, http.StatusOK, id)
+	h.ask("GET", "/v1/responses/"+strings.TrimPrefix(id, "resp_"), "").want(t, http.StatusNotFound, "there is no response")
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	desk := h.token(operate.Token{Name: "desk", Scopes: []string{"read"}, Agents: []string{"desk"}})
+	h.ask("GET", "/v1/responses/"+id, "", "Authorization", clerk).want(t, http.StatusOK, id)
+	h.ask("GET", "/v1/responses/"+id, "", "Authorization", desk).want(t, http.StatusNotFound, "there is no response")
+}
+
+// TestAResponseThatCannotBeRead checks that a token of an agent is not answered that there is none.
+func TestAResponseThatCannotBeRead(t *testing.T) {
+	h := newEnv(t, func(c *httpapi.Config) { c.Store = unreadable{c.Store} })
+	clerk := h.token(operate.Token{Name: "clerk", Scopes: []string{"read"}, Agents: []string{"clerk"}})
+	h.ask("GET", "/v1/responses/resp_1", "", "Authorization", clerk).want(t, http.StatusServiceUnavailable, "the request failed")
+}

@@ -144,7 +144,7 @@ return to_timestamp((extract(epoch from due_at) - priority)::float8);
 -- Whose conversation it is and what its name is make up its key, together with the agent: two users never share one. An empty
 -- user_name means no user. The same rule is ConversationKey.CheckUser in Go.
 create function turnkeeper.user_may_be(p_user text) returns boolean immutable language sql
-return p_user = '' or octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
+return octet_length(p_user) <= 200 and p_user !~ '[\u0001-\u001f\u007f-\u009f]';
 
 -- The lane of a conversation: the agent's, if it has one lane for all, else AGENT/NAME, and AGENT@USER/NAME with a user, in whose name "%"
 -- and "/" are written %25 and %2F. So two conversations never have one lane, because agents' names contain neither "@" nor "/". A sub-agent's lane

@@ -60,7 +60,7 @@ end $$;
 -- Replace the labels of a file, after it was written. The caller holds the lock on its row. A file without labels needs no row.
 create function turnkeeper.relabel_file(p_path text, p_agent text, p_labels text[], p_sources text[]) returns void language plpgsql as $$
 begin
-    delete from turnkeeper.labels l where l.kind = 'file' and l.name = p_path and l.label <> all(p_labels);
+    delete from turnkeeper.labels l where l.kind = 'file' and l.name = p_path;
     if cardinality(p_labels) = 0 then
         delete from turnkeeper.files f where f.path = p_path;
     else

@@ -87,7 +87,7 @@ var targets = []Target{
 		Name:      "labels",
 		Queries:   []string{"LabelsForTurn", "LabelsOfReplies", "LockFile", "FileLabels"},
 		Functions: []string{"label_reply", "label_retry", "label_message", "forget_labels", "write_note", "label_file", "relabel_file"},
-		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOfAFile)",
+		First:     "^(TestSuite|TestWhatATurnReadsOfLabels|TestAPurgeDeletesLabels|TestAMessageThatIsSentAgain|TestWhoseLabels|TestLabelsOf|TestWritersOf)",
 		Tests:     append([]string{"./httpapi"}, stores...), Skip: plans,
 	},
 	{
@@ -108,7 +108,7 @@ var targets = []Target{
 			{File: "policy/policy.go"}, {"asks/asks.go", []string{"Kind.Takes", "Kind.Decides", "Ask.Allows", "Ask.RunHash"}},
 		},
 		First: "^(TestACallWaitsForItsApproval|TestACallThatIsNotApproved|TestAPersonChanges|TestEveryKindOfCall|TestAChangedCall|" +
-			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestACallWithAHandle|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
+			"TestCallsOfOneAnswer|TestAToolDecides|TestRulesOf|TestAKillAfterTheApproval|TestAModelAsks|TestAPersonSettles|TestAPersonLets|TestRulesSee|TestReadsBeside|TestAGateStays|TestWhichCalls|TestOtherArguments|TestAnApprovedCall|TestWhatIsAsked|TestWhatHasChanged|TestWhatMayChange|TestAKillBetween|TestApprovedCalls|TestACallThatDidNot|TestWaysPast|TestQuestionsO|TestASettledCall|TestAsksOf)",
 		Tests: []string{"./asks", "./internal/turnlog", "./policy", "./internal/memory", "./agentturn"},
 	},
 	{
@@ -139,7 +139,7 @@ var targets = []Target{
 		Name:      "inbox",
 		Queries:   []string{"WrittenHere", "DueSchedules", "Fire", "AdvanceSchedule", "NextDue"},
 		Functions: []string{"enqueue_by", "enqueue_message", "lock_own_message", "edit_message", "being_changed", "settled_replies", "replies_after", "my_replies_after"},
-		First:     "^(TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers)",
+		First:     "^(TestSuite|TestARoleWith|TestWhatASender|TestASendersOpen|TestWhatIsWaited|TestWhatWasDue|TestEnqueue|TestAccept|TestUnknownAgent|Test.*Schedule|TestSlots|TestWhatASlot|TestARetired|TestWhichRowsAre|TestReplies|TestAReply|TestWhoIsNotAWriter|TestAUserIn|TestNamesOfUsers|TestAnEdited|TestWhichTransactions|TestWhoseReplies|TestASenderMisses)",
 		Tests:     stores, Skip: plans,
 	},
 	{
@@ -258,8 +258,9 @@ var targets = []Target{
 		Queries: []string{"PastTurns", "CountPastTurns", "LastRun", "SummaryUpTo", "ReadNote", "ListNotes", "PurgeNotes", "CountNotes", "FindMessages", "FindTurns",
 			"ListAsks", "ListOpenAsks", "ListAsksOfTurn"},
 		Functions: []string{"lane_of", "user_may_be", "has_past", "lane_rivals", "conversation_held", "held_lane", "forget_lanes", "write_note"},
-		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
-			"TestAUserIn|TestAPurge|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait)",
+		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestThePageShowsWhose|TestAClientLeaves|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
+			"TestAUserIn|TestAPurge|TestWhichNotes|TestWhoseLabels|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait|TestSearchesShow|TestListsOfAsks|TestFinding|" +
+			"TestTranscripts|TestASearch|TestACommonWord|TestAResponse|TestRefusedResponses|TestWaitingForAResponse|TestTheEventsOfAResponse|TestWhoFinds|TestTokens$)",
 		Tests: append([]string{"./httpapi", "./tools/builtin", "./internal/memory"}, stores...), Skip: plans,
 	},
 	{

@@ -216,5 +216,9 @@ func labelsApart(e *env) {
 	d.append(turnlog.Entry{Results: []turnlog.CallResult{labelled(result(key(1, 1), "", turnkeeper.CallSucceeded, "page"), untrusted)}})
 	e.finish(d, succeeded("done"))
 	e.enqueue("clerk", "other", "do it")
-	e.next(first).wantBefore("of another conversation")
+	other := e.next(first)
+	other.wantBefore("of another conversation")
+	e.finish(other, succeeded("done"))
+	reply, _ := e.Reply(other.record.Message.ID)
+	equal(e, "labels of the reply in another conversation", len(reply.Labels), 0)
 }

@@ -159,6 +159,9 @@ func retiredAgent(e *env) {
 	again, err := e.Enqueue(e.Context(), keyed)
 	wantErr(e, "a repeat", err, nil)
 	equal(e, "id of the repeat", again, waits)
+	keyed.User = "anna"
+	_, err = e.Enqueue(e.Context(), keyed)
+	wantErr(e, "a new message of a user with the same key", err, turnkeeper.ErrAgentRetired)
 	e.Register(schedule()) // as a worker that has its file does at its start
 	e.Pass(3 * hourly)
 	e.enqueue("desk", "", "x")

@@ -202,7 +202,12 @@ func levelLetsGo(e *env) {
 }
 
 func levelSkipsSlots(e *env) {
-	e.Register(rationed(survival.Rules{survival.Low: {NoSchedules: true}}, schedule().Schedules...))
+	rules := survival.Rules{survival.Low: {NoSchedules: true}}
+	other := rationed(rules)
+	other.Name = "desk"
+	e.Register(other)
+	e.PinLevel("desk", survival.Low) // which does not concern the clerk
+	e.Register(rationed(rules, schedule().Schedules...))
 	e.tick()
 	e.PinLevel("clerk", survival.Low)
 	e.Pass(3*hourly + time.Minute)

@@ -169,6 +169,36 @@ func TestWhichMessagesWaitForOtherLanes(t *testing.T) {
 	}
 }
 
+// TestWhichMessagesWaitForParkedTurns calls turnkeeper.lane_waits for a message in its own lane while a turn of another lane is parked,
+// or goes back to that lane, and while one of a user's conversation of that name runs.
+func TestWhichMessagesWaitForParkedTurns(t *testing.T) {
+	h := newEnv(t)
+	const message, ofTurn = 1, 2
+	for _, id := range []int{message, ofTurn, 3, 4} { // the last two are the oldest and the newest
+		h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, due_at) overriding system value
+			values ($1::bigint, 'clerk', 'x', 'clerk/x', 'x', now() + case $1::bigint when 3 then interval '-9 h' else '9 h' end)`, id)
+	}
+	h.addTurn(ofTurn, "clerk", "x", "clerk", "waiting")
+	for _, c := range []struct {
+		what, turn, older string
+		want              bool
+	}{
+		{"a turn that waits in its lane", "", "-1 h", true},
+		{"a parked turn", "lane = 'clerk#2', home_lane = 'clerk'", "-1 h", false},
+		{"one that goes back, with an older message", "state = 'queued'", "-1 h", true},
+		{"one that goes back, with a newer message", "state = 'queued'", "1 h", false},
+		{"a turn of a user", "lane = 'clerk', home_lane = null, user_name = 'anna'", "-1 h", false},
+	} {
+		if c.turn != "" {
+			h.Exec("update turnkeeper.turns set " + c.turn)
+		}
+		h.Exec("update turnkeeper.messages set due_at = now() + case id when 2 then $1::text::interval else '0' end where id < 3", c.older)
+		if got := storagetest.One[bool](h, "select turnkeeper.lane_waits($1, 'clerk', '', 'x', 'clerk/x', true)", message); got != c.want {
+			t.Errorf("beside %s: it waits: %t", c.what, got)
+		}
+	}
+}
+
 // TestWhichLanesAreForgotten has a lease for each reason to keep it, and some without such a reason.
 func TestWhichLanesAreForgotten(t *testing.T) {
 	h := newEnv(t)

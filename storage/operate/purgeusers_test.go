@@ -10,6 +10,7 @@ import (
 	"turnkeeper/internal/outbox"
 	"turnkeeper/internal/turnlog"
 	"turnkeeper/policy"
+	"turnkeeper/storage/journal"
 	"turnkeeper/storage/operate"
 	"turnkeeper/storage/storagetest"
 )
@@ -147,13 +148,20 @@ func TestARetryKeepsItsUser(t *testing.T) {
 	}
 }
 
-// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have.
+// TestWhichNotesAPurgeDeletes purges an agent with and without its notes, and by age, which notes do not have. The labels of an
+// agent's files go with all of its notes.
 func TestWhichNotesAPurgeDeletes(t *testing.T) {
 	h := newEnv(t)
 	for _, owner := range []turnkeeper.ConversationKey{
 		{Agent: "desk"}, {Agent: "desk", User: "anna"}, {Agent: "desk", Name: "main"}, {Agent: "clerk", User: "anna"}, {Agent: "clerk", Name: "main"},
 	} {
 		if err := h.WriteNote(t.Context(), owner, "n", "text", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	marks := []policy.Mark{{Label: policy.Private, Source: "a mail"}}
+	for _, agent := range []string{"desk", "clerk"} {
+		if err := journal.NewFiles(h.Store.DB).WriteFile(t.Context(), agent, "/r/"+agent, marks, func() error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -165,6 +173,9 @@ func TestWhichNotesAPurgeDeletes(t *testing.T) {
 		{operate.PurgeScope{Agent: "desk"}, 0},
 		{operate.PurgeScope{User: "anna", OlderThan: time.Hour}, 0},
 		{operate.PurgeScope{Agent: "desk", User: "anna", Conversation: "main"}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "other", Dry: true}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "other"}, 0},
+		{operate.PurgeScope{Agent: "clerk", Conversation: "main", Dry: true}, 1},
 		{operate.PurgeScope{Agent: "clerk", Conversation: "main"}, 1},
 		{operate.PurgeScope{Agent: "desk", Notes: true, Dry: true}, 3},
 		{operate.PurgeScope{Agent: "desk", Notes: true}, 3},
@@ -173,5 +184,8 @@ func TestWhichNotesAPurgeDeletes(t *testing.T) {
 		if done, err := h.Purge(t.Context(), step.scope); err != nil || done.Notes != step.notes {
 			t.Errorf("%+v deleted %d notes, %v, want %d", step.scope, done.Notes, err, step.notes)
 		}
+	}
+	if left := storagetest.One[string](h, "select string_agg(path, ' ') from turnkeeper.files"); left != "/r/clerk" {
+		t.Errorf("the labels of %s are left", left)
 	}
 }
