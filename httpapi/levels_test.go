@@ -68,7 +68,7 @@ func TestPinningOnThePage(t *testing.T) {
 	}
 	h.submit("/agents/desk/level/pin", low, "Cookie", clerk).wantPage(t, 404, "There is no agent")
 	h.submit("/agents/desk/level/unpin", nil, "Cookie", clerk).wantPage(t, 404, "There is no agent")
-	h.submit(pin, url.Values{"level": {""}}, "Cookie", clerk).wantPage(t, 422, "Level must be normal, low or critical")
+	h.submit(pin, url.Values{"level": {""}}, "Cookie", clerk).wantPage(t, 422, "Level must be one of normal, low, critical")
 	for _, lasts := range []string{"soon", "-1h", "0s"} {
 		h.submit(pin, url.Values{"level": {"low"}, "for": {lasts}}, "Cookie", clerk).wantPage(t, 422, "For must be a duration")
 	}
