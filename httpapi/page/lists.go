@@ -50,7 +50,7 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 			v.Levels = append(v.Levels, views.OfAgentLevel(a))
 		}
 	}
-	if v.Webhooks, err = h.failing(c); err != nil {
+	if v.Webhooks, err = failing(c, h.access); err != nil {
 		return err
 	}
 	workers, err := store.Workers(ctx)
@@ -67,9 +67,9 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 		v.Agents = append(v.Agents, agent.Name)
 	}
 	if c.Caller.SeesAll() {
-		err = h.allAgents(ctx, &v)
+		err = v.readAll(ctx, store)
 	} else {
-		err = h.someAgents(c, &v)
+		err = v.readSome(c, store)
 	}
 	if err != nil {
 		return err
@@ -77,27 +77,29 @@ func (h *Handler) showOverview(c *request.Call) (err error) {
 	return h.show(c, http.StatusOK, v)
 }
 
-func (h *Handler) allAgents(ctx context.Context, v *Overview) error {
-	figures, err := h.cfg.Store.Totals(ctx, figuresWindow)
+// readAll reads what the overview shows of all agents.
+func (v *Overview) readAll(ctx context.Context, store Store) error {
+	figures, err := store.Totals(ctx, figuresWindow)
 	if err != nil {
 		return err
 	}
 	v.Totals = &figures
-	if v.Workers, err = h.cfg.Store.Workers(ctx); err != nil {
+	if v.Workers, err = store.Workers(ctx); err != nil {
 		return err
 	}
-	if v.Open, err = h.cfg.Store.OpenTurns(ctx, openShown); err != nil {
+	if v.Open, err = store.OpenTurns(ctx, openShown); err != nil {
 		return err
 	}
-	newest, err := h.cfg.Store.Turns(ctx, operate.Page{Limit: openShown + endedShown})
+	newest, err := store.Turns(ctx, operate.Page{Limit: openShown + endedShown})
 	v.Ended = ended(newest)
 	return err
 }
 
-func (h *Handler) someAgents(c *request.Call, v *Overview) error {
+// readSome reads what the overview shows to a caller who sees some agents alone.
+func (v *Overview) readSome(c *request.Call, store Store) error {
 	var newest []waiting.Turn
 	for _, agent := range c.Caller.Token.Agents {
-		turns, err := h.cfg.Store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
+		turns, err := store.Turns(c.Context(), operate.Page{Agent: agent, Limit: openShown + endedShown})
 		if err != nil {
 			return err
 		}

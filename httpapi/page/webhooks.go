@@ -3,6 +3,7 @@ package page
 import (
 	"net/http"
 
+	"turnkeeper/httpapi/internal/access"
 	"turnkeeper/httpapi/internal/request"
 	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/views"
@@ -84,11 +85,11 @@ func (h *Handler) showDoctor(c *request.Call) error {
 }
 
 // failing returns the webhooks of which an operator should know, if the caller may see webhooks.
-func (h *Handler) failing(c *request.Call) (bad []views.Webhook, err error) {
+func failing(c *request.Call, access access.Access) (bad []views.Webhook, err error) {
 	if !c.Caller.SeesAll() {
 		return nil, nil
 	}
-	all, err := h.access.Webhooks(c)
+	all, err := access.Webhooks(c)
 	for _, w := range all {
 		if w.Dead > 0 || w.State() != operate.WebhookActive && w.State() != operate.WebhookResting {
 			bad = append(bad, views.OfWebhook(w))
