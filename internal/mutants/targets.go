@@ -260,7 +260,7 @@ var targets = []Target{
 		Functions: []string{"lane_of", "user_may_be", "has_past", "lane_rivals", "conversation_held", "held_lane", "forget_lanes", "write_note"},
 		First: "^(TestSuite|TestATokenOfAUser|TestListsOfOneUser|TestAResponseContinues|TestWaitsHide|TestThePageIsNot|TestThePageShowsWhose|TestAClientLeaves|TestWhoseNotes|TestLanesOf|TestNamesOf|" +
 			"TestAUserIn|TestAPurge|TestWhichNotes|TestWhoseLabels|TestWhichLanes|TestWhatAParked|TestWhichMessagesWait|TestSearchesShow|TestListsOfAsks|TestFinding|" +
-			"TestTranscripts|TestASearch|TestACommonWord|TestAResponse|TestRefusedResponses|TestWaitingForAResponse|TestTheEventsOfAResponse|TestWhoFinds|TestTokens$)",
+			"TestTranscripts|TestASearch|TestACommonWord|TestAResponse|TestRefusedResponses|TestWaitingForAResponse|TestTheEventsOfAResponse|TestOpenResponses|TestStreamsOfAToken|TestWhoFinds|TestTokens$)",
 		Tests: append([]string{"./httpapi", "./tools/builtin", "./internal/memory"}, stores...), Skip: plans,
 	},
 	{
