@@ -54,7 +54,7 @@ func TestStreamsOfWhatHasExpired(t *testing.T) {
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "", "Accept", "text/event-stream", "Last-Event-ID", fmt.Sprint(last)).want(t, 204, "")
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d/events", d.id), "").want(t, 200, `"type":"events_expired"`)
 	h.ask("GET", fmt.Sprintf("/v1/turns/%d", d.id), "").want(t, 200, `"events_expired_at":"`)
-	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "").want(t, 200, "events: all but the last was deleted by retention")
+	h.ask("GET", fmt.Sprintf("/turns/%d", d.id), "").want(t, 200, "events: all but the last were deleted by retention")
 }
 
 // TestOutputsThatHaveExpired asks for a text and for binary content that retention has deleted, over HTTP and on the page.

@@ -237,7 +237,7 @@ var conditions = []struct {
 	{turnkeeper.ErrWrongState, http.StatusConflict},
 	{asks.ErrClosed, http.StatusConflict},
 	{asks.ErrInvalid, http.StatusBadRequest},
-	{operate.ErrTooManyConversations, http.StatusTooManyRequests},
+	{operate.ErrTooManyConversations, http.StatusUnprocessableEntity},
 	{operate.ErrHeldUp, http.StatusServiceUnavailable},
 }
 

@@ -118,7 +118,11 @@ func (o *lanes) agent(c *request.Call) error {
 
 // diagnosis answers 200 whatever the findings are.
 func (o *lanes) diagnosis(c *request.Call) error {
-	return c.Answer(http.StatusOK, views.OfDiagnosis(o.access.Diagnosis(c)))
+	report, err := o.access.Diagnosis(c)
+	if err != nil {
+		return err
+	}
+	return c.Answer(http.StatusOK, views.OfDiagnosis(report))
 }
 
 func (o *lanes) models(c *request.Call) error {

@@ -360,7 +360,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	ask("POST", "/v1/turns/{id}/retry", "", `{"anyway":false}`, 201)
 	ask("POST", "/v1/turns/{id}/retry", "", "", 200)
 	ask("POST", "/v1/messages/retry", "", `{"state":"failed","since":"1h","agent":"clerk","error_class":"auth"}`, 200)
-	ask("POST", "/v1/messages/retry", "", `{"state":"answered"}`, 422)
+	ask("POST", "/v1/messages/retry", "", `{"state":"succeeded"}`, 422)
 	ask("POST", "/v1/messages/retry", "", `{"state":"failed","since":"yesterday"}`, 422)
 	one[string](h, `insert into turnkeeper.model_health (model, down_since, until, failures, error_class, error)
 		values ('p/m', now(), now(), 1, 'auth', 'who are you?') returning model`)

@@ -42,9 +42,12 @@ func TestAnAgent(t *testing.T) {
 	}
 	a := h.ask("GET", "/v1/agents/clerk", "", "Authorization", some)
 	got := decode[whole](t, a)
-	if strings.Join(got.Models, " ")+", "+strings.Join(got.Tools, " ")+", "+strings.Join(got.MCPServers, " ")+", "+strings.Join(got.SubAgents, " ") != "p/large p/small, list_files read_file, crm, desk" ||
+	if strings.Join(got.Models, " ")+", "+strings.Join(got.Tools, " ")+", "+strings.Join(got.MCPServers, " ")+", "+strings.Join(got.SubAgents, " ") != "p/large p/small, list_files read_file, crm, " ||
 		len(got.Schedules) != 1 || got.Schedules[0].Name != "daily" || got.Problem != "" {
 		t.Errorf("the agent is %s", a.body)
+	}
+	if whole := decode[whole](t, h.ask("GET", "/v1/agents/clerk", "", "Authorization", all)); strings.Join(whole.SubAgents, " ") != "desk" {
+		t.Errorf("its sub-agents are %q", whole.SubAgents)
 	}
 	if broken := decode[whole](t, h.ask("GET", "/v1/agents/desk", "", "Authorization", all)); !strings.Contains(broken.Problem, "no_such_key") || len(broken.Tools) != 0 {
 		t.Errorf("the agent whose file cannot be read is %+v", broken)
@@ -55,7 +58,7 @@ func TestAnAgent(t *testing.T) {
 	cookie := h.signIn(some)
 	h.ask("GET", "/agents", "", "Cookie", cookie).wantPage(t, 200, `href="/agents/clerk"`, "p/large")
 	page := h.ask("GET", "/agents/clerk", "", "Cookie", cookie)
-	page.wantPage(t, 200, "p/large", "p/small", "list_files", "read_file", "crm", "look what is new", "@daily", "not visible with this token")
+	page.wantPage(t, 200, "p/large", "p/small", "list_files", "read_file", "crm", "look what is new", "@daily")
 	if strings.Contains(string(page.body), "desk") {
 		t.Errorf("a token for clerk sees the desk: %s", page.body)
 	}

@@ -1,8 +1,10 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -117,7 +119,7 @@ type tail struct {
 
 	mu     sync.Mutex
 	before int64              // number before that of the first event
-	events []turnkeeper.Event // without gaps
+	events []turnkeeper.Event // in order; with a gap where old events were deleted
 	subs   map[chan struct{}]struct{}
 }
 
@@ -160,7 +162,8 @@ func (t *tail) since(after int64, limit int) (events []turnkeeper.Event, ok bool
 	if after < t.before {
 		return nil, false
 	}
-	from := min(after-t.before, int64(len(t.events)))
+	// Numbers have a gap where old events were deleted.
+	from, _ := slices.BinarySearchFunc(t.events, after+1, func(e turnkeeper.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
 	rest := t.events[from:]
 	return rest[:min(limit, len(rest))], true
 }

@@ -244,7 +244,7 @@ var notices = map[string]string{
 	"resumed":   "The scheduler dispatches turns again.",
 	"schedule":  "The schedule was changed.",
 	"pinned":    "The survival level is pinned.",
-	"unpinned":  "The pin has ended: the budget decides the survival level again.",
+	"unpinned":  "The pin of this agent has ended.",
 	"sent":      "The message is in the inbox.",
 	"ran":       "The schedule runs now, with this message.",
 	"approved":  "The ask is approved: its turn continues.",

@@ -81,7 +81,11 @@ func (h *Handler) showWebhook(c *request.Call) error {
 }
 
 func (h *Handler) showDoctor(c *request.Call) error {
-	return h.show(c, http.StatusOK, Doctor{h.access.Diagnosis(c), !c.Caller.SeesAll()})
+	report, err := h.access.Diagnosis(c)
+	if err != nil {
+		return err
+	}
+	return h.show(c, http.StatusOK, Doctor{report, !c.Caller.SeesAll()})
 }
 
 // failing returns the webhooks of which an operator should know, if the caller may see webhooks.

@@ -210,6 +210,9 @@ func (a *API) endDrafts(c Call, d *drafts, out *writer) error {
 		panic(http.ErrAbortHandler)
 	}
 	d.end(r)
+	if n := int64(len(d.events)); out.after >= n { // events of turns were deleted since the client read them: it gets the last one
+		out.after = n - 2
+	}
 	if err := out.events(d.events); err != nil {
 		return ErrGone
 	}

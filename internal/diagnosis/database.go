@@ -33,7 +33,7 @@ func examineDatabase(ctx context.Context, d *Report, set Settings, store Store) 
 func examineSchema(ctx context.Context, d *Report, set Settings, store Store) bool {
 	migrations, err := store.Migrations(ctx)
 	if err != nil {
-		d.Add(Fail, "schema", err.Error(), "the user of DATABASE_URL must own the schema turnkeeper")
+		d.Checks = append(d.Checks, Check{Name: "schema", Verdict: Fail, Found: err.Error(), Advice: "the user of DATABASE_URL must own the schema turnkeeper", Unread: true})
 		return false
 	}
 	if err := storage.CheckCompatible(migrations); err != nil {
@@ -48,6 +48,9 @@ func examineSchema(ctx context.Context, d *Report, set Settings, store Store) bo
 		if m.Applied {
 			applied++
 		}
+	}
+	if applied < len(migrations) {
+		d.Checks = append(d.Checks, Check{Name: "what waits and runs", Verdict: Fail, Found: "not checked: the schema is not complete", Unread: true})
 	}
 	d.Judge(applied == len(migrations), Fail, "schema", fmt.Sprintf("%d of %s applied", applied, words.Plural(len(migrations), "migration")),
 		`run "`+set.command("turnctl")+` migrate", or start a worker`)
@@ -71,7 +74,7 @@ func examineWrites(ctx context.Context, d *Report, store Store, standby bool) {
 func examineRights(ctx context.Context, d *Report, store Store) {
 	statements, err := store.RightsToRevoke(ctx)
 	if err != nil {
-		d.Add(Fail, "rights", err.Error(), "")
+		d.Unread("rights", err)
 		return
 	}
 	if len(statements) == 0 {
@@ -100,17 +103,17 @@ func examineServer(d *Report, set Settings, f storage.ServerFacts, off time.Dura
 		"set full_page_writes = on, unless the file system writes pages atomically")
 	d.Judge(f.Encoding == "UTF8", Fail, "encoding", f.Encoding, "create a database with encoding UTF8 and set DATABASE_URL to it")
 	d.Judge(off.Abs() <= clocksApart, Warn, "clock", fmt.Sprintf("the database's is %s", ahead(off)),
-		"synchronise both clocks by NTP: leases use the database's clock, logs use this one")
+		"synchronise both clocks by NTP: leases use the database's clock, logs use that of their process")
 }
 
 func ahead(off time.Duration) string {
 	switch {
 	case off.Abs() < 100*time.Millisecond:
-		return "the same as this machine's"
+		return "the same as that of this process"
 	case off > 0:
-		return words.Exact(off) + " ahead of this machine's"
+		return words.Exact(off) + " ahead of that of this process"
 	default:
-		return words.Exact(-off) + " behind this machine's"
+		return words.Exact(-off) + " behind that of this process"
 	}
 }
 

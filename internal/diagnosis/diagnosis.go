@@ -38,10 +38,14 @@ type Check struct {
 	Found   string
 	Advice  string // what to do; empty: nothing
 	Agent   string // the agent it is about; empty: the installation
+	Unread  bool   // the check did not run, because it could not read the database
 }
 
 // A Report holds findings. The zero value is empty.
-type Report struct{ Checks []Check }
+type Report struct {
+	Checks []Check
+	At     time.Time // when the checks began, by this process's clock; zero: not known
+}
 
 // Add adds a finding about the installation.
 func (d *Report) Add(verdict Verdict, name, found, advice string) {
@@ -59,6 +63,26 @@ func (d *Report) Judge(well bool, verdict Verdict, name, found, advice string) {
 		verdict, advice = OK, ""
 	}
 	d.Add(verdict, name, found, advice)
+}
+
+// Unread adds that a check did not run, because it could not read the database.
+func (d *Report) Unread(name string, err error) {
+	d.Checks = append(d.Checks, Check{Name: name, Verdict: Fail, Found: err.Error(), Unread: true})
+}
+
+// For returns the findings about the agents for which sees returns true. Of a check that did not run it keeps that it did not, without
+// the error.
+func (d *Report) For(sees func(agent string) bool) Report {
+	some := Report{At: d.At}
+	for _, c := range d.Checks {
+		switch {
+		case c.Unread:
+			some.Add(Fail, c.Name, "this check could not read the database", "")
+		case c.Agent != "" && sees(c.Agent):
+			some.Checks = append(some.Checks, c)
+		}
+	}
+	return some
 }
 
 // Sort orders the findings by verdict, the worst first.
@@ -89,7 +113,6 @@ type Settings struct {
 	Zone         *time.Location           // of the times in findings; nil: UTC
 	Command      func(name string) string // how to call a program of Turnkeeper; nil: by its name
 	Mask         func(string) string      // masks secrets in errors; nil: no masking
-	Sees         func(agent string) bool  // limits the findings to those about some agents, without names of others; nil: all
 }
 
 func (s Settings) command(name string) string {
@@ -126,6 +149,7 @@ type Store interface {
 
 // Examine adds what it finds to d; an error becomes a failed check. usable is false if nothing can be read from the schema.
 func Examine(ctx context.Context, d *Report, set Settings, store Store) (usable bool) {
+	d.At = time.Now()
 	facts, usable := examineDatabase(ctx, d, set, store)
 	if usable {
 		zone := set.Zone
@@ -139,9 +163,6 @@ func Examine(ctx context.Context, d *Report, set Settings, store Store) (usable 
 			d.Checks[i].Found = set.Mask(d.Checks[i].Found)
 		}
 	}
-	if set.Sees != nil {
-		d.Checks = slices.DeleteFunc(d.Checks, func(c Check) bool { return c.Agent == "" || !set.Sees(c.Agent) })
-	}
 	return usable
 }
 
@@ -149,12 +170,12 @@ func Examine(ctx context.Context, d *Report, set Settings, store Store) (usable 
 func examineWork(ctx context.Context, d *Report, set Settings, store Store, facts storage.ServerFacts, c words.Clock) {
 	workers, err := store.Workers(ctx)
 	if err != nil {
-		d.Add(Fail, "workers", err.Error(), "")
+		d.Unread("workers", err)
 		return
 	}
 	queue, err := store.Queue(ctx)
 	if err != nil {
-		d.Add(Fail, "queue", err.Error(), "")
+		d.Unread("queue", err)
 		return
 	}
 	alive := examineWorkers(d, set, workers, queue)
@@ -165,7 +186,7 @@ func examineWork(ctx context.Context, d *Report, set Settings, store Store, fact
 	examineConnections(d, set, facts, alive)
 	scheduler, err := store.SchedulerSettings(ctx)
 	if err != nil {
-		d.Add(Fail, "scheduler", err.Error(), "")
+		d.Unread("scheduler", err)
 		return
 	}
 	by := schedulersOf(workers)
@@ -175,6 +196,6 @@ func examineWork(ctx context.Context, d *Report, set Settings, store Store, fact
 	examineLosses(ctx, d, store)
 	examineRetention(ctx, d, set, store, c)
 	examineBudgets(ctx, d, store, c)
-	examineLevels(ctx, d, set, store, c)
+	examineLevels(ctx, d, store, c)
 	examineSchedules(ctx, d, set, store, c)
 }

@@ -66,15 +66,13 @@ func NotNormal(all operate.Levels) []operate.AgentLevel {
 }
 
 // examineLevels reports agents whose survival level is not normal, or is pinned.
-func examineLevels(ctx context.Context, d *Report, set Settings, store Store, c words.Clock) {
+func examineLevels(ctx context.Context, d *Report, store Store, c words.Clock) {
 	all, err := store.Levels(ctx)
 	if err != nil {
-		d.Add(Fail, "levels", err.Error(), "")
+		d.Unread("levels", err)
 		return
 	}
-	if set.Sees != nil {
-		all = all.For(set.Sees)
-	}
+	all = all.For(func(string) bool { return true }) // without who pinned the level of all: a finding is about one agent
 	for _, a := range NotNormal(all) {
 		found, advice := LevelText(c, a), ""
 		if happens := EffectText(a); happens != "" {

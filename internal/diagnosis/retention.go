@@ -18,7 +18,7 @@ func examineRetention(ctx context.Context, d *Report, set Settings, store Store,
 		stored, err = store.StoredParts(ctx)
 	}
 	if err != nil {
-		d.Add(Fail, "retention", err.Error(), "")
+		d.Unread("retention", err)
 		return
 	}
 	judgeRetention(d, set.Retention, kept, stored, c)
@@ -32,10 +32,10 @@ const (
 
 // judgeRetention proposes a retention if nobody has decided on one and the database has grown. kept is what the database says.
 func judgeRetention(d *Report, set retention.Policy, kept time.Duration, stored operate.StoredParts, c words.Clock) {
-	found := "by the settings here: " + set.With(kept).String()
+	found := "by the settings of this process: " + set.With(kept).String()
 	grown := stored.Bytes >= grownBytes && !stored.Oldest.IsZero() && c.Now.Sub(stored.Oldest) > grownFor
 	if grown {
-		found += fmt.Sprintf("; events, outputs and leases have %.1f GB, the oldest since %s", float64(stored.Bytes)/(1<<30), c.Moment(stored.Oldest))
+		found += fmt.Sprintf("; the journal, outputs and leases have %.1f GiB, the oldest since %s", float64(stored.Bytes)/(1<<30), c.Moment(stored.Oldest))
 	}
 	d.Judge(!grown || !set.Undecided(kept), Warn, "retention", found,
 		"nothing is ever deleted: set retention: {outputs: 720h, events: 720h} for the workers, which is what new databases do, or 0 to keep all")

@@ -122,7 +122,7 @@ func examineScheduler(d *Report, set Settings, s operate.SchedulerSettings, c wo
 func examineAside(ctx context.Context, d *Report, set Settings, store Store, c words.Clock) (ticksFail bool) {
 	rows, err := store.Aside(ctx)
 	if err != nil {
-		d.Add(Fail, "set aside", err.Error(), "")
+		d.Unread("set aside", err)
 		return false
 	}
 	for _, a := range rows {

@@ -21,7 +21,7 @@ func examineTokens(ctx context.Context, d *Report, set Settings, store Store) {
 	}
 	there, err := store.AnyToken(ctx)
 	if err != nil {
-		d.Add(Fail, "tokens", err.Error(), "")
+		d.Unread("tokens", err)
 		return
 	}
 	d.Judge(there, Warn, "tokens", map[bool]string{true: "there are tokens for the HTTP API", false: "there is none, so the HTTP API answers every request with 401"}[there],
@@ -32,7 +32,7 @@ func examineTokens(ctx context.Context, d *Report, set Settings, store Store) {
 func examineWebhooks(ctx context.Context, d *Report, store Store, c words.Clock) {
 	all, err := store.Webhooks(ctx)
 	if err != nil {
-		d.Add(Fail, "webhooks", err.Error(), "")
+		d.Unread("webhooks", err)
 		return
 	}
 	for _, w := range all {
@@ -70,10 +70,10 @@ func failingWebhook(w operate.WebhookView, c words.Clock) (found, advice string)
 func examineModels(ctx context.Context, d *Report, store Store, c words.Clock) {
 	models, err := store.Models(ctx)
 	if err != nil {
-		d.Add(Fail, "models", err.Error(), "")
+		d.Unread("models", err)
 		return
 	}
-	up := 0
+	up, waits := 0, waitsOfAgents{}
 	for _, m := range models {
 		switch {
 		case !m.Used():
@@ -85,7 +85,7 @@ func examineModels(ctx context.Context, d *Report, store Store, c words.Clock) {
 		verdict, left := Warn, ""
 		if stuck := withoutAnother(m, models); len(stuck) > 0 {
 			left = "; " + words.Enumerate(stuck) + " " + verb(len(stuck), "has", "have") + " no other model that is up"
-			if awaited := slices.ContainsFunc(stuck, func(agent string) bool { return waitsForModel(ctx, store, agent, m.Model) }); awaited {
+			if awaited := slices.ContainsFunc(stuck, func(agent string) bool { return waits.forModel(ctx, d, store, agent, m.Model) }); awaited {
 				verdict, left = Fail, left+", and messages wait"
 			}
 		}
@@ -99,17 +99,24 @@ func examineModels(ctx context.Context, d *Report, store Store, c words.Clock) {
 // newestMessages is how many open messages of an agent are looked at in each state.
 const newestMessages = 100
 
-// waitsForModel reports whether one of the newest open messages of an agent waits for the model.
-func waitsForModel(ctx context.Context, store Store, agent, model string) bool {
-	for _, state := range []turnkeeper.MessageState{turnkeeper.MessageWaiting, turnkeeper.MessageRunning} {
-		messages, err := store.Messages(ctx, operate.Page{Agent: agent, State: string(state), Limit: newestMessages})
-		if err != nil || slices.ContainsFunc(messages, func(m waiting.Message) bool {
-			return slices.ContainsFunc(m.Waits, func(w waiting.Wait) bool { return w.Model == model })
-		}) {
-			return true
+// waitsOfAgents has what the newest open messages of agents wait for, read once.
+type waitsOfAgents map[string][]waiting.Wait
+
+// forModel reports whether one of the newest open messages of an agent waits for the model.
+func (w waitsOfAgents) forModel(ctx context.Context, d *Report, store Store, agent, model string) bool {
+	if _, read := w[agent]; !read {
+		w[agent] = []waiting.Wait{}
+		for _, state := range []turnkeeper.MessageState{turnkeeper.MessageWaiting, turnkeeper.MessageRunning} {
+			messages, err := store.Messages(ctx, operate.Page{Agent: agent, State: string(state), Limit: newestMessages})
+			if err != nil {
+				d.Unread("models", err)
+			}
+			for _, m := range messages {
+				w[agent] = append(w[agent], m.Waits...)
+			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(w[agent], func(one waiting.Wait) bool { return one.Model == model })
 }
 
 // withoutAnother returns the agents that need the model now, and no other model that is up.

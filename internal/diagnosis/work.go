@@ -24,13 +24,13 @@ const lossesShown = 24 * time.Hour
 func examineBudgets(ctx context.Context, d *Report, store Store, c words.Clock) {
 	all, err := store.DaySpend(ctx)
 	if err != nil {
-		d.Add(Fail, "budgets", err.Error(), "")
+		d.Unread("budgets", err)
 		return
 	}
 	for _, spent := range all {
 		def, err := agentdef.ParseRecorded(spent.Agent, spent.Definition)
 		if err != nil {
-			continue // examineFiles reports the error
+			continue // turnctl doctor reports the error, where the file is
 		}
 		b := def.Budget
 		var over, bounds []string
@@ -71,7 +71,7 @@ func verb(n int, one, many string) string {
 func examineWaits(ctx context.Context, d *Report, store Store, c words.Clock) {
 	waits, err := store.LongWaits(ctx, longWait)
 	if err != nil {
-		d.Add(Fail, "waiting", err.Error(), "")
+		d.Unread("waiting", err)
 		return
 	}
 	for _, w := range waits {
@@ -105,7 +105,7 @@ func examineAsks(ctx context.Context, d *Report, store Store, queue operate.Tota
 	}
 	expired, err := store.ListAsks(ctx, operate.AskFilter{State: asks.Expired})
 	if err != nil {
-		d.Add(Fail, "asks", err.Error(), "")
+		d.Unread("asks", err)
 		return
 	}
 	for _, a := range expired {
@@ -120,7 +120,7 @@ func examineAsks(ctx context.Context, d *Report, store Store, queue operate.Tota
 func examineLosses(ctx context.Context, d *Report, store Store) {
 	turns, err := store.LossyTurns(ctx, lossesShown)
 	if err != nil {
-		d.Add(Fail, "lost in turns", err.Error(), "")
+		d.Unread("lost in turns", err)
 		return
 	}
 	for _, t := range turns {
@@ -145,7 +145,7 @@ func examineLosses(ctx context.Context, d *Report, store Store) {
 func examineSchedules(ctx context.Context, d *Report, set Settings, store Store, c words.Clock) {
 	schedules, err := store.Schedules(ctx)
 	if err != nil {
-		d.Add(Fail, "schedules", err.Error(), "")
+		d.Unread("schedules", err)
 		return
 	}
 	for _, s := range schedules {

@@ -106,7 +106,7 @@ func dueLater(e *env) {
 	}
 	_, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", Body: "x", DueAt: now.Add(3661 * 24 * time.Hour)})
 	wantErr(e, "too far ahead", err, turnkeeper.ErrInvalidMessage)
-	wait, err := e.Scheduler().NextDue(e.Context(), now)
+	wait, err := e.Scheduler().NextDue(e.Context(), e.Message(id).AcceptedAt)
 	if err != nil || wait < 20*time.Minute || wait > 31*time.Minute {
 		e.Errorf("next due in %v, want half an hour; error %v", wait, err)
 	}

@@ -11,7 +11,7 @@ type WholeAgent struct {
 	Agent
 	Tools      []string    `json:"tools" doc:"names of the tools that its file lists"`
 	MCPServers []string    `json:"mcp_servers" doc:"names of the MCP servers whose tools it may use"`
-	SubAgents  []string    `json:"sub_agents" doc:"agents that it may start"`
+	SubAgents  []string    `json:"sub_agents" doc:"agents that it may start, those that the token covers"`
 	Problem    string      `json:"problem" doc:"why its definition cannot be read; empty: it can"`
 	Schedules  []Schedule  `json:"schedules"`
 	Level      *AgentLevel `json:"level" doc:"null: it has no budget of a day, no rules for levels and no pin"`

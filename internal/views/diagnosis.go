@@ -1,10 +1,15 @@
 package views
 
-import "turnkeeper/internal/diagnosis"
+import (
+	"time"
+
+	"turnkeeper/internal/diagnosis"
+)
 
 // A Diagnosis is what doctor finds: failures first, then warnings, then passed checks.
 type Diagnosis struct {
-	Checks []Check `json:"checks"`
+	At     time.Time `json:"checked_at"`
+	Checks []Check   `json:"checks"`
 }
 
 // A Check is one finding of doctor.
@@ -17,7 +22,7 @@ type Check struct {
 }
 
 // OfDiagnosis returns the view of what doctor finds.
-func OfDiagnosis(d diagnosis.Report) Diagnosis { return Diagnosis{All(d.Checks, ofCheck)} }
+func OfDiagnosis(d diagnosis.Report) Diagnosis { return Diagnosis{d.At, All(d.Checks, ofCheck)} }
 
 func ofCheck(c diagnosis.Check) Check {
 	return Check{Name: c.Name, Verdict: c.Verdict, Found: c.Found, Advice: c.Advice, Agent: c.Agent}

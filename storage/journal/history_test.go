@@ -13,7 +13,7 @@ import (
 func plantTurns(h *env, series []turnkeeper.ConversationKey) {
 	for i, key := range series {
 		h.Exec(`insert into turnkeeper.messages (id, agent, user_name, conversation, lane, body, state, closed_at, turn_id) overriding system value
-			select g * 100 + $1, $2, $3, $4, turnkeeper.lane_of($2, $3, $4, true), 'body ' || (g * 100 + $1), 'answered', now(), g * 100 + $1
+			select g * 100 + $1, $2, $3, $4, turnkeeper.lane_of($2, $3, $4, true), 'body ' || (g * 100 + $1), 'succeeded', now(), g * 100 + $1
 			from generate_series(1, 43 + $1::int) g`, i, key.Agent, key.User, key.Name)
 	}
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, dispatches, token, granted_at, lease_until, ended_at, stop_reason, inner_dialogue)

@@ -20,9 +20,9 @@ func owned(t *testing.T) *env {
 	t.Helper()
 	h := newEnv(t)
 	h.Exec(`insert into turnkeeper.messages (agent, user_name, conversation, lane, body, state, closed_at, turn_id)
-		select a, u, c, turnkeeper.lane_of(a, u, c, true), b, s, case s when 'answered' then now() end, case s when 'answered' then 1000 + row_number() over () end
+		select a, u, c, turnkeeper.lane_of(a, u, c, true), b, s, case s when 'succeeded' then now() end, case s when 'succeeded' then 1000 + row_number() over () end
 		from unnest(array['desk', 'clerk']) a, unnest(array['', 'anna', 'bert']) u, unnest(array['main', 'other']) c,
-			unnest(array['It is late.', 'It is early.']) b, unnest(array['waiting', 'answered']) s`)
+			unnest(array['It is late.', 'It is early.']) b, unnest(array['waiting', 'succeeded']) s`)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, user_name, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select m.turn_id, m.id, 1, m.agent, m.user_name, m.conversation, m.lane, 'message', repeat('a', 64), case m.id % 3 when 0 then 'failed' else 'succeeded' end, 1, now(), 'none'
 		from turnkeeper.messages m where m.turn_id is not null`)
@@ -178,7 +178,7 @@ func TestACommonWordFindsTheNewest(t *testing.T) {
 	h := newEnv(t)
 	const count = 5003
 	h.Exec(`insert into turnkeeper.messages (id, agent, conversation, lane, body, state, closed_at) overriding system value
-		select i, 'desk', 'main', turnkeeper.lane_of('desk', '', 'main', true), case i when $1 then 'rare' else 'common' end, 'answered', now() from generate_series(1, $1::int) i`, count)
+		select i, 'desk', 'main', turnkeeper.lane_of('desk', '', 'main', true), case i when $1 then 'rare' else 'common' end, 'succeeded', now() from generate_series(1, $1::int) i`, count)
 	h.Exec(`insert into turnkeeper.turns (id, message_id, attempt, agent, conversation, lane, trigger, definition_hash, state, token, ended_at, stop_reason)
 		select id, id, 1, agent, conversation, lane, 'message', repeat('a', 64), 'succeeded', 1, now(), 'none' from turnkeeper.messages where id > $1 - 10`, count)
 	messages, _, err := h.FindMessages(t.Context(), operate.Search{Words: "common"})

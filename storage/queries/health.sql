@@ -48,9 +48,13 @@ from turnkeeper.suspects where message_id = @message order by model;
 
 -- name: TryModelsOfAgents :exec
 -- Makes the scheduler probe the models of these agents at once, those of all their levels: an operator may have fixed them.
-update turnkeeper.model_health set until = statement_timestamp()
-where model in (select unnest(turnkeeper.all_models(a)) from turnkeeper.agents a where a.name = any(@agents::text[]))
-  and down_since is not null and until > statement_timestamp();
+with locked as ( -- in the order of note_models
+    select h.model from turnkeeper.model_health h
+    where h.model in (select unnest(turnkeeper.all_models(a)) from turnkeeper.agents a where a.name = any(@agents::text[]))
+      and h.down_since is not null and h.until > statement_timestamp()
+    order by h.model for no key update
+)
+update turnkeeper.model_health set until = statement_timestamp() where model in (select l.model from locked l);
 
 -- name: TryModelsOfMessage :execrows
 -- Like TryModelsOfAgents, for the models that a message waits for.

@@ -178,7 +178,7 @@ func TestRetryInBackOff(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	e.AwaitClosed(message)
-	if r := e.Turnctl("retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "was answered") {
-		t.Errorf("retry of what was answered: %+v", r)
+	if r := e.Turnctl("retry", fmt.Sprint(message)); r.Code != 6 || !strings.Contains(r.Stderr, "has succeeded") {
+		t.Errorf("retry of what has succeeded: %+v", r)
 	}
 }

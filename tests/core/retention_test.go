@@ -61,7 +61,7 @@ func TestRetentionOfClasses(t *testing.T) {
 		{[]string{"output", "stored"}, 3, "expired: the content of output stored was deleted by retention"},
 		{[]string{"output", "stored", "--raw"}, 3, "expired: the content of output stored was deleted by retention"},
 		{[]string{"output", "stored", "-o", "json"}, 0, `"content": null`},
-		{[]string{"show", fmt.Sprint(turn.ID)}, 0, "events: all but the last was deleted by retention"},
+		{[]string{"show", fmt.Sprint(turn.ID)}, 0, "events: all but the last were deleted by retention"},
 		{[]string{"explain", fmt.Sprint(turn.ID)}, 0, "succeeded"},
 		{[]string{"doctor"}, 1, "outputs for 30 days"}, // the test's server does not sync
 	} {

@@ -52,13 +52,13 @@ type Store interface {
 // An Access checks a caller's rights and uses a store. It is safe for concurrent use.
 type Access struct {
 	store    Store
-	fourEyes bool               // the token that sent a message must not answer what its turn asks
-	settings diagnosis.Settings // of this process
+	fourEyes bool // the token that sent a message must not answer what its turn asks
+	doctor   *doctor
 }
 
 // New returns an Access.
 func New(store Store, fourEyes bool, settings diagnosis.Settings) Access {
-	return Access{store, fourEyes, settings}
+	return Access{store, fourEyes, newDoctor(settings)}
 }
 
 // CheckTurn returns a 404 problem if the turn does not exist or is not visible to the caller.

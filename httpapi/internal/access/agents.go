@@ -32,7 +32,9 @@ func (a Access) Agent(c *request.Call) (v views.WholeAgent, err error) {
 	if err != nil {
 		return v, err
 	}
-	return views.OfWholeAgent(found, schedules, levels), nil
+	v = views.OfWholeAgent(found, schedules, levels)
+	v.SubAgents = slices.DeleteFunc(v.SubAgents, func(name string) bool { return !c.Caller.Sees(name) })
+	return v, nil
 }
 
 // agent returns the registration of an agent that is visible to the caller, or a 404 problem.

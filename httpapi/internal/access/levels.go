@@ -30,7 +30,7 @@ func (a Access) PinLevel(c *request.Call, p operate.Pin) error {
 	case !slices.Contains(survival.Levels, p.Level):
 		return request.Refuse(http.StatusUnprocessableEntity, "level must be one of %s", strings.Join(survival.Names(), ", "))
 	case p.For < 0 || p.For > survival.MaxPin:
-		return request.Refuse(http.StatusUnprocessableEntity, "for_seconds must be 0 to %d", int(survival.MaxPin.Seconds()))
+		return request.Refuse(http.StatusUnprocessableEntity, "a pin lasts at most %d days (for_seconds 0 to %d); 0 is until it is unpinned", int(survival.MaxPin.Hours()/24), int(survival.MaxPin.Seconds()))
 	case len(p.Reason) > request.MaxReason || len(p.By) > request.MaxReason || !request.IsText(p.Reason) || !request.IsText(p.By):
 		return request.Refuse(http.StatusUnprocessableEntity, "reason and by must be texts of at most %d bytes", request.MaxReason)
 	}

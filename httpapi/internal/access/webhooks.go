@@ -7,7 +7,6 @@ import (
 
 	"turnkeeper"
 	"turnkeeper/httpapi/internal/request"
-	"turnkeeper/internal/diagnosis"
 	"turnkeeper/internal/outbox"
 	"turnkeeper/storage/operate"
 )
@@ -45,16 +44,4 @@ func (a Access) Deliveries(c *request.Call, p operate.Page) (w operate.WebhookVi
 		next = found[len(found)-1].ID
 	}
 	return w, found, next, err
-}
-
-// Diagnosis returns what doctor finds in the database, the worst first. A caller who does not see all agents gets the findings about
-// those that it sees.
-func (a Access) Diagnosis(c *request.Call) (d diagnosis.Report) {
-	set := a.settings
-	if !c.Caller.SeesAll() {
-		set.Sees = c.Caller.Sees
-	}
-	diagnosis.Examine(c.Context(), &d, set, a.store)
-	d.Sort()
-	return d
 }

@@ -43,6 +43,7 @@ func (c *Call) OpenStream() error {
 		return nil
 	}
 	if err := c.streams.take(c.Caller.Name()); err != nil {
+		c.W.Header().Set("Retry-After", "10")
 		return err
 	}
 	c.streaming = true

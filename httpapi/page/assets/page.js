@@ -185,7 +185,7 @@
     }
     source.onerror = () => {
       if (over) return;
-      tell(source.readyState === EventSource.CLOSED ? "The stream has ended. Reload the page to follow the turn." : "Connection lost, reconnecting.");
+      tell(source.readyState === EventSource.CLOSED ? "The stream has ended, or this token has too many open. Reload the page to follow the turn." : "Connection lost, reconnecting.");
     };
   }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,7 +65,7 @@ Exit codes:
 }
 
 func examine(ctx context.Context, s *shell.Session) *diagnosis.Report {
-	d := &diagnosis.Report{}
+	d := &diagnosis.Report{At: time.Now()}
 	cfg, err := s.LoadConfig()
 	if err != nil {
 		d.Add(diagnosis.Fail, "settings", err.Error(), "correct the settings: no command works until then")

@@ -50,9 +50,14 @@ const refusalLogPause = 10 * time.Second
 // Failed notes that an attempt failed. The server's refusals are logged from the second attempt on: most are locks, and lost
 // connections whose second attempt succeeds.
 func (o *Operation) Failed(err error) {
+	o.all.mu.Lock()
+	defer o.all.mu.Unlock()
+	o.failed(err)
+}
+
+// failed is Failed for a caller that has locked mu.
+func (o *Operation) failed(err error) {
 	r := o.all
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if o.began.IsZero() {
 		o.began = time.Now()
 	}
@@ -120,13 +125,16 @@ func (r *Refusals) Recheck(try func() error) {
 	if left == nil {
 		return
 	}
-	if err := try(); err != nil {
-		left.Failed(err)
-		return
-	}
+	err := try()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over(left)
+	switch {
+	case r.left != left: // a write has succeeded meanwhile
+	case err != nil:
+		left.failed(err)
+	default:
+		r.over(left)
+	}
 }
 
 // over notes that the server refuses the operations no longer. The caller has locked mu.

@@ -133,3 +133,18 @@ func TestQuietLogTellsErrorsApart(t *testing.T) {
 		}
 	})
 }
+
+// TestATrialThatIsOvertaken refuses a trial write while a write of a turn succeeds: nothing is refused any more.
+func TestATrialThatIsOvertaken(t *testing.T) {
+	db, _ := watched()
+	op := db.Operation(7)
+	op.Failed(errFull)
+	op.Done(errors.New("the lease is over"))
+	db.Refusals.Recheck(func() error {
+		db.Operation(8).Done(nil)
+		return errFull
+	})
+	if now := db.Refusals.Now(); len(now) > 0 {
+		t.Errorf("still refused: %+v", now)
+	}
+}
