@@ -72,7 +72,7 @@ func TestPinningOnThePage(t *testing.T) {
 	for _, lasts := range []string{"soon", "-1h", "0s"} {
 		h.submit(pin, url.Values{"level": {"low"}, "for": {lasts}}, "Cookie", clerk).wantPage(t, 422, "For must be a duration")
 	}
-	h.submit(pin, url.Values{"level": {"low"}, "for": {"9000h"}}, "Cookie", clerk).wantPage(t, 422, "For_seconds must be")
+	h.submit(pin, url.Values{"level": {"low"}, "for": {"9000h"}}, "Cookie", clerk).wantPage(t, 422, "A pin lasts at most 366 days")
 	if n := one[int](h, "select count(*) from turnkeeper.pinned_levels"); n != 0 {
 		t.Fatalf("%d levels were pinned by who may not", n)
 	}

@@ -406,7 +406,7 @@ func TestUnusedConversationsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(shop).want(t, http.StatusOK, "conv_")
-	create(shop).want(t, http.StatusTooManyRequests, "has created 1000 conversations that have no message")
+	create(shop).want(t, http.StatusUnprocessableEntity, "has created 1000 conversations that have no message")
 	create(mall).want(t, http.StatusOK, "conv_")
 	h.respond(fmt.Sprintf(`{"model":"clerk","background":true,"conversation":%q,"input":"x"}`, id), "Authorization", shop)
 	create(shop).want(t, http.StatusOK, "conv_") // one is used now

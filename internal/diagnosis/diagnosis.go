@@ -3,6 +3,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -39,6 +40,8 @@ type Check struct {
 	Advice  string // what to do; empty: nothing
 	Agent   string // the agent it is about; empty: the installation
 	Unread  bool   // the check did not run, because it could not read the database
+
+	ForSome string // what a caller who does not see all agents gets in place of Found; empty: Found
 }
 
 // A Report holds findings. The zero value is empty.
@@ -79,6 +82,7 @@ func (d *Report) For(sees func(agent string) bool) Report {
 		case c.Unread:
 			some.Add(Fail, c.Name, "this check could not read the database", "")
 		case c.Agent != "" && sees(c.Agent):
+			c.Found = cmp.Or(c.ForSome, c.Found)
 			some.Checks = append(some.Checks, c)
 		}
 	}

@@ -72,18 +72,9 @@ func examineLevels(ctx context.Context, d *Report, store Store, c words.Clock) {
 		d.Unread("levels", err)
 		return
 	}
-	all = all.For(func(string) bool { return true }) // without who pinned the level of all: a finding is about one agent
-	for _, a := range NotNormal(all) {
-		found, advice := LevelText(c, a), ""
-		if happens := EffectText(a); happens != "" {
-			found += "; here: " + happens
-		}
-		if a.Held > 0 {
-			found += fmt.Sprintf("; %s %s", words.Plural(a.Held, "message"), verb(a.Held, "waits", "wait"))
-		}
-		if a.Skipping > 0 {
-			found += fmt.Sprintf("; %s did not run: see turnctl schedules", words.Plural(a.Skipping, "schedule"))
-		}
+	shown := NotNormal(all.For(func(string) bool { return true })) // without who pinned the level of all
+	for i, a := range NotNormal(all) {
+		advice := ""
 		switch {
 		case a.Pin != nil && a.Pin.Agent == "":
 			advice = "to end the pin of all agents: turnctl levels unpin"
@@ -92,6 +83,23 @@ func examineLevels(ctx context.Context, d *Report, store Store, c words.Clock) {
 		default:
 			advice = fmt.Sprintf("raise day_tokens or day_calls in the file of %s and reload it, or pin a level: turnctl levels pin normal --agent %s --for 1h", a.Agent, a.Agent)
 		}
-		d.AddAbout(a.Agent, Warn, "level "+a.Agent, found, advice)
+		d.Checks = append(d.Checks, Check{
+			Name: "level " + a.Agent, Verdict: Warn, Found: levelFound(c, a), ForSome: levelFound(c, shown[i]), Advice: advice, Agent: a.Agent,
+		})
 	}
+}
+
+// levelFound says at which level an agent is, and what that does.
+func levelFound(c words.Clock, a operate.AgentLevel) string {
+	found := LevelText(c, a)
+	if happens := EffectText(a); happens != "" {
+		found += "; here: " + happens
+	}
+	if a.Held > 0 {
+		found += fmt.Sprintf("; %s %s", words.Plural(a.Held, "message"), verb(a.Held, "waits", "wait"))
+	}
+	if a.Skipping > 0 {
+		found += fmt.Sprintf("; %s did not run: see turnctl schedules", words.Plural(a.Skipping, "schedule"))
+	}
+	return found
 }
