@@ -359,11 +359,12 @@ func (s *store) misaskedEvents(all []askings.Ask) (faults []string) {
 		if json.Unmarshal(e.Data, &data) != nil {
 			continue
 		}
-		switch {
-		case e.Type == turnkeeper.EventAskOpened:
+		switch e.Type {
+		case turnkeeper.EventAskOpened:
 			opened[data.Ask]--
-		case e.Type == turnkeeper.EventAskClosed:
+		case turnkeeper.EventAskClosed:
 			closed[data.Ask]--
+		default:
 		}
 	}
 	for name := range opened {

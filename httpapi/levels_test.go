@@ -84,7 +84,7 @@ func TestPinningOnThePage(t *testing.T) {
 	}
 	h.submit(pin, low, "Cookie", clerk).wantRedirect(t, "/agents/clerk?done=pinned")
 	h.ask("GET", "/agents/clerk?done=pinned", "", "Cookie", clerk).wantPage(t, 200, "The survival level is pinned", "by <strong>ada</strong>", "&lt;b&gt;costs", unpin)
-	if row := one[string](h, "select agent || ' ' || level || ' ' || pinned_by || ' ' || (until - pinned_at) from turnkeeper.pinned_levels"); row != "clerk low ada 04:00:00" {
+	if row := one[string](h, "select agent || ' ' || level || ' ' || pinned_by || ' ' || date_trunc('second', until - pinned_at) from turnkeeper.pinned_levels"); row != "clerk low ada 04:00:00" {
 		t.Errorf("the pin is %q", row)
 	}
 	h.submit(unpin, nil, "Cookie", clerk).wantRedirect(t, "/agents/clerk?done=unpinned")

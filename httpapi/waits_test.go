@@ -28,7 +28,7 @@ func (s *parkedStore) of(m waiting.Message) waiting.Message {
 }
 
 func (s *parkedStore) turn(t waiting.Turn) waiting.Turn {
-	t.Turn.State, t.Turn.DueAt, t.Turn.EndedAt, t.Waits = s.wait.State, s.wait.Until, time.Time{}, []waiting.Wait{s.wait}
+	t.State, t.DueAt, t.EndedAt, t.Waits = s.wait.State, s.wait.Until, time.Time{}, []waiting.Wait{s.wait}
 	return t
 }
 

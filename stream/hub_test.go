@@ -99,7 +99,10 @@ func TestWatchersOfDeletedEvents(t *testing.T) {
 		hub := stream.NewHub(source, nil)
 		stay := make(chan struct{})
 		go func() { // keeps what it has read for the others
-			for range hub.Follow(t.Context(), turn, 0) {
+			for _, err := range hub.Follow(t.Context(), turn, 0) {
+				if err != nil {
+					t.Error(err)
+				}
 				<-stay
 			}
 		}()
@@ -109,7 +112,10 @@ func TestWatchersOfDeletedEvents(t *testing.T) {
 			if after == 9 {
 				want = want[1:]
 			}
-			for event := range hub.Follow(t.Context(), turn, after) {
+			for event, err := range hub.Follow(t.Context(), turn, after) {
+				if err != nil {
+					t.Error(err)
+				}
 				seen = append(seen, event.Seq)
 			}
 			if !slices.Equal(seen, want) {

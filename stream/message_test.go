@@ -324,7 +324,10 @@ func TestErrorsOfTheSourceAreReported(t *testing.T) {
 		// After a minute, and of events too.
 		time.Sleep(time.Minute)
 		source.fail = 3
-		for range hub.Follow(t.Context(), 7, 0) {
+		for _, err := range hub.Follow(t.Context(), 7, 0) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		if told["the events of a turn: away"] != 1 || len(told) != 2 {

@@ -46,10 +46,11 @@ func (Doctor) file() string    { return "doctor" }
 func (Doctor) title() string   { return "Doctor" }
 func (Doctor) section() string { return "/doctor" }
 
-// Fails, Warns and Passes return the numbers of findings.
-func (p Doctor) Fails() int  { return p.Count(diagnosis.Fail) }
-func (p Doctor) Warns() int  { return p.Count(diagnosis.Warn) }
-func (p Doctor) Passes() int { return p.Count(diagnosis.OK) }
+// Fails returns the number of failures.
+func (p Doctor) Fails() int { return p.Count(diagnosis.Fail) }
+
+// Warns returns the number of warnings.
+func (p Doctor) Warns() int { return p.Count(diagnosis.Warn) }
 
 // Problems returns the failures and the warnings.
 func (p Doctor) Problems() []diagnosis.Check { return p.Checks[:p.Fails()+p.Warns()] }

@@ -81,7 +81,10 @@ func examineLevels(ctx context.Context, d *Report, store Store, c words.Clock) {
 		case a.Pin != nil:
 			advice = "to end the pin: turnctl levels unpin --agent " + a.Agent
 		default:
-			advice = fmt.Sprintf("raise day_tokens or day_calls in the file of %s and reload it, or pin a level: turnctl levels pin normal --agent %s --for 1h", a.Agent, a.Agent)
+			advice = fmt.Sprintf("raise day_tokens or day_calls in the file of %s and reload it", a.Agent)
+			if percent, ok := a.Used.Left(); ok && percent > 0 { // a pin is no budget
+				advice += fmt.Sprintf(", or pin a level: turnctl levels pin normal --agent %s --for 1h", a.Agent)
+			}
 		}
 		d.Checks = append(d.Checks, Check{
 			Name: "level " + a.Agent, Verdict: Warn, Found: levelFound(c, a), ForSome: levelFound(c, shown[i]), Advice: advice, Agent: a.Agent,

@@ -141,7 +141,8 @@ func adviceOfModel(m modelhealth.Health, c words.Clock) string {
 		return "correct the model's name in the file of " + words.Enumerate(m.Agents) + ", and make the workers reload it (SIGHUP); or correct the base_url of the provider " +
 			provider + " in the config file, and restart the workers"
 	default:
-		return "wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. To try it at once: turnctl retry MESSAGE"
+		return "start or repair the provider " + provider + ", or wait: it is tried again " + c.At(m.Until) + ", and messages continue with its first answer. " +
+			"If it is only slow, raise model_idle_timeout. To try it at once: turnctl retry MESSAGE"
 	}
 }
 

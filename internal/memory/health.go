@@ -132,7 +132,7 @@ type suspectKey struct {
 
 // uses reports whether a model is one that an agent's turns ask now.
 func (s models) uses(agent, model string, now time.Time) bool {
-	return slices.Contains(levels{s.state}.chain(agent, now), model)
+	return slices.Contains(levels(s).chain(agent, now), model)
 }
 
 type suspectRow struct {
@@ -269,7 +269,7 @@ func (s models) failingFrom(id turnkeeper.MessageID, t *turnRow, now time.Time) 
 	if since := s.failing[id].since; !since.IsZero() || m == nil || s.agents[m.Agent] == nil {
 		return since
 	}
-	for _, name := range (levels{s.state}).chain(m.Agent, now) {
+	for _, name := range levels(s).chain(m.Agent, now) {
 		h := s.health[name]
 		if !h.Down() {
 			return time.Time{}

@@ -24,9 +24,9 @@ const keep = time.Hour
 type keeping struct{ *env }
 
 // storedTurn runs a turn of desk with an output, events and a label, and ends it.
-func (e keeping) storedTurn(conversation string) *dispatch {
+func (e keeping) storedTurn() *dispatch {
 	e.Helper()
-	e.enqueue("desk", conversation, "do it")
+	e.enqueue("desk", "c", "do it")
 	d := e.next(first)
 	d.store()
 	d.close()
@@ -78,7 +78,7 @@ func (d *dispatch) has(class retention.Class) bool {
 
 // classesExpire expires each class a second before, and a second after, its age, and no other class with it.
 func classesExpire(e *env) {
-	d := keeping{e}.storedTurn("c")
+	d := keeping{e}.storedTurn()
 	e.Pass(keep - 10*time.Second)
 	for _, class := range retention.Parts {
 		equal(e, string(class)+" of turns that expire before their age", e.Keeper().Expire(class, keep), 0)
@@ -125,7 +125,7 @@ func openStays(e *env) {
 
 // historyStays runs a turn after everything of the one before has expired.
 func historyStays(e *env) {
-	keeping{e}.storedTurn("c")
+	keeping{e}.storedTurn()
 	before := keeping{e}.laterTurn()
 	e.Pass(2 * keep)
 	for _, class := range retention.Parts {
@@ -149,10 +149,10 @@ func (e keeping) laterTurn() *turnlog.Record {
 }
 
 func expiredLane(e *env) {
-	d := keeping{e}.storedTurn("c")
+	d := keeping{e}.storedTurn()
 	e.Pass(2 * keep)
 	equal(e, "turns whose leases expire", e.Keeper().Expire(retention.Leases, keep), 1)
-	again := keeping{e}.storedTurn("c")
+	again := keeping{e}.storedTurn()
 	if again.grant.Token <= d.grant.Token {
 		e.Errorf("token %d was granted after %d", again.grant.Token, d.grant.Token)
 	}

@@ -107,13 +107,13 @@ select 'ask ' || a.id || ' of turn ' || a.turn_id from turnkeeper.asks a, turnke
 where a.state = 'open' and a.expires_at < clock_timestamp() - interval '60 s'
   and coalesce(s.hold_until, '-infinity') < clock_timestamp() and s.last_tick_at > clock_timestamp() - interval '5 min'
 
--- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation
+-- promise: a turn outside its lane waits, or goes back, and holds only messages of its conversation; a survival level holds others
 select 'turn ' || t.id || ' ' || t.state from turnkeeper.turns t
 where (t.home_lane is not null) <> (t.lane = t.agent || '#' || t.id) or t.home_lane is not null and t.state not in ('waiting', 'queued')
 union all
 select 'message ' || m.id || ' in lane ' || m.lane from turnkeeper.messages m
 where m.state = 'waiting' and m.held <> starts_with(m.lane, m.agent || '#')
-   or m.state = 'waiting' and m.held and not exists (select from turnkeeper.turns t
+   or m.state = 'waiting' and m.held and m.lane <> turnkeeper.level_lane(m.agent) and not exists (select from turnkeeper.turns t
     where t.lane = m.lane and t.home_lane is not null and t.held and t.state = 'waiting' and t.agent = m.agent
       and t.user_name = m.user_name and t.conversation = m.conversation)
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"turnkeeper"
+	"turnkeeper/inference"
 	"turnkeeper/internal/cli/shell"
 	"turnkeeper/internal/cli/term"
 	"turnkeeper/internal/diagnosis"
@@ -188,7 +189,7 @@ func (x *explainer) uncertain() (said []string) {
 			said = append(said, what+" was interrupted after its start: it may or may not have happened.")
 		case x.Turn.MayHaveRun(c):
 			said = append(said, what+" may have been running when its worker was lost: the start of a tool that only reads is not recorded. What it did is unknown.")
-		case c.State == turnkeeper.CallCancelled && c.Starts == 0:
+		case c.State == turnkeeper.CallCancelled && c.Starts == 0 && c.Duration == 0: // the start of a read is not recorded
 			said = append(said, what+" was planned but not run.")
 		}
 		if c.LateResult != "" {
@@ -542,7 +543,7 @@ func (x *explainer) next() (said []string) {
 	if setting := settingOf[t.StopReason]; setting != "" {
 		advise("If that limit is too low, set %s in the agent's file.", setting)
 	}
-	if t.StopReason == turnkeeper.StopInferenceError {
+	if t.StopReason == turnkeeper.StopInferenceError && inference.Class(t.ErrorClass).OfService() {
 		advise(`Check the provider: turnctl doctor.`)
 	}
 	return said
@@ -559,7 +560,7 @@ func (x *explainer) again() string {
 	case t.StopReason == turnkeeper.StopWorkerLost && t.Losses > 1:
 		return fmt.Sprintf("Find out what killed the workers: first check the calls above that may have run. Fix the cause, then retry the message: turnctl retry %d --anyway.", t.MessageID)
 	case t.State == turnkeeper.TurnFailed && len(x.Message.WaitsFor) > 0:
-		return fmt.Sprintf("Fix the cause. The message waits for %s, currently down, and continues with its first answer: see turnctl models. To retry it at once: turnctl retry %d.",
+		return fmt.Sprintf("Fix the cause. The message waits for %s, currently down, and continues with its first answer: turnctl doctor says what to do. To retry it at once: turnctl retry %d.",
 			strings.Join(x.Message.WaitsFor, ", "), t.MessageID)
 	case t.State == turnkeeper.TurnFailed && x.Message.State == turnkeeper.MessageWaiting:
 		return fmt.Sprintf("Fix the cause. To retry the message at once: turnctl retry %d.", t.MessageID)

@@ -260,7 +260,7 @@ func drawTop(s *term.Screen, c term.Clock, v topState) {
 	}
 	s.Line("%s  %s", s.Paint(term.Bold, "turnkeeper"), s.Paint(term.Dim, c.Moment(v.Now)))
 	showPause(s, c, v.Scheduler)
-	oldest := "none due"
+	oldest := "none ready"
 	if v.Waiting > 0 && v.Oldest > 0 {
 		oldest = "the oldest due " + term.Coarse(v.Oldest) + " ago"
 	}
