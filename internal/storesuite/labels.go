@@ -196,11 +196,15 @@ func labelsOfRepeats(e *env) {
 	d := e.turn()
 	d.append(turnlog.Entry{Labels: []policy.Mark{private}})
 	e.finish(d, succeeded("the code\n is 17"))
+	e.enqueue("clerk", "elsewhere", "do it") // another labelled reply of the same user
+	d = e.next(first)
+	d.append(turnlog.Entry{Labels: []policy.Mark{untrusted}})
+	e.finish(d, succeeded("a page says so"))
 	for _, other := range []struct {
 		user, body string
 		want       []policy.Mark
 	}{
-		{"", "the code is\t17", []policy.Mark{private}}, {"", "the code is 18", nil}, {"eve", "the code\n is 17", nil},
+		{"", "the code is\t17", []policy.Mark{private}}, {"", "a page says so", []policy.Mark{untrusted}}, {"", "the code is 18", nil}, {"eve", "the code\n is 17", nil},
 	} {
 		if _, err := e.Enqueue(e.Context(), turnkeeper.Submission{Agent: "clerk", User: other.user, Conversation: "other", Body: other.body}); err != nil {
 			e.Fatal(err)
