@@ -362,7 +362,7 @@ func (a *attempt) usageOf(res inference.Response, requestTokens int) turnkeeper.
 const deltaBuffer = 16
 
 // listen makes a model call and passes on its deltas. It also flushes buffered text when
-// that is overdue. The provider runs in another goroutine, so that only the turn's own
+// that is overdue, and what was to be written with the answer if that takes long. The provider runs in another goroutine, so that only the turn's own
 // goroutine uses the turn's state.
 func (c *modelCall) listen(ctx context.Context, provider inference.Provider, request inference.Request, onDelta func(inference.Delta)) (inference.Response, error) {
 	ctx, leave := context.WithCancel(ctx) // also where a panic ends the turn
@@ -383,12 +383,17 @@ func (c *modelCall) listen(ctx context.Context, provider inference.Provider, req
 			}
 		})
 	}()
+	later := c.exec.showLater()
 	for {
 		select {
 		case d := <-deltas:
 			onDelta(d)
 		case <-c.overdue():
 			c.flush()
+		case <-later:
+			if later = nil; c.unwritable == nil && len(c.exec.events.Unwritten()) > 0 {
+				c.flush()
+			}
 		case <-done:
 			for len(deltas) > 0 {
 				onDelta(<-deltas)
